@@ -1,2 +1,8 @@
 //! The Direct Access Transport as a `no_std` state machine.
 #![no_std]
+
+pub mod error;
+mod error_text;
+
+pub use error::{Abi, Cause, Error, ErrorKind, Result, Subtype};
+pub use error_text::strerror;
