@@ -64,60 +64,60 @@ macro_rules! numbered {
 }
 
 numbered! {
-/// What went wrong: every DAT return type except success.
-///
-/// The discriminant is the 1.2 type value shifted right by 16.
-#[repr(u16)]
-pub enum ErrorKind: u16 {
-    /// The call was abandoned.
-    Abort = 1,
-    /// The connection qualifier is taken.
-    ConnQualInUse = 2,
-    /// A resource limit was reached.
-    InsufficientResources = 3,
-    /// The provider found a fault of its own (`Spec: GEN-02`).
-    InternalError = 4,
-    /// A handle is null, of another kind, stale or foreign.
-    InvalidHandle = 5,
-    /// An argument is bad; the subtype names its position.
-    InvalidParameter = 6,
-    /// The object is in a state in which the call is illegal.
-    InvalidState = 7,
-    /// The lengths of source and destination do not fit.
-    LengthError = 8,
-    /// The provider does not support the requested model.
-    ModelNotSupported = 9,
-    /// No provider matches (also called name not found).
-    ProviderNotFound = 10,
-    /// A region is unknown or lacks the privilege.
-    PrivilegesViolation = 11,
-    /// Protection zones differ.
-    ProtectionViolation = 12,
-    /// No event is queued.
-    QueueEmpty = 13,
-    /// The event queue has no room.
-    QueueFull = 14,
-    /// The time ran out.
-    TimeoutExpired = 15,
-    /// The provider is registered already.
-    ProviderAlreadyRegistered = 0x10,
-    /// An adapter of the provider is open.
-    ProviderInUse = 0x11,
-    /// The address cannot be used.
-    InvalidAddress = 0x12,
-    /// The call was interrupted.
-    InterruptedCall = 0x13,
-    /// No connection qualifier is available.
-    ConnQualUnavailable = 0x14,
-    /// The context is the reserved local region; 2.0 only.
-    ReservedLmr = 0x15,
-    /// The port is taken; 2.0 only.
-    PortInUse = 0x16,
-    /// The communication type is not supported; 2.0 only.
-    CommNotSupported = 0x17,
-    /// The operation is not there (yet); the number is the 1.2 one.
-    NotImplemented = 0x0FFF,
-}
+    /// What went wrong: every DAT return type except success.
+    ///
+    /// The discriminant is the 1.2 type value shifted right by 16.
+    #[repr(u16)]
+    pub enum ErrorKind: u16 {
+        /// The call was abandoned.
+        Abort = 1,
+        /// The connection qualifier is taken.
+        ConnQualInUse = 2,
+        /// A resource limit was reached.
+        InsufficientResources = 3,
+        /// The provider found a fault of its own (`Spec: GEN-02`).
+        InternalError = 4,
+        /// A handle is null, of another kind, stale or foreign.
+        InvalidHandle = 5,
+        /// An argument is bad; the subtype names its position.
+        InvalidParameter = 6,
+        /// The object is in a state in which the call is illegal.
+        InvalidState = 7,
+        /// The lengths of source and destination do not fit.
+        LengthError = 8,
+        /// The provider does not support the requested model.
+        ModelNotSupported = 9,
+        /// No provider matches (also called name not found).
+        ProviderNotFound = 10,
+        /// A region is unknown or lacks the privilege.
+        PrivilegesViolation = 11,
+        /// Protection zones differ.
+        ProtectionViolation = 12,
+        /// No event is queued.
+        QueueEmpty = 13,
+        /// The event queue has no room.
+        QueueFull = 14,
+        /// The time ran out.
+        TimeoutExpired = 15,
+        /// The provider is registered already.
+        ProviderAlreadyRegistered = 0x10,
+        /// An adapter of the provider is open.
+        ProviderInUse = 0x11,
+        /// The address cannot be used.
+        InvalidAddress = 0x12,
+        /// The call was interrupted.
+        InterruptedCall = 0x13,
+        /// No connection qualifier is available.
+        ConnQualUnavailable = 0x14,
+        /// The context is the reserved local region; 2.0 only.
+        ReservedLmr = 0x15,
+        /// The port is taken; 2.0 only.
+        PortInUse = 0x16,
+        /// The communication type is not supported; 2.0 only.
+        CommNotSupported = 0x17,
+        /// The operation is not there (yet); the number is the 1.2 one.
+        NotImplemented = 0x0FFF,
+    }
 }
 
 impl ErrorKind {
@@ -149,220 +149,220 @@ impl ErrorKind {
 }
 
 numbered! {
-/// Which object, argument, state or resource an error is about: the DAT subtypes of 1.2 and 2.0 together.
-///
-/// The discriminant is the 1.2 value; the two that only 2.0 has lie above the 1.2 range.
-#[repr(u8)]
-pub enum Subtype: u8 {
-    /// No further detail.
-    NoSubtype = 0,
-    /// Interrupted.
-    SubInterrupted = 1,
-    /// Host memory exhausted.
-    ResourceMemory = 2,
-    /// Device resources exhausted.
-    ResourceDevice = 3,
-    /// Transport endpoints exhausted.
-    ResourceTep = 4,
-    /// Transport event queues exhausted.
-    ResourceTevd = 5,
-    /// Protection domains exhausted.
-    ResourceProtectionDomain = 6,
-    /// Memory regions exhausted.
-    ResourceMemoryRegion = 7,
-    /// Error handlers exhausted.
-    ResourceErrorHandler = 8,
-    /// Credits exhausted.
-    ResourceCredits = 9,
-    /// Shared receive queues exhausted.
-    ResourceSrq = 10,
-    /// Interface adapter handle.
-    InvalidHandleIa = 11,
-    /// Endpoint handle.
-    InvalidHandleEp = 12,
-    /// Local memory region handle.
-    InvalidHandleLmr = 13,
-    /// Remote memory region handle.
-    InvalidHandleRmr = 14,
-    /// Protection zone handle.
-    InvalidHandlePz = 15,
-    /// Public service point handle.
-    InvalidHandlePsp = 16,
-    /// Reserved service point handle.
-    InvalidHandleRsp = 17,
-    /// Connection request handle.
-    InvalidHandleCr = 18,
-    /// Consumer notification object handle.
-    InvalidHandleCno = 19,
-    /// Connection request event dispatcher handle.
-    InvalidHandleEvdCr = 20,
-    /// Request event dispatcher handle.
-    InvalidHandleEvdRequest = 21,
-    /// Receive event dispatcher handle.
-    InvalidHandleEvdRecv = 22,
-    /// Connection event dispatcher handle.
-    InvalidHandleEvdConn = 23,
-    /// Asynchronous event dispatcher handle.
-    InvalidHandleEvdAsync = 24,
-    /// Shared receive queue handle.
-    InvalidHandleSrq = 25,
-    /// Common service point handle; 2.0 only.
-    InvalidHandleCsp = 0xF0,
-    /// Handle in argument 1.
-    InvalidHandle1 = 26,
-    /// Handle in argument 2.
-    InvalidHandle2 = 27,
-    /// Handle in argument 3.
-    InvalidHandle3 = 28,
-    /// Handle in argument 4.
-    InvalidHandle4 = 29,
-    /// Handle in argument 5.
-    InvalidHandle5 = 30,
-    /// Handle in argument 6.
-    InvalidHandle6 = 31,
-    /// Handle in argument 7.
-    InvalidHandle7 = 32,
-    /// Handle in argument 8.
-    InvalidHandle8 = 33,
-    /// Handle in argument 9.
-    InvalidHandle9 = 34,
-    /// Handle in argument 10.
-    InvalidHandle10 = 35,
-    /// Argument 1.
-    InvalidArg1 = 36,
-    /// Argument 2.
-    InvalidArg2 = 37,
-    /// Argument 3.
-    InvalidArg3 = 38,
-    /// Argument 4.
-    InvalidArg4 = 39,
-    /// Argument 5.
-    InvalidArg5 = 40,
-    /// Argument 6.
-    InvalidArg6 = 41,
-    /// Argument 7.
-    InvalidArg7 = 42,
-    /// Argument 8.
-    InvalidArg8 = 43,
-    /// Argument 9.
-    InvalidArg9 = 44,
-    /// Argument 10.
-    InvalidArg10 = 45,
-    /// Endpoint is not connected.
-    InvalidStateEpUnconnected = 46,
-    /// Endpoint is opening a connection.
-    InvalidStateEpActConnPending = 47,
-    /// Endpoint holds a request waiting for accept or reject.
-    InvalidStateEpPassConnPending = 48,
-    /// Endpoint is tentatively bound to a request.
-    InvalidStateEpTentConnPending = 49,
-    /// Endpoint is connected.
-    InvalidStateEpConnected = 50,
-    /// Endpoint is disconnected.
-    InvalidStateEpDisconnected = 51,
-    /// Endpoint is reserved for a service point.
-    InvalidStateEpReserved = 52,
-    /// Endpoint is completing an accept.
-    InvalidStateEpComplPending = 53,
-    /// Endpoint is disconnecting.
-    InvalidStateEpDiscPending = 54,
-    /// Endpoint is under provider control.
-    InvalidStateEpProviderControl = 55,
-    /// Endpoint is not ready.
-    InvalidStateEpNotReady = 56,
-    /// Endpoint receive watermarks do not allow it.
-    InvalidStateEpRecvWatermark = 57,
-    /// Endpoint has no fitting protection zone.
-    InvalidStateEpPz = 58,
-    /// Endpoint has no fitting request event dispatcher.
-    InvalidStateEpEvdRequest = 59,
-    /// Endpoint has no fitting receive event dispatcher.
-    InvalidStateEpEvdRecv = 60,
-    /// Endpoint has no fitting connection event dispatcher.
-    InvalidStateEpEvdConnect = 61,
-    /// Endpoint is not configured.
-    InvalidStateEpUnconfigured = 62,
-    /// Endpoint is reserved but not configured.
-    InvalidStateEpUnconfReserved = 63,
-    /// Endpoint holds a request but is not configured.
-    InvalidStateEpUnconfPassive = 64,
-    /// Endpoint is tentatively bound but not configured.
-    InvalidStateEpUnconfTentative = 65,
-    /// Notification object is in use.
-    InvalidStateCnoInUse = 66,
-    /// Notification object is dead.
-    InvalidStateCnoDead = 67,
-    /// Event dispatcher is open.
-    InvalidStateEvdOpen = 68,
-    /// Event dispatcher is enabled.
-    InvalidStateEvdEnabled = 69,
-    /// Event dispatcher is disabled.
-    InvalidStateEvdDisabled = 70,
-    /// Event dispatcher is waitable.
-    InvalidStateEvdWaitable = 71,
-    /// Event dispatcher is not waitable.
-    InvalidStateEvdUnwaitable = 72,
-    /// Event dispatcher is in use.
-    InvalidStateEvdInUse = 73,
-    /// Event dispatcher is configured for notification.
-    InvalidStateEvdConfigNotify = 74,
-    /// Event dispatcher is configured for solicited notification.
-    InvalidStateEvdConfigSolicited = 75,
-    /// Event dispatcher is configured for a threshold.
-    InvalidStateEvdConfigThreshold = 76,
-    /// Event dispatcher already has a waiter.
-    InvalidStateEvdWaiter = 77,
-    /// Event dispatcher takes asynchronous errors.
-    InvalidStateEvdAsync = 78,
-    /// Interface adapter is in use.
-    InvalidStateIaInUse = 79,
-    /// Local memory region is in use.
-    InvalidStateLmrInUse = 80,
-    /// Local memory region is free.
-    InvalidStateLmrFree = 81,
-    /// Protection zone is in use.
-    InvalidStatePzInUse = 82,
-    /// Protection zone is free.
-    InvalidStatePzFree = 83,
-    /// Shared receive queue is operational.
-    InvalidStateSrqOperational = 84,
-    /// Shared receive queue is in error.
-    InvalidStateSrqError = 85,
-    /// Shared receive queue is in use.
-    InvalidStateSrqInUse = 86,
-    /// Shared receive queue is shut down; 2.0 only.
-    InvalidStateSrqShutdown = 0xF1,
-    /// No privilege for local reads.
-    PrivilegesRead = 87,
-    /// No privilege for local writes.
-    PrivilegesWrite = 88,
-    /// No privilege for RDMA Read.
-    PrivilegesRdmaRead = 89,
-    /// No privilege for RDMA Write.
-    PrivilegesRdmaWrite = 90,
-    /// Protection zone refuses local reads.
-    ProtectionRead = 91,
-    /// Protection zone refuses local writes.
-    ProtectionWrite = 92,
-    /// Protection zone refuses RDMA Read.
-    ProtectionRdmaRead = 93,
-    /// Protection zone refuses RDMA Write.
-    ProtectionRdmaWrite = 94,
-    /// Address family not supported.
-    InvalidAddressUnsupported = 95,
-    /// Address unreachable.
-    InvalidAddressUnreachable = 96,
-    /// Address malformed.
-    InvalidAddressMalformed = 97,
-    /// No provider of this name.
-    NameNotRegistered = 98,
-    /// No provider of this major version.
-    MajorNotFound = 99,
-    /// No provider of this minor version.
-    MinorNotFound = 100,
-    /// No provider of this thread safety.
-    ThreadSafetyNotFound = 101,
-}
+    /// Which object, argument, state or resource an error is about: the DAT subtypes of 1.2 and 2.0 together.
+    ///
+    /// The discriminant is the 1.2 value; the two that only 2.0 has lie above the 1.2 range.
+    #[repr(u8)]
+    pub enum Subtype: u8 {
+        /// No further detail.
+        NoSubtype = 0,
+        /// Interrupted.
+        SubInterrupted = 1,
+        /// Host memory exhausted.
+        ResourceMemory = 2,
+        /// Device resources exhausted.
+        ResourceDevice = 3,
+        /// Transport endpoints exhausted.
+        ResourceTep = 4,
+        /// Transport event queues exhausted.
+        ResourceTevd = 5,
+        /// Protection domains exhausted.
+        ResourceProtectionDomain = 6,
+        /// Memory regions exhausted.
+        ResourceMemoryRegion = 7,
+        /// Error handlers exhausted.
+        ResourceErrorHandler = 8,
+        /// Credits exhausted.
+        ResourceCredits = 9,
+        /// Shared receive queues exhausted.
+        ResourceSrq = 10,
+        /// Interface adapter handle.
+        InvalidHandleIa = 11,
+        /// Endpoint handle.
+        InvalidHandleEp = 12,
+        /// Local memory region handle.
+        InvalidHandleLmr = 13,
+        /// Remote memory region handle.
+        InvalidHandleRmr = 14,
+        /// Protection zone handle.
+        InvalidHandlePz = 15,
+        /// Public service point handle.
+        InvalidHandlePsp = 16,
+        /// Reserved service point handle.
+        InvalidHandleRsp = 17,
+        /// Connection request handle.
+        InvalidHandleCr = 18,
+        /// Consumer notification object handle.
+        InvalidHandleCno = 19,
+        /// Connection request event dispatcher handle.
+        InvalidHandleEvdCr = 20,
+        /// Request event dispatcher handle.
+        InvalidHandleEvdRequest = 21,
+        /// Receive event dispatcher handle.
+        InvalidHandleEvdRecv = 22,
+        /// Connection event dispatcher handle.
+        InvalidHandleEvdConn = 23,
+        /// Asynchronous event dispatcher handle.
+        InvalidHandleEvdAsync = 24,
+        /// Shared receive queue handle.
+        InvalidHandleSrq = 25,
+        /// Common service point handle; 2.0 only.
+        InvalidHandleCsp = 0xF0,
+        /// Handle in argument 1.
+        InvalidHandle1 = 26,
+        /// Handle in argument 2.
+        InvalidHandle2 = 27,
+        /// Handle in argument 3.
+        InvalidHandle3 = 28,
+        /// Handle in argument 4.
+        InvalidHandle4 = 29,
+        /// Handle in argument 5.
+        InvalidHandle5 = 30,
+        /// Handle in argument 6.
+        InvalidHandle6 = 31,
+        /// Handle in argument 7.
+        InvalidHandle7 = 32,
+        /// Handle in argument 8.
+        InvalidHandle8 = 33,
+        /// Handle in argument 9.
+        InvalidHandle9 = 34,
+        /// Handle in argument 10.
+        InvalidHandle10 = 35,
+        /// Argument 1.
+        InvalidArg1 = 36,
+        /// Argument 2.
+        InvalidArg2 = 37,
+        /// Argument 3.
+        InvalidArg3 = 38,
+        /// Argument 4.
+        InvalidArg4 = 39,
+        /// Argument 5.
+        InvalidArg5 = 40,
+        /// Argument 6.
+        InvalidArg6 = 41,
+        /// Argument 7.
+        InvalidArg7 = 42,
+        /// Argument 8.
+        InvalidArg8 = 43,
+        /// Argument 9.
+        InvalidArg9 = 44,
+        /// Argument 10.
+        InvalidArg10 = 45,
+        /// Endpoint is not connected.
+        InvalidStateEpUnconnected = 46,
+        /// Endpoint is opening a connection.
+        InvalidStateEpActConnPending = 47,
+        /// Endpoint holds a request waiting for accept or reject.
+        InvalidStateEpPassConnPending = 48,
+        /// Endpoint is tentatively bound to a request.
+        InvalidStateEpTentConnPending = 49,
+        /// Endpoint is connected.
+        InvalidStateEpConnected = 50,
+        /// Endpoint is disconnected.
+        InvalidStateEpDisconnected = 51,
+        /// Endpoint is reserved for a service point.
+        InvalidStateEpReserved = 52,
+        /// Endpoint is completing an accept.
+        InvalidStateEpComplPending = 53,
+        /// Endpoint is disconnecting.
+        InvalidStateEpDiscPending = 54,
+        /// Endpoint is under provider control.
+        InvalidStateEpProviderControl = 55,
+        /// Endpoint is not ready.
+        InvalidStateEpNotReady = 56,
+        /// Endpoint receive watermarks do not allow it.
+        InvalidStateEpRecvWatermark = 57,
+        /// Endpoint has no fitting protection zone.
+        InvalidStateEpPz = 58,
+        /// Endpoint has no fitting request event dispatcher.
+        InvalidStateEpEvdRequest = 59,
+        /// Endpoint has no fitting receive event dispatcher.
+        InvalidStateEpEvdRecv = 60,
+        /// Endpoint has no fitting connection event dispatcher.
+        InvalidStateEpEvdConnect = 61,
+        /// Endpoint is not configured.
+        InvalidStateEpUnconfigured = 62,
+        /// Endpoint is reserved but not configured.
+        InvalidStateEpUnconfReserved = 63,
+        /// Endpoint holds a request but is not configured.
+        InvalidStateEpUnconfPassive = 64,
+        /// Endpoint is tentatively bound but not configured.
+        InvalidStateEpUnconfTentative = 65,
+        /// Notification object is in use.
+        InvalidStateCnoInUse = 66,
+        /// Notification object is dead.
+        InvalidStateCnoDead = 67,
+        /// Event dispatcher is open.
+        InvalidStateEvdOpen = 68,
+        /// Event dispatcher is enabled.
+        InvalidStateEvdEnabled = 69,
+        /// Event dispatcher is disabled.
+        InvalidStateEvdDisabled = 70,
+        /// Event dispatcher is waitable.
+        InvalidStateEvdWaitable = 71,
+        /// Event dispatcher is not waitable.
+        InvalidStateEvdUnwaitable = 72,
+        /// Event dispatcher is in use.
+        InvalidStateEvdInUse = 73,
+        /// Event dispatcher is configured for notification.
+        InvalidStateEvdConfigNotify = 74,
+        /// Event dispatcher is configured for solicited notification.
+        InvalidStateEvdConfigSolicited = 75,
+        /// Event dispatcher is configured for a threshold.
+        InvalidStateEvdConfigThreshold = 76,
+        /// Event dispatcher already has a waiter.
+        InvalidStateEvdWaiter = 77,
+        /// Event dispatcher takes asynchronous errors.
+        InvalidStateEvdAsync = 78,
+        /// Interface adapter is in use.
+        InvalidStateIaInUse = 79,
+        /// Local memory region is in use.
+        InvalidStateLmrInUse = 80,
+        /// Local memory region is free.
+        InvalidStateLmrFree = 81,
+        /// Protection zone is in use.
+        InvalidStatePzInUse = 82,
+        /// Protection zone is free.
+        InvalidStatePzFree = 83,
+        /// Shared receive queue is operational.
+        InvalidStateSrqOperational = 84,
+        /// Shared receive queue is in error.
+        InvalidStateSrqError = 85,
+        /// Shared receive queue is in use.
+        InvalidStateSrqInUse = 86,
+        /// Shared receive queue is shut down; 2.0 only.
+        InvalidStateSrqShutdown = 0xF1,
+        /// No privilege for local reads.
+        PrivilegesRead = 87,
+        /// No privilege for local writes.
+        PrivilegesWrite = 88,
+        /// No privilege for RDMA Read.
+        PrivilegesRdmaRead = 89,
+        /// No privilege for RDMA Write.
+        PrivilegesRdmaWrite = 90,
+        /// Protection zone refuses local reads.
+        ProtectionRead = 91,
+        /// Protection zone refuses local writes.
+        ProtectionWrite = 92,
+        /// Protection zone refuses RDMA Read.
+        ProtectionRdmaRead = 93,
+        /// Protection zone refuses RDMA Write.
+        ProtectionRdmaWrite = 94,
+        /// Address family not supported.
+        InvalidAddressUnsupported = 95,
+        /// Address unreachable.
+        InvalidAddressUnreachable = 96,
+        /// Address malformed.
+        InvalidAddressMalformed = 97,
+        /// No provider of this name.
+        NameNotRegistered = 98,
+        /// No provider of this major version.
+        MajorNotFound = 99,
+        /// No provider of this minor version.
+        MinorNotFound = 100,
+        /// No provider of this thread safety.
+        ThreadSafetyNotFound = 101,
+    }
 }
 
 impl Subtype {
@@ -415,137 +415,137 @@ impl Subtype {
 }
 
 numbered! {
-/// Why exactly: finer than DAT can say, for logs and for Rust callers.
-///
-/// A cause never reaches a return code.
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Cause: u8 {
-    /// No finer reason is known.
-    None = 0,
-    /// The handle is null.
-    NullHandle = 1,
-    /// The handle names an object of another kind.
-    WrongKind = 2,
-    /// The handle points outside the table.
-    OutOfRange = 3,
-    /// The object was destroyed.
-    Stale = 4,
-    /// The object belongs to another adapter instance.
-    Foreign = 5,
-    /// A required pointer is null.
-    NullPointer = 6,
-    /// A count or size is negative.
-    NegativeCount = 7,
-    /// A count or size is zero where one is needed.
-    ZeroCount = 8,
-    /// A value is above what the adapter or the object allows.
-    AboveLimit = 9,
-    /// A value is below what the adapter or the object allows.
-    BelowLimit = 10,
-    /// More segments than the object was made for.
-    TooManySegments = 11,
-    /// A flag word has undefined bits.
-    UnknownFlags = 12,
-    /// A defined flag has no meaning on this call.
-    FlagNotAllowed = 13,
-    /// Flags or streams that exclude each other.
-    FlagCombination = 14,
-    /// Unsignalled completions were not configured for this direction.
-    UnsignalledNotConfigured = 15,
-    /// A field mask has undefined bits.
-    UnknownMask = 16,
-    /// A masked field can never be modified.
-    FieldNotModifiable = 17,
-    /// A number names no value of its enumeration.
-    UnknownValue = 18,
-    /// The timeout is not usable.
-    BadTimeout = 19,
-    /// A name is empty, too long or not terminated.
-    BadName = 20,
-    /// The event is not one that can be posted.
-    BadEvent = 21,
-    /// An address lacks the alignment it needs.
-    Misaligned = 22,
-    /// The context names no region or window.
-    UnknownContext = 23,
-    /// The context named a region that is gone.
-    StaleContext = 24,
-    /// Objects of different protection zones.
-    ZoneMismatch = 25,
-    /// The endpoint has no protection zone yet.
-    ZoneMissing = 26,
-    /// The endpoint has no event dispatcher for the stream.
-    DispatcherMissing = 27,
-    /// The region lacks the privilege.
-    MissingPrivilege = 28,
-    /// More privileges asked for than the region has.
-    PrivilegeExceeded = 29,
-    /// A range leaves its region.
-    OutsideRegion = 30,
-    /// Address plus length is beyond the address space.
-    AddressOverflow = 31,
-    /// The sum of lengths does not fit.
-    LengthOverflow = 32,
-    /// The total is above the message or RDMA limit.
-    MessageTooLong = 33,
-    /// More private data than the provider carries.
-    PrivateDataTooLong = 34,
-    /// The remote range is shorter than the local one.
-    RemoteTooShort = 35,
-    /// The local range is shorter than the remote one.
-    LocalTooShort = 36,
-    /// The remote side is known to refuse the access.
-    RemoteRefused = 37,
-    /// The endpoint receives from a shared queue.
-    SharedReceiveQueue = 38,
-    /// The endpoint has no shared receive queue.
-    NoSharedReceiveQueue = 39,
-    /// The state of the endpoint forbids the call.
-    EndpointState = 40,
-    /// Another waiter owns the dispatcher.
-    WaiterPresent = 41,
-    /// A threshold with a stream that notifies selectively.
-    ThresholdNotAllowed = 42,
-    /// An event stream still feeds the dispatcher.
-    StreamFeeding = 43,
-    /// Another object still uses this one.
-    StillReferenced = 44,
-    /// The adapter still holds objects.
-    ChildrenLeft = 45,
-    /// More is outstanding than the new size.
-    BelowOutstanding = 46,
-    /// The new size is below the low watermark.
-    BelowWatermark = 47,
-    /// The memory is not shared as the cookie says.
-    SharedMemoryRefused = 48,
-    /// The queue has no free slot.
-    QueueFull = 49,
-    /// The event dispatcher has no place for the completion.
-    EventCreditsExhausted = 50,
-    /// The table of this object kind is full.
-    TableFull = 51,
-    /// The storage lent by the caller is used up.
-    StorageExhausted = 52,
-    /// A slot or context can not be reused any more.
-    GenerationExhausted = 53,
-    /// Another service point holds the qualifier.
-    QualifierTaken = 54,
-    /// The provider cannot do this.
-    Unsupported = 55,
-    /// The device refused the request.
-    DeviceRefused = 56,
-    /// The device failed or was removed.
-    DeviceGone = 57,
-    /// The device reported something that was never posted.
-    CorruptCompletion = 58,
-    /// Another execution context is inside the object.
-    Contended = 59,
-    /// A signal or interrupt ended the call.
-    Interrupted = 60,
-    /// The adapter is being closed.
-    Closing = 61,
-}
+    /// Why exactly: finer than DAT can say, for logs and for Rust callers.
+    ///
+    /// A cause never reaches a return code.
+    #[repr(u8)]
+    #[non_exhaustive]
+    pub enum Cause: u8 {
+        /// No finer reason is known.
+        None = 0,
+        /// The handle is null.
+        NullHandle = 1,
+        /// The handle names an object of another kind.
+        WrongKind = 2,
+        /// The handle points outside the table.
+        OutOfRange = 3,
+        /// The object was destroyed.
+        Stale = 4,
+        /// The object belongs to another adapter instance.
+        Foreign = 5,
+        /// A required pointer is null.
+        NullPointer = 6,
+        /// A count or size is negative.
+        NegativeCount = 7,
+        /// A count or size is zero where one is needed.
+        ZeroCount = 8,
+        /// A value is above what the adapter or the object allows.
+        AboveLimit = 9,
+        /// A value is below what the adapter or the object allows.
+        BelowLimit = 10,
+        /// More segments than the object was made for.
+        TooManySegments = 11,
+        /// A flag word has undefined bits.
+        UnknownFlags = 12,
+        /// A defined flag has no meaning on this call.
+        FlagNotAllowed = 13,
+        /// Flags or streams that exclude each other.
+        FlagCombination = 14,
+        /// Unsignalled completions were not configured for this direction.
+        UnsignalledNotConfigured = 15,
+        /// A field mask has undefined bits.
+        UnknownMask = 16,
+        /// A masked field can never be modified.
+        FieldNotModifiable = 17,
+        /// A number names no value of its enumeration.
+        UnknownValue = 18,
+        /// The timeout is not usable.
+        BadTimeout = 19,
+        /// A name is empty, too long or not terminated.
+        BadName = 20,
+        /// The event is not one that can be posted.
+        BadEvent = 21,
+        /// An address lacks the alignment it needs.
+        Misaligned = 22,
+        /// The context names no region or window.
+        UnknownContext = 23,
+        /// The context named a region that is gone.
+        StaleContext = 24,
+        /// Objects of different protection zones.
+        ZoneMismatch = 25,
+        /// The endpoint has no protection zone yet.
+        ZoneMissing = 26,
+        /// The endpoint has no event dispatcher for the stream.
+        DispatcherMissing = 27,
+        /// The region lacks the privilege.
+        MissingPrivilege = 28,
+        /// More privileges asked for than the region has.
+        PrivilegeExceeded = 29,
+        /// A range leaves its region.
+        OutsideRegion = 30,
+        /// Address plus length is beyond the address space.
+        AddressOverflow = 31,
+        /// The sum of lengths does not fit.
+        LengthOverflow = 32,
+        /// The total is above the message or RDMA limit.
+        MessageTooLong = 33,
+        /// More private data than the provider carries.
+        PrivateDataTooLong = 34,
+        /// The remote range is shorter than the local one.
+        RemoteTooShort = 35,
+        /// The local range is shorter than the remote one.
+        LocalTooShort = 36,
+        /// The remote side is known to refuse the access.
+        RemoteRefused = 37,
+        /// The endpoint receives from a shared queue.
+        SharedReceiveQueue = 38,
+        /// The endpoint has no shared receive queue.
+        NoSharedReceiveQueue = 39,
+        /// The state of the endpoint forbids the call.
+        EndpointState = 40,
+        /// Another waiter owns the dispatcher.
+        WaiterPresent = 41,
+        /// A threshold with a stream that notifies selectively.
+        ThresholdNotAllowed = 42,
+        /// An event stream still feeds the dispatcher.
+        StreamFeeding = 43,
+        /// Another object still uses this one.
+        StillReferenced = 44,
+        /// The adapter still holds objects.
+        ChildrenLeft = 45,
+        /// More is outstanding than the new size.
+        BelowOutstanding = 46,
+        /// The new size is below the low watermark.
+        BelowWatermark = 47,
+        /// The memory is not shared as the cookie says.
+        SharedMemoryRefused = 48,
+        /// The queue has no free slot.
+        QueueFull = 49,
+        /// The event dispatcher has no place for the completion.
+        EventCreditsExhausted = 50,
+        /// The table of this object kind is full.
+        TableFull = 51,
+        /// The storage lent by the caller is used up.
+        StorageExhausted = 52,
+        /// A slot or context can not be reused any more.
+        GenerationExhausted = 53,
+        /// Another service point holds the qualifier.
+        QualifierTaken = 54,
+        /// The provider cannot do this.
+        Unsupported = 55,
+        /// The device refused the request.
+        DeviceRefused = 56,
+        /// The device failed or was removed.
+        DeviceGone = 57,
+        /// The device reported something that was never posted.
+        CorruptCompletion = 58,
+        /// Another execution context is inside the object.
+        Contended = 59,
+        /// A signal or interrupt ended the call.
+        Interrupted = 60,
+        /// The adapter is being closed.
+        Closing = 61,
+    }
 }
 
 impl Cause {

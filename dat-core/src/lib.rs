@@ -3,6 +3,7 @@
 
 pub mod error;
 mod error_text;
+pub mod flags;
 
 pub use error::{Abi, Cause, Error, ErrorKind, Result, Subtype};
 pub use error_text::strerror;
