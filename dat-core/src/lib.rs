@@ -1,6 +1,7 @@
 //! The Direct Access Transport as a `no_std` state machine.
 #![no_std]
 
+pub mod attributes;
 pub mod error;
 mod error_text;
 pub mod flags;
