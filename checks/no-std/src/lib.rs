@@ -1,0 +1,17 @@
+//! A static library without std around `dat-core`.
+//!
+//! Under the profile `bare`, which aborts on panic, this crate brings the only panic handler and no allocator.
+//! The build fails if `dat-core` or anything under it links std (two panic handlers) or alloc (no allocator).
+//! Under all other profiles it is an empty library, so that it can be a member of the workspace.
+#![cfg_attr(panic = "abort", no_std)]
+
+#[cfg(panic = "abort")]
+use dat_core as _;
+
+#[cfg(panic = "abort")]
+#[panic_handler]
+fn halt(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}

@@ -1,0 +1,324 @@
+//! Instruction counts of the hot paths against their budgets.
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use xshell::cmd;
+
+use crate::tools;
+use crate::workspace::Workspace;
+
+const PACKAGE: &str = "dat-bench";
+
+/// Runs the benchmarks, prints the table and fails if a path is above its budget.
+///
+/// The budgets stand in `budgets.toml` beside the manifest of the benchmarks.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let package = workspace
+        .member(PACKAGE)
+        .with_context(|| format!("the workspace has no package {PACKAGE}"))?;
+    let runner = tools::COUNT.install(workspace)?;
+    let file = package.manifest_path.with_file_name("budgets.toml");
+    let text = workspace.shell.read_file(&file)?;
+    let budgets: Budgets = toml::from_str(&text).with_context(|| format!("{file}"))?;
+
+    let shell = &workspace.shell;
+    let _runner = shell.push_env("GUNGRAUN_RUNNER", &runner);
+    let _format = shell.push_env("GUNGRAUN_OUTPUT_FORMAT", "json");
+    let output = cmd!(shell, "cargo bench --quiet --package {PACKAGE} --benches").read()?;
+
+    let report = Report::new(&budgets, &counts(&output)?)?;
+    print!("{}", report.table());
+    if report.above().is_empty() {
+        Ok(())
+    } else {
+        bail!("instruction counts above budget")
+    }
+}
+
+/// The content of `budgets.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Budgets {
+    path: BTreeMap<String, Budget>,
+}
+
+/// How one path is measured, and what it may cost.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Budget {
+    /// The benchmark: its function, followed by a colon and its id if it has one.
+    bench: String,
+    /// A benchmark whose count is subtracted, to leave out what is not part of the path.
+    minus: Option<String>,
+    /// How often the path runs in `bench` beyond `minus`.
+    #[serde(default = "once")]
+    per: u64,
+    /// The most instructions that one run of the path may take.
+    budget: u64,
+    /// What others need for the same work.
+    reference: String,
+}
+
+fn once() -> u64 {
+    1
+}
+
+/// One line of the benchmark runner's output.
+#[derive(Deserialize)]
+struct Summary {
+    function_name: String,
+    id: Option<String>,
+    profiles: Vec<Profile>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    tool: String,
+    data: ProfileData,
+}
+
+#[derive(Deserialize)]
+struct ProfileData {
+    total: Total,
+}
+
+#[derive(Deserialize)]
+struct Total {
+    metrics: BTreeMap<String, Metric>,
+}
+
+#[derive(Deserialize)]
+struct Metric {
+    values: Values,
+}
+
+#[derive(Deserialize)]
+struct Values {
+    new: Option<serde_json::Number>,
+}
+
+/// Reads the instruction count of each benchmark from the runner's lines of JSON.
+fn counts(output: &str) -> Result<BTreeMap<String, u64>> {
+    let mut counts = BTreeMap::new();
+    for line in output.lines().filter(|line| line.starts_with('{')) {
+        let summary: Summary =
+            serde_json::from_str(line).context("output of the benchmark runner")?;
+        let name = match summary.id {
+            Some(id) => format!("{}:{id}", summary.function_name),
+            None => summary.function_name,
+        };
+        let count = summary
+            .profiles
+            .iter()
+            .find(|profile| profile.tool == "Callgrind")
+            .and_then(|profile| profile.data.total.metrics.get("Ir"))
+            .and_then(|metric| metric.values.new.as_ref())
+            .and_then(serde_json::Number::as_u64)
+            .with_context(|| format!("the runner reports no instruction count for {name}"))?;
+        if counts.insert(name.clone(), count).is_some() {
+            bail!("two benchmarks are called {name}");
+        }
+    }
+    Ok(counts)
+}
+
+/// The measured paths, in the order of their names.
+struct Report<'a> {
+    rows: Vec<Row<'a>>,
+}
+
+struct Row<'a> {
+    path: &'a str,
+    count: f64,
+    budget: &'a Budget,
+}
+
+impl<'a> Report<'a> {
+    fn new(budgets: &'a Budgets, counts: &BTreeMap<String, u64>) -> Result<Self> {
+        let mut unused: BTreeSet<&String> = counts.keys().collect();
+        let mut rows = Vec::new();
+        for (path, budget) in &budgets.path {
+            let mut measured = |name: &String| {
+                unused.remove(name);
+                counts
+                    .get(name)
+                    .copied()
+                    .with_context(|| format!("{path}: no benchmark {name} was run"))
+            };
+            let whole = measured(&budget.bench)?;
+            let rest = budget.minus.as_ref().map_or(Ok(0), &mut measured)?;
+            let Some(own) = whole.checked_sub(rest).filter(|_| budget.per > 0) else {
+                bail!(
+                    "{path}: {whole} instructions less {rest}, over {} runs, is no count",
+                    budget.per
+                );
+            };
+            rows.push(Row {
+                path,
+                count: own as f64 / budget.per as f64,
+                budget,
+            });
+        }
+        if let Some(name) = unused.first() {
+            bail!("benchmark {name} has no budget");
+        }
+        if rows.is_empty() {
+            bail!("no path has a budget");
+        }
+        Ok(Self { rows })
+    }
+
+    fn above(&self) -> Vec<&str> {
+        let above = self
+            .rows
+            .iter()
+            .filter(|row| row.count > row.budget.budget as f64);
+        above.map(|row| row.path).collect()
+    }
+
+    /// The table, and as last line the summary.
+    fn table(&self) -> String {
+        let width = self
+            .rows
+            .iter()
+            .map(|row| row.path.len())
+            .max()
+            .unwrap_or(0)
+            .max("path".len());
+        let mut table = format!(
+            "{:width$}  {:>9}  {:>7}  reference\n",
+            "path", "count", "budget"
+        );
+        for Row {
+            path,
+            count,
+            budget,
+        } in &self.rows
+        {
+            let _ = writeln!(
+                table,
+                "{path:width$}  {count:>9.1}  {:>7}  {}",
+                budget.budget, budget.reference
+            );
+        }
+        let measured = self.rows.len();
+        let above = self.above();
+        let _ = if above.is_empty() {
+            writeln!(table, "{measured} paths measured, all within budget")
+        } else {
+            writeln!(
+                table,
+                "{measured} paths measured, above budget: {}",
+                above.join(", ")
+            )
+        };
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(function: &str, id: &str, count: u64) -> String {
+        format!(
+            r#"{{"function_name":"{function}","id":{id},"kind":"LibraryBenchmark","profiles":[{{"tool":"Callgrind",
+            "data":{{"parts":[],"total":{{"metrics":{{"Ir":{{"values":{{"new":{count},"old":9}}}},
+            "L1HitRate":{{"values":{{"new":98.5}}}}}}}}}}}}]}}"#
+        )
+        .replace('\n', " ")
+    }
+
+    fn budgets(text: &str) -> Budgets {
+        toml::from_str(text).expect("budgets")
+    }
+
+    const TWO: &str = r#"
+        [path.post]
+        bench = "post:one"
+        minus = "post:none"
+        per = 10
+        budget = 120
+        reference = "165"
+        [path.empty]
+        bench = "empty"
+        budget = 40
+        reference = "154"
+    "#;
+
+    #[test]
+    fn counts_are_read_and_other_lines_skipped() {
+        let output = format!(
+            "running 0 tests\n\n{}\n{}\n",
+            line("post", "\"one\"", 7),
+            line("empty", "null", 5)
+        );
+        let counts = counts(&output).expect("counts");
+        assert_eq!(
+            counts.into_iter().collect::<Vec<_>>(),
+            [("empty".into(), 5), ("post:one".into(), 7)]
+        );
+    }
+
+    #[test]
+    fn a_benchmark_without_a_count_is_refused() {
+        let output = line("post", "null", 7).replace("\"Ir\"", "\"Dr\"");
+        assert!(counts(&output).is_err());
+        assert!(counts("{\"function_name\":\"cut").is_err());
+    }
+
+    #[test]
+    fn within_budget_is_said_in_the_last_line() {
+        let counts = BTreeMap::from([
+            ("post:one".into(), 1300),
+            ("post:none".into(), 100),
+            ("empty".into(), 40),
+        ]);
+        let budgets = budgets(TWO);
+        let report = Report::new(&budgets, &counts).expect("report");
+        assert!(report.above().is_empty());
+        assert_eq!(
+            report.table().lines().last(),
+            Some("2 paths measured, all within budget")
+        );
+        assert!(report.table().contains("120.0"));
+    }
+
+    #[test]
+    fn above_budget_is_named() {
+        let counts = BTreeMap::from([
+            ("post:one".into(), 1301),
+            ("post:none".into(), 100),
+            ("empty".into(), 40),
+        ]);
+        let budgets = budgets(TWO);
+        let report = Report::new(&budgets, &counts).expect("report");
+        assert_eq!(report.above(), ["post"]);
+        assert_eq!(
+            report.table().lines().last(),
+            Some("2 paths measured, above budget: post")
+        );
+    }
+
+    #[test]
+    fn budgets_and_benchmarks_must_match() {
+        let budgets = budgets(TWO);
+        let missing = BTreeMap::from([("post:one".into(), 1), ("post:none".into(), 0)]);
+        assert!(Report::new(&budgets, &missing).is_err());
+        let surplus = BTreeMap::from([
+            ("post:one".into(), 1),
+            ("post:none".into(), 0),
+            ("empty".into(), 1),
+            ("new".into(), 1),
+        ]);
+        assert!(Report::new(&budgets, &surplus).is_err());
+        let negative = BTreeMap::from([
+            ("post:one".into(), 1),
+            ("post:none".into(), 2),
+            ("empty".into(), 1),
+        ]);
+        assert!(Report::new(&budgets, &negative).is_err());
+    }
+}

@@ -1,0 +1,457 @@
+//! Which requirement is tested on which backend, and what is wrong with that.
+
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::catalogue::Catalogue;
+use super::id::{Id, expand};
+use super::scan::Citation;
+
+/// The content of `tests/backends.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Backends {
+    /// The folder of the shared suite.
+    pub(crate) suite: PathBuf,
+    pub(crate) backend: Vec<Backend>,
+}
+
+/// A column of the matrix.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Backend {
+    pub(crate) name: String,
+    /// The test target that runs the shared suite on this backend.
+    pub(crate) target: Option<String>,
+    /// Folders and files whose tests concern this backend alone.
+    #[serde(default)]
+    pub(crate) sources: Vec<PathBuf>,
+    /// The names of the tests that the target has; asked of the target itself.
+    #[serde(skip)]
+    pub(crate) listed: BTreeSet<String>,
+}
+
+/// The content of `docs/spec/exceptions.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Exceptions {
+    #[serde(default)]
+    pub(crate) exception: Vec<Exception>,
+}
+
+/// Requirements without a test, and why.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Exception {
+    ids: String,
+    reason: String,
+}
+
+/// The names of the tests, by requirement and column.
+type Cells = BTreeMap<Id, BTreeMap<usize, BTreeSet<String>>>;
+
+/// The whole matrix.
+pub(crate) struct Matrix<'a> {
+    catalogue: &'a Catalogue,
+    columns: Vec<&'a str>,
+    cells: Cells,
+    excused: BTreeMap<Id, &'a str>,
+    /// Every reason to refuse, in the order found.
+    pub(crate) faults: Vec<String>,
+}
+
+impl<'a> Matrix<'a> {
+    pub(crate) fn new(
+        catalogue: &'a Catalogue,
+        backends: &'a Backends,
+        exceptions: &'a Exceptions,
+        citations: &[(PathBuf, Citation)],
+    ) -> Self {
+        let columns = backends
+            .backend
+            .iter()
+            .map(|backend| backend.name.as_str())
+            .collect();
+        let mut matrix = Self {
+            catalogue,
+            columns,
+            cells: Cells::new(),
+            excused: BTreeMap::new(),
+            faults: Vec::new(),
+        };
+        for (file, citation) in citations {
+            matrix.cite(backends, file, citation);
+        }
+        for exception in &exceptions.exception {
+            matrix.excuse(exception);
+        }
+        for id in catalogue.ids() {
+            if catalogue.is_seed(id)
+                && !matrix.cells.contains_key(id)
+                && !matrix.excused.contains_key(id)
+            {
+                matrix.faults.push(format!(
+                    "{id}: a seed requirement with neither a test nor a reason"
+                ));
+            }
+        }
+        matrix
+    }
+
+    fn cite(&mut self, backends: &Backends, file: &Path, citation: &Citation) {
+        let place = format!("{}:{}", file.display(), citation.line);
+        let mut ids = Vec::new();
+        for list in &citation.lists {
+            match expand(list, self.catalogue.ids()) {
+                Ok(more) => ids.extend(more),
+                Err(error) => self.faults.push(format!("{place}: {error:#}")),
+            }
+        }
+        let in_suite = file.starts_with(&backends.suite);
+        let Some(name) = citation
+            .function
+            .as_ref()
+            .filter(|_| in_suite || citation.is_test)
+        else {
+            return;
+        };
+        let runs_on: Vec<usize> = backends
+            .backend
+            .iter()
+            .enumerate()
+            .filter(|(_, backend)| {
+                if in_suite && !citation.is_test {
+                    backend
+                        .listed
+                        .iter()
+                        .any(|test| test.rsplit("::").next() == Some(name))
+                } else {
+                    backend
+                        .sources
+                        .iter()
+                        .any(|source| file.starts_with(source))
+                }
+            })
+            .map(|(column, _)| column)
+            .collect();
+        if runs_on.is_empty() {
+            self.faults.push(format!(
+                "{place}: {name} cites requirements but runs on no backend"
+            ));
+        }
+        for id in ids {
+            for column in &runs_on {
+                self.cells
+                    .entry(id.clone())
+                    .or_default()
+                    .entry(*column)
+                    .or_default()
+                    .insert(name.clone());
+            }
+        }
+    }
+
+    fn excuse(&mut self, exception: &'a Exception) {
+        if exception.reason.trim().is_empty() {
+            self.faults
+                .push(format!("exception for {}: no reason", exception.ids));
+        }
+        match expand(&exception.ids, self.catalogue.ids()) {
+            Err(error) => self.faults.push(format!("exception: {error:#}")),
+            Ok(ids) => {
+                for id in ids {
+                    if self.cells.contains_key(&id) {
+                        self.faults
+                            .push(format!("{id}: has a test, so its exception is stale"));
+                    }
+                    if self.excused.insert(id.clone(), &exception.reason).is_some() {
+                        self.faults.push(format!("{id}: excused twice"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// One line of numbers over all requirements.
+    pub(crate) fn summary(&self) -> String {
+        let seeds: Vec<&Id> = self
+            .catalogue
+            .ids()
+            .filter(|id| self.catalogue.is_seed(id))
+            .collect();
+        format!(
+            "{} of {} requirements tested; of {} seed requirements {} tested, {} excused",
+            self.cells.len(),
+            self.catalogue.ids().count(),
+            seeds.len(),
+            seeds
+                .iter()
+                .filter(|id| self.cells.contains_key(id))
+                .count(),
+            seeds
+                .iter()
+                .filter(|id| self.excused.contains_key(id))
+                .count(),
+        )
+    }
+
+    /// The names of the tests of each requirement, one line for each.
+    pub(crate) fn tests(&self) -> String {
+        let mut text = String::new();
+        for (id, row) in &self.cells {
+            for (column, names) in row {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                let column = self.columns.get(*column).copied().unwrap_or_default();
+                let _ = writeln!(text, "{id} {column}: {}", names.join(", "));
+            }
+        }
+        text
+    }
+
+    /// The published page.
+    pub(crate) fn markdown(&self) -> String {
+        let columns = self.columns.join(" | ");
+        let rule = "---|".repeat(self.columns.len());
+        let mut page = format!(
+            "# Conformance\n\nWhich requirement of the [catalogues](spec/README.md) is tested on which backend. \
+             Written by `cargo xtask conformance --output docs/conformance.md`.\n\n{}.\n\n\
+             ## By group\n\nRequirements with a test, on each backend and on any, of those that the group has.\n\n\
+             | group | requirements | {columns} | any | seed | seed tested |\n|---|---|{rule}---|---|---|\n",
+            self.summary()
+        );
+        for (group, ids) in self.catalogue.groups() {
+            let tested = |column| {
+                ids.iter()
+                    .filter(|id| self.is_tested(id, column))
+                    .count()
+                    .to_string()
+            };
+            let counts: Vec<String> = (0..self.columns.len()).map(tested).collect();
+            let any = ids.iter().filter(|id| self.cells.contains_key(id)).count();
+            let seeds: Vec<_> = ids.iter().filter(|id| self.catalogue.is_seed(id)).collect();
+            let seeds_tested = seeds
+                .iter()
+                .filter(|id| self.cells.contains_key(id))
+                .count();
+            let _ = writeln!(
+                page,
+                "| {group} | {} | {} | {any} | {} | {seeds_tested} |",
+                ids.len(),
+                counts.join(" | "),
+                seeds.len()
+            );
+        }
+        let _ = write!(
+            page,
+            "\n## By requirement\n\n| id | seed | {columns} |\n|---|---|{rule}\n"
+        );
+        for id in self.catalogue.ids() {
+            let cell = |column| {
+                if self.is_tested(id, column) {
+                    "tested"
+                } else {
+                    ""
+                }
+            };
+            let cells: Vec<&str> = (0..self.columns.len()).map(cell).collect();
+            let seed = if self.catalogue.is_seed(id) {
+                "seed"
+            } else {
+                ""
+            };
+            let _ = writeln!(page, "| {id} | {seed} | {} |", cells.join(" | "));
+        }
+        if !self.excused.is_empty() {
+            page.push_str("\n## Requirements without a test, by reason\n\n");
+            let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+            for (id, reason) in &self.excused {
+                by_reason.entry(reason).or_default().push(id.to_string());
+            }
+            for (reason, ids) in by_reason {
+                let _ = writeln!(page, "- {reason}: {}", ids.join(", "));
+            }
+        }
+        page
+    }
+
+    fn is_tested(&self, id: &Id, column: usize) -> bool {
+        self.cells
+            .get(id)
+            .is_some_and(|row| row.contains_key(&column))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::scan::citations;
+
+    const PAGE: &str =
+        "| EPW-01 | [seed] |\n| EPW-02 | [seed] |\n| EPW-03 | [hdr] |\n| GEN-01 | |\n";
+    const BACKENDS: &str = r#"
+        suite = "tests/src/suite"
+        [[backend]]
+        name = "core"
+        sources = ["core"]
+        [[backend]]
+        name = "mock"
+        target = "mock"
+        sources = ["mock", "tests/tests/mock_only.rs"]
+    "#;
+
+    /// What the matrix finds wrong with sources given as path and text.
+    fn faults(exceptions: &str, sources: &[(&str, &str)]) -> Vec<String> {
+        with_matrix(exceptions, sources, |matrix| matrix.faults.clone())
+    }
+
+    fn with_matrix<T>(
+        exceptions: &str,
+        sources: &[(&str, &str)],
+        look: impl Fn(&Matrix<'_>) -> T,
+    ) -> T {
+        let mut catalogue = Catalogue::default();
+        catalogue.add(PAGE).expect("page");
+        let mut backends: Backends = toml::from_str(BACKENDS).expect("backends");
+        for backend in backends
+            .backend
+            .iter_mut()
+            .filter(|backend| backend.target.is_some())
+        {
+            backend.listed = ["mock::writes".to_owned(), "refuses".to_owned()].into();
+        }
+        let exceptions: Exceptions = toml::from_str(exceptions).expect("exceptions");
+        let mut found = Vec::new();
+        for (path, source) in sources {
+            let citations = citations(source).expect("source");
+            found.extend(
+                citations
+                    .into_iter()
+                    .map(|citation| (PathBuf::from(path), citation)),
+            );
+        }
+        look(&Matrix::new(&catalogue, &backends, &exceptions, &found))
+    }
+
+    const COVERED: (&str, &str) = (
+        "tests/src/suite/write.rs",
+        "/// Spec: EPW-01..02\npub fn writes<B>() {}",
+    );
+
+    #[test]
+    fn a_covered_catalogue_has_no_faults() {
+        assert_eq!(faults("", &[COVERED]), Vec::<String>::new());
+        assert_eq!(
+            faults(
+                "",
+                &[(
+                    "mock/src/lib.rs",
+                    "/// Spec: EPW-01, EPW-02\n#[test] fn name() {}"
+                )]
+            ),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn an_uncovered_seed_requirement_is_a_fault() {
+        let source = ("core/src/lib.rs", "/// Spec: EPW-01\n#[test] fn name() {}");
+        assert_eq!(
+            faults("", &[source]),
+            ["EPW-02: a seed requirement with neither a test nor a reason"]
+        );
+    }
+
+    #[test]
+    fn a_written_reason_excuses() {
+        let source = ("core/src/lib.rs", "/// Spec: EPW-01\n#[test] fn name() {}");
+        let excuse = "[[exception]]\nids = \"EPW-02..03\"\nreason = \"not local\"\n";
+        assert_eq!(faults(excuse, &[source]), Vec::<String>::new());
+        assert_eq!(
+            faults(&excuse.replace("not local", " "), &[source]).len(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_stale_unknown_or_double_exception_is_a_fault() {
+        for ids in ["EPW-02", "EPW-09", "EPW-03, EPW-03"] {
+            let excuse = format!("[[exception]]\nids = \"{ids}\"\nreason = \"why\"\n");
+            assert_eq!(faults(&excuse, &[COVERED]).len(), 1, "{ids}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_id_is_a_fault_in_tests_and_in_code() {
+        for source in [
+            "/// Spec: EPW-04\n#[test] fn name() {}",
+            "/// Spec: EPW-04\npub fn post() {}",
+            "/// Spec: everything\nstruct S;",
+        ] {
+            let found = faults("", &[COVERED, ("core/src/lib.rs", source)]);
+            assert!(
+                found.len() == 1
+                    && found
+                        .iter()
+                        .all(|fault| fault.starts_with("core/src/lib.rs:1:")),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn code_that_cites_is_no_test() {
+        let code = (
+            "core/src/lib.rs",
+            "/// Spec: EPW-01, EPW-02\npub fn post() {}",
+        );
+        assert_eq!(faults("", &[code]).len(), 2);
+    }
+
+    #[test]
+    fn a_suite_function_that_no_backend_lists_is_a_fault() {
+        let (path, source) = COVERED;
+        let found = faults(
+            "",
+            &[
+                COVERED,
+                (path, &source.replace("writes", "is_never_called")),
+            ],
+        );
+        assert_eq!(
+            found,
+            [
+                "tests/src/suite/write.rs:1: is_never_called cites requirements but runs on no backend"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_test_outside_all_sources_is_a_fault() {
+        let stray = (
+            "elsewhere/src/lib.rs",
+            "/// Spec: EPW-03\n#[test] fn name() {}",
+        );
+        assert_eq!(faults("", &[COVERED, stray]).len(), 1);
+    }
+
+    #[test]
+    fn the_page_shows_columns_and_sums() {
+        let core = ("core/src/lib.rs", "/// Spec: EPW-03\n#[test] fn name() {}");
+        let (page, tests) = with_matrix("", &[COVERED, core], |matrix| {
+            (matrix.markdown(), matrix.tests())
+        });
+        assert!(
+            page.contains(
+                "3 of 4 requirements tested; of 2 seed requirements 2 tested, 0 excused."
+            ),
+            "{page}"
+        );
+        assert!(page.contains("| group | requirements | core | mock | any | seed | seed tested |"));
+        assert!(page.contains("| EPW | 3 | 1 | 2 | 3 | 2 | 2 |"), "{page}");
+        assert!(page.contains("| EPW-01 | seed |  | tested |"), "{page}");
+        assert!(page.contains("| EPW-03 |  | tested |  |"), "{page}");
+        assert!(tests.contains("EPW-02 mock: writes"), "{tests}");
+    }
+}

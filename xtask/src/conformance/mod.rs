@@ -1,0 +1,151 @@
+//! Which requirement is tested on which backend.
+
+mod catalogue;
+mod id;
+mod matrix;
+mod scan;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
+use xshell::cmd;
+
+use crate::workspace::Workspace;
+use catalogue::Catalogue;
+use matrix::{Backends, Exceptions, Matrix};
+use scan::Citation;
+
+const PAGES: &[&str] = &[
+    "docs/spec/dat-requirements.md",
+    "docs/spec/rsm-requirements.md",
+];
+const EXCEPTIONS: &str = "docs/spec/exceptions.toml";
+const BACKENDS: &str = "tests/backends.toml";
+const PUBLISHED: &str = "docs/conformance.md";
+const SUITE: &str = "dat-tests";
+
+/// Arguments of the task.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Write the matrix to this file, as Markdown
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    output: Option<PathBuf>,
+    /// Fail if the published matrix, docs/conformance.md, is not up to date
+    #[arg(long)]
+    check: bool,
+    /// List the tests of each requirement instead of the matrix
+    #[arg(long, conflicts_with_all = ["output", "check"])]
+    tests: bool,
+}
+
+impl Options {
+    /// As continuous integration runs it.
+    pub(crate) fn strict() -> Self {
+        Self {
+            output: None,
+            check: true,
+            tests: false,
+        }
+    }
+}
+
+/// Prints or writes the matrix; fails where a required test is missing.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let catalogue = read_catalogue(workspace)?;
+    let exceptions: Exceptions = read_toml(workspace, EXCEPTIONS)?;
+    let mut backends: Backends = read_toml(workspace, BACKENDS)?;
+    for backend in &mut backends.backend {
+        if let Some(target) = &backend.target {
+            backend.listed = listed_tests(workspace, target)?;
+        }
+    }
+    let citations = read_citations(workspace)?;
+    let matrix = Matrix::new(&catalogue, &backends, &exceptions, &citations);
+
+    let page = matrix.markdown();
+    match &options.output {
+        Some(file) => workspace.shell.write_file(file, &page)?,
+        None if options.tests => print!("{}", matrix.tests()),
+        None if !options.check => print!("{page}"),
+        None => {}
+    }
+    println!("{}", matrix.summary());
+    if !matrix.faults.is_empty() {
+        bail!(
+            "the tests do not cover the catalogues:\n  {}",
+            matrix.faults.join("\n  ")
+        );
+    }
+    let published = workspace.root().join(PUBLISHED);
+    if options.check && std::fs::read_to_string(&published).unwrap_or_default() != page {
+        bail!(
+            "{PUBLISHED} is not up to date; write it with\n  cargo xtask conformance --output {PUBLISHED}"
+        );
+    }
+    Ok(())
+}
+
+fn read_catalogue(workspace: &Workspace) -> Result<Catalogue> {
+    let mut catalogue = Catalogue::default();
+    for page in PAGES {
+        catalogue
+            .add(&workspace.shell.read_file(page)?)
+            .context(*page)?;
+    }
+    catalogue.require_seed()
+}
+
+fn read_toml<T: serde::de::DeserializeOwned>(workspace: &Workspace, file: &str) -> Result<T> {
+    toml::from_str(&workspace.shell.read_file(file)?).context(file.to_owned())
+}
+
+/// Reads the sources of every member.
+fn read_citations(workspace: &Workspace) -> Result<Vec<(PathBuf, Citation)>> {
+    let mut files = BTreeSet::new();
+    for folder in workspace.member_folders() {
+        for entry in WalkDir::new(folder)
+            .into_iter()
+            .filter_entry(|entry| entry.file_name() != "target")
+        {
+            let path = entry?.into_path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                files.insert(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(workspace.root()).unwrap_or(&file);
+        let citations =
+            scan::citations(&workspace.shell.read_file(&file)?).with_context(|| show(name))?;
+        found.extend(
+            citations
+                .into_iter()
+                .map(|citation| (name.to_path_buf(), citation)),
+        );
+    }
+    Ok(found)
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Asks a test target of the shared suite which tests it runs.
+fn listed_tests(workspace: &Workspace, target: &str) -> Result<BTreeSet<String>> {
+    let shell = &workspace.shell;
+    let scope = ["--package", SUITE, "--test", target];
+    let output = cmd!(
+        shell,
+        "cargo test --quiet {scope...} -- --list --format terse"
+    )
+    .quiet()
+    .read()?;
+    Ok(output
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"))
+        .map(str::to_owned)
+        .collect())
+}

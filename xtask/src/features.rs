@@ -1,0 +1,107 @@
+//! Every combination of the core's features builds, and the core needs neither std nor an allocator.
+
+use anyhow::{Context, Result};
+use xshell::cmd;
+
+use crate::workspace::Workspace;
+
+const CORE: &str = "dat-core";
+const BARE: &str = "no-std";
+
+/// Lints the core under each subset of its features.
+pub(crate) fn check_combinations(workspace: &Workspace) -> Result<()> {
+    let shell = &workspace.shell;
+    let core = workspace
+        .member(CORE)
+        .context("the workspace has no dat-core")?;
+    let names = additive(core.features.keys().map(String::as_str));
+    let combinations = subsets(&names);
+    for combination in &combinations {
+        let features = combination.join(",");
+        println!("  {CORE} with [{features}]");
+        let scope = [
+            "--package",
+            CORE,
+            "--no-default-features",
+            "--features",
+            &features,
+        ];
+        cmd!(shell, "cargo clippy --quiet {scope...} -- --deny warnings")
+            .quiet()
+            .run()?;
+    }
+    println!(
+        "{} combinations of {} features",
+        combinations.len(),
+        names.len()
+    );
+    Ok(())
+}
+
+/// Builds a static library without std around the core, under each feature that a bare machine may use.
+///
+/// The library brings its own panic handler and no allocator. Were std linked, the compiler would find two
+/// handlers; were alloc linked, it would miss the allocator.
+pub(crate) fn check_bare(workspace: &Workspace) -> Result<()> {
+    let shell = &workspace.shell;
+    let bare = workspace
+        .member(BARE)
+        .context("the workspace has no package no-std")?;
+    let names = additive(bare.features.keys().map(String::as_str));
+    let together = names.join(",");
+    for features in names.iter().copied().chain(["", &together]) {
+        println!("  static library without std, {CORE} with [{features}]");
+        let scope = [
+            "--package",
+            BARE,
+            "--profile",
+            "bare",
+            "--features",
+            features,
+        ];
+        cmd!(shell, "cargo build --quiet {scope...}")
+            .quiet()
+            .run()?;
+    }
+    Ok(())
+}
+
+fn additive<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = names.filter(|name| *name != "default").collect();
+    names.sort_unstable();
+    names
+}
+
+fn subsets<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
+    let mut subsets = vec![Vec::new()];
+    for name in names {
+        for index in 0..subsets.len() {
+            let mut larger = subsets[index].clone();
+            larger.push(*name);
+            subsets.push(larger);
+        }
+    }
+    subsets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subset_appears_once() {
+        assert_eq!(
+            subsets(&["a", "b"]),
+            [vec![], vec!["a"], vec!["b"], vec!["a", "b"]]
+        );
+        assert_eq!(subsets(&["a", "b", "c", "d", "e"]).len(), 32);
+    }
+
+    #[test]
+    fn default_is_no_feature_of_its_own() {
+        assert_eq!(
+            additive(["std", "default", "log"].into_iter()),
+            ["log", "std"]
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! Set-up, checks and reports of the workspace: `cargo xtask --help` lists them.
+
+mod bench;
+mod conformance;
+mod features;
+mod packages;
+mod panic_free;
+mod steps;
+mod tools;
+mod workspace;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+use crate::workspace::Workspace;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what is missing, then run every check in order; stops at the first failure
+    Test(steps::Options),
+    /// Print which requirement is tested on which backend; fails where a required test is missing
+    Conformance(conformance::Options),
+    /// Count the instructions of the hot paths and compare them with their budgets
+    Bench,
+    /// Check that no panic, allocation or foreign call is reachable from functions of a static library
+    NoPanic(panic_free::Options),
+    /// Check the dependencies against the advisory database (needs a network)
+    Advisories,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<()> {
+    let workspace = Workspace::load()?;
+    match arguments.task {
+        Task::Test(options) => steps::run(&workspace, &options),
+        Task::Conformance(options) => conformance::run(&workspace, &options),
+        Task::Bench => bench::run(&workspace),
+        Task::NoPanic(options) => panic_free::run(&options),
+        Task::Advisories => tools::advisories(&workspace),
+    }
+}

@@ -1,0 +1,372 @@
+//! Finds what functions of a static library can reach, and refuses panics, allocation and foreign calls.
+//!
+//! The walk goes from section to section along relocations. The compiler puts each function and each table into
+//! a section of its own, so a section is as good as a function; where it holds more, more counts as reached.
+//! Calls through pointers are followed to every function whose address the reached code or data names.
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use object::read::archive::ArchiveFile;
+use object::{
+    File, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, SectionIndex,
+    SectionKind, Symbol, SymbolIndex, SymbolSection,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::PathBuf;
+
+/// Arguments of the task.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The static library
+    library: PathBuf,
+    /// The functions to start from, by their names in the library
+    #[arg(required = true)]
+    entries: Vec<String>,
+}
+
+/// Checks a library on disk.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let bytes =
+        fs::read(&options.library).with_context(|| options.library.display().to_string())?;
+    let entries: Vec<&str> = options.entries.iter().map(String::as_str).collect();
+    let reached = check(&bytes, &entries)?;
+    println!(
+        "{} functions reach {reached} sections; no panic, no allocation, no foreign call",
+        entries.len()
+    );
+    Ok(())
+}
+
+/// Refuses the library if anything forbidden is reachable; returns the number of sections reached.
+///
+/// # Errors
+/// Names each forbidden symbol with the way that leads to it, an entry that the library does not define, or the
+/// reason why the library cannot be read.
+pub(crate) fn check(library: &[u8], entries: &[&str]) -> Result<usize> {
+    let library = Library::read(library)?;
+    let mut walk = Walk::default();
+    for entry in entries {
+        let place = library
+            .global(entry)
+            .with_context(|| format!("the library defines no function {entry}"))?;
+        walk.start(place, entry);
+    }
+    while let Some(place) = walk.pending.pop() {
+        library.visit(place, &mut walk)?;
+    }
+    if walk.forbidden.is_empty() {
+        return Ok(walk.from.len());
+    }
+    let findings: Vec<String> = walk.forbidden.into_values().collect();
+    bail!(
+        "forbidden symbols are reachable:\n  {}",
+        findings.join("\n  ")
+    )
+}
+
+/// Symbols that no object of the library need define: the compiler emits calls to them for plain copies.
+const MEMORY: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "bcmp"];
+
+/// Beginnings of names that must not be reached, whether defined or not.
+const FORBIDDEN: &[&str] = &[
+    "core::panicking::",
+    "core::option::unwrap_failed",
+    "core::option::expect_failed",
+    "core::result::unwrap_failed",
+    "core::cell::panic_already",
+    "core::slice::copy_from_slice_impl::len_mismatch_fail",
+    "core::slice::index::slice_",
+    "core::str::slice_error_fail",
+    "alloc::",
+    "std::",
+    "__rust_alloc",
+    "__rust_dealloc",
+    "__rust_realloc",
+    "__rdl_",
+    "__rg_",
+    "rust_begin_unwind",
+    "rust_panic",
+    "rust_eh_personality",
+    "_Unwind_",
+];
+
+fn is_forbidden(name: &str) -> bool {
+    // Methods are printed as `<type>::method` and `<type as trait>::method`.
+    let bare = name.trim_start_matches('<');
+    FORBIDDEN.iter().any(|start| bare.starts_with(start))
+}
+
+/// A section of one object of the library.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    object: usize,
+    section: SectionIndex,
+}
+
+#[derive(Default)]
+struct Walk {
+    pending: Vec<Place>,
+    /// Each place with the name it was reached under and the place that named it first.
+    from: HashMap<Place, (String, Option<Place>)>,
+    /// What was found, by name, so that each is reported once.
+    forbidden: BTreeMap<String, String>,
+}
+
+impl Walk {
+    fn start(&mut self, place: Place, name: &str) {
+        self.reach(place, name.to_owned(), None);
+    }
+
+    fn reach(&mut self, place: Place, name: String, origin: Option<Place>) {
+        if let std::collections::hash_map::Entry::Vacant(free) = self.from.entry(place) {
+            free.insert((name, origin));
+            self.pending.push(place);
+        }
+    }
+
+    fn forbid(&mut self, name: &str, origin: Place) {
+        let mut way = vec![name.to_owned()];
+        let mut next = Some(origin);
+        while let Some((name, origin)) = next.and_then(|place| self.from.get(&place)) {
+            way.push(name.clone());
+            next = *origin;
+        }
+        way.reverse();
+        self.forbidden
+            .entry(name.to_owned())
+            .or_insert_with(|| way.join(" -> "));
+    }
+}
+
+struct Library<'a> {
+    objects: Vec<File<'a>>,
+    globals: HashMap<&'a [u8], Place>,
+}
+
+impl<'a> Library<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self> {
+        let archive = ArchiveFile::parse(bytes).context("not a static library")?;
+        let mut objects = Vec::new();
+        let mut globals = HashMap::new();
+        for member in archive.members() {
+            let member = member?;
+            let data = member.data(bytes)?;
+            // The compiler's own metadata travels in the archive as well.
+            let Ok(file) = File::parse(data) else {
+                continue;
+            };
+            for symbol in file
+                .symbols()
+                .filter(|symbol| symbol.is_global() && symbol.is_definition())
+            {
+                if let SymbolSection::Section(section) = symbol.section() {
+                    globals.entry(symbol.name_bytes()?).or_insert(Place {
+                        object: objects.len(),
+                        section,
+                    });
+                }
+            }
+            objects.push(file);
+        }
+        Ok(Self { objects, globals })
+    }
+
+    fn global(&self, name: &str) -> Option<Place> {
+        self.globals.get(name.as_bytes()).copied()
+    }
+
+    /// Follows every relocation of a section.
+    fn visit(&self, place: Place, walk: &mut Walk) -> Result<()> {
+        let Some(file) = self.objects.get(place.object) else {
+            bail!("no object {}", place.object)
+        };
+        let section = file.section_by_index(place.section)?;
+        let mut targets = BTreeSet::new();
+        for (_, relocation) in section.relocations() {
+            match relocation.target() {
+                RelocationTarget::Symbol(symbol) => {
+                    targets.insert(symbol.0);
+                }
+                RelocationTarget::Absolute => {}
+                other => bail!("section {}: relocation against {other:?}", section.name()?),
+            }
+        }
+        for target in targets {
+            let symbol = file.symbol_by_index(SymbolIndex(target))?;
+            let name = name_of(file, &symbol)?;
+            if is_forbidden(&name) {
+                walk.forbid(&name, place);
+                continue;
+            }
+            match symbol.section() {
+                SymbolSection::Section(section)
+                    if is_loaded(file.section_by_index(section)?.kind()) =>
+                {
+                    walk.reach(
+                        Place {
+                            object: place.object,
+                            section,
+                        },
+                        name,
+                        Some(place),
+                    );
+                }
+                SymbolSection::Undefined => match self.globals.get(symbol.name_bytes()?) {
+                    Some(defined) => walk.reach(*defined, name, Some(place)),
+                    None if MEMORY.contains(&name.as_str()) => {}
+                    None => walk.forbid(&format!("{name} (outside the library)"), place),
+                },
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_loaded(kind: SectionKind) -> bool {
+    !matches!(
+        kind,
+        SectionKind::Debug | SectionKind::DebugString | SectionKind::Metadata
+    )
+}
+
+/// The name of a symbol; a section's own symbol, which has none, goes by the first that is defined in the section.
+fn name_of(file: &File<'_>, symbol: &Symbol<'_, '_>) -> Result<String> {
+    if !symbol.name_bytes()?.is_empty() {
+        return Ok(demangled(symbol.name()?));
+    }
+    let Some(section) = symbol.section_index() else {
+        return Ok(String::new());
+    };
+    let mut inside = file
+        .symbols()
+        .filter(|other| other.section_index() == Some(section));
+    match inside.find(|other| other.name_bytes().is_ok_and(|name| !name.is_empty())) {
+        Some(named) => Ok(demangled(named.name()?)),
+        None => Ok(file.section_by_index(section)?.name()?.to_owned()),
+    }
+}
+
+fn demangled(name: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Compiles a static library, with std in it, the way a release build does.
+    fn library(source: &str) -> Vec<u8> {
+        let folder = tempfile::tempdir().expect("folder");
+        let (input, output) = (
+            folder.path().join("sample.rs"),
+            folder.path().join("libsample.a"),
+        );
+        fs::write(&input, source).expect("write");
+        let status = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()))
+            .args([
+                "--crate-type=staticlib",
+                "--edition=2024",
+                "-Copt-level=3",
+                "-Ccodegen-units=1",
+                "-o",
+            ])
+            .args([&output, &input])
+            .status()
+            .expect("rustc");
+        assert!(status.success());
+        fs::read(&output).expect("read")
+    }
+
+    fn refusal(library: &[u8], entry: &str) -> String {
+        check(library, &[entry])
+            .expect_err("must be refused")
+            .to_string()
+    }
+
+    #[test]
+    fn plain_code_passes_and_is_followed() {
+        let library = library(
+            r#"
+            #[inline(never)] fn inner(words: &mut [u32], at: usize) -> Option<u32> {
+                let word = words.get_mut(at)?; *word = word.wrapping_add(1); Some(*word)
+            }
+            #[unsafe(no_mangle)] pub extern "C" fn entry(words: &mut [u32; 64], at: usize) -> u32 {
+                let mut copy = [0u8; 4096]; std::hint::black_box(&mut copy);
+                inner(words, at).unwrap_or(0)
+            }"#,
+        );
+        assert!(check(&library, &["entry"]).expect("passes") >= 2);
+    }
+
+    #[test]
+    fn indexing_is_refused_with_the_way_to_it() {
+        let library = library(
+            r#"
+            #[inline(never)] fn inner(words: &[u32], at: usize) -> u32 { words[at] }
+            #[unsafe(no_mangle)] pub extern "C" fn entry(words: &[u32; 64], at: usize) -> u32 { inner(words, at) }
+            #[unsafe(no_mangle)] pub extern "C" fn other(at: usize) -> usize { at ^ 1 }"#,
+        );
+        let refusal = refusal(&library, "entry");
+        assert!(
+            refusal.contains("entry -> sample::inner -> core::panicking::panic_bounds_check"),
+            "{refusal}"
+        );
+        check(&library, &["other"]).expect("what is not reachable does not count");
+    }
+
+    #[test]
+    fn each_kind_of_panic_is_refused() {
+        for body in [
+            "let x: Option<u32> = None.or((at > 3).then_some(7)); x.unwrap() as usize",
+            "let x: Result<usize, usize> = if at > 3 { Ok(1) } else { Err(at) }; x.expect(\"large\")",
+            "100 / at",
+            "[1u8, 2, 3, 4, 5][..at].len()",
+            "\"words\"[at..].len()",
+            "if at > 3 { panic!(\"large\") } at",
+        ] {
+            let library = library(&format!(
+                "#[unsafe(no_mangle)] pub extern \"C\" fn entry(at: usize) -> usize {{ {body} }}"
+            ));
+            assert!(refusal(&library, "entry").contains("core::"), "{body}");
+        }
+    }
+
+    #[test]
+    fn allocation_is_refused() {
+        let library = library(
+            r#"#[unsafe(no_mangle)] pub extern "C" fn entry(at: usize) -> usize { std::hint::black_box(vec![0u8; at]).len() }"#,
+        );
+        assert!(refusal(&library, "entry").contains("alloc"));
+    }
+
+    #[test]
+    fn a_foreign_call_is_refused() {
+        let library = library(
+            r#"unsafe extern "C" { fn getpid() -> i32; }
+            #[unsafe(no_mangle)] pub extern "C" fn entry() -> i32 { unsafe { getpid() } }"#,
+        );
+        assert!(refusal(&library, "entry").contains("getpid (outside the library)"));
+    }
+
+    #[test]
+    fn tables_of_functions_are_followed() {
+        let library = library(
+            r#"
+            pub trait Shape { fn area(&self, at: usize) -> u32; }
+            struct Square; impl Shape for Square { fn area(&self, at: usize) -> u32 { [1, 2, 3][at] } }
+            static SHAPE: &(dyn Shape + Sync) = &Square;
+            #[unsafe(no_mangle)] pub extern "C" fn entry(at: usize) -> u32 { std::hint::black_box(SHAPE).area(at) }"#,
+        );
+        assert!(refusal(&library, "entry").contains("panic_bounds_check"));
+    }
+
+    #[test]
+    fn an_unknown_entry_is_refused() {
+        let library = library(r#"#[unsafe(no_mangle)] pub extern "C" fn entry() {}"#);
+        assert!(refusal(&library, "entry_point").contains("no function entry_point"));
+        assert!(check(b"not an archive", &["entry"]).is_err());
+    }
+}

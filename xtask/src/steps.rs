@@ -1,0 +1,178 @@
+//! The checks that a change must pass, in order.
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::time::Instant;
+use xshell::cmd;
+
+use crate::workspace::Workspace;
+use crate::{bench, conformance, features, packages, tools};
+
+/// Arguments of the task.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Name the steps and stop
+    #[arg(long)]
+    list: bool,
+    /// Run only the step of this name; may be repeated
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
+}
+
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    /// A file that the step needs and that is still to be written; the step is left out, visibly, until then.
+    awaits: Option<&'static str>,
+    run: fn(&Workspace) -> Result<()>,
+}
+
+const STEPS: &[Step] = &[
+    step("packages", "system packages", |workspace| {
+        packages::install_missing(&workspace.shell)
+    }),
+    step("format", "formatting", |workspace| {
+        cargo(workspace, &["fmt", "--all", "--check"])
+    }),
+    step("lint", "lints of all targets", |workspace| {
+        cargo(
+            workspace,
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "--deny",
+                "warnings",
+            ],
+        )
+    }),
+    step(
+        "documentation",
+        "documentation, without warnings",
+        documentation,
+    ),
+    step(
+        "dependencies",
+        "licences and origins of dependencies",
+        tools::deny,
+    ),
+    step("test", "tests of all packages", |workspace| {
+        cargo(workspace, &["test", "--workspace"])
+    }),
+    step(
+        "conformance",
+        "every seed requirement has its test",
+        |workspace| conformance::run(workspace, &conformance::Options::strict()),
+    )
+    .awaiting("tests/Cargo.toml"),
+    step(
+        "features",
+        "every combination of the core's features",
+        features::check_combinations,
+    ),
+    step(
+        "no-std",
+        "the core without std or allocator",
+        features::check_bare,
+    ),
+    step("fuzz", "random calls for half a minute", tools::fuzz)
+        .awaiting("fuzz/fuzz_targets/ops.rs"),
+    step("tour", "the program as a newcomer runs it", |workspace| {
+        cargo(workspace, &["run", "--release"])
+    })
+    .awaiting("dat-cli/src/main.rs"),
+    step("bench", "instruction counts within budget", bench::run)
+        .awaiting("dat-bench/budgets.toml"),
+];
+
+const fn step(name: &'static str, what: &'static str, run: fn(&Workspace) -> Result<()>) -> Step {
+    Step {
+        name,
+        what,
+        awaits: None,
+        run,
+    }
+}
+
+impl Step {
+    const fn awaiting(self, file: &'static str) -> Self {
+        Self {
+            awaits: Some(file),
+            ..self
+        }
+    }
+}
+
+/// Runs the steps; stops at the first that fails.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if let Some(name) = options
+        .only
+        .iter()
+        .find(|name| STEPS.iter().all(|step| step.name != **name))
+    {
+        bail!("there is no step {name}; `cargo xtask test --list` names them");
+    }
+    let chosen =
+        |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
+    let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
+    if options.list {
+        for step in steps {
+            println!("{:14} {}", step.name, step.what);
+        }
+        return Ok(());
+    }
+    let start = Instant::now();
+    for (index, step) in steps.iter().enumerate() {
+        println!(
+            "\n== {}/{} {}: {}",
+            index + 1,
+            steps.len(),
+            step.name,
+            step.what
+        );
+        if let Some(file) = step
+            .awaits
+            .filter(|file| !workspace.root().join(file).is_file())
+        {
+            println!("== {} left out: {file} is not written yet", step.name);
+            continue;
+        }
+        let begin = Instant::now();
+        (step.run)(workspace).with_context(|| {
+            format!(
+                "step `{0}` failed; repeat it alone with `cargo xtask test --only {0}`",
+                step.name
+            )
+        })?;
+        println!(
+            "== {} done in {:.1} s",
+            step.name,
+            begin.elapsed().as_secs_f64()
+        );
+    }
+    println!(
+        "\n{} steps done in {:.1} s",
+        steps.len(),
+        start.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
+    cmd!(workspace.shell, "cargo {arguments...}").run()?;
+    Ok(())
+}
+
+fn documentation(workspace: &Workspace) -> Result<()> {
+    let _flags = workspace.shell.push_env("RUSTDOCFLAGS", "--deny warnings");
+    cargo(
+        workspace,
+        &[
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
+        ],
+    )
+}

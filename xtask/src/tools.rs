@@ -1,0 +1,112 @@
+//! Cargo tools of pinned versions, installed inside the workspace's build folder.
+
+use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
+use xshell::cmd;
+
+use crate::workspace::Workspace;
+
+/// A program from the crate registry.
+pub(crate) struct Tool {
+    name: &'static str,
+    version: Version,
+}
+
+enum Version {
+    Pinned(&'static str),
+    /// The version at which the lock file holds that crate, with which the tool must agree.
+    SameAs(&'static str),
+}
+
+const DENY: Tool = Tool {
+    name: "cargo-deny",
+    version: Version::Pinned("0.20.2"),
+};
+const FUZZ: Tool = Tool {
+    name: "cargo-fuzz",
+    version: Version::Pinned("0.13.2"),
+};
+pub(crate) const COUNT: Tool = Tool {
+    name: "gungraun-runner",
+    version: Version::SameAs("gungraun"),
+};
+
+impl Tool {
+    /// Installs the tool unless this version is there, and tells where the program is.
+    pub(crate) fn install(&self, workspace: &Workspace) -> Result<PathBuf> {
+        let name = self.name;
+        let version = match self.version {
+            Version::Pinned(version) => version.to_owned(),
+            Version::SameAs(library) => workspace.locked_version(library).with_context(|| {
+                format!("no crate of the workspace uses {library}, which {name} must match")
+            })?,
+        };
+        let folder = workspace.tools();
+        let program = folder.join("bin").join(name);
+        let shell = &workspace.shell;
+        let installed = cmd!(shell, "cargo install --list --root {folder}")
+            .quiet()
+            .read()?;
+        let listed = installed
+            .lines()
+            .any(|line| line == format!("{name} v{version}:"));
+        if !(listed && program.is_file()) {
+            let build = folder.join("build");
+            cmd!(
+                shell,
+                "cargo install --locked --root {folder} --target-dir {build} {name}@{version}"
+            )
+            .run()?;
+            shell.remove_path(build)?;
+        }
+        Ok(program)
+    }
+}
+
+/// Checks licences, duplicate versions and origins of the dependencies; needs no database.
+pub(crate) fn deny(workspace: &Workspace) -> Result<()> {
+    let program = DENY.install(workspace)?;
+    cmd!(
+        workspace.shell,
+        "{program} --workspace --log-level error check bans licenses sources"
+    )
+    .run()?;
+    Ok(())
+}
+
+/// Checks the dependencies against the public database of advisories, which is fetched first.
+pub(crate) fn advisories(workspace: &Workspace) -> Result<()> {
+    let program = DENY.install(workspace)?;
+    let checked = cmd!(workspace.shell, "{program} --workspace check advisories").run();
+    if checked.is_err() {
+        bail!(
+            "the advisories could not be checked, or some apply (see above); \
+             this task fetches the RustSec database and needs a network that reaches it"
+        );
+    }
+    Ok(())
+}
+
+/// Runs the fuzz target `ops` for half a minute.
+///
+/// The fuzzer needs the nightly compiler, for the sanitizer; everything else is built with stable.
+pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
+    let program = FUZZ.install(workspace)?;
+    let shell = &workspace.shell;
+    if cmd!(shell, "rustup run nightly rustc --version")
+        .quiet()
+        .read()
+        .is_err()
+    {
+        bail!("the fuzzer needs the nightly compiler: rustup toolchain install nightly");
+    }
+    let folder = workspace.root().join("fuzz");
+    let _folder = shell.push_dir(&folder);
+    let limits = ["-max_total_time=30", "-print_final_stats=1"];
+    cmd!(
+        shell,
+        "rustup run nightly {program} run --fuzz-dir {folder} ops -- {limits...}"
+    )
+    .run()?;
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! What the workspace contains, as cargo tells it.
+
+use anyhow::{Context, Result};
+use cargo_metadata::{Metadata, MetadataCommand, Package};
+use std::path::{Path, PathBuf};
+use xshell::Shell;
+
+/// The workspace that this program was built from, and a shell in its root.
+pub(crate) struct Workspace {
+    metadata: Metadata,
+    pub(crate) shell: Shell,
+}
+
+impl Workspace {
+    /// Asks cargo about the workspace, wherever inside it the program was started.
+    pub(crate) fn load() -> Result<Self> {
+        let metadata = MetadataCommand::new()
+            .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+            .exec()
+            .context("cargo metadata")?;
+        let shell = Shell::new()?;
+        shell.change_dir(&metadata.workspace_root);
+        Ok(Self { metadata, shell })
+    }
+
+    /// The folder of the workspace's manifest.
+    pub(crate) fn root(&self) -> &Path {
+        self.metadata.workspace_root.as_std_path()
+    }
+
+    /// The folder that cargo builds into.
+    pub(crate) fn target(&self) -> &Path {
+        self.metadata.target_directory.as_std_path()
+    }
+
+    /// The folder that holds the cargo tools of this workspace, apart from those of the user.
+    pub(crate) fn tools(&self) -> PathBuf {
+        self.target().join("tools")
+    }
+
+    /// The member of that name, if the workspace has one.
+    pub(crate) fn member(&self, name: &str) -> Option<&Package> {
+        self.metadata
+            .workspace_packages()
+            .into_iter()
+            .find(|package| package.name == name)
+    }
+
+    /// The folder of every member.
+    pub(crate) fn member_folders(&self) -> Vec<PathBuf> {
+        self.metadata
+            .workspace_packages()
+            .iter()
+            .filter_map(|package| package.manifest_path.parent())
+            .map(|folder| folder.as_std_path().to_path_buf())
+            .collect()
+    }
+
+    /// The version that the lock file holds of a third-party crate.
+    pub(crate) fn locked_version(&self, name: &str) -> Option<String> {
+        self.metadata
+            .packages
+            .iter()
+            .find(|package| package.name == name)
+            .map(|package| package.version.to_string())
+    }
+}
