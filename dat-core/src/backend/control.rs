@@ -1,0 +1,409 @@
+//! The control path: values in, values out, answers by polling.
+
+use super::{CompletionQueue, ReceiveQueue, SendQueue};
+use crate::attributes::{EpAttributes, IaAddress, IaAttributes, ProviderAttributes};
+use crate::flags::{MemoryPrivileges, QualityOfService};
+use crate::time::Instant;
+
+/// Most private data that the core carries with a connection; a provider may allow less.
+pub const PRIVATE_DATA_MAX: usize = 256;
+
+/// Private data of a connection request or an answer.
+pub type PrivateData = heapless::Vec<u8, PRIVATE_DATA_MAX>;
+
+macro_rules! keys {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// Chosen by the backend; the core only keeps it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name(pub usize);
+    )*};
+}
+
+keys! {
+    /// The backend's protection domain behind a protection zone.
+    DomainKey;
+    /// The backend's memory window.
+    WindowKey;
+    /// The backend's queue pair.
+    QueuePairKey;
+    /// The backend's shared receive queue.
+    SharedReceiveQueueKey;
+    /// The backend's listener.
+    ListenerKey;
+    /// The backend's incoming connection request.
+    RequestKey;
+}
+
+/// The backend's registered region: its object and the device's two keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RegionKeys {
+    /// The backend's object.
+    pub object: usize,
+    /// Key for local segments.
+    pub local: u32,
+    /// Key for peers (the RMR context); 0 if no remote right was asked for.
+    pub remote: u32,
+}
+
+/// The backend could not do it; nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum BackendError {
+    /// Out of memory or device objects.
+    Resources,
+    /// The device cannot do that at all.
+    NotSupported,
+    /// The connection qualifier is taken.
+    QualifierInUse,
+    /// No connection qualifier is free.
+    QualifierUnavailable,
+    /// The address cannot be used.
+    Address,
+    /// Not in this state (for example: change a queue pair with posted requests).
+    State,
+    /// The device failed.
+    Device,
+}
+
+/// Memory to register.
+#[derive(Clone, Copy, Debug)]
+pub struct Registration {
+    /// The domain it belongs to.
+    pub domain: DomainKey,
+    /// First byte.
+    pub base: *mut u8,
+    /// Bytes, at least 1.
+    pub length: usize,
+    /// Rights to grant.
+    pub privileges: MemoryPrivileges,
+}
+
+/// Which cache maintenance is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncDirection {
+    /// Local stores become visible to incoming RDMA Reads (LSR-01).
+    RdmaRead,
+    /// Incoming RDMA Writes become visible locally; local stores are ordered before later ones (LSW-02, LSW-23).
+    RdmaWrite,
+}
+
+/// What a queue pair is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuePairRequest {
+    /// Names the queue pair in completions and control events.
+    pub token: u64,
+    /// Domain for requests and remote access.
+    pub domain: DomainKey,
+    /// Number of the completion queue for requests (its `number` at creation), if wanted.
+    pub request_queue: Option<u16>,
+    /// Number of the completion queue for receives, if wanted.
+    pub receive_queue: Option<u16>,
+    /// The shared receive queue, if any.
+    pub shared_receive_queue: Option<SharedReceiveQueueKey>,
+    /// Sizes and depths; all counts were checked to be non-negative and within the adapter's limits.
+    pub attributes: EpAttributes,
+}
+
+/// A queue pair in its parts.
+#[derive(Debug)]
+pub struct QueuePair<S, R> {
+    /// The backend's object.
+    pub key: QueuePairKey,
+    /// The send queue.
+    pub send: S,
+    /// The receive queue; `None` with a shared receive queue.
+    pub receive: Option<R>,
+}
+
+/// How to end a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DisconnectMode {
+    /// All requests have completed: end the connection in order, the peer sees a disconnect.
+    Graceful,
+    /// End it now; what has not completed is flushed; the peer sees a disconnect.
+    Abrupt,
+    /// The connection failed: end it now; the peer sees a broken connection.
+    Broken,
+}
+
+/// A connection to set up.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectRequest<'a> {
+    /// Where to.
+    pub address: IaAddress,
+    /// The connection qualifier the peer listens on.
+    pub qualifier: u64,
+    /// Private data for the peer.
+    pub private_data: &'a [u8],
+    /// Quality of service.
+    pub quality: QualityOfService,
+}
+
+/// Why a connection attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectFailure {
+    /// The peer's consumer said no.
+    PeerRejected(PrivateData),
+    /// Nobody listens, backlog full, or a transport reason.
+    NonPeerRejected,
+    /// The host cannot be reached.
+    Unreachable,
+    /// The transport gave up in the middle.
+    TimedOut,
+}
+
+/// Something happened at the device. Queue pairs, listeners and queues are named by the tokens the core gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlEvent {
+    /// A connection request came in.
+    ConnectionRequest {
+        /// The token of the listener.
+        listener: u64,
+        /// For `accept` or `reject`.
+        request: RequestKey,
+        /// Who asks.
+        remote: IaAddress,
+        /// The peer's port qualifier.
+        remote_port: u64,
+        /// The local address it came to.
+        local: IaAddress,
+        /// The peer's private data.
+        private_data: PrivateData,
+    },
+    /// The peer gave a sign of life; the connection is not there yet.
+    Answered {
+        /// The token of the queue pair.
+        queue_pair: u64,
+    },
+    /// The connection stands (both sides).
+    Established {
+        /// The token of the queue pair.
+        queue_pair: u64,
+        /// The accept's private data, on the active side.
+        private_data: PrivateData,
+    },
+    /// The attempt, active or passive, failed; the queue pair is in error.
+    ConnectFailed {
+        /// The token of the queue pair.
+        queue_pair: u64,
+        /// Why.
+        failure: ConnectFailure,
+    },
+    /// The peer ended the connection, or a local graceful or abrupt disconnect is done; the queue pair is in error.
+    Disconnected {
+        /// The token of the queue pair.
+        queue_pair: u64,
+    },
+    /// The connection broke; the queue pair is in error.
+    Broken {
+        /// The token of the queue pair.
+        queue_pair: u64,
+    },
+    /// An armed completion queue has completions.
+    Completions {
+        /// The number of the completion queue.
+        queue: u16,
+    },
+    /// An armed shared receive queue fell below its limit.
+    SharedReceiveLimit {
+        /// The token of the shared receive queue.
+        queue: u64,
+    },
+    /// A queue pair holds more receive buffers than its soft high watermark.
+    SoftHighWatermark {
+        /// The token of the queue pair.
+        queue_pair: u64,
+    },
+    /// The device failed for good.
+    DeviceFailed,
+}
+
+/// Receive buffers a queue pair holds for arriving messages (EPY-01).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ReceiveInfo {
+    /// Buffers held, if the device can tell.
+    pub allocated: Option<u32>,
+    /// Span of message numbers, if the device can tell.
+    pub span: Option<u32>,
+}
+
+/// A device and its connection management, called under the adapter's control lock.
+///
+/// Nothing here is on the data path; calls may be slow but never wait for a peer.
+pub trait Backend {
+    /// Its completion queues.
+    type CompletionQueue: CompletionQueue;
+    /// Its send queues.
+    type SendQueue: SendQueue;
+    /// Its receive queues.
+    type ReceiveQueue: ReceiveQueue;
+    /// Its shared receive queues.
+    type SharedReceiveQueue: ReceiveQueue;
+
+    /// What the adapter is and how much of everything it has.
+    fn ia_attributes(&self) -> IaAttributes;
+
+    /// What this provider can do.
+    fn provider_attributes(&self) -> ProviderAttributes;
+
+    /// Makes a protection domain.
+    fn create_domain(&mut self) -> Result<DomainKey, BackendError>;
+
+    /// Gives a protection domain back; nothing uses it any more.
+    fn destroy_domain(&mut self, domain: DomainKey);
+
+    /// Registers memory. Its owner promised that it stays accessible until `deregister` returns.
+    fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError>;
+
+    /// Takes a region away from the device: when this returns neither the device nor a peer touches it.
+    fn deregister(&mut self, region: RegionKeys);
+
+    /// Does the cache maintenance that `direction` asks for; complete on return.
+    fn sync(&mut self, direction: SyncDirection, address: u64, length: u64);
+
+    /// Makes an unbound memory window.
+    fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError>;
+
+    /// Gives a memory window back; if it is bound, the remote key dies at once.
+    fn destroy_window(&mut self, window: WindowKey);
+
+    /// Makes a completion queue for at least `depth` completions, named `number`.
+    fn create_completion_queue(
+        &mut self,
+        number: u16,
+        depth: u32,
+    ) -> Result<Self::CompletionQueue, BackendError>;
+
+    /// Changes the depth of a completion queue; loses nothing.
+    fn resize_completion_queue(
+        &mut self,
+        queue: &mut Self::CompletionQueue,
+        depth: u32,
+    ) -> Result<(), BackendError>;
+
+    /// Gives a completion queue back; no queue pair uses it any more.
+    fn destroy_completion_queue(&mut self, queue: Self::CompletionQueue);
+
+    /// Makes a shared receive queue named `token`.
+    fn create_shared_receive_queue(
+        &mut self,
+        token: u64,
+        domain: DomainKey,
+        depth: u32,
+        segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError>;
+
+    /// Changes the depth of a shared receive queue; loses nothing.
+    fn resize_shared_receive_queue(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        queue: &mut Self::SharedReceiveQueue,
+        depth: u32,
+    ) -> Result<(), BackendError>;
+
+    /// Arms one [`ControlEvent::SharedReceiveLimit`] for when fewer than `limit` buffers are left; 0 disarms.
+    fn arm_shared_receive_limit(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        limit: u32,
+    ) -> Result<(), BackendError>;
+
+    /// Buffers that queue pairs can still take, if the device can tell.
+    fn shared_receive_available(&self, key: SharedReceiveQueueKey) -> Option<u32>;
+
+    /// Gives a shared receive queue back, with the buffers still on it.
+    fn destroy_shared_receive_queue(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        queue: Self::SharedReceiveQueue,
+    );
+
+    /// Makes an unconnected queue pair that takes receives.
+    fn create_queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError>;
+
+    /// Changes an unconnected queue pair in place, keeping posted receives.
+    ///
+    /// # Errors
+    /// [`BackendError::State`] if receives are posted and the device cannot keep them.
+    fn modify_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut Self::SendQueue,
+        receive: Option<&mut Self::ReceiveQueue>,
+        request: &QueuePairRequest,
+    ) -> Result<(), BackendError>;
+
+    /// Brings a queue pair in error back to unconnected, both queues empty; what had not been
+    /// polled of it need not be delivered.
+    fn reset_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut Self::SendQueue,
+        receive: Option<&mut Self::ReceiveQueue>,
+    ) -> Result<(), BackendError>;
+
+    /// Destroys a queue pair, ending a connection first (the peer sees a disconnect).
+    fn destroy_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: Self::SendQueue,
+        receive: Option<Self::ReceiveQueue>,
+    );
+
+    /// Limits on receive buffers a queue pair may hold; `None` = no limit (EPH-01). The soft one raises
+    /// one [`ControlEvent::SoftHighWatermark`], the hard one breaks the connection.
+    fn set_high_watermarks(
+        &mut self,
+        key: QueuePairKey,
+        soft: Option<u32>,
+        hard: Option<u32>,
+    ) -> Result<(), BackendError>;
+
+    /// Receive buffers a queue pair holds now.
+    fn receive_info(&self, key: QueuePairKey) -> ReceiveInfo;
+
+    /// Listens on a connection qualifier, or on a free one; returns which.
+    fn listen(
+        &mut self,
+        token: u64,
+        qualifier: Option<u64>,
+    ) -> Result<(ListenerKey, u64), BackendError>;
+
+    /// Stops listening; later requests are refused as if nobody listened.
+    fn stop_listening(&mut self, listener: ListenerKey);
+
+    /// Starts a connection; the answer is a control event.
+    fn connect(
+        &mut self,
+        key: QueuePairKey,
+        request: &ConnectRequest<'_>,
+    ) -> Result<u64, BackendError>;
+
+    /// Accepts a connection request; `Established` or `ConnectFailed` follows.
+    fn accept(
+        &mut self,
+        request: RequestKey,
+        key: QueuePairKey,
+        private_data: &[u8],
+    ) -> Result<(), BackendError>;
+
+    /// Refuses a connection request: in the consumer's name, or as if nobody listened (`by_consumer` false).
+    fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]);
+
+    /// Ends a connection or an attempt: the queue pair is in error on return and flushes; no control
+    /// event follows for it.
+    fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode);
+
+    /// The next control event, if there is one by `now`.
+    fn poll_control(&mut self, now: Instant) -> Option<ControlEvent>;
+
+    /// When `poll_control` should be called again even if nothing else happens.
+    fn next_deadline(&self) -> Option<Instant>;
+}

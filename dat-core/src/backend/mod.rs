@@ -1,0 +1,20 @@
+//! What a backend supplies: queues and doorbells for the data path, values in and out for control.
+//!
+//! The core validates; a backend only carries. It never sees an invalid work request, never calls
+//! back into the core, and an error it returns means that nothing was consumed. How the three
+//! backends fit these traits is sketched in `docs/backends.md`.
+
+mod completion;
+mod control;
+mod work;
+
+pub use completion::{Armed, Completion, CompletionQueue, DeviceFailure};
+pub use control::{
+    Backend, BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, DomainKey,
+    ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys,
+    Registration, RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey, PRIVATE_DATA_MAX,
+};
+pub use work::{
+    BindRequest, ReceiveQueue, ReceiveRequest, Rejected, RemoteRange, Segment, SendFlags,
+    SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,
+};

@@ -1,0 +1,148 @@
+//! Work queues: reserve a slot, fill it, commit it, ring the doorbell.
+
+use bitflags::bitflags;
+
+use super::{RegionKeys, WindowKey};
+use crate::flags::MemoryPrivileges;
+
+/// A piece of local memory in the device's terms, never empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First byte, as the consumer addresses it.
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+    /// The device's key of the region.
+    pub key: u32,
+}
+
+/// The remote side of an RDMA operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteRange {
+    /// First byte at the peer.
+    pub address: u64,
+    /// The context that the peer gave out (its RMR context).
+    pub key: u32,
+}
+
+bitflags! {
+    /// How the device treats a request.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SendFlags: u8 {
+        /// Start only when all earlier RDMA Reads of the queue have completed.
+        const FENCE = 1;
+        /// Mark the message so that the peer's completion is solicited.
+        const SOLICITED = 2;
+    }
+}
+
+/// What a send queue is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOperation {
+    /// Send one message.
+    Send,
+    /// Write the local data to the peer's memory.
+    RdmaWrite(RemoteRange),
+    /// Read the peer's memory into the local segments.
+    RdmaRead(RemoteRange),
+}
+
+/// One request for a send queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendRequest {
+    /// Comes back in the completion.
+    pub token: u64,
+    /// What to do.
+    pub operation: SendOperation,
+    /// Bytes to move: the sum of the segments.
+    pub length: u32,
+    /// How.
+    pub flags: SendFlags,
+}
+
+/// One buffer for a receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveRequest {
+    /// Comes back in the completion.
+    pub token: u64,
+}
+
+/// A memory window bind; an empty range unbinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BindRequest {
+    /// Comes back in the completion.
+    pub token: u64,
+    /// The window.
+    pub window: WindowKey,
+    /// The region it opens; meaningless when `length` is 0.
+    pub region: RegionKeys,
+    /// First byte.
+    pub address: u64,
+    /// Bytes; 0 unbinds.
+    pub length: u64,
+    /// Remote rights to grant.
+    pub privileges: MemoryPrivileges,
+    /// `FENCE` or nothing.
+    pub flags: SendFlags,
+}
+
+/// The device did not take a request, for want of resources; nothing was consumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected;
+
+/// A reserved slot of a work queue. Dropping it leaves no trace.
+pub trait WorkSlot {
+    /// What the queue takes.
+    type Request;
+
+    /// Adds the next segment; called at most as often as was reserved, never with length 0.
+    fn segment(&mut self, segment: Segment);
+
+    /// Publishes the request. The device may start on it now, and must once `ring` was called.
+    ///
+    /// # Errors
+    /// [`Rejected`]: the device refused it; the queue is as before the reservation.
+    fn commit(self, request: &Self::Request) -> Result<(), Rejected>;
+}
+
+/// A queue of work requests, owned by the core and called under the queue's lock.
+///
+/// Every accepted request yields exactly one completion, in order for send queues and for the
+/// receive queue of one queue pair, also when the queue pair is in error: then with
+/// [`DtoStatus::ErrFlushed`](crate::flags::DtoStatus), at once for what is posted later.
+pub trait WorkQueue {
+    /// What the queue takes.
+    type Request;
+    /// A reserved place.
+    type Slot<'a>: WorkSlot<Request = Self::Request>
+    where
+        Self: 'a;
+
+    /// Reserves a slot for one request of up to `segments` segments, or says the queue is full.
+    fn reserve(&mut self, segments: usize) -> Option<Self::Slot<'_>>;
+
+    /// Tells the device about everything committed since the last call.
+    ///
+    /// # Errors
+    /// The number of newest committed requests that the device did not take; they are forgotten.
+    fn ring(&mut self) -> Result<(), u32> {
+        Ok(())
+    }
+}
+
+/// The send queue of a queue pair.
+pub trait SendQueue: WorkQueue<Request = SendRequest> {
+    /// Queues and publishes a memory window bind; later requests of the queue wait for it (RMB-18,
+    /// or whatever else keeps RMB-19).
+    ///
+    /// Returns the new remote key of the window (undefined for an unbind).
+    ///
+    /// # Errors
+    /// [`Rejected`]: the device refused it; nothing changed.
+    fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected>;
+}
+
+/// A receive queue, shared or of one queue pair.
+pub trait ReceiveQueue: WorkQueue<Request = ReceiveRequest> {}
+
+impl<Q: WorkQueue<Request = ReceiveRequest>> ReceiveQueue for Q {}

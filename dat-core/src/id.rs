@@ -1,0 +1,200 @@
+//! Handles: instance, kind, generation and index of an object.
+
+use core::fmt;
+
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::flags::HandleKind;
+
+/// A handle of any kind, as one word; zero is the null handle.
+///
+/// From the top: 16 bits instance tag, 4 bits kind + 1, 28 bits generation, 16 bits index.
+/// A handle never becomes valid again once its object is gone: a slot whose generations are used
+/// up is retired.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Handle(u64);
+
+const INDEX_BITS: u32 = 16;
+const GENERATION_BITS: u32 = 28;
+const KIND_SHIFT: u32 = INDEX_BITS + GENERATION_BITS;
+const INSTANCE_SHIFT: u32 = KIND_SHIFT + 4;
+const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
+
+/// The last generation of a slot; after it the slot is retired.
+pub(crate) const LAST_GENERATION: u32 = GENERATION_MASK as u32;
+
+impl Handle {
+    /// The null handle.
+    pub const NULL: Self = Self(0);
+
+    pub(crate) const fn new(instance: u16, kind: HandleKind, generation: u32, index: u16) -> Self {
+        Self(
+            (instance as u64) << INSTANCE_SHIFT
+                | (kind as u64 + 1) << KIND_SHIFT
+                | (generation as u64 & GENERATION_MASK) << INDEX_BITS
+                | index as u64,
+        )
+    }
+
+    /// The handle as a word, for storage outside of Rust.
+    pub const fn to_raw(self) -> u64 {
+        self.0
+    }
+
+    /// The handle a word stands for; any word is accepted here and checked where it is used.
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// Whether this is the null handle.
+    pub const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The kind of object, or `None` for a null or malformed handle.
+    pub fn kind(self) -> Option<HandleKind> {
+        let kind = (self.0 >> KIND_SHIFT & 0xF) as u32;
+        HandleKind::try_from(kind.checked_sub(1)?).ok()
+    }
+
+    /// The slot the handle names.
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        (self.0 & 0xFFFF) as usize
+    }
+
+    pub(crate) const fn generation(self) -> u32 {
+        (self.0 >> INDEX_BITS & GENERATION_MASK) as u32
+    }
+
+    pub(crate) const fn instance(self) -> u16 {
+        (self.0 >> INSTANCE_SHIFT) as u16
+    }
+
+    /// Says why this handle does not name the live object whose handle is `expected`.
+    #[cold]
+    pub(crate) fn refused(self, kind: HandleKind, instance: u16, subtype: Subtype) -> Error {
+        let cause = if self.is_null() {
+            Cause::NullHandle
+        } else if self.kind() != Some(kind) {
+            Cause::WrongKind
+        } else if self.instance() != instance {
+            Cause::Foreign
+        } else {
+            Cause::Stale
+        };
+        Error::invalid_handle(subtype).because(cause)
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind() {
+            None if self.is_null() => f.write_str("null"),
+            None => write!(f, "malformed {:#x}", self.0),
+            Some(kind) => write!(
+                f,
+                "{:?}#{}.{}@{}",
+                kind,
+                self.index(),
+                self.generation(),
+                self.instance()
+            ),
+        }
+    }
+}
+
+macro_rules! typed_handles {
+    ($($(#[$doc:meta])* $name:ident = $kind:ident / $subtype:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name(Handle);
+
+        impl $name {
+            /// The null handle of this kind.
+            pub const NULL: Self = Self(Handle::NULL);
+
+            /// Takes any handle for one of this kind; what it really names is checked where it is used.
+            pub const fn from_handle(handle: Handle) -> Self {
+                Self(handle)
+            }
+
+            /// The handle without its kind in the type.
+            pub const fn handle(self) -> Handle {
+                self.0
+            }
+
+            /// Whether this is the null handle.
+            pub const fn is_null(self) -> bool {
+                self.0.is_null()
+            }
+
+            #[inline]
+            pub(crate) const fn index(self) -> usize {
+                self.0.index()
+            }
+
+            /// The error for a handle of this kind that names nothing live in `instance`.
+            #[cold]
+            pub(crate) fn refused(self, instance: u16) -> Error {
+                self.0.refused(HandleKind::$kind, instance, Subtype::$subtype)
+            }
+
+            pub(crate) const fn new(instance: u16, generation: u32, index: u16) -> Self {
+                Self(Handle::new(instance, HandleKind::$kind, generation, index))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl From<$name> for Handle {
+            fn from(id: $name) -> Handle {
+                id.0
+            }
+        }
+    )*};
+}
+
+typed_handles! {
+    /// A protection zone.
+    PzId = Pz / InvalidHandlePz;
+    /// A local memory region.
+    LmrId = Lmr / InvalidHandleLmr;
+    /// A remote memory region.
+    RmrId = Rmr / InvalidHandleRmr;
+    /// An event dispatcher.
+    EvdId = Evd / InvalidHandleEvdRequest;
+    /// A consumer notification object.
+    CnoId = Cno / InvalidHandleCno;
+    /// An endpoint.
+    EpId = Ep / InvalidHandleEp;
+    /// A shared receive queue.
+    SrqId = Srq / InvalidHandleSrq;
+    /// A public service point.
+    PspId = Psp / InvalidHandlePsp;
+    /// A reserved service point.
+    RspId = Rsp / InvalidHandleRsp;
+    /// A connection request.
+    CrId = Cr / InvalidHandleCr;
+}
+
+impl EvdId {
+    /// As `refused`, with the subtype of the role the event dispatcher was named for (GEN-03).
+    #[cold]
+    pub(crate) fn refused_as(self, instance: u16, role: Subtype) -> Error {
+        self.handle().refused(HandleKind::Evd, instance, role)
+    }
+}
+
+/// Steps a slot to its next generation, or says that the slot is used up.
+pub(crate) fn next_generation(generation: u32) -> Result<u32> {
+    if generation >= LAST_GENERATION {
+        return Err(Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull));
+    }
+    Ok(generation.saturating_add(1))
+}

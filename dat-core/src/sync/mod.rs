@@ -1,0 +1,15 @@
+//! Locks and words shared between threads. All of the crate's `unsafe` is in this module.
+
+mod lock;
+mod mutex;
+mod word;
+
+#[cfg(feature = "critical-section")]
+pub use lock::CriticalSectionLock;
+#[cfg(feature = "std")]
+pub use lock::HostLock;
+#[cfg(feature = "spin")]
+pub use lock::SpinLock;
+pub use lock::{NoLock, RawLock};
+pub(crate) use mutex::Mutex;
+pub(crate) use word::Word64;

@@ -1,0 +1,63 @@
+//! A 64-bit word with relaxed accesses on every target.
+
+#[cfg(not(target_has_atomic = "64"))]
+use portable_atomic::AtomicU32;
+use portable_atomic::Ordering;
+
+/// A 64-bit word; on 32-bit targets it is two halves.
+///
+/// Who may read and who may write at a given moment is settled elsewhere (a lock, or the ownership
+/// protocol of the record that holds the word), so a torn pair is never observed.
+#[derive(Debug)]
+pub(crate) struct Word64 {
+    #[cfg(target_has_atomic = "64")]
+    whole: portable_atomic::AtomicU64,
+    #[cfg(not(target_has_atomic = "64"))]
+    halves: [AtomicU32; 2],
+}
+
+impl Word64 {
+    #[cfg(target_has_atomic = "64")]
+    pub(crate) const fn new(value: u64) -> Self {
+        Self {
+            whole: portable_atomic::AtomicU64::new(value),
+        }
+    }
+
+    #[cfg(not(target_has_atomic = "64"))]
+    pub(crate) const fn new(value: u64) -> Self {
+        Self {
+            halves: [
+                AtomicU32::new(value as u32),
+                AtomicU32::new((value >> 32) as u32),
+            ],
+        }
+    }
+
+    #[cfg(target_has_atomic = "64")]
+    #[inline]
+    pub(crate) fn load(&self) -> u64 {
+        self.whole.load(Ordering::Relaxed)
+    }
+
+    #[cfg(not(target_has_atomic = "64"))]
+    #[inline]
+    pub(crate) fn load(&self) -> u64 {
+        let [low, high] = &self.halves;
+        u64::from(low.load(Ordering::Relaxed)) | u64::from(high.load(Ordering::Relaxed)) << 32
+    }
+
+    #[cfg(target_has_atomic = "64")]
+    #[inline]
+    pub(crate) fn store(&self, value: u64) {
+        self.whole.store(value, Ordering::Relaxed);
+    }
+
+    #[cfg(not(target_has_atomic = "64"))]
+    #[inline]
+    pub(crate) fn store(&self, value: u64) {
+        let [low, high] = &self.halves;
+        low.store(value as u32, Ordering::Relaxed);
+        high.store((value >> 32) as u32, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,29 @@
+//! Time as the caller tells it; the core reads no clock.
+
+/// A moment, in microseconds since an epoch of the caller's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The epoch.
+    pub const ZERO: Self = Self(0);
+
+    /// The moment `micros` microseconds after the epoch.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// The moment a DAT timeout runs out: `None` for an infinite one (GEN-09).
+    pub fn after(self, timeout: u32) -> Option<Self> {
+        if timeout == crate::flags::TIMEOUT_INFINITE {
+            return None;
+        }
+        Some(Self(self.0.saturating_add(u64::from(timeout))))
+    }
+}
