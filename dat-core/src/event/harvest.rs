@@ -1,0 +1,175 @@
+//! From a device's completion to an event: token, record, queue, endpoint.
+
+use portable_atomic::Ordering;
+
+use super::event::{DtoCompletion, DtoOperation, Event, RmrBindCompletion};
+use crate::backend::{Backend, Completion};
+use crate::endpoint::EndpointSlot;
+use crate::flags::{DtoStatus, HandleKind};
+use crate::id::{EpId, Handle, RmrId};
+use crate::record::{Finished, Owner, RecordKind, RecordSlot, Report};
+use crate::shared::Shared;
+use crate::sync::RawLock;
+
+impl<B: Backend, L: RawLock> Shared<'_, B, L> {
+    /// Finds the record of a completion and books it out of its queue; `None` for a completion of
+    /// something that is not posted (an earlier life, or a device's invention).
+    #[inline]
+    fn book(&self, completion: &Completion) -> Option<Booked<'_, B, L>> {
+        let index = completion.token as u32;
+        let record = self.records.get(index as usize)?;
+        if !record.matches(completion.token) {
+            return None;
+        }
+        let owner = record.owner()?;
+        let endpoint = match owner {
+            Owner::Requests(queue) => {
+                let endpoint = self.endpoints.get(usize::from(queue))?;
+                endpoint.count_request_completion();
+                endpoint
+            }
+            Owner::Receives(queue) => {
+                let endpoint = self.endpoints.get(usize::from(queue))?;
+                endpoint.count_receive_completion();
+                endpoint
+            }
+            Owner::Shared(queue) => {
+                let shared = self.shared_receive_queues.get(usize::from(queue))?;
+                shared.completed.fetch_add(1, Ordering::Relaxed);
+                let taker = Handle::from_raw(completion.queue_pair);
+                match self.endpoints.get(taker.index()) {
+                    Some(endpoint) if endpoint.handle.load() == completion.queue_pair => endpoint,
+                    _ => {
+                        // The taker is gone: nobody is left to be told, the buffer's place is free.
+                        self.free(record, index, owner);
+                        return None;
+                    }
+                }
+            }
+        };
+        Some(Booked {
+            index,
+            record,
+            owner,
+            endpoint,
+        })
+    }
+
+    /// Turns a completion straight into an event; `None` if it makes none.
+    #[inline]
+    pub(crate) fn deliver(&self, completion: &Completion) -> Option<Event> {
+        let booked = self.book(completion)?;
+        let record = booked.record;
+        let finished = Finished {
+            kind: record.kind(),
+            cookie: record.cookie(),
+            length: moved(record, completion),
+            extra: record.extra(),
+            status: completion.status,
+            owner: Some(booked.owner),
+        };
+        let silent =
+            record.report() == Report::SUPPRESS && completion.status == DtoStatus::Success;
+        self.free(record, booked.index, booked.owner);
+        if silent {
+            return None;
+        }
+        Some(self.event(&finished, booked.endpoint.handle.load()))
+    }
+
+    /// Keeps a completion in its record, as an event to be dequeued later; tells the record and
+    /// whether the event is a notification. `None` if it makes no event.
+    pub(crate) fn keep(&self, completion: &Completion) -> Option<(u32, bool)> {
+        let booked = self.book(completion)?;
+        let record = booked.record;
+        let success = completion.status == DtoStatus::Success;
+        let report = match record.report() {
+            Report::TAKER => booked.endpoint.shared_receive_report(),
+            report => report,
+        };
+        if success && report == Report::SUPPRESS {
+            self.free(record, booked.index, booked.owner);
+            return None;
+        }
+        let notifies = !success
+            || match report {
+                Report::QUIET => false,
+                Report::SOLICITED => completion.solicited,
+                _ => true,
+            };
+        let extra = match booked.owner {
+            Owner::Shared(_) => completion.queue_pair as u32 & 0xFFFF,
+            _ => record.extra(),
+        };
+        record.make_ready(completion.status, moved(record, completion), extra);
+        Some((booked.index, notifies))
+    }
+
+    /// Takes the event out of a ready record and frees the record.
+    pub(crate) fn reap(&self, record: &RecordSlot, index: u32) -> Option<Event> {
+        let finished = record.finished();
+        let owner = finished.owner?;
+        let endpoint = self.endpoints.get(usize::from(self.endpoint_of(record)?))?;
+        let event = self.event(&finished, endpoint.handle.load());
+        self.free(record, index, owner);
+        Some(event)
+    }
+
+    /// The endpoint slot that a ready record's event speaks of.
+    pub(crate) fn endpoint_of(&self, record: &RecordSlot) -> Option<u16> {
+        Some(match record.owner()? {
+            Owner::Requests(index) | Owner::Receives(index) => index,
+            Owner::Shared(_) => record.extra() as u16,
+        })
+    }
+
+    #[inline]
+    fn event(&self, finished: &Finished, endpoint: u64) -> Event {
+        match finished.kind {
+            RecordKind::Dto(operation) => Event::Dto(DtoCompletion {
+                ep: EpId::from_handle(Handle::from_raw(endpoint)),
+                cookie: finished.cookie,
+                status: finished.status,
+                transferred_length: u64::from(finished.length),
+                operation,
+            }),
+            RecordKind::Bind => Event::RmrBind(RmrBindCompletion {
+                rmr: RmrId::from_handle(Handle::new(
+                    self.instance,
+                    HandleKind::Rmr,
+                    finished.extra,
+                    finished.length as u16,
+                )),
+                cookie: finished.cookie,
+                status: finished.status,
+            }),
+        }
+    }
+
+    #[inline]
+    fn free(&self, record: &RecordSlot, index: u32, owner: Owner) {
+        record.release();
+        if let Owner::Shared(queue) = owner
+            && let Some(shared) = self.shared_receive_queues.get(usize::from(queue))
+        {
+            record.push_returned(index, &shared.returned);
+            shared.reaped.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+struct Booked<'s, B: Backend, L> {
+    index: u32,
+    record: &'s RecordSlot,
+    owner: Owner,
+    endpoint: &'s EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
+}
+
+/// Bytes moved: what was posted for requests, what arrived (never more than was posted) for receives.
+#[inline]
+fn moved(record: &RecordSlot, completion: &Completion) -> u32 {
+    match record.kind() {
+        RecordKind::Dto(DtoOperation::Receive) => completion.length.min(record.length()),
+        _ => record.length(),
+    }
+}

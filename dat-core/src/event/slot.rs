@@ -1,0 +1,221 @@
+//! Places for events that no posted request pays for: connection, request, asynchronous, software.
+
+use portable_atomic::{AtomicU32, Ordering};
+
+use super::event::{AsyncEventKind, ConnectionEventKind, Event};
+use crate::id::{CrId, EpId, Handle, PspId};
+use crate::sync::Word64;
+
+/// Place for one queued event; lend as many as all event dispatchers together may queue.
+///
+/// The words belong to the holder of the lock of the dispatcher that owns the slot.
+#[derive(Debug)]
+pub struct EventSlot {
+    words: [Word64; 4],
+    /// The event dispatcher the slot was given to, plus one; changed under the control lock only.
+    owner: AtomicU32,
+}
+
+const REQUEST: u32 = 1;
+const SOFTWARE: u32 = 2;
+
+impl EventSlot {
+    /// A free slot.
+    #[expect(
+        clippy::declare_interior_mutable_const,
+        reason = "a value to build arrays from"
+    )]
+    pub const EMPTY: Self = Self {
+        words: [
+            Word64::new(0),
+            Word64::new(0),
+            Word64::new(0),
+            Word64::new(0),
+        ],
+        owner: AtomicU32::new(0),
+    };
+
+    /// Stores an event that arrived after `after` completions; false for a completion, which has
+    /// its place in a record.
+    pub(super) fn store(&self, event: &Event, after: u32) -> bool {
+        let (tag, a, b, c) = match *event {
+            Event::Dto(_) | Event::RmrBind(_) => return false,
+            Event::ConnectionRequest {
+                service_point,
+                qualifier,
+                cr,
+            } => (
+                REQUEST,
+                service_point.map_or(0, |psp| psp.handle().to_raw()),
+                cr.handle().to_raw(),
+                qualifier,
+            ),
+            Event::Connection {
+                kind,
+                ep,
+                private_data_size,
+            } => (
+                kind as u32,
+                ep.handle().to_raw(),
+                u64::from(private_data_size),
+                0,
+            ),
+            Event::Async {
+                kind,
+                handle,
+                reason,
+            } => (kind as u32, handle.to_raw(), u64::from(reason), 0),
+            Event::Software { pointer } => (SOFTWARE, pointer, 0, 0),
+        };
+        let [first, second, third, fourth] = &self.words;
+        first.store(u64::from(after) << 32 | u64::from(tag));
+        second.store(a);
+        third.store(b);
+        fourth.store(c);
+        true
+    }
+
+    /// How many completions had arrived before the event.
+    pub(super) fn after(&self) -> u32 {
+        let [first, ..] = &self.words;
+        (first.load() >> 32) as u32
+    }
+
+    /// Changes how many completions had arrived before the event.
+    pub(super) fn set_after(&self, after: u32) {
+        let [first, ..] = &self.words;
+        first.store(u64::from(after) << 32 | (first.load() & u64::from(u32::MAX)));
+    }
+
+    /// The event; `None` only if the slot never held one.
+    pub(super) fn load(&self) -> Option<Event> {
+        let [first, second, third, fourth] = &self.words;
+        let tag = first.load() as u32;
+        let (a, b, c) = (second.load(), third.load(), fourth.load());
+        let handle = Handle::from_raw(a);
+        let connection = |kind| Event::Connection {
+            kind,
+            ep: EpId::from_handle(handle),
+            private_data_size: b as u16,
+        };
+        let asynchronous = |kind| Event::Async {
+            kind,
+            handle,
+            reason: b as u32,
+        };
+        Some(match tag {
+            REQUEST => Event::ConnectionRequest {
+                service_point: (a != 0).then_some(PspId::from_handle(handle)),
+                qualifier: c,
+                cr: CrId::from_handle(Handle::from_raw(b)),
+            },
+            SOFTWARE => Event::Software { pointer: a },
+            0x4001 => connection(ConnectionEventKind::Established),
+            0x4002 => connection(ConnectionEventKind::PeerRejected),
+            0x4003 => connection(ConnectionEventKind::NonPeerRejected),
+            0x4004 => connection(ConnectionEventKind::AcceptCompletionError),
+            0x4005 => connection(ConnectionEventKind::Disconnected),
+            0x4006 => connection(ConnectionEventKind::Broken),
+            0x4007 => connection(ConnectionEventKind::TimedOut),
+            0x4008 => connection(ConnectionEventKind::Unreachable),
+            0x8001 => asynchronous(AsyncEventKind::EvdOverflow),
+            0x8002 => asynchronous(AsyncEventKind::IaCatastrophic),
+            0x8003 => asynchronous(AsyncEventKind::EpBroken),
+            0x8004 => asynchronous(AsyncEventKind::TimedOut),
+            0x8005 => asynchronous(AsyncEventKind::ProviderInternalError),
+            _ => return None,
+        })
+    }
+
+    /// Moves the content of another slot here.
+    pub(super) fn copy_from(&self, other: &Self) {
+        for (to, from) in self.words.iter().zip(&other.words) {
+            to.store(from.load());
+        }
+    }
+}
+
+/// Gives a run of `count` unowned slots to event dispatcher `evd`; called under the control lock.
+pub(super) fn allocate(slots: &[EventSlot], evd: u16, count: u32) -> Option<u32> {
+    let base = crate::storage::find_run(slots.len(), count, |index| {
+        slots
+            .get(index)
+            .is_some_and(|slot| slot.owner.load(Ordering::Relaxed) == 0)
+    })?;
+    for slot in run(slots, base, count) {
+        slot.owner
+            .store(u32::from(evd).wrapping_add(1), Ordering::Relaxed);
+    }
+    Some(base)
+}
+
+/// Takes a run of slots back.
+pub(super) fn give_back(slots: &[EventSlot], base: u32, count: u32) {
+    for slot in run(slots, base, count) {
+        slot.owner.store(0, Ordering::Relaxed);
+    }
+}
+
+fn run(slots: &[EventSlot], base: u32, count: u32) -> &[EventSlot] {
+    let base = base as usize;
+    slots
+        .get(base..base.saturating_add(count as usize))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_that_needs_a_slot_survives_it() {
+        let handle = Handle::from_raw(0x0123_4567_89AB_CDEF);
+        let kinds = [
+            ConnectionEventKind::Established,
+            ConnectionEventKind::PeerRejected,
+            ConnectionEventKind::NonPeerRejected,
+            ConnectionEventKind::AcceptCompletionError,
+            ConnectionEventKind::Disconnected,
+            ConnectionEventKind::Broken,
+            ConnectionEventKind::TimedOut,
+            ConnectionEventKind::Unreachable,
+        ];
+        let faults = [
+            AsyncEventKind::EvdOverflow,
+            AsyncEventKind::IaCatastrophic,
+            AsyncEventKind::EpBroken,
+            AsyncEventKind::TimedOut,
+            AsyncEventKind::ProviderInternalError,
+        ];
+        let connections = kinds.map(|kind| Event::Connection {
+            kind,
+            ep: EpId::from_handle(handle),
+            private_data_size: 200,
+        });
+        let asynchronous = faults.map(|kind| Event::Async {
+            kind,
+            handle,
+            reason: 2,
+        });
+        let others = [
+            Event::Software { pointer: u64::MAX },
+            Event::ConnectionRequest {
+                service_point: None,
+                qualifier: 7,
+                cr: CrId::from_handle(handle),
+            },
+            Event::ConnectionRequest {
+                service_point: Some(PspId::from_handle(handle)),
+                qualifier: u64::MAX,
+                cr: CrId::from_handle(handle),
+            },
+        ];
+        let slot = EventSlot::EMPTY;
+        assert_eq!(slot.load(), None);
+        for event in connections.iter().chain(&asynchronous).chain(&others) {
+            assert!(slot.store(event, 9));
+            assert_eq!(slot.load(), Some(*event));
+            assert_eq!(slot.after(), 9);
+        }
+    }
+}

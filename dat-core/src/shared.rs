@@ -1,0 +1,20 @@
+//! The tables that the data path reaches without the control lock.
+
+use crate::backend::Backend;
+use crate::endpoint::{EndpointSlot, SrqSlot};
+use crate::event::{CnoSlot, EventSlot, EvdSlot};
+use crate::memory::LmrSlot;
+use crate::record::RecordSlot;
+use crate::sync::RawLock;
+
+/// Slices of slots that carry their own locks or are made of atomic words.
+pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
+    pub(crate) instance: u16,
+    pub(crate) local_regions: &'s [LmrSlot],
+    pub(crate) event_dispatchers: &'s [EvdSlot<B::CompletionQueue, L>],
+    pub(crate) notification_objects: &'s [CnoSlot<L>],
+    pub(crate) endpoints: &'s [EndpointSlot<B::SendQueue, B::ReceiveQueue, L>],
+    pub(crate) shared_receive_queues: &'s [SrqSlot<B::SharedReceiveQueue, L>],
+    pub(crate) events: &'s [EventSlot],
+    pub(crate) records: &'s [RecordSlot],
+}

@@ -1,0 +1,164 @@
+//! Memory the caller lends: one slice of empty slots for each kind of object.
+
+use crate::backend::Backend;
+use crate::connection::{CrSlot, PspSlot, RspSlot};
+use crate::endpoint::{EndpointSlot, SrqSlot};
+use crate::event::{CnoSlot, EventSlot, EvdSlot};
+use crate::memory::{LmrSlot, PzSlot, RmrSlot};
+use crate::record::RecordSlot;
+use crate::sync::RawLock;
+
+/// The storage of one interface adapter; the lengths of the slices are its limits.
+///
+/// At most 65,536 slots of a kind are used.
+pub struct Storage<'s, B: Backend, L: RawLock> {
+    /// Protection zones.
+    pub protection_zones: &'s mut [PzSlot],
+    /// Local memory regions.
+    pub local_regions: &'s mut [LmrSlot],
+    /// Remote memory regions.
+    pub remote_regions: &'s mut [RmrSlot],
+    /// Event dispatchers, the asynchronous one included.
+    pub event_dispatchers: &'s mut [EvdSlot<B::CompletionQueue, L>],
+    /// Consumer notification objects.
+    pub notification_objects: &'s mut [CnoSlot<L>],
+    /// Endpoints.
+    pub endpoints: &'s mut [EndpointSlot<B::SendQueue, B::ReceiveQueue, L>],
+    /// Shared receive queues.
+    pub shared_receive_queues: &'s mut [SrqSlot<B::SharedReceiveQueue, L>],
+    /// Public service points.
+    pub public_service_points: &'s mut [PspSlot],
+    /// Reserved service points.
+    pub reserved_service_points: &'s mut [RspSlot],
+    /// Connection requests that were neither accepted nor rejected yet.
+    pub connection_requests: &'s mut [CrSlot],
+    /// Queued events that are no completions, of all event dispatchers together.
+    pub events: &'s mut [EventSlot],
+    /// Posted requests and receives, of all queues together.
+    pub records: &'s mut [RecordSlot],
+}
+
+/// Arrays for the storage of one interface adapter, sized by the six numbers that matter.
+///
+/// `EPS` endpoints (and as many service points and connection requests), `EVDS` event dispatchers
+/// and notification objects, `SRQS` shared receive queues, `REGIONS` local regions, remote regions
+/// and protection zones, `EVENTS` and `RECORDS` as in [`Storage`].
+pub struct IaStorage<
+    B: Backend,
+    L: RawLock,
+    const EPS: usize,
+    const EVDS: usize,
+    const SRQS: usize,
+    const REGIONS: usize,
+    const EVENTS: usize,
+    const RECORDS: usize,
+> {
+    protection_zones: [PzSlot; REGIONS],
+    local_regions: [LmrSlot; REGIONS],
+    remote_regions: [RmrSlot; REGIONS],
+    event_dispatchers: [EvdSlot<B::CompletionQueue, L>; EVDS],
+    notification_objects: [CnoSlot<L>; EVDS],
+    endpoints: [EndpointSlot<B::SendQueue, B::ReceiveQueue, L>; EPS],
+    shared_receive_queues: [SrqSlot<B::SharedReceiveQueue, L>; SRQS],
+    public_service_points: [PspSlot; EPS],
+    reserved_service_points: [RspSlot; EPS],
+    connection_requests: [CrSlot; EPS],
+    events: [EventSlot; EVENTS],
+    records: [RecordSlot; RECORDS],
+}
+
+impl<
+    B: Backend,
+    L: RawLock,
+    const EPS: usize,
+    const EVDS: usize,
+    const SRQS: usize,
+    const REGIONS: usize,
+    const EVENTS: usize,
+    const RECORDS: usize,
+> IaStorage<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
+{
+    /// Empty storage; usable in a `static`.
+    pub const fn new() -> Self {
+        Self {
+            protection_zones: [const { PzSlot::EMPTY }; REGIONS],
+            local_regions: [const { LmrSlot::EMPTY }; REGIONS],
+            remote_regions: [const { RmrSlot::EMPTY }; REGIONS],
+            event_dispatchers: [const { EvdSlot::EMPTY }; EVDS],
+            notification_objects: [const { CnoSlot::EMPTY }; EVDS],
+            endpoints: [const { EndpointSlot::EMPTY }; EPS],
+            shared_receive_queues: [const { SrqSlot::EMPTY }; SRQS],
+            public_service_points: [const { PspSlot::EMPTY }; EPS],
+            reserved_service_points: [const { RspSlot::EMPTY }; EPS],
+            connection_requests: [const { CrSlot::EMPTY }; EPS],
+            events: [const { EventSlot::EMPTY }; EVENTS],
+            records: [const { RecordSlot::EMPTY }; RECORDS],
+        }
+    }
+
+    /// Lends the arrays to an interface adapter.
+    pub fn lend(&mut self) -> Storage<'_, B, L> {
+        Storage {
+            protection_zones: &mut self.protection_zones,
+            local_regions: &mut self.local_regions,
+            remote_regions: &mut self.remote_regions,
+            event_dispatchers: &mut self.event_dispatchers,
+            notification_objects: &mut self.notification_objects,
+            endpoints: &mut self.endpoints,
+            shared_receive_queues: &mut self.shared_receive_queues,
+            public_service_points: &mut self.public_service_points,
+            reserved_service_points: &mut self.reserved_service_points,
+            connection_requests: &mut self.connection_requests,
+            events: &mut self.events,
+            records: &mut self.records,
+        }
+    }
+}
+
+impl<
+    B: Backend,
+    L: RawLock,
+    const EPS: usize,
+    const EVDS: usize,
+    const SRQS: usize,
+    const REGIONS: usize,
+    const EVENTS: usize,
+    const RECORDS: usize,
+> Default for IaStorage<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The first run of `count` indices below `length` for which `is_free` holds.
+pub(crate) fn find_run(
+    length: usize,
+    count: u32,
+    mut is_free: impl FnMut(usize) -> bool,
+) -> Option<u32> {
+    let count = count as usize;
+    let mut start = 0_usize;
+    let mut found = 0_usize;
+    if count == 0 {
+        return Some(0);
+    }
+    for index in 0..length {
+        if is_free(index) {
+            found = found.saturating_add(1);
+            if found == count {
+                return u32::try_from(start).ok();
+            }
+        } else {
+            found = 0;
+            start = index.saturating_add(1);
+        }
+    }
+    None
+}
+
+/// The index of the first slot of a table that `is_free` accepts.
+pub(crate) fn find_slot<T>(slots: &[T], is_free: impl FnMut(&T) -> bool) -> Option<u16> {
+    let index = slots.iter().position(is_free)?;
+    u16::try_from(index).ok()
+}
