@@ -194,7 +194,9 @@ impl EvdId {
 /// Steps a slot to its next generation, or says that the slot is used up.
 pub(crate) fn next_generation(generation: u32) -> Result<u32> {
     if generation >= LAST_GENERATION {
-        return Err(Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull));
+        return Err(
+            Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull)
+        );
     }
     Ok(generation.saturating_add(1))
 }

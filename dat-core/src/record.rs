@@ -296,6 +296,44 @@ pub(crate) fn allocate(records: &[RecordSlot], owner: Owner, count: u32) -> Opti
     Some(base)
 }
 
+/// Gives `count` unowned records, wherever they are, to `owner` and links them in front of `first`;
+/// returns the new first one. Called under the control lock.
+pub(crate) fn allocate_list(
+    records: &[RecordSlot],
+    owner: Owner,
+    count: u32,
+    first: u32,
+) -> Option<u32> {
+    let unowned = || {
+        records
+            .iter()
+            .enumerate()
+            .filter(|(_, record)| record.owner.load(Ordering::Relaxed) == 0)
+            .take(count as usize)
+    };
+    if unowned().count() != count as usize {
+        return None;
+    }
+    let mut head = first;
+    for (index, record) in unowned() {
+        record.owner.store(owner.to_word(), Ordering::Relaxed);
+        record.release();
+        record.set_next(head);
+        head = u32::try_from(index).ok()?;
+    }
+    Some(head)
+}
+
+/// Takes everything back that `owner` has.
+pub(crate) fn give_back_all(records: &[RecordSlot], owner: Owner) {
+    for record in records {
+        if record.owner.load(Ordering::Relaxed) == owner.to_word() {
+            record.release();
+            record.owner.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Takes a run of records back.
 pub(crate) fn give_back(records: &[RecordSlot], base: u32, count: u32) {
     for record in run(records, base, count) {

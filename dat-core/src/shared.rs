@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::endpoint::{EndpointSlot, SrqSlot};
-use crate::event::{CnoSlot, EventSlot, EvdSlot};
+use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::LmrSlot;
 use crate::record::RecordSlot;
 use crate::sync::RawLock;

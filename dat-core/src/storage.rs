@@ -3,7 +3,7 @@
 use crate::backend::Backend;
 use crate::connection::{CrSlot, PspSlot, RspSlot};
 use crate::endpoint::{EndpointSlot, SrqSlot};
-use crate::event::{CnoSlot, EventSlot, EvdSlot};
+use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, PzSlot, RmrSlot};
 use crate::record::RecordSlot;
 use crate::sync::RawLock;

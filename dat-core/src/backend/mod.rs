@@ -11,8 +11,9 @@ mod work;
 pub use completion::{Armed, Completion, CompletionQueue, DeviceFailure};
 pub use control::{
     Backend, BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, DomainKey,
-    ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys,
-    Registration, RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey, PRIVATE_DATA_MAX,
+    ListenerKey, PRIVATE_DATA_MAX, PrivateData, QueuePair, QueuePairKey, QueuePairRequest,
+    ReceiveInfo, RegionKeys, Registration, RequestKey, SharedReceiveQueueKey, SyncDirection,
+    WindowKey,
 };
 pub use work::{
     BindRequest, ReceiveQueue, ReceiveRequest, Rejected, RemoteRange, Segment, SendFlags,

@@ -77,7 +77,8 @@ impl<S, R, L> EndpointSlot<S, R, L> {
     }
 
     pub(crate) fn set_shared_receive_report(&self, report: Report) {
-        self.shared_report.store(report.to_word(), Ordering::Relaxed);
+        self.shared_report
+            .store(report.to_word(), Ordering::Relaxed);
     }
 }
 

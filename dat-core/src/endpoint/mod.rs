@@ -1,20 +1,12 @@
 //! Endpoints and shared receive queues.
 
-mod connect;
-mod create;
+#[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod endpoint;
-mod free;
-mod modify;
 mod post;
-mod query;
+mod refuse;
 mod srq;
-mod state;
-mod watermark;
 
-pub use connect::ConnectParam;
 pub use endpoint::EndpointSlot;
 pub(crate) use endpoint::{Endpoint, ReceiveSide, WorkRing};
-pub use query::{EpParam, EpStatus};
 pub(crate) use srq::SharedReceives;
-pub use srq::{SrqParam, SrqSlot};
-pub use watermark::RecvQuery;
+pub use srq::SrqSlot;

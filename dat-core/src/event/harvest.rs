@@ -68,8 +68,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             status: completion.status,
             owner: Some(booked.owner),
         };
-        let silent =
-            record.report() == Report::SUPPRESS && completion.status == DtoStatus::Success;
+        let silent = record.report() == Report::SUPPRESS && completion.status == DtoStatus::Success;
         self.free(record, booked.index, booked.owner);
         if silent {
             return None;

@@ -2,9 +2,9 @@
 
 use core::task::Waker;
 
+use super::Aftermath;
 use super::event::Event;
 use super::slot::EventSlot;
-use super::Aftermath;
 use crate::backend::{CompletionQueue, DeviceFailure};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::EvdFlags;
@@ -368,7 +368,11 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    pub(super) fn ring_slot<'s>(&self, events: &'s [EventSlot], position: u32) -> Option<&'s EventSlot> {
+    pub(super) fn ring_slot<'s>(
+        &self,
+        events: &'s [EventSlot],
+        position: u32,
+    ) -> Option<&'s EventSlot> {
         if position >= self.ring_capacity {
             return None;
         }

@@ -122,7 +122,10 @@ unsafe impl RawLock for HostLock {
 
     #[inline]
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _guard = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _guard = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         f()
     }
 }

@@ -1,0 +1,512 @@
+//! Posting: validate straight into a reserved slot, publish, ring the doorbell.
+//!
+//! Straight down: handle and state in one compare, flags, count, room, then per segment context,
+//! zone, privilege and bounds while the segment is copied. A failure anywhere drops the slot and
+//! leaves no trace; only then is it found out what was wrong, in the order of DTO-07.
+
+use portable_atomic::Ordering;
+
+use super::{Endpoint, ReceiveSide, SharedReceives, SrqSlot, WorkRing};
+use crate::backend::{
+    Backend, ReceiveRequest, RemoteRange, Segment, SendFlags, SendOperation, SendRequest,
+    WorkQueue, WorkSlot,
+};
+use crate::error::Result;
+use crate::event::DtoOperation;
+use crate::flags::{CompletionFlags, MemoryPrivileges};
+use crate::ia::Ia;
+use crate::id::{EpId, SrqId};
+use crate::memory::{LmrSlot, LmrTriplet, LocalAccess, RmrTriplet};
+use crate::record::{RecordKind, Report};
+use crate::sync::RawLock;
+
+const SEND: u8 = 0;
+const WRITE: u8 = 1;
+const READ: u8 = 2;
+
+/// A request as the consumer asked for it.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) ep: EpId,
+    pub(super) segments: &'a [LmrTriplet],
+    pub(super) cookie: u64,
+    pub(super) remote: Option<&'a RmrTriplet>,
+    pub(super) flags: CompletionFlags,
+    pub(super) operation: DtoOperation,
+}
+
+/// Why a fast check said no; the cold path finds the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Some check of DTO-07 failed.
+    Invalid,
+    /// The queue has no room.
+    Full,
+    /// The device refused.
+    Device,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Sends the segments as one message.
+    ///
+    /// Completion is an event on the endpoint's request dispatcher; flags SUPPRESS, SOLICITED_WAIT,
+    /// UNSIGNALLED and BARRIER_FENCE shape it. No segments, or only empty ones, make a message of length 0.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    /// - INVALID_STATE (EP state): neither CONNECTED nor DISCONNECTED.
+    /// - INVALID_PARAMETER (ARG5): unknown flag, or UNSIGNALLED on an endpoint not configured for it.
+    /// - INVALID_PARAMETER (ARG2): more segments than `max_request_iov`, or longer than `max_message_size`.
+    /// - PRIVILEGES_VIOLATION (READ): a context names no live region, or one without LOCAL_READ.
+    /// - PROTECTION_VIOLATION (READ): a region is in another zone than the endpoint.
+    /// - INVALID_PARAMETER (ARG3): a segment reaches outside its region.
+    /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding.
+    ///
+    /// Spec: EPS-01..05, DTO-04..07, DTO-10
+    pub fn post_send(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        self.post_request::<SEND>(&Request {
+            ep,
+            segments,
+            cookie,
+            remote: None,
+            flags,
+            operation: DtoOperation::Send,
+        })
+    }
+
+    /// Writes the segments, in order, to the start of the peer's buffer.
+    ///
+    /// The remote range may be longer than the data; remote faults arrive with the completion.
+    ///
+    /// # Errors
+    /// As `post_send` with argument positions of this call, where INVALID_PARAMETER is ARG6 for
+    /// flags, ARG2 for too many segments (`max_rdma_write_iov`, `max_request_iov`) or more than
+    /// `max_rdma_size`, ARG3 for a segment outside its region; and LENGTH_ERROR: the remote range is shorter
+    /// than the data.
+    ///
+    /// Spec: EPW-01..31, EPW-33, EPW-35..43, DTO-04..07, DTO-10
+    pub fn post_rdma_write(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        self.post_request::<WRITE>(&Request {
+            ep,
+            segments,
+            cookie,
+            remote: Some(remote),
+            flags,
+            operation: DtoOperation::RdmaWrite,
+        })
+    }
+
+    /// Reads the peer's buffer, all of it, into the segments in order.
+    ///
+    /// # Errors
+    /// As `post_rdma_write`, with LOCAL_WRITE as the privilege the regions need (subtypes WRITE),
+    /// `max_rdma_read_iov` as the limit, and LENGTH_ERROR if the segments are shorter than the remote range.
+    ///
+    /// Spec: EPB-01..04, EPB-06, EPB-07, DTO-04..07, DTO-10
+    pub fn post_rdma_read(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        self.post_request::<READ>(&Request {
+            ep,
+            segments,
+            cookie,
+            remote: Some(remote),
+            flags,
+            operation: DtoOperation::RdmaRead,
+        })
+    }
+
+    /// Posts a buffer for an incoming message.
+    ///
+    /// The buffer is filled in segment order; the completion goes to the endpoint's receive
+    /// dispatcher. UNSIGNALLED is the only flag there is. Legal in every endpoint state.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    /// - INVALID_STATE (SRQ_IN_USE): the endpoint takes its buffers from a shared queue (EPX-04).
+    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no zone or dispatchers yet.
+    /// - INVALID_PARAMETER (ARG5): flags. (ARG2): more segments than `max_recv_iov`, or too long.
+    /// - PRIVILEGES_VIOLATION (WRITE), PROTECTION_VIOLATION (WRITE), INVALID_PARAMETER (ARG3): as `post_send`,
+    ///   with LOCAL_WRITE.
+    /// - INSUFFICIENT_RESOURCES (TEP): `max_recv_dtos` receives are outstanding.
+    ///
+    /// Spec: EPV-01..03, EPV-05, EPX-04, DTO-04..07, DTO-10
+    pub fn post_recv(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
+            return Err(ep.refused(self.shared.instance));
+        };
+        let outcome = slot
+            .receive
+            .with(|side| self.try_receive(side, ep, segments, cookie, flags));
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(self.explain_receive(ep, segments, flags, &refusal)),
+        }
+    }
+
+    /// Posts a buffer that any endpoint on the shared queue may take.
+    ///
+    /// Legal in every state of the queue; the completion goes where one of a receive posted to the
+    /// taking endpoint would go, shaped by that endpoint's receive completion flags.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
+    /// - INVALID_PARAMETER (ARG2): more segments than `max_recv_iov`, or too long. (ARG3): outside the region.
+    /// - PRIVILEGES_VIOLATION (WRITE): a context names no live region, or one without LOCAL_WRITE.
+    /// - PROTECTION_VIOLATION (WRITE): a region is in another zone than the queue.
+    /// - INSUFFICIENT_RESOURCES (SRQ): `max_recv_dtos` buffers are outstanding.
+    ///
+    /// Spec: SRQR-01..36, SRQR-41, SRQR-42, DTO-07
+    pub fn srq_post_recv(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
+        let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) else {
+            return Err(srq.refused(self.shared.instance));
+        };
+        let outcome = slot
+            .main
+            .with(|queue| self.try_shared_receive(slot, queue, srq, segments, cookie));
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(self.explain_shared_receive(srq, segments, &refusal)),
+        }
+    }
+
+    #[inline]
+    fn post_request<const OPERATION: u8>(&self, request: &Request<'_>) -> Result<()> {
+        let Some(slot) = self.shared.endpoints.get(request.ep.index()) else {
+            return Err(request.ep.refused(self.shared.instance));
+        };
+        let mut outcome = slot
+            .main
+            .with(|endpoint| self.try_request::<OPERATION>(endpoint, request));
+        if matches!(outcome, Err(Refusal::Full)) && self.reclaim_requests(request.ep) {
+            outcome = slot
+                .main
+                .with(|endpoint| self.try_request::<OPERATION>(endpoint, request));
+        }
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(self.explain_request(request, &refusal)),
+        }
+    }
+
+    #[inline]
+    fn try_request<const OPERATION: u8>(
+        &self,
+        endpoint: &mut Endpoint<B::SendQueue>,
+        request: &Request<'_>,
+    ) -> core::result::Result<(), Refusal> {
+        let limit = match OPERATION {
+            SEND => endpoint.max_send_segments,
+            WRITE => endpoint.max_write_segments,
+            _ => endpoint.max_read_segments,
+        };
+        if endpoint.postable != request.ep
+            || request.flags.intersects(endpoint.refused_flags)
+            || request.segments.len() > limit as usize
+        {
+            return Err(Refusal::Invalid);
+        }
+        let Some((index, record)) = endpoint.ring.next(self.shared.records) else {
+            return Err(Refusal::Full);
+        };
+        let Some(queue) = &mut endpoint.send else {
+            return Err(Refusal::Invalid);
+        };
+        let Some(mut place) = queue.reserve(request.segments.len()) else {
+            return Err(Refusal::Full);
+        };
+        let access = LocalAccess {
+            zone: endpoint.zone_tag,
+            privilege: if OPERATION == READ {
+                MemoryPrivileges::LOCAL_WRITE
+            } else {
+                MemoryPrivileges::LOCAL_READ
+            },
+        };
+        let (length, operation) = match (OPERATION, request.remote) {
+            (READ, Some(remote)) => {
+                // The whole remote range is read; local room behind it stays untouched.
+                let total = copy_segments(
+                    self.shared.local_regions,
+                    request.segments,
+                    access,
+                    remote.length,
+                    &mut place,
+                )?;
+                if remote.length > total || remote.length > u64::from(endpoint.max_rdma_size) {
+                    return Err(Refusal::Invalid);
+                }
+                (remote.length, SendOperation::RdmaRead(range(remote)))
+            }
+            (WRITE, Some(remote)) => {
+                let total = copy_segments(
+                    self.shared.local_regions,
+                    request.segments,
+                    access,
+                    u64::MAX,
+                    &mut place,
+                )?;
+                if total > u64::from(endpoint.max_rdma_size) || total > remote.length {
+                    return Err(Refusal::Invalid);
+                }
+                (total, SendOperation::RdmaWrite(range(remote)))
+            }
+            _ => {
+                let total = copy_segments(
+                    self.shared.local_regions,
+                    request.segments,
+                    access,
+                    u64::MAX,
+                    &mut place,
+                )?;
+                if total > u64::from(endpoint.max_message_size) {
+                    return Err(Refusal::Invalid);
+                }
+                (total, SendOperation::Send)
+            }
+        };
+        // Checked against a 32-bit limit above.
+        let length = length as u32;
+        let token = WorkRing::fill(
+            record,
+            index,
+            RecordKind::Dto(request.operation),
+            request_report(request.flags),
+            request.cookie,
+            length,
+        );
+        let committed = place.commit(&SendRequest {
+            token,
+            operation,
+            length,
+            flags: send_flags(request.flags, OPERATION == SEND),
+        });
+        if committed.is_err() {
+            record.withdraw();
+            return Err(Refusal::Device);
+        }
+        endpoint.ring.advance();
+        if let Err(refused) = queue.ring() {
+            endpoint.ring.retreat(self.shared.records, refused);
+            return Err(Refusal::Device);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn try_receive(
+        &self,
+        side: &mut ReceiveSide<B::ReceiveQueue>,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> core::result::Result<(), Refusal> {
+        if side.postable != ep
+            || flags.intersects(side.refused_flags)
+            || segments.len() > side.max_segments as usize
+        {
+            return Err(Refusal::Invalid);
+        }
+        let Some((index, record)) = side.ring.next(self.shared.records) else {
+            return Err(Refusal::Full);
+        };
+        let Some(queue) = &mut side.queue else {
+            return Err(Refusal::Invalid);
+        };
+        let Some(mut place) = queue.reserve(segments.len()) else {
+            return Err(Refusal::Full);
+        };
+        let access = LocalAccess {
+            zone: side.zone_tag,
+            privilege: MemoryPrivileges::LOCAL_WRITE,
+        };
+        let total = copy_segments(
+            self.shared.local_regions,
+            segments,
+            access,
+            u64::MAX,
+            &mut place,
+        )?;
+        let Ok(length) = u32::try_from(total) else {
+            return Err(Refusal::Invalid);
+        };
+        let report = if side.solicited {
+            Report::SOLICITED
+        } else if flags.contains(CompletionFlags::UNSIGNALLED) {
+            Report::QUIET
+        } else {
+            Report::NOTIFY
+        };
+        let kind = RecordKind::Dto(DtoOperation::Receive);
+        let token = WorkRing::fill(record, index, kind, report, cookie, length);
+        if place.commit(&ReceiveRequest { token }).is_err() {
+            record.withdraw();
+            return Err(Refusal::Device);
+        }
+        side.ring.advance();
+        if let Err(refused) = queue.ring() {
+            side.ring.retreat(self.shared.records, refused);
+            return Err(Refusal::Device);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn try_shared_receive(
+        &self,
+        slot: &SrqSlot<B::SharedReceiveQueue, L>,
+        shared: &mut SharedReceives<B::SharedReceiveQueue>,
+        srq: SrqId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+    ) -> core::result::Result<(), Refusal> {
+        if shared.id != srq || srq.is_null() || segments.len() > shared.max_segments as usize {
+            return Err(Refusal::Invalid);
+        }
+        let outstanding = shared
+            .posted
+            .wrapping_sub(slot.reaped.load(Ordering::Acquire));
+        if outstanding >= shared.max_receives {
+            return Err(Refusal::Full);
+        }
+        let Some((index, record)) = shared.free_record(slot, self.shared.records) else {
+            return Err(Refusal::Full);
+        };
+        let Some(queue) = &mut shared.queue else {
+            return Err(Refusal::Invalid);
+        };
+        let Some(mut place) = queue.reserve(segments.len()) else {
+            return Err(Refusal::Full);
+        };
+        let access = LocalAccess {
+            zone: shared.zone_tag,
+            privilege: MemoryPrivileges::LOCAL_WRITE,
+        };
+        let total = copy_segments(
+            self.shared.local_regions,
+            segments,
+            access,
+            u64::MAX,
+            &mut place,
+        )?;
+        let Ok(length) = u32::try_from(total) else {
+            return Err(Refusal::Invalid);
+        };
+        let after = record.next();
+        let kind = RecordKind::Dto(DtoOperation::Receive);
+        let token = WorkRing::fill(record, index, kind, Report::TAKER, cookie, length);
+        if place.commit(&ReceiveRequest { token }).is_err() || queue.ring().is_err() {
+            record.withdraw();
+            return Err(Refusal::Device);
+        }
+        shared.free_first = after;
+        shared.posted = shared.posted.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Makes room in a full request queue by taking in completions that leave no event.
+    #[cold]
+    pub(super) fn reclaim_requests(&self, ep: EpId) -> bool {
+        let evd = self
+            .shared
+            .endpoints
+            .get(ep.index())
+            .and_then(|slot| slot.main.with(|endpoint| endpoint.request_evd));
+        evd.is_some_and(|evd| {
+            self.harvest_at(evd);
+            true
+        })
+    }
+}
+
+/// Checks the segments and copies them into a slot, up to `room` bytes; returns the sum of all.
+#[inline]
+fn copy_segments(
+    regions: &[LmrSlot],
+    segments: &[LmrTriplet],
+    access: LocalAccess,
+    room: u64,
+    place: &mut impl WorkSlot,
+) -> core::result::Result<u64, Refusal> {
+    let mut total = 0_u64;
+    for piece in segments {
+        if piece.length == 0 {
+            continue;
+        }
+        let Some(key) = access.check(regions, piece) else {
+            return Err(Refusal::Invalid);
+        };
+        let length = piece.length.min(room.saturating_sub(total));
+        // Regions are parts of the address space, so a sum that does not fit 64 bits takes more
+        // segments than a queue allows; saturation keeps it too long all the same.
+        total = total.saturating_add(piece.length);
+        if length != 0 {
+            place.segment(Segment {
+                address: piece.address,
+                // A longer piece makes the total too long, which is found before the commit.
+                length: length as u32,
+                key,
+            });
+        }
+    }
+    Ok(total)
+}
+
+#[inline]
+fn range(remote: &RmrTriplet) -> RemoteRange {
+    RemoteRange {
+        address: remote.address,
+        key: remote.context,
+    }
+}
+
+#[inline]
+pub(crate) fn request_report(flags: CompletionFlags) -> Report {
+    if flags.contains(CompletionFlags::SUPPRESS) {
+        Report::SUPPRESS
+    } else if flags.contains(CompletionFlags::UNSIGNALLED) {
+        Report::QUIET
+    } else {
+        Report::NOTIFY
+    }
+}
+
+/// SOLICITED_WAIT means something for Sends only (EPW-37).
+#[inline]
+pub(crate) fn send_flags(flags: CompletionFlags, send: bool) -> SendFlags {
+    let mut device = SendFlags::empty();
+    device.set(
+        SendFlags::FENCE,
+        flags.contains(CompletionFlags::BARRIER_FENCE),
+    );
+    device.set(
+        SendFlags::SOLICITED,
+        send && flags.contains(CompletionFlags::SOLICITED_WAIT),
+    );
+    device
+}

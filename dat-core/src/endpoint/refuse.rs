@@ -1,0 +1,206 @@
+//! Why a post was refused, found out after the fact in the order of DTO-07.
+
+use super::post::{Refusal, Request};
+use crate::backend::Backend;
+use crate::error::{Cause, Error, Subtype};
+use crate::event::DtoOperation;
+use crate::flags::{CompletionFlags, EndpointState, MemoryPrivileges};
+use crate::ia::Ia;
+use crate::id::{EpId, SrqId};
+use crate::memory::{LmrTriplet, LocalAccess, explain};
+use crate::sync::RawLock;
+
+/// Position of the segment count in every post call.
+const COUNT_ARGUMENT: u8 = 2;
+/// Position of the segment list in every post call.
+const LIST_ARGUMENT: u8 = 3;
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    #[cold]
+    pub(super) fn explain_request(&self, request: &Request<'_>, refusal: &Refusal) -> Error {
+        let Some(slot) = self.shared.endpoints.get(request.ep.index()) else {
+            return request.ep.refused(self.shared.instance);
+        };
+        let write = request.operation == DtoOperation::RdmaRead;
+        slot.main.with(|endpoint| {
+            if endpoint.id != request.ep || request.ep.is_null() {
+                return request.ep.refused(self.shared.instance);
+            }
+            if !matches!(
+                endpoint.state,
+                EndpointState::Connected | EndpointState::Disconnected
+            ) {
+                return endpoint.state.forbids();
+            }
+            if endpoint.send.is_none() {
+                return not_ready();
+            }
+            let (flags_argument, limit) = match request.operation {
+                DtoOperation::RdmaWrite => (6, endpoint.max_write_segments),
+                DtoOperation::RdmaRead => (6, endpoint.max_read_segments),
+                DtoOperation::Send | DtoOperation::Receive => (5, endpoint.max_send_segments),
+            };
+            if let Some(error) =
+                refused_flags(request.flags, endpoint.refused_flags, flags_argument)
+            {
+                return error;
+            }
+            let access = LocalAccess {
+                zone: endpoint.zone_tag,
+                privilege: if write {
+                    MemoryPrivileges::LOCAL_WRITE
+                } else {
+                    MemoryPrivileges::LOCAL_READ
+                },
+            };
+            if let Some(error) = self.refused_segments(request.segments, limit, access) {
+                return error;
+            }
+            let total = total(request.segments);
+            let remote = request.remote.map_or(u64::MAX, |remote| remote.length);
+            let too_long =
+                || Error::invalid_argument(COUNT_ARGUMENT).because(Cause::MessageTooLong);
+            match request.operation {
+                DtoOperation::RdmaWrite if total > u64::from(endpoint.max_rdma_size) => {
+                    return too_long();
+                }
+                DtoOperation::RdmaWrite if total > remote => {
+                    return Error::length().because(Cause::RemoteTooShort);
+                }
+                DtoOperation::RdmaRead if remote > total => {
+                    return Error::length().because(Cause::LocalTooShort);
+                }
+                DtoOperation::RdmaRead if remote > u64::from(endpoint.max_rdma_size) => {
+                    return too_long();
+                }
+                DtoOperation::Send if total > u64::from(endpoint.max_message_size) => {
+                    return too_long();
+                }
+                _ => {}
+            }
+            out_of_room(refusal, Subtype::ResourceTep)
+        })
+    }
+
+    #[cold]
+    pub(super) fn explain_receive(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        flags: CompletionFlags,
+        refusal: &Refusal,
+    ) -> Error {
+        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
+            return ep.refused(self.shared.instance);
+        };
+        let identity = slot.main.with(|endpoint| {
+            if endpoint.id != ep || ep.is_null() {
+                Some(ep.refused(self.shared.instance))
+            } else if endpoint.srq.is_some() {
+                Some(
+                    Error::invalid_state(Subtype::InvalidStateSrqInUse)
+                        .because(Cause::SharedReceiveQueue),
+                )
+            } else {
+                None
+            }
+        });
+        if let Some(error) = identity {
+            return error;
+        }
+        slot.receive.with(|side| {
+            if side.queue.is_none() {
+                return not_ready();
+            }
+            if let Some(error) = refused_flags(flags, side.refused_flags, 5) {
+                return error;
+            }
+            self.refused_buffer(segments, side.max_segments, side.zone_tag)
+                .unwrap_or_else(|| out_of_room(refusal, Subtype::ResourceTep))
+        })
+    }
+
+    #[cold]
+    pub(super) fn explain_shared_receive(
+        &self,
+        srq: SrqId,
+        segments: &[LmrTriplet],
+        refusal: &Refusal,
+    ) -> Error {
+        let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) else {
+            return srq.refused(self.shared.instance);
+        };
+        slot.main.with(|queue| {
+            if queue.id != srq || srq.is_null() {
+                return srq.refused(self.shared.instance);
+            }
+            self.refused_buffer(segments, queue.max_segments, queue.zone_tag)
+                .unwrap_or_else(|| out_of_room(refusal, Subtype::ResourceSrq))
+        })
+    }
+
+    /// What is wrong with a receive buffer.
+    fn refused_buffer(&self, segments: &[LmrTriplet], limit: u32, zone: u32) -> Option<Error> {
+        let access = LocalAccess {
+            zone,
+            privilege: MemoryPrivileges::LOCAL_WRITE,
+        };
+        self.refused_segments(segments, limit, access).or_else(|| {
+            (total(segments) > u64::from(u32::MAX))
+                .then_some(Error::invalid_argument(COUNT_ARGUMENT).because(Cause::MessageTooLong))
+        })
+    }
+
+    /// What is wrong with a segment list: first its length, then its pieces in order.
+    fn refused_segments(
+        &self,
+        segments: &[LmrTriplet],
+        limit: u32,
+        access: LocalAccess,
+    ) -> Option<Error> {
+        if segments.len() > limit as usize {
+            return Some(Error::invalid_argument(COUNT_ARGUMENT).because(Cause::TooManySegments));
+        }
+        segments
+            .iter()
+            .find_map(|piece| explain(self.shared.local_regions, piece, access, LIST_ARGUMENT))
+    }
+}
+
+/// What is wrong with the flags of a post.
+pub(crate) fn refused_flags(
+    flags: CompletionFlags,
+    refused: CompletionFlags,
+    argument: u8,
+) -> Option<Error> {
+    if !flags.intersects(refused) {
+        return None;
+    }
+    let cause = if flags.intersects(refused.difference(CompletionFlags::UNSIGNALLED)) {
+        Cause::UnknownFlags
+    } else {
+        Cause::UnsignalledNotConfigured
+    };
+    Some(Error::invalid_argument(argument).because(cause))
+}
+
+/// The endpoint has no zone or dispatchers yet (EPC-09).
+pub(crate) fn not_ready() -> Error {
+    Error::invalid_state(Subtype::InvalidStateEpNotReady).because(Cause::ZoneMissing)
+}
+
+/// The request was right; there was no room for it.
+pub(crate) fn out_of_room(refusal: &Refusal, subtype: Subtype) -> Error {
+    Error::insufficient_resources(subtype).because(match refusal {
+        Refusal::Full => Cause::QueueFull,
+        Refusal::Device => Cause::DeviceRefused,
+        // It was wrong when it was checked and is right now: somebody changed the objects meanwhile.
+        Refusal::Invalid => Cause::Contended,
+    })
+}
+
+fn total(segments: &[LmrTriplet]) -> u64 {
+    segments
+        .iter()
+        .fold(0, |sum, piece| sum.saturating_add(piece.length))
+}

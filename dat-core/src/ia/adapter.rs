@@ -1,0 +1,126 @@
+//! Opening an interface adapter.
+
+use core::fmt;
+
+use portable_atomic::{AtomicU16, AtomicU32, Ordering};
+
+use super::Control;
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::flags::{EvdFlags, HandleKind};
+use crate::id::{EvdId, Handle};
+use crate::shared::Shared;
+use crate::storage::Storage;
+use crate::sync::{Mutex, RawLock};
+
+/// An open interface adapter: owner of every object made from it, and of the backend.
+///
+/// All calls take `&self`; with a lock that is `Sync` and a backend that is `Send` they may come
+/// from any thread. Dropping it closes it abruptly.
+pub struct Ia<'s, B: Backend, L: RawLock> {
+    pub(crate) control: Mutex<L, Control<'s, B>>,
+    pub(crate) shared: Shared<'s, B, L>,
+    pub(crate) async_evd: EvdId,
+    /// Set by interrupt handlers, cleared by `progress`.
+    pub(crate) interrupts: AtomicU32,
+}
+
+/// An adapter that could not be opened; the backend comes back.
+pub struct OpenError<B> {
+    /// Why.
+    pub error: Error,
+    /// The backend, unused.
+    pub backend: B,
+}
+
+impl<B> fmt::Debug for OpenError<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B> fmt::Display for OpenError<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the interface adapter cannot be opened: {}", self.error)
+    }
+}
+
+impl<B> core::error::Error for OpenError<B> {}
+
+/// Tags adapters, so that a handle of one is foreign to another.
+static NEXT_INSTANCE: AtomicU16 = AtomicU16::new(1);
+
+impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
+    /// Opens an adapter on a backend, with an asynchronous event dispatcher of its own.
+    ///
+    /// `async_evd_min_qlen` is the least number of events that dispatcher holds.
+    ///
+    /// # Errors
+    /// As `evd_create`: INVALID_PARAMETER for a length below 1, INSUFFICIENT_RESOURCES if the
+    /// storage or the device has no room for the asynchronous event dispatcher.
+    ///
+    /// Spec: IAO-01, IAO-02, IAO-06
+    pub fn open(
+        backend: B,
+        storage: Storage<'s, B, L>,
+        async_evd_min_qlen: i32,
+    ) -> core::result::Result<Self, OpenError<B>> {
+        let instance = NEXT_INSTANCE.fetch_add(1, Ordering::Relaxed);
+        let mut ia = Self {
+            control: Mutex::new(Control {
+                backend: Some(backend),
+                instance,
+                protection_zones: storage.protection_zones,
+                remote_regions: storage.remote_regions,
+                public_service_points: storage.public_service_points,
+                reserved_service_points: storage.reserved_service_points,
+                connection_requests: storage.connection_requests,
+                context: 0,
+            }),
+            shared: Shared {
+                instance,
+                local_regions: storage.local_regions,
+                event_dispatchers: storage.event_dispatchers,
+                notification_objects: storage.notification_objects,
+                endpoints: storage.endpoints,
+                shared_receive_queues: storage.shared_receive_queues,
+                events: storage.events,
+                records: storage.records,
+            },
+            async_evd: EvdId::NULL,
+            interrupts: AtomicU32::new(0),
+        };
+        ia.forget_leftovers();
+        match ia.make_evd(async_evd_min_qlen, None, EvdFlags::ASYNC) {
+            Ok(evd) => {
+                ia.async_evd = evd;
+                Ok(ia)
+            }
+            Err(error) => {
+                let backend = ia.control.with(|control| control.backend.take());
+                match backend {
+                    Some(backend) => Err(OpenError { error, backend }),
+                    // The backend was put there above, and nothing takes it but a close.
+                    None => Ok(ia),
+                }
+            }
+        }
+    }
+
+    /// The dispatcher of asynchronous events.
+    pub fn async_evd(&self) -> EvdId {
+        self.async_evd
+    }
+
+    /// The adapter's own handle.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.shared.instance, HandleKind::Ia, 1, 0)
+    }
+
+    /// Clears what an adapter that was never closed left in the storage.
+    fn forget_leftovers(&mut self) {
+        // Filled in with the close: both walk the same tables.
+    }
+}

@@ -1,0 +1,67 @@
+//! What follows a call once its locks are released: wake-ups, agents, overflow reports.
+
+use super::Ia;
+use crate::backend::Backend;
+use crate::event::{Aftermath, AsyncEventKind, Event, REASON_PRIMARY};
+use crate::id::EvdId;
+use crate::sync::RawLock;
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Carries an aftermath out; no lock may be held.
+    pub(crate) fn settle(&self, mut aftermath: Aftermath) {
+        while let Some(evd) = aftermath.overflowed.pop() {
+            self.report_overflow(evd, &mut aftermath);
+        }
+        while let Some((cno, evd)) = aftermath.notifications.pop() {
+            self.trigger(cno, evd);
+        }
+        while let Some(waker) = aftermath.wakers.pop() {
+            waker.wake();
+        }
+    }
+
+    /// Reports an overflow on the asynchronous dispatcher; its own overflow has nowhere to go.
+    fn report_overflow(&self, evd: EvdId, aftermath: &mut Aftermath) {
+        if evd == self.async_evd {
+            return;
+        }
+        self.push_event(
+            self.async_evd,
+            &Event::Async {
+                kind: AsyncEventKind::EvdOverflow,
+                handle: evd.handle(),
+                reason: REASON_PRIMARY,
+            },
+            aftermath,
+        );
+    }
+
+    /// Queues an event nobody asked for on a dispatcher, if it still lives.
+    pub(crate) fn push_event(&self, evd: EvdId, event: &Event, aftermath: &mut Aftermath) {
+        if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
+            slot.queue.with(|queue| {
+                if queue.id == evd && !evd.is_null() {
+                    queue.push_unsolicited(event, &self.shared, aftermath);
+                }
+            });
+        }
+    }
+
+    /// As `push_event`, by the index an object keeps; objects hold their dispatchers alive.
+    pub(crate) fn push_event_at(&self, evd: u16, event: &Event, aftermath: &mut Aftermath) {
+        if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
+            slot.queue
+                .with(|queue| queue.push_unsolicited(event, &self.shared, aftermath));
+        }
+    }
+
+    /// Takes in the completions there are for a dispatcher; no lock may be held.
+    pub(crate) fn harvest_at(&self, evd: u16) {
+        if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
+            let mut aftermath = Aftermath::default();
+            slot.queue
+                .with(|queue| queue.harvest(&self.shared, &mut aftermath));
+            self.settle(aftermath);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Memory that may be registered.
+
+use core::sync::atomic::AtomicU8;
+
+/// A contiguous range of memory that devices and peers may access once it is registered.
+///
+/// Making one from raw parts is the one unsafe step of the interface: everything later, posts
+/// included, only ever reaches memory inside live registrations.
+#[derive(Debug)]
+pub struct Region {
+    base: *mut u8,
+    length: usize,
+}
+
+impl Region {
+    /// Takes memory for registration.
+    ///
+    /// # Safety
+    /// From the registration until `lmr_free` of the region (and of every region made from it) or
+    /// the close of its adapter returns, the `length` bytes at `base` must stay allocated, and as far as the
+    /// privileges asked for allow, the device and connected peers may read and write them at any
+    /// moment, so no Rust reference to them may be relied on in a way that such accesses break.
+    #[expect(unsafe_code)]
+    // UNSAFETY: the caller's promise about memory cannot be checked here.
+    pub unsafe fn from_raw_parts(base: *mut u8, length: usize) -> Self {
+        Self { base, length }
+    }
+
+    /// Takes memory that lives for ever and that everybody may change.
+    pub fn from_static(memory: &'static [AtomicU8]) -> Self {
+        Self {
+            base: memory.as_ptr().cast_mut().cast(),
+            length: memory.len(),
+        }
+    }
+
+    /// First byte.
+    pub fn address(&self) -> u64 {
+        self.base.addr() as u64
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+}
