@@ -1,6 +1,7 @@
 //! Requirement ids and lists of them.
 
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -107,6 +108,31 @@ pub(crate) fn expand<'a>(
     Ok(ids)
 }
 
+/// Writes ids as a list, with a range for ids that follow each other among the known ones.
+pub(crate) fn condense<'a>(
+    ids: impl IntoIterator<Item = &'a Id>,
+    known: impl Iterator<Item = &'a Id>,
+) -> String {
+    let place: BTreeMap<&Id, usize> = known.enumerate().map(|(place, id)| (id, place)).collect();
+    let mut runs: Vec<(&Id, &Id)> = Vec::new();
+    for id in ids {
+        match runs.last_mut() {
+            Some((first, last)) if first.spans(id, id) && place[id] == place[*last] + 1 => {
+                *last = id
+            }
+            _ => runs.push((id, id)),
+        }
+    }
+    let written = runs
+        .into_iter()
+        .map(|(first, last)| match (first == last, last.list) {
+            (true, _) => first.to_string(),
+            (false, Some(list)) => format!("{first}..{list}{:02}", last.number),
+            (false, None) => format!("{first}..{:02}", last.number),
+        });
+    written.collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +192,26 @@ mod tests {
             "EPW-01 DTO-01",
         ] {
             assert!(expanded(list).is_err(), "{list}");
+        }
+    }
+
+    #[test]
+    fn condensed_lists_expand_to_the_same_ids() {
+        let known = known(&[
+            "DTO-01", "EPW-01", "EPW-02", "EPW-04", "EPW-05", "PV-01", "PV-E01", "PV-E02",
+        ]);
+        for list in [
+            "DTO-01, EPW-01..05, PV-01, PV-E01..E02",
+            "DTO-01, EPW-02..04, PV-E02",
+            "EPW-01, EPW-04",
+            "",
+        ] {
+            let ids: Vec<Id> = if list.is_empty() {
+                Vec::new()
+            } else {
+                expand(list, known.iter()).expect("list")
+            };
+            assert_eq!(condense(&ids, known.iter()), list);
         }
     }
 }
