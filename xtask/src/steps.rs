@@ -22,9 +22,15 @@ pub(crate) struct Options {
 struct Step {
     name: &'static str,
     what: &'static str,
-    /// A file that the step needs and that is still to be written; the step is left out, visibly, until then.
-    awaits: Option<&'static str>,
+    /// What the step needs and is still to be written; the step is left out, visibly, until then.
+    awaits: Option<Part>,
     run: fn(&Workspace) -> Result<()>,
+}
+
+/// A part of the workspace.
+enum Part {
+    Package(&'static str),
+    File(&'static str),
 }
 
 const STEPS: &[Step] = &[
@@ -65,7 +71,7 @@ const STEPS: &[Step] = &[
         "every seed requirement has its test",
         |workspace| conformance::run(workspace, &conformance::Options::strict()),
     )
-    .awaiting("tests/Cargo.toml"),
+    .awaiting(Part::Package("dat-tests")),
     step(
         "features",
         "every combination of the core's features",
@@ -77,13 +83,13 @@ const STEPS: &[Step] = &[
         features::check_bare,
     ),
     step("fuzz", "random calls for half a minute", tools::fuzz)
-        .awaiting("fuzz/fuzz_targets/ops.rs"),
+        .awaiting(Part::File("fuzz/fuzz_targets/ops.rs")),
     step("tour", "the program as a newcomer runs it", |workspace| {
         cargo(workspace, &["run", "--release"])
     })
-    .awaiting("dat-cli/src/main.rs"),
+    .awaiting(Part::Package("dat-cli")),
     step("bench", "instruction counts within budget", bench::run)
-        .awaiting("dat-bench/budgets.toml"),
+        .awaiting(Part::Package("dat-bench")),
 ];
 
 const fn step(name: &'static str, what: &'static str, run: fn(&Workspace) -> Result<()>) -> Step {
@@ -96,10 +102,19 @@ const fn step(name: &'static str, what: &'static str, run: fn(&Workspace) -> Res
 }
 
 impl Step {
-    const fn awaiting(self, file: &'static str) -> Self {
+    const fn awaiting(self, part: Part) -> Self {
         Self {
-            awaits: Some(file),
+            awaits: Some(part),
             ..self
+        }
+    }
+
+    /// The part that this step still waits for.
+    fn missing(&self, workspace: &Workspace) -> Option<&'static str> {
+        match self.awaits {
+            Some(Part::Package(name)) if workspace.member(name).is_none() => Some(name),
+            Some(Part::File(name)) if !workspace.root().join(name).is_file() => Some(name),
+            _ => None,
         }
     }
 }
@@ -131,11 +146,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             step.name,
             step.what
         );
-        if let Some(file) = step
-            .awaits
-            .filter(|file| !workspace.root().join(file).is_file())
-        {
-            println!("== {} left out: {file} is not written yet", step.name);
+        if let Some(part) = step.missing(workspace) {
+            println!("== {} left out: {part} is not written yet", step.name);
             continue;
         }
         let begin = Instant::now();
