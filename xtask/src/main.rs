@@ -30,7 +30,7 @@ enum Task {
     Conformance(conformance::Options),
     /// Count the instructions of the hot paths and compare them with their budgets
     Bench,
-    /// Check that no panic, allocation or foreign call is reachable from functions of a static library
+    /// Check that no panic, allocation or foreign call is reachable on the posting and polling paths
     NoPanic(panic_free::Options),
     /// Check the dependencies against the advisory database (needs a network)
     Advisories,
@@ -52,7 +52,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Task::Test(options) => steps::run(&workspace, &options),
         Task::Conformance(options) => conformance::run(&workspace, &options),
         Task::Bench => bench::run(&workspace),
-        Task::NoPanic(options) => panic_free::run(&options),
+        Task::NoPanic(options) => panic_free::run(&workspace, &options),
         Task::Advisories => tools::advisories(&workspace),
     }
 }

@@ -13,27 +13,76 @@ use object::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use xshell::cmd;
+
+use crate::workspace::Workspace;
+
+/// The package whose library instantiates the posting and polling calls.
+const PACKAGE: &str = "no-panic";
+/// How the names of that library's functions begin from which the walk starts.
+const ENTRY: &str = "entry_";
 
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The static library
-    library: PathBuf,
-    /// The functions to start from, by their names in the library
-    #[arg(required = true)]
+    /// A static library to check instead of the workspace's own
+    #[arg(requires = "entries")]
+    library: Option<PathBuf>,
+    /// The functions of that library to start from
     entries: Vec<String>,
 }
 
-/// Checks a library on disk.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let bytes =
-        fs::read(&options.library).with_context(|| options.library.display().to_string())?;
-    let entries: Vec<&str> = options.entries.iter().map(String::as_str).collect();
-    let reached = check(&bytes, &entries)?;
+/// Checks the library given, or else the workspace's own.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    match &options.library {
+        Some(library) => report(&read(library)?, &options.entries),
+        None => check_workspace(workspace),
+    }
+}
+
+/// Builds the library of the posting and polling calls as a release does, and checks all its entries.
+pub(crate) fn check_workspace(workspace: &Workspace) -> Result<()> {
+    if workspace.member(PACKAGE).is_none() {
+        bail!("the workspace has no package {PACKAGE}");
+    }
+    cmd!(
+        workspace.shell,
+        "cargo build --quiet --release --package {PACKAGE}"
+    )
+    .run()?;
+    let bytes = read(&workspace.target().join("release/libno_panic.a"))?;
+    let entries = entries(&bytes)?;
+    report(&bytes, &entries)
+}
+
+fn read(library: &Path) -> Result<Vec<u8>> {
+    fs::read(library).with_context(|| library.display().to_string())
+}
+
+/// The names of the functions that the library offers to start from.
+fn entries(library: &[u8]) -> Result<Vec<String>> {
+    let library = Library::read(library)?;
+    let names = library
+        .globals
+        .keys()
+        .filter_map(|name| std::str::from_utf8(name).ok());
+    let mut entries: Vec<String> = names
+        .filter(|name| name.starts_with(ENTRY))
+        .map(str::to_owned)
+        .collect();
+    entries.sort_unstable();
+    if entries.is_empty() {
+        bail!("the library defines no function {ENTRY}*");
+    }
+    Ok(entries)
+}
+
+fn report(library: &[u8], entries: &[String]) -> Result<()> {
+    let reached = check(library, entries)?;
     println!(
-        "{} functions reach {reached} sections; no panic, no allocation, no foreign call",
-        entries.len()
+        "no panic, no allocation, no foreign call in {reached} sections reached from {}",
+        entries.join(", ")
     );
     Ok(())
 }
@@ -43,10 +92,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// # Errors
 /// Names each forbidden symbol with the way that leads to it, an entry that the library does not define, or the
 /// reason why the library cannot be read.
-pub(crate) fn check(library: &[u8], entries: &[&str]) -> Result<usize> {
+fn check(library: &[u8], entries: &[impl AsRef<str>]) -> Result<usize> {
     let library = Library::read(library)?;
     let mut walk = Walk::default();
-    for entry in entries {
+    for entry in entries.iter().map(AsRef::as_ref) {
         let place = library
             .global(entry)
             .with_context(|| format!("the library defines no function {entry}"))?;
@@ -368,5 +417,21 @@ mod tests {
         let library = library(r#"#[unsafe(no_mangle)] pub extern "C" fn entry() {}"#);
         assert!(refusal(&library, "entry_point").contains("no function entry_point"));
         assert!(check(b"not an archive", &["entry"]).is_err());
+    }
+
+    #[test]
+    fn entries_are_found_by_their_names() {
+        let library = library(
+            r#"#[unsafe(no_mangle)] pub extern "C" fn entry_b() {}
+            #[unsafe(no_mangle)] pub extern "C" fn entry_a() {}
+            #[unsafe(no_mangle)] pub extern "C" fn other() {}"#,
+        );
+        assert_eq!(entries(&library).expect("entries"), ["entry_a", "entry_b"]);
+    }
+
+    #[test]
+    fn a_library_without_entries_is_refused() {
+        let library = library(r#"#[unsafe(no_mangle)] pub extern "C" fn other() {}"#);
+        assert!(entries(&library).is_err());
     }
 }

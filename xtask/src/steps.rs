@@ -6,7 +6,7 @@ use std::time::Instant;
 use xshell::cmd;
 
 use crate::workspace::Workspace;
-use crate::{bench, conformance, features, packages, tools};
+use crate::{bench, conformance, features, packages, panic_free, tools};
 
 /// Arguments of the task.
 #[derive(Args)]
@@ -82,6 +82,12 @@ const STEPS: &[Step] = &[
         "the core without std or allocator",
         features::check_bare,
     ),
+    step(
+        "no-panic",
+        "no panic on the posting and polling paths",
+        panic_free::check_workspace,
+    )
+    .awaiting(Part::Package("no-panic")),
     step("fuzz", "random calls for half a minute", tools::fuzz)
         .awaiting(Part::File("fuzz/fuzz_targets/ops.rs")),
     step("tour", "the program as a newcomer runs it", |workspace| {
