@@ -1,0 +1,745 @@
+//! An adapter of the fabric, as the core drives it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dat_core::attributes::{IaAttributes, ProviderAttributes};
+use dat_core::backend::{
+    Backend, BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, DomainKey,
+    ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys,
+    Registration, RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
+};
+use dat_core::flags::MemoryPrivileges;
+use dat_core::time::Instant;
+
+use crate::attributes;
+use crate::completion_queue::{CompletionRing, MockCompletionQueue};
+use crate::fabric::{Fabric, Shared};
+use crate::link::usable;
+use crate::memory::Memory;
+use crate::node::Listener;
+use crate::options::{Limits, NodeOptions};
+use crate::queue_pair::{Ending, QueuePair as Pair, State};
+use crate::receive_queue::{MockReceiveQueue, Owner};
+use crate::region::{Region, RemoteKey};
+use crate::send_queue::MockSendQueue;
+use crate::shared_receive::SharedReceive;
+use crate::window::Window;
+use crate::world::World;
+
+/// An adapter of a [`Fabric`].
+///
+/// Dropping it closes the adapter as the end of a process does: its connections end, its regions and listeners are gone.
+#[derive(Debug)]
+pub struct MockBackend {
+    shared: Arc<Shared>,
+    adapter: usize,
+    control_ready: Arc<AtomicUsize>,
+    options: NodeOptions,
+}
+
+impl MockBackend {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        adapter: usize,
+        control_ready: Arc<AtomicUsize>,
+        options: NodeOptions,
+    ) -> Self {
+        Self {
+            shared,
+            adapter,
+            control_ready,
+            options,
+        }
+    }
+
+    /// The fabric it belongs to.
+    #[must_use]
+    pub fn fabric(&self) -> Fabric {
+        Fabric {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// Its number in fault plans.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.adapter as u16
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    fn enter<R>(&self, act: impl FnOnce(&mut World, usize) -> R) -> R {
+        self.shared.enter(|world| act(world, self.adapter))
+    }
+
+    /// A control call that can fail: counted, and made to fail if the fault plan says so or the host is dead.
+    fn call<R>(
+        &self,
+        act: impl FnOnce(&mut World, usize) -> Result<R, BackendError>,
+    ) -> Result<R, BackendError> {
+        self.enter(|world, adapter| {
+            let count = world.adapters[adapter].control_calls;
+            world.adapters[adapter].control_calls = count.wrapping_add(1);
+            if world.nodes[world.adapters[adapter].node].crashed {
+                return Err(BackendError::Device);
+            }
+            if world.faults.fails_allocation(adapter as u16, count) {
+                return Err(BackendError::Resources);
+            }
+            act(world, adapter)
+        })
+    }
+}
+
+/// Fails if there are as many as there may be.
+fn room(used: usize, limit: u32) -> Result<(), BackendError> {
+    if used >= limit as usize {
+        return Err(BackendError::Resources);
+    }
+    Ok(())
+}
+
+fn key(inserted: Option<u32>) -> Result<usize, BackendError> {
+    inserted
+        .map(|key| key as usize)
+        .ok_or(BackendError::Resources)
+}
+
+fn private_data(bytes: &[u8], limits: &Limits) -> Result<PrivateData, BackendError> {
+    if bytes.len() > limits.private_data as usize {
+        return Err(BackendError::Resources);
+    }
+    PrivateData::from_slice(bytes).map_err(|_| BackendError::Resources)
+}
+
+impl Backend for MockBackend {
+    type CompletionQueue = MockCompletionQueue;
+    type SendQueue = MockSendQueue;
+    type ReceiveQueue = MockReceiveQueue;
+    type SharedReceiveQueue = MockReceiveQueue;
+
+    fn ia_attributes(&self) -> IaAttributes {
+        attributes::adapter(&self.options)
+    }
+
+    fn provider_attributes(&self) -> ProviderAttributes {
+        let coherent = self.enter(|world, adapter| {
+            let node = world.adapters[adapter].node;
+            world.nodes[node].coherence.is_none()
+        });
+        attributes::provider(&self.options, coherent)
+    }
+
+    fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
+        let limit = self.limits().domains;
+        self.call(|world, adapter| {
+            let domains = &mut world.adapters[adapter].domains;
+            room(domains.len(), limit)?;
+            key(domains.insert(())).map(DomainKey)
+        })
+    }
+
+    fn destroy_domain(&mut self, domain: DomainKey) {
+        self.enter(|world, adapter| world.adapters[adapter].domains.remove(domain.0 as u32));
+    }
+
+    fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
+        let limit = self.limits().regions;
+        self.call(|world, adapter| {
+            let World {
+                adapters, nodes, ..
+            } = world;
+            let adapter = &mut adapters[adapter];
+            let memories = &mut adapter.memories;
+            room(memories.regions.len(), limit)?;
+            let remote_rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
+            let opens = registration.privileges.intersects(remote_rights);
+            let local = memories
+                .regions
+                .insert(Region {
+                    memory: Memory::registered(registration),
+                    domain: registration.domain.0 as u32,
+                    privileges: registration.privileges,
+                    remote: 0,
+                })
+                .ok_or(BackendError::Resources)?;
+            let mut remote = 0;
+            if opens {
+                let Some(inserted) = memories.remote_keys.insert(RemoteKey::Region(local)) else {
+                    memories.regions.remove(local);
+                    return Err(BackendError::Resources);
+                };
+                remote = inserted;
+            }
+            if let Some(region) = memories.regions.get_mut(local) {
+                region.remote = remote;
+                let (start, length) = (region.memory.address(), region.memory.len());
+                if let (Some(coherence), Some(span)) = (
+                    &mut nodes[adapter.node].coherence,
+                    region.memory.span(start, length),
+                ) {
+                    coherence.hold(start, span);
+                }
+            }
+            Ok(RegionKeys {
+                object: local as usize,
+                local,
+                remote,
+            })
+        })
+    }
+
+    fn deregister(&mut self, region: RegionKeys) {
+        self.enter(|world, adapter| world.deregister(adapter, region.local));
+    }
+
+    fn sync(&mut self, direction: SyncDirection, address: u64, length: u64) {
+        self.enter(|world, adapter| {
+            let World {
+                adapters, nodes, ..
+            } = world;
+            let adapter = &adapters[adapter];
+            let Some(coherence) = &mut nodes[adapter.node].coherence else {
+                return;
+            };
+            let span = adapter
+                .memories
+                .regions
+                .iter()
+                .find_map(|(_, region)| region.memory.span(address, length));
+            if let Some(span) = span {
+                coherence.sync(direction, address, span);
+            }
+        });
+        // What other threads stored before is before, what they load after is after (LSW-31).
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
+        if !self.options.memory_windows {
+            return Err(BackendError::NotSupported);
+        }
+        let limit = self.limits().windows;
+        self.call(|world, adapter| {
+            let windows = &mut world.adapters[adapter].memories.windows;
+            room(windows.len(), limit)?;
+            key(windows.insert(Window {
+                domain: domain.0 as u32,
+                bound: None,
+            }))
+            .map(WindowKey)
+        })
+    }
+
+    fn destroy_window(&mut self, window: WindowKey) {
+        self.enter(|world, adapter| {
+            world.adapters[adapter]
+                .memories
+                .remove_window(window.0 as u32);
+        });
+    }
+
+    fn create_completion_queue(
+        &mut self,
+        number: u16,
+        depth: u32,
+    ) -> Result<MockCompletionQueue, BackendError> {
+        let limits = *self.limits();
+        let ready = Arc::new(AtomicUsize::new(0));
+        let ring = CompletionRing::new(depth, Arc::clone(&ready));
+        self.call(|world, adapter| {
+            let adapter = &mut world.adapters[adapter];
+            room(
+                adapter.completion_queues().count(),
+                limits.completion_queues,
+            )?;
+            if depth > limits.completions || !adapter.add_completion_queue(number, ring) {
+                return Err(BackendError::Resources);
+            }
+            Ok(())
+        })?;
+        Ok(MockCompletionQueue {
+            shared: Arc::clone(&self.shared),
+            adapter: self.adapter,
+            number,
+            ready,
+        })
+    }
+
+    fn resize_completion_queue(
+        &mut self,
+        queue: &mut MockCompletionQueue,
+        depth: u32,
+    ) -> Result<(), BackendError> {
+        let limit = self.limits().completions;
+        self.call(|world, adapter| {
+            let ring = world.adapters[adapter].completion_queue(queue.number);
+            let ring = ring.ok_or(BackendError::State)?;
+            if depth > limit {
+                return Err(BackendError::Resources);
+            }
+            if !ring.resize(depth) {
+                return Err(BackendError::State);
+            }
+            Ok(())
+        })
+    }
+
+    fn destroy_completion_queue(&mut self, queue: MockCompletionQueue) {
+        self.enter(|world, adapter| {
+            let adapter = &mut world.adapters[adapter];
+            adapter.remove_completion_queue(queue.number);
+            adapter.forget_events(&ControlEvent::Completions {
+                queue: queue.number,
+            });
+        });
+    }
+
+    fn create_shared_receive_queue(
+        &mut self,
+        token: u64,
+        domain: DomainKey,
+        depth: u32,
+        segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, MockReceiveQueue), BackendError> {
+        let limits = *self.limits();
+        let key = self.call(|world, adapter| {
+            let queues = &mut world.adapters[adapter].shared_receives;
+            room(queues.len(), limits.shared_receive_queues)?;
+            if depth > limits.shared_buffers || segments > limits.segments {
+                return Err(BackendError::Resources);
+            }
+            key(queues.insert(SharedReceive::new(token, domain.0 as u32, depth)))
+        })?;
+        let owner = Owner::Shared(key as u32);
+        let shared = Arc::clone(&self.shared);
+        let queue = MockReceiveQueue::new(shared, self.adapter, owner, depth as usize);
+        Ok((SharedReceiveQueueKey(key), queue))
+    }
+
+    fn resize_shared_receive_queue(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        queue: &mut MockReceiveQueue,
+        depth: u32,
+    ) -> Result<(), BackendError> {
+        let limit = self.limits().shared_buffers;
+        self.call(|world, adapter| {
+            let state = world.adapters[adapter]
+                .shared_receives
+                .get_mut(key.0 as u32);
+            let state = state.ok_or(BackendError::State)?;
+            if depth > limit {
+                return Err(BackendError::Resources);
+            }
+            if state.outstanding() + queue.committed() > depth as usize {
+                return Err(BackendError::State);
+            }
+            state.depth = depth as usize;
+            Ok(())
+        })?;
+        queue.set_depth(depth as usize);
+        Ok(())
+    }
+
+    fn arm_shared_receive_limit(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        limit: u32,
+    ) -> Result<(), BackendError> {
+        self.call(|world, adapter| {
+            let queue = world.adapters[adapter]
+                .shared_receives
+                .get_mut(key.0 as u32);
+            queue.ok_or(BackendError::State)?.limit = limit;
+            world.check_limit(adapter, key.0 as u32);
+            Ok(())
+        })
+    }
+
+    fn shared_receive_available(&self, key: SharedReceiveQueueKey) -> Option<u32> {
+        if !self.options.shared_receive_information {
+            return None;
+        }
+        self.enter(|world, adapter| {
+            let queue = world.adapters[adapter].shared_receives.get(key.0 as u32)?;
+            Some(queue.buffers.len() as u32)
+        })
+    }
+
+    fn destroy_shared_receive_queue(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        _queue: MockReceiveQueue,
+    ) {
+        self.enter(|world, adapter| {
+            let adapter = &mut world.adapters[adapter];
+            if let Some(queue) = adapter.shared_receives.remove(key.0 as u32) {
+                adapter.forget_events(&ControlEvent::SharedReceiveLimit { queue: queue.token });
+            }
+        });
+    }
+
+    fn create_queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<MockSendQueue, MockReceiveQueue>, BackendError> {
+        let limits = *self.limits();
+        let pair = Pair::new(self.adapter, request);
+        let (request_depth, receive_depth) = (pair.request_depth, pair.receive_depth);
+        let shared = pair.shared;
+        let key = self.call(|world, adapter| {
+            let pairs = world.queue_pairs.iter();
+            let used = pairs.filter(|(_, pair)| pair.adapter == adapter).count();
+            room(used, limits.queue_pairs)?;
+            world.check_queue_pair(adapter, request, &limits)?;
+            world
+                .queue_pairs
+                .insert(pair)
+                .ok_or(BackendError::Resources)
+        })?;
+        let send = MockSendQueue::new(Arc::clone(&self.shared), self.adapter, key, request_depth);
+        let receive = shared.is_none().then(|| {
+            let owner = Owner::QueuePair(key);
+            MockReceiveQueue::new(Arc::clone(&self.shared), self.adapter, owner, receive_depth)
+        });
+        Ok(QueuePair {
+            key: QueuePairKey(key as usize),
+            send,
+            receive,
+        })
+    }
+
+    fn modify_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut MockSendQueue,
+        receive: Option<&mut MockReceiveQueue>,
+        request: &QueuePairRequest,
+    ) -> Result<(), BackendError> {
+        let limits = *self.limits();
+        let (request_depth, receive_depth) = self.call(|world, adapter| {
+            world.check_queue_pair(adapter, request, &limits)?;
+            let pair = world.queue_pairs.get_mut(key.0 as u32);
+            let pair = pair.ok_or(BackendError::State)?;
+            let receives = request.attributes.max_recv_dtos;
+            let shrinks = i32::try_from(pair.receives.len()).is_ok_and(|posted| receives < posted);
+            if pair.state != State::Unconnected || (shrinks && pair.shared.is_none()) {
+                return Err(BackendError::State);
+            }
+            let shared = request.shared_receive_queue.map(|shared| shared.0 as u32);
+            if pair.shared != shared {
+                return Err(BackendError::NotSupported);
+            }
+            pair.configure(request);
+            Ok((pair.request_depth, pair.receive_depth))
+        })?;
+        send.set_depth(request_depth);
+        if let Some(receive) = receive {
+            receive.set_depth(receive_depth);
+        }
+        Ok(())
+    }
+
+    fn reset_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut MockSendQueue,
+        receive: Option<&mut MockReceiveQueue>,
+    ) -> Result<(), BackendError> {
+        self.enter(|world, adapter| {
+            let pair = world.queue_pairs.get_mut(key.0 as u32);
+            let pair = pair.ok_or(BackendError::State)?;
+            if pair.state != State::Error {
+                return Err(BackendError::State);
+            }
+            pair.state = State::Unconnected;
+            pair.peer = None;
+            pair.connection = 0;
+            pair.ticking = false;
+            pair.halted = false;
+            pair.retries = 0;
+            pair.receiver_not_ready = 0;
+            let token = pair.token;
+            world.clear_queues(key.0 as u32);
+            world.adapters[adapter].forget_connection_events(token);
+            Ok(())
+        })?;
+        send.forget();
+        if let Some(receive) = receive {
+            receive.forget();
+        }
+        Ok(())
+    }
+
+    fn destroy_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        _send: MockSendQueue,
+        _receive: Option<MockReceiveQueue>,
+    ) {
+        self.enter(|world, _| world.destroy_queue_pair(key.0 as u32));
+    }
+
+    fn set_high_watermarks(
+        &mut self,
+        key: QueuePairKey,
+        soft: Option<u32>,
+        hard: Option<u32>,
+    ) -> Result<(), BackendError> {
+        self.call(|world, _| {
+            let pair = world.queue_pairs.get_mut(key.0 as u32);
+            let pair = pair.ok_or(BackendError::State)?;
+            pair.soft_watermark = soft;
+            pair.hard_watermark = hard;
+            world.check_watermarks(key.0 as u32);
+            Ok(())
+        })
+    }
+
+    fn receive_info(&self, key: QueuePairKey) -> ReceiveInfo {
+        if !self.options.receive_information {
+            return ReceiveInfo::default();
+        }
+        self.enter(|world, _| {
+            let pair = world.queue_pairs.get(key.0 as u32);
+            pair.map(Pair::receive_info).unwrap_or_default()
+        })
+    }
+
+    fn listen(
+        &mut self,
+        token: u64,
+        qualifier: Option<u64>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        let dynamic = u64::from(self.limits().dynamic_qualifiers);
+        self.call(|world, adapter| {
+            let node = &mut world.nodes[world.adapters[adapter].node];
+            let taken = |qualifier: u64, listeners: &[Listener]| {
+                listeners
+                    .iter()
+                    .any(|listener| listener.qualifier == qualifier)
+            };
+            let qualifier = match qualifier {
+                Some(qualifier) if taken(qualifier, &node.listeners) => {
+                    return Err(BackendError::QualifierInUse);
+                }
+                Some(qualifier) => qualifier,
+                None => {
+                    let free = crate::fabric::dynamic_qualifiers(node.next_qualifier, dynamic)
+                        .find(|qualifier| !taken(*qualifier, &node.listeners))
+                        .ok_or(BackendError::QualifierUnavailable)?;
+                    node.next_qualifier = free + 1;
+                    free
+                }
+            };
+            node.next_listener += 1;
+            let key = node.next_listener;
+            node.listeners.push(Listener {
+                key,
+                qualifier,
+                adapter,
+                token,
+            });
+            Ok((ListenerKey(key), qualifier))
+        })
+    }
+
+    fn stop_listening(&mut self, listener: ListenerKey) {
+        self.enter(|world, adapter| {
+            let node = world.adapters[adapter].node;
+            world.nodes[node]
+                .listeners
+                .retain(|known| known.key != listener.0);
+        });
+    }
+
+    fn connect(
+        &mut self,
+        key: QueuePairKey,
+        request: &ConnectRequest<'_>,
+    ) -> Result<u64, BackendError> {
+        if !usable(self.options.address, request.address) {
+            return Err(BackendError::Address);
+        }
+        let data = private_data(request.private_data, self.limits())?;
+        self.call(|world, _| {
+            let pair = world.queue_pairs.get(key.0 as u32);
+            if pair.is_none_or(|pair| pair.state != State::Unconnected) {
+                return Err(BackendError::State);
+            }
+            let key = key.0 as u32;
+            Ok(world.request_connection(key, request.address, request.qualifier, data))
+        })
+    }
+
+    fn accept(
+        &mut self,
+        request: RequestKey,
+        key: QueuePairKey,
+        bytes: &[u8],
+    ) -> Result<(), BackendError> {
+        let data = private_data(bytes, self.limits())?;
+        self.call(|world, adapter| {
+            let pair = world.queue_pairs.get(key.0 as u32);
+            if pair.is_none_or(|pair| pair.state != State::Unconnected || pair.adapter != adapter) {
+                return Err(BackendError::State);
+            }
+            let request = world.requests.remove(request.0 as u32);
+            let request = request.ok_or(BackendError::State)?;
+            world.accept_request(request, key.0 as u32, data);
+            Ok(())
+        })
+    }
+
+    fn reject(&mut self, request: RequestKey, by_consumer: bool, bytes: &[u8]) {
+        let kept = bytes.get(..self.limits().private_data as usize);
+        let data = PrivateData::from_slice(kept.unwrap_or(bytes)).unwrap_or_default();
+        self.enter(|world, _| {
+            if let Some(request) = world.requests.remove(request.0 as u32) {
+                let failure = if by_consumer {
+                    ConnectFailure::PeerRejected(data)
+                } else {
+                    ConnectFailure::NonPeerRejected
+                };
+                world.refuse_request(&request, failure);
+            }
+        });
+    }
+
+    fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode) {
+        let there = match mode {
+            DisconnectMode::Graceful | DisconnectMode::Abrupt => Ending::Disconnected,
+            DisconnectMode::Broken => Ending::Broken,
+        };
+        self.enter(|world, adapter| {
+            let key = key.0 as u32;
+            if world
+                .queue_pairs
+                .get(key)
+                .is_some_and(|pair| pair.state == State::Unconnected)
+            {
+                return;
+            }
+            world.end_connection(key, None, there);
+            if let Some(pair) = world.queue_pairs.get(key) {
+                let token = pair.token;
+                world.adapters[adapter].forget_connection_events(token);
+            }
+        });
+    }
+
+    fn poll_control(&mut self, _now: Instant) -> Option<ControlEvent> {
+        if self.control_ready.load(Ordering::Acquire) == 0 && self.shared.poll_steps() {
+            self.shared.enter(World::step);
+        }
+        if self.control_ready.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.enter(|world, adapter| world.adapters[adapter].pop_control())
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        // What happens here happens in a step of the fabric, never because somebody polls.
+        None
+    }
+}
+
+impl World {
+    /// Whether what a queue pair is to be made from exists and is within the limits.
+    fn check_queue_pair(
+        &mut self,
+        adapter: usize,
+        request: &QueuePairRequest,
+        limits: &Limits,
+    ) -> Result<(), BackendError> {
+        let adapter = &mut self.adapters[adapter];
+        let attributes = &request.attributes;
+        let within = |value: i32, limit: u32| value <= i32::try_from(limit).unwrap_or(i32::MAX);
+        let fits = within(attributes.max_request_dtos, limits.work_requests)
+            && within(attributes.max_recv_dtos, limits.work_requests)
+            && within(attributes.max_request_iov, limits.segments)
+            && within(attributes.max_recv_iov, limits.segments)
+            && within(attributes.max_rdma_read_in, limits.rdma_reads)
+            && within(attributes.max_rdma_read_out, limits.rdma_reads);
+        let queues = [request.request_queue, request.receive_queue];
+        let queues_exist = queues
+            .into_iter()
+            .flatten()
+            .all(|number| adapter.completion_queue(number).is_some());
+        let shared_exists = request
+            .shared_receive_queue
+            .is_none_or(|key| adapter.shared_receives.get(key.0 as u32).is_some());
+        if !fits || !queues_exist || !shared_exists {
+            return Err(BackendError::Resources);
+        }
+        Ok(())
+    }
+
+    /// Takes a region away.
+    fn deregister(&mut self, adapter: usize, local: u32) {
+        let World {
+            adapters, nodes, ..
+        } = self;
+        let adapter = &mut adapters[adapter];
+        let Some(region) = adapter.memories.regions.remove(local) else {
+            return;
+        };
+        adapter.memories.remote_keys.remove(region.remote);
+        let (start, length) = (region.memory.address(), region.memory.len());
+        if let (Some(coherence), Some(span)) = (
+            &mut nodes[adapter.node].coherence,
+            region.memory.span(start, length),
+        ) {
+            coherence.release(start, span);
+        }
+    }
+
+    /// Takes a queue pair away, ending its connection.
+    fn destroy_queue_pair(&mut self, key: u32) {
+        let Some(pair) = self.queue_pairs.get(key) else {
+            return;
+        };
+        let (adapter, token, state) = (pair.adapter, pair.token, pair.state);
+        if matches!(state, State::Connected | State::Accepting) {
+            self.tell_peer_of_end(key, Ending::Disconnected);
+        }
+        self.clear_queues(key);
+        self.queue_pairs.remove(key);
+        self.adapters[adapter].forget_queue_pair(token);
+    }
+
+    /// Closes an adapter.
+    fn close(&mut self, adapter: usize) {
+        let node = self.adapters[adapter].node;
+        self.nodes[node]
+            .listeners
+            .retain(|listener| listener.adapter != adapter);
+        for key in self.requests.keys() {
+            let ours = self.requests.get(key);
+            if ours.is_some_and(|request| request.adapter == adapter)
+                && let Some(request) = self.requests.remove(key)
+            {
+                self.refuse_request(&request, ConnectFailure::NonPeerRejected);
+            }
+        }
+        for key in self.queue_pairs.keys() {
+            let ours = self.queue_pairs.get(key);
+            if ours.is_some_and(|pair| pair.adapter == adapter) {
+                self.destroy_queue_pair(key);
+            }
+        }
+        for key in self.adapters[adapter].memories.regions.keys() {
+            self.deregister(adapter, key);
+        }
+    }
+}
+
+impl Drop for MockBackend {
+    fn drop(&mut self) {
+        self.enter(World::close);
+    }
+}

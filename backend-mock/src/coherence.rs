@@ -1,0 +1,213 @@
+//! A host whose device does not see the processor's caches.
+//!
+//! There are two views of registered memory. The *consumer's view* is the memory itself. The *device's view* is kept here,
+//! a byte for every registered byte, and starts equal when the byte is first registered.
+//!
+//! | event | device's view | consumer's view |
+//! |---|---|---|
+//! | incoming RDMA Write | changed, and marked as written | unchanged |
+//! | incoming RDMA Read | read | not looked at |
+//! | store by the consumer | unchanged | changed |
+//! | `sync(RdmaRead)` over the byte | takes the consumer's stores | unchanged |
+//! | `sync(RdmaWrite)` over the byte | takes the consumer's stores | takes what incoming writes wrote |
+//! | local side of an operation of this host (send, receive, RDMA) | follows the consumer's | used and changed |
+//! | last registration of the byte given back | gone | takes what incoming writes wrote |
+//!
+//! The local side needs no call, since the provider itself sees to the coherence of buffers that are posted to it.
+//!
+//! A byte that was stored to since it last agreed *and* was written by a peer is one for which a required call was left out
+//! (LSW-13, LSW-14): its content is undefined (LSW-16). Here, one of the two wins at the next `sync` over the byte, chosen by
+//! the seed for each 64-byte line: either the dirty line is written back over the peer's data, or it is thrown away. What a
+//! read without the call returns is undefined too (LSW-15); here it is always the old content.
+//!
+//! A store is recognised by the changed value of its byte. Ranges are exact to the byte, where hardware would work on lines.
+
+use std::collections::BTreeMap;
+
+use dat_core::backend::SyncDirection;
+
+use crate::memory::Span;
+
+const PAGE: usize = 4096;
+const LINE: u64 = 64;
+
+struct Page {
+    /// The device's view.
+    device: [u8; PAGE],
+    /// The consumer's view when the two last agreed.
+    seen: [u8; PAGE],
+    /// Written by a peer since.
+    written: [bool; PAGE],
+    /// Registrations that hold the byte.
+    held: [u16; PAGE],
+}
+
+/// The device's view of the registered memory of one host.
+pub(crate) struct Coherence {
+    pages: BTreeMap<u64, Box<Page>>,
+    seed: u64,
+}
+
+/// Calls `visit(page, range in the page, offset from the start)` for each page of a range.
+fn for_each_page(
+    address: u64,
+    length: usize,
+    mut visit: impl FnMut(u64, core::ops::Range<usize>, usize),
+) {
+    let mut offset = 0;
+    while offset < length {
+        let at = address.wrapping_add(offset as u64);
+        let start = (at % PAGE as u64) as usize;
+        let count = (PAGE - start).min(length - offset);
+        visit(at / PAGE as u64, start..start + count, offset);
+        offset += count;
+    }
+}
+
+impl Coherence {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            pages: BTreeMap::new(),
+            seed,
+        }
+    }
+
+    fn store_wins(seed: u64, address: u64) -> bool {
+        let mixed = (address / LINE ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed >> 63 == 1
+    }
+
+    /// A range was registered.
+    pub(crate) fn hold(&mut self, address: u64, memory: Span<'_>) {
+        for_each_page(address, memory.len(), |number, range, offset| {
+            let page = self.pages.entry(number).or_insert_with(|| {
+                Box::new(Page {
+                    device: [0; PAGE],
+                    seen: [0; PAGE],
+                    written: [false; PAGE],
+                    held: [0; PAGE],
+                })
+            });
+            let mut now = [0; PAGE];
+            if let Some(part) = memory.part(offset, range.len()) {
+                part.read(&mut now);
+            }
+            for (at, byte) in range.zip(now) {
+                if page.held[at] == 0 {
+                    page.device[at] = byte;
+                    page.seen[at] = byte;
+                    page.written[at] = false;
+                }
+                page.held[at] = page.held[at].saturating_add(1);
+            }
+        });
+    }
+
+    /// A registration of a range was given back.
+    pub(crate) fn release(&mut self, address: u64, memory: Span<'_>) {
+        self.sync(SyncDirection::RdmaWrite, address, memory);
+        for_each_page(address, memory.len(), |number, range, _| {
+            if let Some(page) = self.pages.get_mut(&number) {
+                for held in &mut page.held[range] {
+                    *held = held.saturating_sub(1);
+                }
+                if page.held.iter().all(|held| *held == 0) {
+                    self.pages.remove(&number);
+                }
+            }
+        });
+    }
+
+    /// A peer's RDMA Write arrives.
+    pub(crate) fn write(&mut self, address: u64, source: Span<'_>) {
+        for_each_page(address, source.len(), |number, range, offset| {
+            if let (Some(page), Some(part)) = (
+                self.pages.get_mut(&number),
+                source.part(offset, range.len()),
+            ) {
+                page.written[range.clone()].fill(true);
+                part.read(&mut page.device[range]);
+            }
+        });
+    }
+
+    /// A peer's RDMA Read takes what the device sees.
+    pub(crate) fn read(&self, address: u64, destination: Span<'_>) {
+        for_each_page(address, destination.len(), |number, range, offset| {
+            if let (Some(page), Some(part)) = (
+                self.pages.get(&number),
+                destination.part(offset, range.len()),
+            ) {
+                part.write(&page.device[range]);
+            }
+        });
+    }
+
+    /// The provider put data into a local buffer and made both views agree.
+    pub(crate) fn agree(&mut self, address: u64, memory: Span<'_>) {
+        for_each_page(address, memory.len(), |number, range, offset| {
+            if let (Some(page), Some(part)) = (
+                self.pages.get_mut(&number),
+                memory.part(offset, range.len()),
+            ) {
+                part.read(&mut page.device[range.clone()]);
+                page.written[range.clone()].fill(false);
+                let Page { device, seen, .. } = &mut **page;
+                seen[range.clone()].copy_from_slice(&device[range]);
+            }
+        });
+    }
+
+    /// The cache maintenance of `lmr_sync_rdma_read` and `lmr_sync_rdma_write`.
+    pub(crate) fn sync(&mut self, direction: SyncDirection, address: u64, memory: Span<'_>) {
+        let seed = self.seed;
+        for_each_page(address, memory.len(), |number, range, offset| {
+            let (Some(page), Some(part)) = (
+                self.pages.get_mut(&number),
+                memory.part(offset, range.len()),
+            ) else {
+                return;
+            };
+            let mut now = [0; PAGE];
+            part.read(&mut now);
+            let mut changed: Option<core::ops::Range<usize>> = None;
+            for (index, at) in range.enumerate() {
+                let stored = now[index] != page.seen[at];
+                let line = number * PAGE as u64 + at as u64;
+                let store_lost = page.written[at] && stored && !Self::store_wins(seed, line);
+                if stored && !store_lost {
+                    page.device[at] = now[index];
+                    page.written[at] = false;
+                }
+                page.seen[at] = now[index];
+                if !page.written[at] || direction == SyncDirection::RdmaRead {
+                    continue;
+                }
+                page.written[at] = false;
+                page.seen[at] = page.device[at];
+                if now[index] == page.device[at] {
+                    continue;
+                }
+                now[index] = page.device[at];
+                // Only bytes that change are stored: the others may be in use by the consumer.
+                changed = match changed.take() {
+                    Some(run) if run.end == index => Some(run.start..index + 1),
+                    Some(run) => {
+                        store(part, &now, run);
+                        Some(index..index + 1)
+                    }
+                    None => Some(index..index + 1),
+                };
+            }
+            if let Some(run) = changed {
+                store(part, &now, run);
+            }
+        });
+    }
+}
+
+fn store(memory: Span<'_>, bytes: &[u8], run: core::ops::Range<usize>) {
+    if let Some(part) = memory.part(run.start, run.len()) {
+        part.write(&bytes[run]);
+    }
+}

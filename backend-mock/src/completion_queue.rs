@@ -1,0 +1,261 @@
+//! Completion queues.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dat_core::backend::{Armed, Completion, CompletionQueue, ControlEvent, DeviceFailure};
+use dat_core::flags::DtoStatus;
+
+use crate::fabric::Shared;
+use crate::fault::CompletionFault;
+use crate::world::{Action, World};
+
+/// A completion that waits to be overtaken is delivered after so many microseconds at the latest.
+const KEPT_BACK: u64 = 1000;
+
+/// A completion and the queue pair it is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) owner: u32,
+    pub(crate) completion: Completion,
+}
+
+/// A completion queue inside the fabric.
+#[derive(Debug)]
+pub(crate) struct CompletionRing {
+    entries: VecDeque<Entry>,
+    depth: usize,
+    /// Armed, and whether for solicited completions only.
+    armed: Option<bool>,
+    failure: Option<DeviceFailure>,
+    produced: u32,
+    notified: u32,
+    /// Kept back until the next completion is delivered.
+    kept_back: Option<Entry>,
+    /// How many polls will find something; read without the lock.
+    ready: Arc<AtomicUsize>,
+}
+
+impl CompletionRing {
+    pub(crate) fn new(depth: u32, ready: Arc<AtomicUsize>) -> Self {
+        let depth = depth as usize;
+        Self {
+            entries: VecDeque::with_capacity(depth.min(1 << 12)),
+            depth,
+            armed: None,
+            failure: None,
+            produced: 0,
+            notified: 0,
+            kept_back: None,
+            ready,
+        }
+    }
+
+    fn publish(&self) {
+        let ready = self.entries.len() + usize::from(self.failure.is_some());
+        self.ready.store(ready, Ordering::Release);
+    }
+
+    fn take(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+        let entry = self.entries.pop_front();
+        self.publish();
+        match (entry, self.failure) {
+            (Some(entry), _) => Ok(Some(entry.completion)),
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn arm(&mut self, solicited_only: bool) -> Armed {
+        if !self.entries.is_empty() || self.failure.is_some() {
+            return Armed::Missed;
+        }
+        self.armed = Some(solicited_only);
+        Armed::Armed
+    }
+
+    /// Changes the depth, if what is there still fits.
+    pub(crate) fn resize(&mut self, depth: u32) -> bool {
+        if self.entries.len() > depth as usize {
+            return false;
+        }
+        self.depth = depth as usize;
+        true
+    }
+
+    /// Forgets what a queue pair left.
+    pub(crate) fn forget(&mut self, owner: u32) {
+        self.entries.retain(|entry| entry.owner != owner);
+        self.kept_back = self.kept_back.filter(|entry| entry.owner != owner);
+        self.publish();
+    }
+
+    /// The device is gone.
+    pub(crate) fn fail(&mut self, failure: DeviceFailure) {
+        self.failure.get_or_insert(failure);
+        self.publish();
+    }
+}
+
+impl World {
+    /// Delivers a completion, or does to it what the fault plan wants.
+    pub(crate) fn complete(
+        &mut self,
+        adapter: usize,
+        queue: Option<u16>,
+        owner: u32,
+        completion: Completion,
+    ) {
+        let Some(number) = queue else {
+            return;
+        };
+        let Some(ring) = self.adapters[adapter].completion_queue(number) else {
+            return;
+        };
+        let count = ring.produced;
+        ring.produced = count.wrapping_add(1);
+        let entry = Entry { owner, completion };
+        match self.faults.completion((adapter as u16, number), count) {
+            None => self.deliver(adapter, number, entry),
+            Some(CompletionFault::Drop) => {}
+            Some(CompletionFault::Duplicate) => {
+                self.deliver(adapter, number, entry);
+                self.deliver(adapter, number, entry);
+            }
+            Some(CompletionFault::Delay(by)) => {
+                let action = Action::Deliver {
+                    adapter,
+                    number,
+                    entry,
+                };
+                self.schedule
+                    .add(self.now.saturating_add(u64::from(by)), 0, action);
+            }
+            Some(CompletionFault::Reorder) => {
+                if let Some(ring) = self.adapters[adapter].completion_queue(number) {
+                    ring.kept_back = Some(entry);
+                    let action = Action::Release { adapter, number };
+                    self.schedule
+                        .add(self.now.saturating_add(KEPT_BACK), 0, action);
+                }
+            }
+            Some(CompletionFault::Overrun) => self.overrun(adapter, number),
+        }
+    }
+
+    /// Puts a completion into its queue and raises the notification that was asked for.
+    pub(crate) fn deliver(&mut self, adapter: usize, number: u16, entry: Entry) {
+        let Some(ring) = self.adapters[adapter].completion_queue(number) else {
+            return;
+        };
+        if ring.failure.is_some() {
+            return;
+        }
+        if ring.entries.len() >= ring.depth {
+            self.overrun(adapter, number);
+            return;
+        }
+        ring.entries.push_back(entry);
+        let completion = entry.completion;
+        let mut notable = completion.solicited || completion.status != DtoStatus::Success;
+        if ring.entries.len() < ring.depth {
+            if let Some(late) = ring.kept_back.take() {
+                notable |=
+                    late.completion.solicited || late.completion.status != DtoStatus::Success;
+                ring.entries.push_back(late);
+            }
+        }
+        ring.publish();
+        if ring
+            .armed
+            .is_some_and(|solicited_only| notable || !solicited_only)
+        {
+            self.notify(adapter, number);
+        }
+        self.deliveries = self.deliveries.wrapping_add(1);
+    }
+
+    /// Delivers the completion that is kept back, if it still is.
+    pub(crate) fn release_kept(&mut self, adapter: usize, number: u16) {
+        let kept = self.adapters[adapter]
+            .completion_queue(number)
+            .and_then(|ring| ring.kept_back.take());
+        if let Some(entry) = kept {
+            self.deliver(adapter, number, entry);
+        }
+    }
+
+    fn notify(&mut self, adapter: usize, number: u16) {
+        let Some(ring) = self.adapters[adapter].completion_queue(number) else {
+            return;
+        };
+        ring.armed = None;
+        let count = ring.notified;
+        ring.notified = count.wrapping_add(1);
+        if !self
+            .faults
+            .loses_notification((adapter as u16, number), count)
+        {
+            self.raise(adapter, ControlEvent::Completions { queue: number });
+        }
+    }
+
+    /// A completion found no room: the queue is dead, and so are the queue pairs that use it.
+    fn overrun(&mut self, adapter: usize, number: u16) {
+        if let Some(ring) = self.adapters[adapter].completion_queue(number) {
+            ring.fail(DeviceFailure::CompletionQueueOverrun);
+            if ring.armed.is_some() {
+                self.notify(adapter, number);
+            }
+            self.schedule
+                .add(self.now, 0, Action::Overrun { adapter, number });
+        }
+        self.deliveries = self.deliveries.wrapping_add(1);
+    }
+}
+
+/// A completion queue of an adapter.
+#[derive(Debug)]
+pub struct MockCompletionQueue {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) adapter: usize,
+    pub(crate) number: u16,
+    pub(crate) ready: Arc<AtomicUsize>,
+}
+
+impl MockCompletionQueue {
+    /// Whether a poll will find something, stepping the fabric if it is to be driven by polls.
+    fn is_ready(&self) -> bool {
+        if self.ready.load(Ordering::Acquire) > 0 {
+            return true;
+        }
+        self.shared.poll_steps() && {
+            self.shared.enter(World::step);
+            self.ready.load(Ordering::Acquire) > 0
+        }
+    }
+}
+
+impl CompletionQueue for MockCompletionQueue {
+    fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+        if !self.is_ready() {
+            return Ok(None);
+        }
+        self.shared.enter(|world| {
+            match world.adapters[self.adapter].completion_queue(self.number) {
+                Some(ring) => ring.take(),
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn arm(&mut self, solicited_only: bool) -> Armed {
+        self.shared.enter(|world| {
+            match world.adapters[self.adapter].completion_queue(self.number) {
+                Some(ring) => ring.arm(solicited_only),
+                None => Armed::Missed,
+            }
+        })
+    }
+}

@@ -1,0 +1,432 @@
+//! How connections come about and end.
+//!
+//! | side | call or message | then |
+//! |---|---|---|
+//! | active | `connect` | *Request* goes out |
+//! | passive | *Request*, a listener with room in its backlog | connection request event; *Answered* goes back |
+//! | passive | *Request*, otherwise | *Refused* goes back |
+//! | passive | `accept` | *Accepted* goes back |
+//! | passive | `reject` | *Refused* goes back |
+//! | active | *Accepted*, still connecting | established; *Ready* goes out |
+//! | active | *Accepted*, given up meanwhile | *Withdrawn* goes out |
+//! | passive | *Ready*, or the first data | established |
+//! | passive | *Withdrawn*, or nothing in time | failed |
+//! | either | disconnect, failure, destruction | *Ended* goes out |
+//!
+//! Messages of one queue pair arrive in the order they were sent, data included. A message that meets a link that is down or
+//! a dead host is lost, except that *Ended* is repeated when the link is up again.
+
+use dat_core::attributes::IaAddress;
+use dat_core::backend::{ConnectFailure, ControlEvent, PrivateData};
+
+use crate::link::same_host;
+use crate::queue_pair::{Ending, Notice, State};
+use crate::world::{Action, World};
+
+/// A connection request that waits for an answer.
+#[derive(Debug)]
+pub(crate) struct PendingRequest {
+    pub(crate) adapter: usize,
+    pub(crate) listener: usize,
+    pub(crate) active: u32,
+    pub(crate) connection: u64,
+}
+
+/// What hosts tell each other about a connection.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Request {
+        active: u32,
+        qualifier: u64,
+        remote: IaAddress,
+        remote_port: u64,
+        private_data: PrivateData,
+    },
+    Answered {
+        active: u32,
+    },
+    Accepted {
+        active: u32,
+        passive: u32,
+        private_data: PrivateData,
+    },
+    Refused {
+        active: u32,
+        failure: ConnectFailure,
+    },
+    Ready {
+        passive: u32,
+    },
+    Withdrawn {
+        passive: u32,
+    },
+    Ended {
+        queue_pair: u32,
+        ending: Ending,
+    },
+}
+
+/// A message on its way.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) connection: u64,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) content: Content,
+}
+
+impl World {
+    /// Sends a message from a queue pair, behind everything the queue pair sent before.
+    pub(crate) fn send_from(&mut self, key: u32, to: usize, content: Content) {
+        let latency = self.draw(&self.options.latency.clone());
+        let now = self.now;
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        let at = now
+            .saturating_add(latency)
+            .max(queue_pair.last_arrival.saturating_add(1));
+        queue_pair.last_arrival = at;
+        let connection = queue_pair.connection;
+        let from = self.adapters[queue_pair.adapter].node;
+        self.post(at, connection, (from, to), content);
+    }
+
+    /// Sends a message from a host.
+    fn send_message(&mut self, connection: u64, between: (usize, usize), content: Content) {
+        let latency = self.draw(&self.options.latency.clone());
+        let at = self.now.saturating_add(latency);
+        self.post(at, connection, between, content);
+    }
+
+    fn post(&mut self, at: u64, connection: u64, (from, to): (usize, usize), content: Content) {
+        let message = Box::new(Message {
+            connection,
+            from,
+            to,
+            content,
+        });
+        self.plan(at, Action::Message(message));
+    }
+
+    /// Sends a connection request, or finds that nobody is there.
+    pub(crate) fn request_connection(
+        &mut self,
+        key: u32,
+        address: IaAddress,
+        qualifier: u64,
+        private_data: PrivateData,
+    ) -> u64 {
+        self.connections += 1;
+        let connection = self.connections;
+        let now = self.now;
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return 0;
+        };
+        queue_pair.state = State::Connecting;
+        queue_pair.connection = connection;
+        queue_pair.last_arrival = now;
+        let node_number = self.adapters[queue_pair.adapter].node;
+        let node = &mut self.nodes[node_number];
+        let port = node.next_port;
+        node.next_port += 1;
+        let remote = node.address;
+        let target = self
+            .nodes
+            .iter()
+            .position(|node| same_host(node.address, address));
+        match target {
+            Some(target) => self.send_from(
+                key,
+                target,
+                Content::Request {
+                    active: key,
+                    qualifier,
+                    remote,
+                    remote_port: port,
+                    private_data,
+                },
+            ),
+            None => self.send_message(
+                connection,
+                (node_number, node_number),
+                Content::Refused {
+                    active: key,
+                    failure: ConnectFailure::Unreachable,
+                },
+            ),
+        }
+        port
+    }
+
+    /// Whether a queue pair is in this state of this connection.
+    fn is_in(&self, key: u32, connection: u64, state: State) -> bool {
+        self.queue_pairs.get(key).is_some_and(|queue_pair| {
+            queue_pair.connection == connection && queue_pair.state == state
+        })
+    }
+
+    /// A message arrives.
+    pub(crate) fn message(&mut self, message: Box<Message>) {
+        if !self.passes(message.from, message.to) {
+            self.lost(message);
+            return;
+        }
+        let Message {
+            connection,
+            from,
+            to,
+            content,
+        } = *message;
+        match content {
+            Content::Request { .. } => self.on_request(connection, (from, to), content),
+            Content::Answered { active } => {
+                if self.is_in(active, connection, State::Connecting) {
+                    self.tell(active, |queue_pair| ControlEvent::Answered { queue_pair });
+                }
+            }
+            Content::Refused { active, failure } => {
+                if self.is_in(active, connection, State::Connecting) {
+                    self.fail_queue_pair(active, Some(Notice::Failed(failure)));
+                }
+            }
+            Content::Accepted {
+                active,
+                passive,
+                private_data,
+            } => {
+                if !self.is_in(active, connection, State::Connecting) {
+                    let content = Content::Withdrawn { passive };
+                    self.send_message(connection, (to, from), content);
+                    return;
+                }
+                if let Some(queue_pair) = self.queue_pairs.get_mut(active) {
+                    queue_pair.state = State::Connected;
+                    queue_pair.peer = Some(passive);
+                }
+                self.send_from(active, from, Content::Ready { passive });
+                self.tell(active, |queue_pair| ControlEvent::Established {
+                    queue_pair,
+                    private_data,
+                });
+                self.check_watermarks(active);
+            }
+            Content::Ready { passive } => {
+                if self.is_in(passive, connection, State::Accepting) {
+                    self.establish(passive);
+                }
+            }
+            Content::Withdrawn { passive } => {
+                if self.is_in(passive, connection, State::Accepting) {
+                    let failure = ConnectFailure::NonPeerRejected;
+                    self.fail_queue_pair(passive, Some(Notice::Failed(failure)));
+                }
+            }
+            Content::Ended { queue_pair, ending } => {
+                self.on_ended(queue_pair, connection, ending);
+            }
+        }
+    }
+
+    /// A message met a link that is down, or a dead host.
+    fn lost(&mut self, message: Box<Message>) {
+        let alive = !self.nodes[message.to].crashed && !self.nodes[message.from].crashed;
+        if !alive || !matches!(message.content, Content::Ended { .. }) {
+            return;
+        }
+        if let Some(at) = self.links.up_again(message.from, message.to, self.now) {
+            self.plan(at, Action::Message(message));
+        }
+    }
+
+    fn on_request(&mut self, connection: u64, (from, to): (usize, usize), content: Content) {
+        let Content::Request {
+            active,
+            qualifier,
+            remote,
+            remote_port,
+            private_data,
+        } = content
+        else {
+            return;
+        };
+        let listener = self.nodes[to]
+            .listeners
+            .iter()
+            .find(|listener| listener.qualifier == qualifier)
+            .copied();
+        let request = listener.and_then(|listener| {
+            let waiting = self.requests.iter();
+            let waiting = waiting.filter(|(_, request)| {
+                request.adapter == listener.adapter && request.listener == listener.key
+            });
+            let backlog = self.adapters[listener.adapter].options.limits.backlog;
+            if waiting.count() >= backlog as usize {
+                return None;
+            }
+            let request = self.requests.insert(PendingRequest {
+                adapter: listener.adapter,
+                listener: listener.key,
+                active,
+                connection,
+            })?;
+            Some((listener, request))
+        });
+        let Some((listener, request)) = request else {
+            let content = Content::Refused {
+                active,
+                failure: ConnectFailure::NonPeerRejected,
+            };
+            self.send_message(connection, (to, from), content);
+            return;
+        };
+        let local = self.adapters[listener.adapter].options.address;
+        self.raise(
+            listener.adapter,
+            ControlEvent::ConnectionRequest {
+                listener: listener.token,
+                request: dat_core::backend::RequestKey(request as usize),
+                remote,
+                remote_port,
+                local,
+                private_data,
+            },
+        );
+        self.send_message(connection, (to, from), Content::Answered { active });
+    }
+
+    fn on_ended(&mut self, key: u32, connection: u64, ending: Ending) {
+        let Some(queue_pair) = self.queue_pairs.get(key) else {
+            return;
+        };
+        if queue_pair.connection != connection {
+            return;
+        }
+        let notice = match queue_pair.state {
+            State::Connected => Notice::Ended(ending),
+            State::Connecting | State::Accepting => Notice::Failed(ConnectFailure::NonPeerRejected),
+            State::Unconnected | State::Error => return,
+        };
+        self.fail_queue_pair(key, Some(notice));
+    }
+
+    /// The accepting side learns that the connection stands.
+    pub(crate) fn establish(&mut self, key: u32) {
+        if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
+            queue_pair.state = State::Connected;
+        }
+        self.tell(key, |queue_pair| ControlEvent::Established {
+            queue_pair,
+            private_data: PrivateData::new(),
+        });
+        self.check_watermarks(key);
+    }
+
+    /// Answers a connection request in the affirmative.
+    pub(crate) fn accept_request(
+        &mut self,
+        request: PendingRequest,
+        key: u32,
+        private_data: PrivateData,
+    ) {
+        let PendingRequest {
+            active, connection, ..
+        } = request;
+        let now = self.now;
+        if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
+            queue_pair.state = State::Accepting;
+            queue_pair.connection = connection;
+            queue_pair.peer = Some(active);
+            queue_pair.last_arrival = now;
+        }
+        let to = self.node_of_request(active, request.adapter);
+        let content = Content::Accepted {
+            active,
+            passive: key,
+            private_data,
+        };
+        self.send_from(key, to, content);
+        let at = now.saturating_add(self.options.handshake_timeout);
+        self.plan(at, Action::AcceptTimeout { key, connection });
+    }
+
+    /// Answers a connection request in the negative.
+    pub(crate) fn refuse_request(&mut self, request: &PendingRequest, failure: ConnectFailure) {
+        let from = self.adapters[request.adapter].node;
+        let to = self.node_of_request(request.active, request.adapter);
+        let content = Content::Refused {
+            active: request.active,
+            failure,
+        };
+        self.send_message(request.connection, (from, to), content);
+    }
+
+    /// The host a request came from. If its queue pair is gone, nobody there cares, and any host will do.
+    fn node_of_request(&self, active: u32, adapter: usize) -> usize {
+        let adapter = self
+            .queue_pairs
+            .get(active)
+            .map_or(adapter, |queue_pair| queue_pair.adapter);
+        self.adapters[adapter].node
+    }
+
+    /// The accepting side waited long enough.
+    pub(crate) fn accept_timeout(&mut self, key: u32, connection: u64) {
+        if self.is_in(key, connection, State::Accepting) {
+            self.fail_queue_pair(key, Some(Notice::Failed(ConnectFailure::TimedOut)));
+        }
+    }
+
+    /// Tells the other end that this one is over.
+    pub(crate) fn tell_peer_of_end(&mut self, key: u32, ending: Ending) {
+        let Some(peer) = self
+            .queue_pairs
+            .get(key)
+            .and_then(|queue_pair| queue_pair.peer)
+        else {
+            return;
+        };
+        let Some(to) = self
+            .queue_pairs
+            .get(peer)
+            .map(|peer| self.adapters[peer.adapter].node)
+        else {
+            return;
+        };
+        let content = Content::Ended {
+            queue_pair: peer,
+            ending,
+        };
+        self.send_from(key, to, content);
+    }
+
+    /// Raises a control event of a queue pair.
+    fn tell(&mut self, key: u32, event: impl FnOnce(u64) -> ControlEvent) {
+        if let Some(queue_pair) = self.queue_pairs.get(key) {
+            let (adapter, token) = (queue_pair.adapter, queue_pair.token);
+            self.raise(adapter, event(token));
+        }
+    }
+
+    /// The host of an adapter dies without a word: nothing leaves it or reaches it any more.
+    pub(crate) fn crash(&mut self, node: usize) {
+        self.nodes[node].crashed = true;
+        for key in self.queue_pairs.keys() {
+            let here = self
+                .queue_pairs
+                .get(key)
+                .is_some_and(|queue_pair| self.adapters[queue_pair.adapter].node == node);
+            if here {
+                self.fail_queue_pair(key, None);
+            }
+        }
+        for adapter in 0..self.adapters.len() {
+            if self.adapters[adapter].node == node {
+                for ring in self.adapters[adapter].completion_queues() {
+                    ring.fail(dat_core::backend::DeviceFailure::Broken);
+                }
+                self.raise(adapter, ControlEvent::DeviceFailed);
+            }
+        }
+    }
+}

@@ -1,0 +1,712 @@
+//! How requests are carried out: what the sender's device, the wire and the target's device do.
+//!
+//! Requests of one queue pair start in posting order, one after the other, and act at the target in that order. A request
+//! has *started* when it acted there (an RDMA Read: when the target let it in), has an *outcome* when it is over at the
+//! target, and is *answered* when the sender's device knows; then it retires, in posting order.
+
+use dat_core::backend::{RemoteRange, SendFlags};
+use dat_core::flags::{DtoStatus, MemoryPrivileges};
+
+use crate::fault::RemoteError;
+use crate::queue_pair::{Held, ReceiveEntry, State, Work};
+use crate::region::gather_scatter;
+use crate::world::{Action, World};
+
+/// What became of the attempt to start a request.
+enum Attempt {
+    /// It started, and ended like this.
+    Ended(DtoStatus),
+    /// It started; its outcome comes later.
+    Started,
+    /// It started, and is a message that is at this queue pair already.
+    Arrived(u32),
+    /// Something earlier has to finish first.
+    Blocked,
+    /// The target had no receive buffer.
+    NotReady,
+    /// Nothing came back.
+    Silence,
+}
+
+impl World {
+    /// Schedules the next request of a queue pair, unless that is done or cannot be yet.
+    pub(crate) fn kick(&mut self, key: u32) {
+        let latency = self.draw(&self.options.latency.clone());
+        self.start_after(key, latency);
+    }
+
+    fn start_after(&mut self, key: u32, delay: u64) {
+        let now = self.now;
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        let waits = queue_pair.started < queue_pair.sends.len();
+        if queue_pair.state != State::Connected || queue_pair.ticking || queue_pair.halted || !waits
+        {
+            return;
+        }
+        queue_pair.ticking = true;
+        let at = now.saturating_add(delay).max(queue_pair.last_arrival);
+        queue_pair.last_arrival = at;
+        let connection = queue_pair.connection;
+        self.plan(at, Action::Start { key, connection });
+    }
+
+    /// Starts the next request of a queue pair.
+    pub(crate) fn start(&mut self, key: u32, connection: u64) {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        if queue_pair.connection != connection || queue_pair.state != State::Connected {
+            return;
+        }
+        queue_pair.ticking = false;
+        let number = queue_pair.first + queue_pair.started as u64;
+        match self.attempt(key, number) {
+            Attempt::Blocked => return,
+            Attempt::Silence => {
+                let (interval, limit) = (self.options.retry_interval, self.options.retries);
+                if self.count_retry(key, interval, limit, |queue_pair| &mut queue_pair.retries) {
+                    return;
+                }
+                self.ended(key, number, DtoStatus::Transport);
+            }
+            Attempt::NotReady => {
+                let interval = self.options.receiver_not_ready_interval;
+                let limit = self.options.receiver_not_ready_retries;
+                if self.count_retry(key, interval, limit, |queue_pair| {
+                    &mut queue_pair.receiver_not_ready
+                }) {
+                    return;
+                }
+                self.ended(key, number, DtoStatus::ReceiverNotReady);
+            }
+            Attempt::Started => self.mark_started(key),
+            Attempt::Arrived(target) => {
+                self.mark_started(key);
+                self.place_message(target, connection);
+            }
+            Attempt::Ended(status) => self.ended(key, number, status),
+        }
+        let latency = &self.options.latency;
+        let jitter = 0..=latency.end().saturating_sub(*latency.start());
+        let jitter = self.draw(&jitter);
+        self.start_after(key, jitter);
+    }
+
+    fn mark_started(&mut self, key: u32) {
+        if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
+            queue_pair.started += 1;
+            queue_pair.retries = 0;
+            queue_pair.receiver_not_ready = 0;
+        }
+    }
+
+    /// The request that was to start ended at once.
+    fn ended(&mut self, key: u32, number: u64, status: DtoStatus) {
+        self.mark_started(key);
+        self.outcome(key, number, status);
+    }
+
+    /// Sets when to try again; false if that was done often enough.
+    fn count_retry(
+        &mut self,
+        key: u32,
+        interval: u64,
+        limit: u32,
+        counter: impl FnOnce(&mut crate::queue_pair::QueuePair) -> &mut u32,
+    ) -> bool {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return true;
+        };
+        let connection = queue_pair.connection;
+        let retries = counter(queue_pair);
+        *retries += 1;
+        if *retries > limit {
+            return false;
+        }
+        queue_pair.ticking = true;
+        let at = self.now.saturating_add(interval);
+        self.plan(at, Action::Start { key, connection });
+        true
+    }
+
+    fn attempt(&mut self, key: u32, number: u64) -> Attempt {
+        let Some(queue_pair) = self.queue_pairs.get(key) else {
+            return Attempt::Blocked;
+        };
+        let Some(entry) = queue_pair.sends.get(queue_pair.started) else {
+            return Attempt::Blocked;
+        };
+        if queue_pair.binding
+            || (entry.flags.contains(SendFlags::FENCE) && queue_pair.reads_out > 0)
+        {
+            return Attempt::Blocked;
+        }
+        let work = entry.work;
+        let first_try = queue_pair.retries == 0 && queue_pair.receiver_not_ready == 0;
+        let adapter = queue_pair.adapter;
+        let connection = queue_pair.connection;
+        let reads_out = queue_pair.reads_out;
+        let reads_out_limit = queue_pair.reads_out_limit;
+        if let Work::Bind(..) = work {
+            let latency = self.draw(&self.options.bind_latency.clone());
+            if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
+                queue_pair.binding = true;
+            }
+            let action = Action::Bound {
+                key,
+                connection,
+                number,
+            };
+            let at = self.now.saturating_add(latency);
+            self.plan(at, action);
+            return Attempt::Started;
+        }
+        if let Work::Read(_) = work {
+            if reads_out_limit == 0 {
+                return Attempt::Ended(DtoStatus::LocalEndpoint);
+            }
+            if reads_out >= reads_out_limit {
+                return Attempt::Blocked;
+            }
+        }
+        if first_try && let Some(error) = self.remote_error(adapter) {
+            return Attempt::Ended(match error {
+                RemoteError::Access => DtoStatus::RemoteAccess,
+                RemoteError::Responder => DtoStatus::RemoteResponder,
+                RemoteError::BadResponse => DtoStatus::BadResponse,
+                RemoteError::Silence => DtoStatus::Transport,
+            });
+        }
+        let Some(target) = self.reach(key) else {
+            return Attempt::Silence;
+        };
+        match work {
+            Work::Send => self.send(key, number, target),
+            Work::Write(range) => Attempt::Ended(self.write(key, target, range)),
+            Work::Read(range) => self.read(key, number, target, range),
+            Work::Bind(..) => Attempt::Blocked,
+        }
+    }
+
+    fn remote_error(&mut self, adapter: usize) -> Option<RemoteError> {
+        let count = self.adapters[adapter].operations;
+        self.adapters[adapter].operations = count.wrapping_add(1);
+        self.faults.remote_error(adapter as u16, count)
+    }
+
+    /// The other end of a connection, if something can get there now.
+    fn reach(&mut self, key: u32) -> Option<u32> {
+        let queue_pair = self.queue_pairs.get(key)?;
+        let target_key = queue_pair.peer?;
+        let target = self.queue_pairs.get(target_key)?;
+        if target.connection != queue_pair.connection {
+            return None;
+        }
+        let ends = (queue_pair.adapter, target.adapter);
+        let state = target.state;
+        if !self.passes(self.adapters[ends.0].node, self.adapters[ends.1].node) {
+            return None;
+        }
+        match state {
+            State::Connected => Some(target_key),
+            State::Accepting => {
+                // The first data tells the accepting side that the connection stands, as the missing message would.
+                self.establish(target_key);
+                Some(target_key)
+            }
+            State::Unconnected | State::Connecting | State::Error => None,
+        }
+    }
+
+    /// An RDMA Write acts at its target (`Spec: EPW-10, EPW-11, EPW-39, EPW-41`).
+    fn write(&mut self, key: u32, target: u32, range: RemoteRange) -> DtoStatus {
+        let World {
+            queue_pairs,
+            adapters,
+            nodes,
+            ..
+        } = self;
+        let (Some(source), Some(target)) = (queue_pairs.get(key), queue_pairs.get(target)) else {
+            return DtoStatus::Transport;
+        };
+        let Some(entry) = source.sends.get(source.started) else {
+            return DtoStatus::LocalEndpoint;
+        };
+        let from = &adapters[source.adapter].memories;
+        let right = MemoryPrivileges::LOCAL_READ;
+        if !from.all_local(&entry.segments, source.domain, right) {
+            return DtoStatus::LocalProtection;
+        }
+        if entry.length == 0 {
+            return DtoStatus::Success;
+        }
+        let length = u64::from(entry.length);
+        let to = &adapters[target.adapter];
+        let right = MemoryPrivileges::REMOTE_WRITE;
+        let Some(space) = to.memories.remote(range, length, target.domain, right) else {
+            return DtoStatus::RemoteAccess;
+        };
+        let mut coherence = nodes[to.node].coherence.as_mut();
+        let mut offset = 0;
+        for segment in &entry.segments {
+            let right = MemoryPrivileges::LOCAL_READ;
+            let Some(piece) = from.local(segment, source.domain, right) else {
+                return DtoStatus::LocalProtection;
+            };
+            let Some(place) = space.part(offset, piece.len()) else {
+                return DtoStatus::RemoteAccess;
+            };
+            match &mut coherence {
+                Some(coherence) => {
+                    coherence.write(range.address.wrapping_add(offset as u64), piece);
+                }
+                None => place.copy_from(piece),
+            }
+            offset += piece.len();
+        }
+        DtoStatus::Success
+    }
+
+    /// An RDMA Read arrives at its target (`Spec: EPB-05`).
+    fn read(&mut self, key: u32, number: u64, target: u32, range: RemoteRange) -> Attempt {
+        if let Some(refusal) = self.read_refused(key, number, target, range) {
+            return Attempt::Ended(refusal);
+        }
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return Attempt::Blocked;
+        };
+        queue_pair.reads_out += 1;
+        let connection = queue_pair.connection;
+        let latency = self.draw(&self.options.latency.clone());
+        // Whether the data is what the target holds now or when the answer comes is open until the read completed.
+        let placed = latency == 0 || self.coin();
+        if placed {
+            self.place_read(key, number, target, range);
+        }
+        let action = Action::Response {
+            key,
+            connection,
+            number,
+            placed,
+        };
+        let at = self.now.saturating_add(latency);
+        self.plan(at, action);
+        Attempt::Started
+    }
+
+    fn read_refused(
+        &self,
+        key: u32,
+        number: u64,
+        target: u32,
+        range: RemoteRange,
+    ) -> Option<DtoStatus> {
+        let source = self.queue_pairs.get(key)?;
+        let target = self.queue_pairs.get(target)?;
+        let index = usize::try_from(number.checked_sub(source.first)?).ok()?;
+        let entry = source.sends.get(index)?;
+        let from = &self.adapters[source.adapter].memories;
+        let right = MemoryPrivileges::LOCAL_WRITE;
+        if !from.all_local(&entry.segments, source.domain, right) {
+            return Some(DtoStatus::LocalProtection);
+        }
+        if source.reads_out >= target.reads_in_limit && index >= source.started {
+            return Some(DtoStatus::RemoteResponder);
+        }
+        let length = u64::from(entry.length);
+        let right = MemoryPrivileges::REMOTE_READ;
+        let to = &self.adapters[target.adapter].memories;
+        if length > 0 && to.remote(range, length, target.domain, right).is_none() {
+            return Some(DtoStatus::RemoteAccess);
+        }
+        None
+    }
+
+    /// Moves the data of an RDMA Read that was let in.
+    fn place_read(&mut self, key: u32, number: u64, target: u32, range: RemoteRange) {
+        let World {
+            queue_pairs,
+            adapters,
+            nodes,
+            ..
+        } = self;
+        let target = queue_pairs.get(target);
+        let Some(target) = target.map(|target| (target.adapter, target.domain)) else {
+            return;
+        };
+        let Some(source) = queue_pairs.get_mut(key) else {
+            return;
+        };
+        let domain = source.domain;
+        let to = &adapters[source.adapter];
+        let Some(entry) = source.request(number) else {
+            return;
+        };
+        let from = &adapters[target.0];
+        let length = u64::from(entry.length);
+        let right = MemoryPrivileges::REMOTE_READ;
+        let Some(data) = from.memories.remote(range, length, target.1, right) else {
+            return;
+        };
+        let mut offset = 0;
+        for segment in &entry.segments {
+            let right = MemoryPrivileges::LOCAL_WRITE;
+            let Some(place) = to.memories.local(segment, domain, right) else {
+                return;
+            };
+            match &nodes[from.node].coherence {
+                Some(coherence) => {
+                    coherence.read(range.address.wrapping_add(offset as u64), place);
+                }
+                None => {
+                    if let Some(piece) = data.part(offset, place.len()) {
+                        place.copy_from(piece);
+                    }
+                }
+            }
+            if let Some(coherence) = &mut nodes[to.node].coherence {
+                coherence.agree(segment.address, place);
+            }
+            offset += place.len();
+        }
+    }
+
+    /// The data of an RDMA Read comes back.
+    pub(crate) fn response(&mut self, key: u32, connection: u64, number: u64, placed: bool) {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        if queue_pair.connection != connection || queue_pair.state != State::Connected {
+            return;
+        }
+        let Some(Work::Read(range)) = queue_pair.request(number).map(|entry| entry.work) else {
+            return;
+        };
+        let status = match self.reach(key) {
+            None => {
+                let patience = self
+                    .options
+                    .retry_interval
+                    .saturating_mul(u64::from(self.options.retries));
+                let action = Action::GiveUp {
+                    key,
+                    connection,
+                    number,
+                };
+                let at = self.now.saturating_add(patience);
+                self.plan(at, action);
+                return;
+            }
+            Some(_) if placed => DtoStatus::Success,
+            Some(target) => match self.read_refused(key, number, target, range) {
+                Some(status) => status,
+                None => {
+                    self.place_read(key, number, target, range);
+                    DtoStatus::Success
+                }
+            },
+        };
+        self.read_done(key, number, status);
+    }
+
+    fn read_done(&mut self, key: u32, number: u64, status: DtoStatus) {
+        if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
+            queue_pair.reads_out = queue_pair.reads_out.saturating_sub(1);
+        }
+        self.settle(key, number, status);
+        self.kick(key);
+    }
+
+    /// The answer to an RDMA Read never came.
+    pub(crate) fn give_up(&mut self, key: u32, connection: u64, number: u64) {
+        let current = self.queue_pairs.get(key).is_some_and(|queue_pair| {
+            queue_pair.connection == connection && queue_pair.state == State::Connected
+        });
+        if current {
+            self.read_done(key, number, DtoStatus::Transport);
+        }
+    }
+
+    /// A Send arrives at its target (`Spec: EPS-04, EPH-05`).
+    fn send(&mut self, key: u32, number: u64, target: u32) -> Attempt {
+        let Some(source) = self.queue_pairs.get(key) else {
+            return Attempt::Blocked;
+        };
+        let Some(entry) = source.sends.get(source.started) else {
+            return Attempt::Blocked;
+        };
+        let length = entry.length;
+        let solicited = entry.flags.contains(SendFlags::SOLICITED);
+        let connection = source.connection;
+        let right = MemoryPrivileges::LOCAL_READ;
+        let memories = &self.adapters[source.adapter].memories;
+        if !memories.all_local(&entry.segments, source.domain, right) {
+            return Attempt::Ended(DtoStatus::LocalProtection);
+        }
+        let first_try = source.receiver_not_ready == 0;
+        if self.pretends_no_buffer(target, first_try) {
+            return Attempt::NotReady;
+        }
+        let Some(buffer) = self.take_buffer(target) else {
+            return Attempt::NotReady;
+        };
+        let failure = self.receive_failure(target, &buffer, length);
+        if failure.is_some()
+            && let Some(source) = self.queue_pairs.get_mut(key)
+        {
+            source.halted = true;
+        }
+        if let Some(queue_pair) = self.queue_pairs.get_mut(target) {
+            queue_pair.held.push_back(Held {
+                buffer,
+                sender: (key, number),
+                length,
+                solicited,
+                failure,
+            });
+        }
+        self.check_watermarks(target);
+        let latency = self.draw(&self.options.receive_latency.clone());
+        if latency == 0 {
+            return Attempt::Arrived(target);
+        }
+        let action = Action::Place {
+            key: target,
+            connection,
+        };
+        let at = self.now.saturating_add(latency);
+        self.plan(at, action);
+        Attempt::Started
+    }
+
+    /// Whether a fault wants this message to find no buffer.
+    fn pretends_no_buffer(&mut self, target: u32, first_try: bool) -> bool {
+        let Some(adapter) = self.queue_pairs.get(target).map(|target| target.adapter) else {
+            return false;
+        };
+        let adapter_number = adapter as u16;
+        let adapter = &mut self.adapters[adapter];
+        if first_try {
+            let count = adapter.messages;
+            adapter.messages = count.wrapping_add(1);
+            if let Some(attempts) = self.faults.not_ready(adapter_number, count) {
+                adapter.refusals = u32::from(attempts);
+            }
+        }
+        let refuses = adapter.refusals > 0;
+        adapter.refusals = adapter.refusals.saturating_sub(1);
+        refuses
+    }
+
+    /// Takes a buffer for an arriving message.
+    fn take_buffer(&mut self, target: u32) -> Option<ReceiveEntry> {
+        let queue_pair = self.queue_pairs.get_mut(target)?;
+        match queue_pair.shared {
+            None => queue_pair.receives.pop_front(),
+            Some(shared) => {
+                let adapter = queue_pair.adapter;
+                self.take_shared(adapter, shared)
+            }
+        }
+    }
+
+    /// The domain that the buffers of a queue pair are checked against.
+    fn receive_domain(&self, key: u32) -> Option<u32> {
+        let queue_pair = self.queue_pairs.get(key)?;
+        match queue_pair.shared {
+            None => Some(queue_pair.domain),
+            Some(shared) => Some(
+                self.adapters[queue_pair.adapter]
+                    .shared_receives
+                    .get(shared)?
+                    .domain,
+            ),
+        }
+    }
+
+    /// How a message of this length will fail to get into a buffer (`Spec: EPV-04, SRQR-43`).
+    fn receive_failure(
+        &self,
+        target: u32,
+        buffer: &ReceiveEntry,
+        length: u32,
+    ) -> Option<DtoStatus> {
+        let room: u64 = buffer
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.length))
+            .sum();
+        if u64::from(length) > room {
+            return Some(DtoStatus::LocalLength);
+        }
+        let adapter = self.queue_pairs.get(target)?.adapter;
+        let domain = self.receive_domain(target)?;
+        let right = MemoryPrivileges::LOCAL_WRITE;
+        let memories = &self.adapters[adapter].memories;
+        (!memories.all_local(&buffer.segments, domain, right)).then_some(DtoStatus::LocalProtection)
+    }
+
+    /// The last byte of the oldest message in progress arrives.
+    pub(crate) fn place_message(&mut self, key: u32, connection: u64) {
+        let Some(queue_pair) = self.queue_pairs.get(key) else {
+            return;
+        };
+        if queue_pair.connection != connection || queue_pair.state != State::Connected {
+            return;
+        }
+        let Some(held) = queue_pair.held.front() else {
+            return;
+        };
+        let (sender, number) = held.sender;
+        let length = held.length;
+        let source_ready = self.queue_pairs.get(sender).is_some_and(|source| {
+            source.connection == connection
+                && source.state == State::Connected
+                && number >= source.first
+        });
+        if !source_ready {
+            // The sender is gone; the end of the connection is on its way and flushes what it left.
+            return;
+        }
+        let failure = match held.failure {
+            Some(failure) => Some(failure),
+            None => self.move_message(key, sender, number),
+        };
+        let Some(held) = self
+            .queue_pairs
+            .get_mut(key)
+            .and_then(|queue_pair| queue_pair.held.pop_front())
+        else {
+            return;
+        };
+        match failure {
+            None => {
+                let solicited = held.solicited;
+                self.complete_receive(key, held.buffer, DtoStatus::Success, length, solicited);
+                self.outcome(sender, number, DtoStatus::Success);
+            }
+            Some(failure) => {
+                self.complete_receive(key, held.buffer, failure, 0, false);
+                self.outcome(sender, number, DtoStatus::RemoteResponder);
+                self.break_connection(key);
+            }
+        }
+    }
+
+    /// Moves the bytes of the oldest message in progress; says how that failed.
+    fn move_message(&mut self, key: u32, sender: u32, number: u64) -> Option<DtoStatus> {
+        let domain = self.receive_domain(key);
+        let World {
+            queue_pairs,
+            adapters,
+            nodes,
+            ..
+        } = self;
+        let (Some(target), Some(source), Some(domain)) =
+            (queue_pairs.get(key), queue_pairs.get(sender), domain)
+        else {
+            return Some(DtoStatus::LocalEndpoint);
+        };
+        let index = usize::try_from(number.checked_sub(source.first)?).ok()?;
+        let (Some(entry), Some(held)) = (source.sends.get(index), target.held.front()) else {
+            return Some(DtoStatus::LocalEndpoint);
+        };
+        let from = &adapters[source.adapter].memories;
+        let to = &adapters[target.adapter];
+        let right = MemoryPrivileges::LOCAL_WRITE;
+        if !to.memories.all_local(&held.buffer.segments, domain, right) {
+            return Some(DtoStatus::LocalProtection);
+        }
+        let right = MemoryPrivileges::LOCAL_READ;
+        if !from.all_local(&entry.segments, source.domain, right) {
+            return Some(DtoStatus::PartialPacket);
+        }
+        let mut coherence = nodes[to.node].coherence.as_mut();
+        gather_scatter(
+            (from, &entry.segments, source.domain),
+            (&to.memories, &held.buffer.segments, domain),
+            |address, placed| {
+                if let Some(coherence) = &mut coherence {
+                    coherence.agree(address, placed);
+                }
+            },
+        );
+        None
+    }
+
+    /// A bind is carried out (`Spec: RMB-18, RMB-22`).
+    pub(crate) fn bound(&mut self, key: u32, connection: u64, number: u64) {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        if queue_pair.connection != connection || queue_pair.state != State::Connected {
+            return;
+        }
+        let (adapter, domain) = (queue_pair.adapter, queue_pair.domain);
+        let Some(Work::Bind(request, new_key)) = queue_pair.request(number).map(|entry| entry.work)
+        else {
+            return;
+        };
+        queue_pair.binding = false;
+        let memories = &mut self.adapters[adapter].memories;
+        let status = if memories.bind(&request, new_key, domain) {
+            DtoStatus::Success
+        } else {
+            DtoStatus::RmrOperationFailed
+        };
+        self.settle(key, number, status);
+        self.kick(key);
+    }
+
+    /// A request is over and its own device knows.
+    fn settle(&mut self, key: u32, number: u64, status: DtoStatus) {
+        if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
+            queue_pair.halted |= status != DtoStatus::Success;
+            if let Some(entry) = queue_pair.request(number) {
+                entry.outcome = Some(status);
+                entry.answered = true;
+            }
+        }
+        self.retire(key);
+    }
+
+    /// A request is over at the target; the answer goes to the sender.
+    fn outcome(&mut self, key: u32, number: u64, status: DtoStatus) {
+        let latency = self.draw(&self.options.latency.clone());
+        if latency == 0 {
+            self.settle(key, number, status);
+            return;
+        }
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        queue_pair.halted |= status != DtoStatus::Success;
+        let connection = queue_pair.connection;
+        if let Some(entry) = queue_pair.request(number) {
+            entry.outcome = Some(status);
+        }
+        let action = Action::Answer {
+            key,
+            connection,
+            number,
+        };
+        let at = self.now.saturating_add(latency);
+        self.plan(at, action);
+    }
+
+    /// The sender's device learns that a request is over.
+    pub(crate) fn answer(&mut self, key: u32, connection: u64, number: u64) {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        if queue_pair.connection != connection || queue_pair.state != State::Connected {
+            return;
+        }
+        if let Some(entry) = queue_pair.request(number) {
+            entry.answered = true;
+        }
+        self.retire(key);
+    }
+}

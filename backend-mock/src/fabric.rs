@@ -1,0 +1,352 @@
+//! The fabric: a network in this process.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as WallInstant};
+
+use dat_core::time::Instant;
+
+use crate::backend::MockBackend;
+use crate::coherence::Coherence;
+use crate::fault::Fault;
+use crate::link::same_host;
+use crate::node::{Adapter, Node};
+use crate::options::{FabricOptions, NodeOptions};
+use crate::world::World;
+
+/// The fabric's own thread does not sleep for less than this, in microseconds: virtual time runs ahead of the clock by it.
+const AHEAD: u64 = 100;
+/// The first connection qualifier for listeners that take any, and the first local port.
+const FIRST_DYNAMIC_QUALIFIER: u64 = 0x8000;
+const FIRST_PORT: u64 = 0xC000;
+
+/// The qualifiers a listener that takes any may get: `count` of them, each once, starting with `first`.
+pub(crate) fn dynamic_qualifiers(first: u64, count: u64) -> impl Iterator<Item = u64> {
+    let offset = first.saturating_sub(FIRST_DYNAMIC_QUALIFIER);
+    (0..count).map(move |step| FIRST_DYNAMIC_QUALIFIER + (offset + step) % count)
+}
+
+/// Virtual time pinned to the clock.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    started: WallInstant,
+    at: u64,
+}
+
+impl Pace {
+    fn now(&self) -> u64 {
+        let micros = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.at.saturating_add(micros)
+    }
+}
+
+struct Guarded {
+    world: World,
+    /// Set while the fabric has a thread of its own.
+    pace: Option<Pace>,
+    stop: bool,
+}
+
+/// What all parts of a fabric share.
+pub(crate) struct Shared {
+    guarded: Mutex<Guarded>,
+    /// Something was given to the fabric to do.
+    work: Condvar,
+    /// Something became visible to the users of adapters.
+    visible: Condvar,
+    poll_steps: bool,
+    threaded: AtomicBool,
+    watches_posts: AtomicBool,
+}
+
+impl core::fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Guarded> {
+        self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something to the world, and wakes whom it concerns.
+    pub(crate) fn enter<R>(&self, act: impl FnOnce(&mut World) -> R) -> R {
+        let mut guarded = self.lock();
+        if !self.threaded.load(Ordering::Relaxed) {
+            return act(&mut guarded.world);
+        }
+        if let Some(pace) = guarded.pace {
+            guarded.world.now = guarded.world.now.max(pace.now());
+        }
+        let deliveries = guarded.world.deliveries;
+        let next = guarded.world.schedule.next_at();
+        let result = act(&mut guarded.world);
+        if guarded.world.schedule.next_at() != next {
+            self.work.notify_one();
+        }
+        if guarded.world.deliveries != deliveries {
+            self.visible.notify_all();
+        }
+        result
+    }
+
+    pub(crate) fn poll_steps(&self) -> bool {
+        self.poll_steps
+    }
+
+    pub(crate) fn watches_posts(&self) -> bool {
+        self.watches_posts.load(Ordering::Relaxed)
+    }
+
+    /// Wakes everyone who waits in [`Shared::wait_visible`].
+    pub(crate) fn wake_waiters(&self) {
+        // Under the lock, so that nobody is between looking and sleeping.
+        let _guarded = self.lock();
+        self.visible.notify_all();
+    }
+
+    /// Whether the fabric has a thread of its own.
+    pub(crate) fn is_threaded(&self) -> bool {
+        self.threaded.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps until `woken` says so, something new became visible since `*seen`, or `until` is past; true if woken or new.
+    pub(crate) fn wait_visible(
+        &self,
+        seen: &mut u64,
+        until: Option<u64>,
+        woken: impl Fn() -> bool,
+    ) -> bool {
+        let mut guarded = self.lock();
+        loop {
+            if woken() || guarded.world.deliveries != *seen {
+                *seen = guarded.world.deliveries;
+                return true;
+            }
+            let Some(pace) = guarded.pace else {
+                return true;
+            };
+            let now = guarded.world.now.max(pace.now());
+            guarded = match until {
+                Some(until) if until <= now => return false,
+                Some(until) => {
+                    let pause = Duration::from_micros(until - now);
+                    let waited = self.visible.wait_timeout(guarded, pause);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self
+                    .visible
+                    .wait(guarded)
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// The life of the fabric's own thread.
+    fn drive(&self) {
+        let mut guarded = self.lock();
+        while !guarded.stop {
+            let Some(pace) = guarded.pace else {
+                return;
+            };
+            let clock = pace.now();
+            guarded.world.now = guarded.world.now.max(clock);
+            match guarded.world.schedule.next_at() {
+                Some(at) if at <= clock.saturating_add(AHEAD) => {
+                    let deliveries = guarded.world.deliveries;
+                    guarded.world.step();
+                    if guarded.world.deliveries != deliveries {
+                        self.visible.notify_all();
+                    }
+                    // Let others in between two actions.
+                    drop(guarded);
+                    guarded = self.lock();
+                }
+                Some(at) => {
+                    let pause = Duration::from_micros(at - clock);
+                    let waited = self.work.wait_timeout(guarded, pause);
+                    guarded = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                None => {
+                    guarded = self
+                        .work
+                        .wait(guarded)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+/// A network of adapters in this process. Clones are the same fabric.
+#[derive(Clone, Debug)]
+pub struct Fabric {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Fabric {
+    /// A fabric without adapters, at time zero.
+    #[must_use]
+    pub fn new(options: FabricOptions) -> Self {
+        let poll_steps = options.poll_steps;
+        let world = World::new(options);
+        let watches_posts = AtomicBool::new(world.faults.watches_posts());
+        Self {
+            shared: Arc::new(Shared {
+                guarded: Mutex::new(Guarded {
+                    world,
+                    pace: None,
+                    stop: false,
+                }),
+                work: Condvar::new(),
+                visible: Condvar::new(),
+                poll_steps,
+                threaded: AtomicBool::new(false),
+                watches_posts,
+            }),
+        }
+    }
+
+    /// Adds an adapter, on the host of its address if there is one already.
+    pub fn node(&self, options: NodeOptions) -> MockBackend {
+        let control_ready = Arc::new(AtomicUsize::new(0));
+        let adapter = self.shared.enter(|world| {
+            let node = world
+                .nodes
+                .iter()
+                .position(|node| same_host(node.address, options.address));
+            let node = node.unwrap_or_else(|| {
+                let seed = world.draw(&(0..=u64::MAX - 1));
+                world.nodes.push(Node {
+                    address: options.address,
+                    coherence: (!options.coherent).then(|| Coherence::new(seed)),
+                    listeners: Vec::new(),
+                    next_qualifier: FIRST_DYNAMIC_QUALIFIER,
+                    next_listener: 0,
+                    next_port: FIRST_PORT,
+                    crashed: false,
+                });
+                world.nodes.len() - 1
+            });
+            let salt = || world.draw(&(1..=0x7FFF)) as u16;
+            let adapter = Adapter::new(node, options, Arc::clone(&control_ready), salt);
+            world.adapters.push(adapter);
+            world.place_outages();
+            world.adapters.len() - 1
+        });
+        MockBackend::new(Arc::clone(&self.shared), adapter, control_ready, options)
+    }
+
+    /// Performs the next action and moves time to it; false if there is nothing to do.
+    pub fn step(&self) -> bool {
+        self.shared.enter(World::step)
+    }
+
+    /// Steps until there is nothing to do, but at most so often; the number of steps.
+    pub fn run_until_idle(&self, max_steps: usize) -> usize {
+        (0..max_steps).take_while(|_| self.step()).count()
+    }
+
+    /// Performs everything that is due until `until` and moves time there; the number of steps.
+    pub fn run_until(&self, until: Instant) -> usize {
+        let until = until.as_micros();
+        self.shared.enter(|world| {
+            let mut steps = 0;
+            while world.schedule.next_at().is_some_and(|at| at <= until) {
+                world.step();
+                steps += 1;
+            }
+            world.now = world.now.max(until);
+            steps
+        })
+    }
+
+    /// When the next action is due.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Instant> {
+        self.shared
+            .enter(|world| world.schedule.next_at())
+            .map(Instant::from_micros)
+    }
+
+    /// The time of the fabric: virtual, and with the clock while the fabric has its own thread.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        Instant::from_micros(self.shared.enter(|world| world.now))
+    }
+
+    /// Adds a fault to the plan. What is counted, is counted from the beginning.
+    pub fn inject(&self, fault: Fault) {
+        self.shared.enter(|world| {
+            world.inject(fault);
+            let watches = world.faults.watches_posts();
+            self.shared.watches_posts.store(watches, Ordering::Relaxed);
+        });
+    }
+
+    /// Gives the fabric a thread of its own, which steps it by the clock until the handle is dropped.
+    ///
+    /// Runs are not reproducible then.
+    ///
+    /// # Errors
+    /// The system has no thread to give. A fabric that has one already gives an error of kind `AlreadyExists`.
+    pub fn spawn_thread(&self) -> std::io::Result<FabricThread> {
+        {
+            let mut guarded = self.shared.lock();
+            if guarded.pace.is_some() {
+                return Err(std::io::ErrorKind::AlreadyExists.into());
+            }
+            let at = guarded.world.now;
+            guarded.stop = false;
+            guarded.pace = Some(Pace {
+                started: WallInstant::now(),
+                at,
+            });
+            self.shared.threaded.store(true, Ordering::Relaxed);
+        }
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new()
+            .name("fabric".into())
+            .spawn(move || shared.drive());
+        match thread {
+            Ok(thread) => Ok(FabricThread {
+                shared: Arc::clone(&self.shared),
+                thread: Some(thread),
+            }),
+            Err(error) => {
+                self.shared.end_thread();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn end_thread(&self) {
+        let mut guarded = self.lock();
+        guarded.stop = true;
+        guarded.pace = None;
+        self.threaded.store(false, Ordering::Relaxed);
+        self.work.notify_all();
+        self.visible.notify_all();
+    }
+}
+
+/// The thread of a fabric; dropping it ends the thread.
+#[derive(Debug)]
+pub struct FabricThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for FabricThread {
+    fn drop(&mut self) {
+        self.shared.end_thread();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, the panic was printed; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The ways between hosts.
+
+use dat_core::attributes::IaAddress;
+
+/// A time in which nothing passes between two hosts.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    between: (usize, usize),
+    from: u64,
+    until: Option<u64>,
+}
+
+/// All links. There is one between every two hosts, which is up unless a fault says otherwise.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    outages: Vec<Outage>,
+}
+
+impl Links {
+    /// Nothing passes between `a` and `b` from `from` until `until`, or for good.
+    pub(crate) fn cut(&mut self, a: usize, b: usize, from: u64, until: Option<u64>) {
+        self.outages.push(Outage {
+            between: (a.min(b), a.max(b)),
+            from,
+            until,
+        });
+    }
+
+    fn outage(&self, a: usize, b: usize, now: u64) -> Option<&Outage> {
+        let between = (a.min(b), a.max(b));
+        self.outages.iter().find(|outage| {
+            outage.between == between
+                && outage.from <= now
+                && outage.until.is_none_or(|until| now < until)
+        })
+    }
+
+    /// Whether something that arrives now gets through.
+    pub(crate) fn is_up(&self, a: usize, b: usize, now: u64) -> bool {
+        self.outage(a, b, now).is_none()
+    }
+
+    /// When the outage that holds now is over, if ever.
+    pub(crate) fn up_again(&self, a: usize, b: usize, now: u64) -> Option<u64> {
+        self.outage(a, b, now)?.until
+    }
+}
+
+/// Whether two addresses are of one host.
+pub(crate) fn same_host(a: IaAddress, b: IaAddress) -> bool {
+    match (a, b) {
+        (IaAddress::V4(a, _), IaAddress::V4(b, _)) => a == b,
+        (IaAddress::V6(a, _, scope), IaAddress::V6(b, _, other)) => a == b && scope == other,
+        (IaAddress::Node(a), IaAddress::Node(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Whether an adapter at `own` can so much as try to reach this address.
+pub(crate) fn usable(own: IaAddress, address: IaAddress) -> bool {
+    match (own, address) {
+        (IaAddress::V4(..), IaAddress::V4(octets, _)) => octets != [0; 4],
+        (IaAddress::V6(..), IaAddress::V6(octets, ..)) => octets != [0; 16],
+        (IaAddress::Node(_), IaAddress::Node(_)) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outages_begin_and_end() {
+        let mut links = Links::default();
+        links.cut(2, 1, 10, Some(20));
+        links.cut(0, 1, 5, None);
+        assert!(links.is_up(1, 2, 9));
+        assert!(!links.is_up(1, 2, 10));
+        assert!(!links.is_up(2, 1, 19));
+        assert_eq!(links.up_again(2, 1, 19), Some(20));
+        assert!(links.is_up(1, 2, 20));
+        assert!(!links.is_up(1, 0, u64::MAX));
+        assert_eq!(links.up_again(1, 0, 6), None);
+        assert!(links.is_up(0, 2, 10));
+    }
+
+    /// Spec: EPK-05
+    #[test]
+    fn addresses() {
+        let a = IaAddress::V4([192, 0, 2, 1], 1);
+        assert!(same_host(a, IaAddress::V4([192, 0, 2, 1], 2)));
+        assert!(!same_host(a, IaAddress::Node(1)));
+        assert!(usable(a, IaAddress::V4([192, 0, 2, 9], 0)));
+        assert!(!usable(a, IaAddress::V4([0; 4], 9)));
+        assert!(!usable(a, IaAddress::Node(1)));
+    }
+}

@@ -1,0 +1,424 @@
+//! Queue pairs inside the fabric.
+
+use std::collections::VecDeque;
+
+use dat_core::backend::{
+    BindRequest, Completion, ConnectFailure, ControlEvent, QueuePairRequest, ReceiveInfo,
+    RemoteRange, Segment, SendFlags,
+};
+use dat_core::flags::DtoStatus;
+
+use crate::world::World;
+
+/// Where a queue pair is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Fresh or reset.
+    Unconnected,
+    /// A connection request is on its way.
+    Connecting,
+    /// Accepted a request; the other side may not know yet.
+    Accepting,
+    /// Data flows.
+    Connected,
+    /// Over; everything is flushed.
+    Error,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    Send,
+    Write(RemoteRange),
+    Read(RemoteRange),
+    /// With the new remote key.
+    Bind(BindRequest, u32),
+}
+
+/// A request on a send queue.
+#[derive(Clone, Debug)]
+pub(crate) struct SendEntry {
+    pub(crate) token: u64,
+    pub(crate) work: Work,
+    pub(crate) length: u32,
+    pub(crate) flags: SendFlags,
+    pub(crate) segments: Vec<Segment>,
+    /// How it ended, once it did.
+    pub(crate) outcome: Option<DtoStatus>,
+    /// Whether this side knows.
+    pub(crate) answered: bool,
+}
+
+/// A buffer on a receive queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReceiveEntry {
+    pub(crate) token: u64,
+    pub(crate) segments: Vec<Segment>,
+}
+
+/// A buffer that a message took.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) buffer: ReceiveEntry,
+    /// The sender's queue pair and the number of its request.
+    pub(crate) sender: (u32, u64),
+    pub(crate) length: u32,
+    pub(crate) solicited: bool,
+    /// Found out when the message began to arrive: how it will fail.
+    pub(crate) failure: Option<DtoStatus>,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct QueuePair {
+    pub(crate) adapter: usize,
+    pub(crate) token: u64,
+    pub(crate) domain: u32,
+    pub(crate) request_queue: Option<u16>,
+    pub(crate) receive_queue: Option<u16>,
+    pub(crate) shared: Option<u32>,
+    pub(crate) reads_in_limit: u32,
+    pub(crate) reads_out_limit: u32,
+    pub(crate) request_depth: usize,
+    pub(crate) receive_depth: usize,
+
+    pub(crate) state: State,
+    /// The other end.
+    pub(crate) peer: Option<u32>,
+    /// The number of the connection or attempt; never used twice.
+    pub(crate) connection: u64,
+    /// When what was sent last arrives; nothing sent later overtakes it.
+    pub(crate) last_arrival: u64,
+
+    pub(crate) sends: VecDeque<SendEntry>,
+    /// The number of the oldest request in `sends`.
+    pub(crate) first: u64,
+    /// How many of `sends` have started.
+    pub(crate) started: usize,
+    pub(crate) reads_out: u32,
+    /// A bind is being carried out.
+    pub(crate) binding: bool,
+    /// A request failed; no later one starts.
+    pub(crate) halted: bool,
+    /// The next start is scheduled.
+    pub(crate) ticking: bool,
+    pub(crate) retries: u32,
+    pub(crate) receiver_not_ready: u32,
+
+    pub(crate) receives: VecDeque<ReceiveEntry>,
+    pub(crate) held: VecDeque<Held>,
+    pub(crate) soft_watermark: Option<u32>,
+    pub(crate) hard_watermark: Option<u32>,
+
+    /// Emptied segment lists, to be used again.
+    pub(crate) spare: Vec<Vec<Segment>>,
+}
+
+/// A count the core checked to be non-negative.
+fn count(value: i32) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}
+
+impl QueuePair {
+    pub(crate) fn new(adapter: usize, request: &QueuePairRequest) -> Self {
+        let mut queue_pair = Self {
+            adapter,
+            token: 0,
+            domain: 0,
+            request_queue: None,
+            receive_queue: None,
+            shared: None,
+            reads_in_limit: 0,
+            reads_out_limit: 0,
+            request_depth: 0,
+            receive_depth: 0,
+            state: State::Unconnected,
+            peer: None,
+            connection: 0,
+            last_arrival: 0,
+            sends: VecDeque::new(),
+            first: 0,
+            started: 0,
+            reads_out: 0,
+            binding: false,
+            halted: false,
+            ticking: false,
+            retries: 0,
+            receiver_not_ready: 0,
+            receives: VecDeque::new(),
+            held: VecDeque::new(),
+            soft_watermark: None,
+            hard_watermark: None,
+            spare: Vec::new(),
+        };
+        queue_pair.configure(request);
+        queue_pair
+    }
+
+    /// Takes over what the request says.
+    pub(crate) fn configure(&mut self, request: &QueuePairRequest) {
+        let attributes = &request.attributes;
+        self.token = request.token;
+        self.domain = request.domain.0 as u32;
+        self.request_queue = request.request_queue;
+        self.receive_queue = request.receive_queue;
+        self.shared = request.shared_receive_queue.map(|key| key.0 as u32);
+        self.reads_in_limit = count(attributes.max_rdma_read_in);
+        self.reads_out_limit = count(attributes.max_rdma_read_out);
+        self.request_depth = count(attributes.max_request_dtos) as usize;
+        self.receive_depth = count(attributes.max_recv_dtos) as usize;
+    }
+
+    /// Receive buffers that are posted or taken by a message.
+    pub(crate) fn receives_outstanding(&self) -> usize {
+        self.receives.len() + self.held.len()
+    }
+
+    /// The request with this number, unless it has completed.
+    pub(crate) fn request(&mut self, number: u64) -> Option<&mut SendEntry> {
+        let index = number.checked_sub(self.first)?;
+        self.sends.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// Takes an emptied segment list back for later.
+    pub(crate) fn recycle(&mut self, mut segments: Vec<Segment>) {
+        segments.clear();
+        if self.spare.len() < self.request_depth + self.receive_depth {
+            self.spare.push(segments);
+        }
+    }
+
+    pub(crate) fn receive_info(&self) -> ReceiveInfo {
+        let held = self.held.len() as u32;
+        ReceiveInfo {
+            allocated: Some(held),
+            // Messages of one connection arrive in order, so that those in progress are consecutive.
+            span: Some(held),
+        }
+    }
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Disconnected,
+    Broken,
+}
+
+/// What a queue pair in error reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// Its connection ended.
+    Ended(Ending),
+    /// Its attempt failed.
+    Failed(ConnectFailure),
+}
+
+impl Notice {
+    fn event(self, queue_pair: u64) -> ControlEvent {
+        match self {
+            Self::Ended(Ending::Disconnected) => ControlEvent::Disconnected { queue_pair },
+            Self::Ended(Ending::Broken) => ControlEvent::Broken { queue_pair },
+            Self::Failed(failure) => ControlEvent::ConnectFailed {
+                queue_pair,
+                failure,
+            },
+        }
+    }
+}
+
+impl World {
+    /// Puts the completion of a request, or of a receive, into the right queue.
+    fn complete_request(&mut self, key: u32, token: u64, status: DtoStatus, length: u32) {
+        if let Some(queue_pair) = self.queue_pairs.get(key) {
+            let completion = Completion {
+                token,
+                status,
+                length,
+                queue_pair: queue_pair.token,
+                solicited: false,
+            };
+            let (adapter, queue) = (queue_pair.adapter, queue_pair.request_queue);
+            self.complete(adapter, queue, key, completion);
+        }
+    }
+
+    /// Completes a receive and gives its place free.
+    pub(crate) fn complete_receive(
+        &mut self,
+        key: u32,
+        buffer: ReceiveEntry,
+        status: DtoStatus,
+        length: u32,
+        solicited: bool,
+    ) {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        let completion = Completion {
+            token: buffer.token,
+            status,
+            length,
+            queue_pair: queue_pair.token,
+            solicited,
+        };
+        let (adapter, queue) = (queue_pair.adapter, queue_pair.receive_queue);
+        match queue_pair.shared {
+            None => queue_pair.recycle(buffer.segments),
+            Some(shared) => self.give_back_shared(adapter, shared, buffer.segments),
+        }
+        self.complete(adapter, queue, key, completion);
+    }
+
+    /// Completes the requests at the head of the queue that have ended, in posting order (`Spec: DTO-11`).
+    ///
+    /// The first failure ends the connection (`Spec: DTO-12`).
+    pub(crate) fn retire(&mut self, key: u32) {
+        while let Some(queue_pair) = self.queue_pairs.get_mut(key) {
+            let Some((status, true)) = queue_pair
+                .sends
+                .front()
+                .and_then(|entry| Some((entry.outcome?, entry.answered)))
+            else {
+                return;
+            };
+            let Some(entry) = queue_pair.sends.pop_front() else {
+                return;
+            };
+            queue_pair.first += 1;
+            queue_pair.started = queue_pair.started.saturating_sub(1);
+            let (token, length) = (entry.token, entry.length);
+            queue_pair.recycle(entry.segments);
+            self.complete_request(key, token, status, length);
+            if status != DtoStatus::Success {
+                self.break_connection(key);
+                return;
+            }
+        }
+    }
+
+    /// The connection failed: both ends learn it.
+    pub(crate) fn break_connection(&mut self, key: u32) {
+        self.end_connection(key, Some(Ending::Broken), Ending::Broken);
+    }
+
+    /// Ends a connection or an attempt from this end.
+    pub(crate) fn end_connection(&mut self, key: u32, here: Option<Ending>, there: Ending) {
+        let Some(queue_pair) = self.queue_pairs.get(key) else {
+            return;
+        };
+        if matches!(queue_pair.state, State::Connected | State::Accepting) {
+            self.tell_peer_of_end(key, there);
+        }
+        self.fail_queue_pair(key, here.map(Notice::Ended));
+    }
+
+    /// Puts a queue pair into error, flushes it and reports the notice.
+    pub(crate) fn fail_queue_pair(&mut self, key: u32, notice: Option<Notice>) {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        if queue_pair.state == State::Error {
+            return;
+        }
+        queue_pair.state = State::Error;
+        let (adapter, token) = (queue_pair.adapter, queue_pair.token);
+        self.flush_requests(key);
+        self.flush_receives(key);
+        if let Some(notice) = notice {
+            self.raise(adapter, notice.event(token));
+        }
+    }
+
+    /// Completes everything on the send queue: what was done keeps its status until the first failure, the rest is flushed.
+    pub(crate) fn flush_requests(&mut self, key: u32) {
+        let mut failed = false;
+        while let Some(queue_pair) = self.queue_pairs.get_mut(key) {
+            let Some(entry) = queue_pair.sends.pop_front() else {
+                queue_pair.started = 0;
+                queue_pair.reads_out = 0;
+                queue_pair.binding = false;
+                return;
+            };
+            queue_pair.first += 1;
+            let status = match entry.outcome {
+                Some(status) if !failed => status,
+                _ => DtoStatus::Flushed,
+            };
+            failed |= status != DtoStatus::Success;
+            let adapter = queue_pair.adapter;
+            let (token, length) = (entry.token, entry.length);
+            queue_pair.recycle(entry.segments);
+            if let (Work::Bind(_, new_key), None) = (entry.work, entry.outcome) {
+                self.adapters[adapter].memories.remote_keys.remove(new_key);
+            }
+            self.complete_request(key, token, status, length);
+        }
+    }
+
+    /// Flushes the receive queue, and of a shared one only the buffers this queue pair had taken (`Spec: SRQR-38..40`).
+    pub(crate) fn flush_receives(&mut self, key: u32) {
+        while let Some(queue_pair) = self.queue_pairs.get_mut(key) {
+            let buffer = match queue_pair.held.pop_front() {
+                Some(held) => held.buffer,
+                None => match queue_pair.receives.pop_front() {
+                    Some(buffer) => buffer,
+                    None => return,
+                },
+            };
+            self.complete_receive(key, buffer, DtoStatus::Flushed, 0, false);
+        }
+    }
+
+    /// Empties both queues without completions, and forgets the unpolled ones.
+    pub(crate) fn clear_queues(&mut self, key: u32) {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        let adapter = queue_pair.adapter;
+        let shared = queue_pair.shared;
+        let held = std::mem::take(&mut queue_pair.held);
+        let sends = std::mem::take(&mut queue_pair.sends);
+        queue_pair.receives.clear();
+        queue_pair.first += sends.len() as u64;
+        queue_pair.started = 0;
+        queue_pair.reads_out = 0;
+        queue_pair.binding = false;
+        let queues = [queue_pair.request_queue, queue_pair.receive_queue];
+        for entry in sends {
+            if let (Work::Bind(_, new_key), None) = (entry.work, entry.outcome) {
+                self.adapters[adapter].memories.remote_keys.remove(new_key);
+            }
+        }
+        if let Some(shared) = shared {
+            for held in held {
+                self.give_back_shared(adapter, shared, held.buffer.segments);
+            }
+        }
+        for number in queues.into_iter().flatten() {
+            if let Some(ring) = self.adapters[adapter].completion_queue(number) {
+                ring.forget(key);
+            }
+        }
+    }
+
+    /// Looks at the watermarks after a queue pair took a buffer, or after they were set (`Spec: EPH-02, EPH-03`).
+    pub(crate) fn check_watermarks(&mut self, key: u32) {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        let held = queue_pair.held.len() as u32;
+        let (adapter, token) = (queue_pair.adapter, queue_pair.token);
+        let hard = queue_pair.hard_watermark.is_some_and(|limit| held > limit);
+        if queue_pair.soft_watermark.is_some_and(|limit| held > limit) {
+            queue_pair.soft_watermark = None;
+            self.raise(
+                adapter,
+                ControlEvent::SoftHighWatermark { queue_pair: token },
+            );
+        }
+        if hard {
+            self.break_connection(key);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Registered regions, and what keys open of them.
+
+use dat_core::backend::{RemoteRange, Segment};
+use dat_core::flags::MemoryPrivileges;
+
+use crate::memory::{Memory, Span};
+use crate::table::Table;
+use crate::window::Window;
+
+/// A registered region.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) memory: Memory,
+    pub(crate) domain: u32,
+    pub(crate) privileges: MemoryPrivileges,
+    /// Its remote key; 0 if peers have no rights.
+    pub(crate) remote: u32,
+}
+
+/// What a remote key stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RemoteKey {
+    /// A region, for as long as it is registered.
+    Region(u32),
+    /// A window, until its next bind completes.
+    Window(u32),
+    /// A window whose bind has not completed: opens nothing yet (`Spec: RMB-15`).
+    Binding,
+}
+
+/// All memory of an adapter and all keys to it.
+#[derive(Debug)]
+pub(crate) struct Memories {
+    /// Under their local keys.
+    pub(crate) regions: Table<Region>,
+    pub(crate) windows: Table<Window>,
+    pub(crate) remote_keys: Table<RemoteKey>,
+}
+
+impl Memories {
+    /// Empty tables whose keys start at the generations that `salt` yields, so that keys of different tables and adapters
+    /// are not equal by chance.
+    pub(crate) fn new(mut salt: impl FnMut() -> u16) -> Self {
+        Self {
+            regions: Table::starting_at(salt()),
+            windows: Table::starting_at(salt()),
+            remote_keys: Table::starting_at(salt()),
+        }
+    }
+
+    /// The memory of a local segment, if queue pairs of this domain may use it so.
+    pub(crate) fn local(
+        &self,
+        segment: &Segment,
+        domain: u32,
+        right: MemoryPrivileges,
+    ) -> Option<Span<'_>> {
+        let region = self.regions.get(segment.key)?;
+        if region.domain != domain || !region.privileges.contains(right) {
+            return None;
+        }
+        region
+            .memory
+            .span(segment.address, u64::from(segment.length))
+    }
+
+    /// Whether all segments can be used so.
+    pub(crate) fn all_local(
+        &self,
+        segments: &[Segment],
+        domain: u32,
+        right: MemoryPrivileges,
+    ) -> bool {
+        segments
+            .iter()
+            .all(|segment| self.local(segment, domain, right).is_some())
+    }
+
+    /// The memory a peer names, if its key opens it for a queue pair of this domain (`Spec: EPW-32, EPW-34, EPW-41`).
+    pub(crate) fn remote(
+        &self,
+        range: RemoteRange,
+        length: u64,
+        domain: u32,
+        right: MemoryPrivileges,
+    ) -> Option<Span<'_>> {
+        let (key, domain_of_key, privileges) = match *self.remote_keys.get(range.key)? {
+            RemoteKey::Binding => return None,
+            RemoteKey::Region(key) => {
+                let region = self.regions.get(key)?;
+                (key, region.domain, region.privileges)
+            }
+            RemoteKey::Window(key) => {
+                let window = self.windows.get(key)?;
+                let bound = window.bound.as_ref()?;
+                let start = range.address.checked_sub(bound.address)?;
+                if start > bound.length || length > bound.length - start {
+                    return None;
+                }
+                (bound.region, window.domain, bound.privileges)
+            }
+        };
+        if domain_of_key != domain || !privileges.contains(right) {
+            return None;
+        }
+        self.regions.get(key)?.memory.span(range.address, length)
+    }
+}
+
+/// Copies what the segments hold, one after the other, into other segments, one after the other.
+pub(crate) fn gather_scatter(
+    (from, sources, from_domain): (&Memories, &[Segment], u32),
+    (to, destinations, to_domain): (&Memories, &[Segment], u32),
+    mut placed: impl FnMut(u64, Span<'_>),
+) {
+    let mut destinations = destinations.iter();
+    let mut room: Option<(u64, Span<'_>)> = None;
+    for source in sources {
+        let Some(mut rest) = from.local(source, from_domain, MemoryPrivileges::LOCAL_READ) else {
+            return;
+        };
+        while rest.len() > 0 {
+            let (address, space) = match room.take() {
+                Some(space) => space,
+                None => {
+                    let Some(next) = destinations.next() else {
+                        return;
+                    };
+                    match to.local(next, to_domain, MemoryPrivileges::LOCAL_WRITE) {
+                        Some(space) => (next.address, space),
+                        None => return,
+                    }
+                }
+            };
+            let count = rest.len().min(space.len());
+            let (Some(piece), Some(target)) = (rest.part(0, count), space.part(0, count)) else {
+                return;
+            };
+            target.copy_from(piece);
+            placed(address, target);
+            room = space
+                .part(count, space.len() - count)
+                .filter(|left| left.len() > 0)
+                .map(|left| (address.wrapping_add(count as u64), left));
+            match rest.part(count, rest.len() - count) {
+                Some(left) => rest = left,
+                None => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What is still to happen, in the order of virtual time.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+#[derive(Debug)]
+struct Due<A> {
+    at: u64,
+    tie: u32,
+    number: u64,
+    action: A,
+}
+
+impl<A> Due<A> {
+    fn rank(&self) -> (u64, u32, u64) {
+        (self.at, self.tie, self.number)
+    }
+}
+
+impl<A> PartialEq for Due<A> {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl<A> Eq for Due<A> {}
+
+impl<A> PartialOrd for Due<A> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<A> Ord for Due<A> {
+    /// Reversed: the heap keeps the greatest on top, and the earliest has to be there.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.rank().cmp(&self.rank())
+    }
+}
+
+/// Actions waiting for their time.
+///
+/// Among actions of one moment the tie decides, then the order in which they were added.
+#[derive(Debug)]
+pub(crate) struct Schedule<A> {
+    due: BinaryHeap<Due<A>>,
+    added: u64,
+}
+
+impl<A> Schedule<A> {
+    pub(crate) fn new() -> Self {
+        Self {
+            due: BinaryHeap::with_capacity(256),
+            added: 0,
+        }
+    }
+
+    /// Adds an action for the moment `at`, in microseconds.
+    pub(crate) fn add(&mut self, at: u64, tie: u32, action: A) {
+        self.added += 1;
+        self.due.push(Due {
+            at,
+            tie,
+            number: self.added,
+            action,
+        });
+    }
+
+    /// When the next action is due.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        self.due.peek().map(|due| due.at)
+    }
+
+    /// Takes the next action and its moment.
+    pub(crate) fn pop(&mut self) -> Option<(u64, A)> {
+        self.due.pop().map(|due| (due.at, due.action))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_then_tie_then_order() {
+        let mut schedule = Schedule::new();
+        schedule.add(5, 0, 'd');
+        schedule.add(1, 9, 'b');
+        schedule.add(1, 2, 'a');
+        schedule.add(5, 0, 'e');
+        schedule.add(3, 0, 'c');
+        assert_eq!(schedule.next_at(), Some(1));
+        let order: String = std::iter::from_fn(|| schedule.pop().map(|(_, name)| name)).collect();
+        assert_eq!(order, "abcde");
+        assert_eq!(schedule.next_at(), None);
+    }
+}

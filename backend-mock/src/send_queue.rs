@@ -1,0 +1,215 @@
+//! The send queue as the core holds it.
+
+use std::sync::Arc;
+
+use dat_core::backend::{
+    BindRequest, Rejected, Segment, SendFlags, SendOperation, SendQueue, SendRequest, WorkQueue,
+    WorkSlot,
+};
+
+use crate::fabric::Shared;
+use crate::queue_pair::{SendEntry, State, Work};
+use crate::region::RemoteKey;
+use crate::world::World;
+
+/// The send queue of a queue pair. Requests gather here until the doorbell rings.
+#[derive(Debug)]
+pub struct MockSendQueue {
+    shared: Arc<Shared>,
+    adapter: usize,
+    queue_pair: u32,
+    committed: Vec<SendEntry>,
+    scratch: Vec<Segment>,
+    spare: Vec<Vec<Segment>>,
+    /// Requests in the fabric when we last looked, and how many there may be.
+    known: usize,
+    depth: usize,
+}
+
+impl MockSendQueue {
+    pub(crate) fn new(shared: Arc<Shared>, adapter: usize, queue_pair: u32, depth: usize) -> Self {
+        Self {
+            shared,
+            adapter,
+            queue_pair,
+            committed: Vec::new(),
+            scratch: Vec::new(),
+            spare: Vec::new(),
+            known: 0,
+            depth,
+        }
+    }
+
+    /// Forgets what was not handed over.
+    pub(crate) fn forget(&mut self) {
+        self.committed.clear();
+        self.known = self.depth;
+    }
+
+    /// Has room for so many requests from now on.
+    pub(crate) fn set_depth(&mut self, depth: usize) {
+        self.depth = depth;
+        self.known = depth;
+    }
+
+    fn has_room(&mut self) -> bool {
+        if self.known.saturating_add(self.committed.len()) < self.depth {
+            return true;
+        }
+        let key = self.queue_pair;
+        self.known = self.shared.enter(|world| {
+            let queue_pair = world.queue_pairs.get(key);
+            queue_pair.map_or(usize::MAX, |queue_pair| queue_pair.sends.len())
+        });
+        self.known
+            .checked_add(self.committed.len())
+            .is_some_and(|used| used < self.depth)
+    }
+
+    fn refused(&self) -> bool {
+        let adapter = self.adapter;
+        self.shared.watches_posts() && self.shared.enter(|world| world.refuses_post(adapter))
+    }
+
+    /// Hands everything that was committed to the fabric.
+    fn hand_over(&mut self) -> Result<(), u32> {
+        if self.committed.is_empty() {
+            return Ok(());
+        }
+        let Self {
+            shared,
+            queue_pair: key,
+            committed,
+            spare,
+            known,
+            ..
+        } = self;
+        shared
+            .enter(|world| {
+                let Some(queue_pair) = world.queue_pairs.get_mut(*key) else {
+                    return Err(());
+                };
+                match queue_pair.state {
+                    State::Unconnected | State::Connecting | State::Accepting => return Err(()),
+                    State::Connected | State::Error => {}
+                }
+                for entry in committed.drain(..) {
+                    queue_pair.sends.push_back(entry);
+                    spare.extend(queue_pair.spare.pop());
+                }
+                *known = queue_pair.sends.len();
+                if queue_pair.state == State::Error {
+                    world.flush_requests(*key);
+                } else {
+                    world.kick(*key);
+                }
+                Ok(())
+            })
+            .map_err(|()| {
+                let refused = self.committed.len() as u32;
+                self.committed.clear();
+                refused
+            })
+    }
+}
+
+/// A reserved place of a send queue.
+#[derive(Debug)]
+pub struct MockSendSlot<'a> {
+    queue: &'a mut MockSendQueue,
+}
+
+impl WorkSlot for MockSendSlot<'_> {
+    type Request = SendRequest;
+
+    fn segment(&mut self, segment: Segment) {
+        self.queue.scratch.push(segment);
+    }
+
+    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
+        let queue = self.queue;
+        if queue.refused() {
+            return Err(Rejected);
+        }
+        let work = match request.operation {
+            SendOperation::Send => Work::Send,
+            SendOperation::RdmaWrite(range) => Work::Write(range),
+            SendOperation::RdmaRead(range) => Work::Read(range),
+        };
+        let next = queue.spare.pop().unwrap_or_default();
+        let segments = std::mem::replace(&mut queue.scratch, next);
+        queue.committed.push(SendEntry {
+            token: request.token,
+            work,
+            length: request.length,
+            flags: request.flags,
+            segments,
+            outcome: None,
+            answered: false,
+        });
+        Ok(())
+    }
+}
+
+impl WorkQueue for MockSendQueue {
+    type Request = SendRequest;
+    type Slot<'a> = MockSendSlot<'a>;
+
+    fn reserve(&mut self, _segments: usize) -> Option<MockSendSlot<'_>> {
+        if !self.has_room() {
+            return None;
+        }
+        self.scratch.clear();
+        Some(MockSendSlot { queue: self })
+    }
+
+    fn ring(&mut self) -> Result<(), u32> {
+        self.hand_over()
+    }
+}
+
+impl SendQueue for MockSendQueue {
+    fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
+        if !self.has_room() || self.refused() {
+            return Err(Rejected);
+        }
+        let adapter = self.adapter;
+        let window = request.window.0 as u32;
+        let key = self
+            .shared
+            .enter(|world| {
+                let memories = &mut world.adapters[adapter].memories;
+                memories.windows.get(window)?;
+                memories.remote_keys.insert(RemoteKey::Binding)
+            })
+            .ok_or(Rejected)?;
+        self.committed.push(SendEntry {
+            token: request.token,
+            work: Work::Bind(*request, key),
+            length: 0,
+            flags: request.flags & SendFlags::FENCE,
+            segments: self.spare.pop().unwrap_or_default(),
+            outcome: None,
+            answered: false,
+        });
+        match self.hand_over() {
+            Ok(()) => Ok(key),
+            Err(_) => {
+                self.shared.enter(|world| {
+                    let memories = &mut world.adapters[adapter].memories;
+                    memories.remote_keys.remove(key);
+                });
+                Err(Rejected)
+            }
+        }
+    }
+}
+
+impl World {
+    /// Counts a post, and says whether a fault refuses it.
+    pub(crate) fn refuses_post(&mut self, adapter: usize) -> bool {
+        let count = self.adapters[adapter].posts;
+        self.adapters[adapter].posts = count.wrapping_add(1);
+        self.faults.refuses_post(adapter as u16, count)
+    }
+}

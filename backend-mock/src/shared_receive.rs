@@ -1,0 +1,101 @@
+//! Shared receive queues inside the fabric.
+
+use std::collections::VecDeque;
+
+use dat_core::backend::{ControlEvent, Segment};
+
+use crate::options::BufferOrder;
+use crate::queue_pair::ReceiveEntry;
+use crate::world::World;
+
+/// So many of the oldest buffers the seed chooses from, if the order is seeded.
+const CHOICE: u64 = 8;
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub(crate) struct SharedReceive {
+    pub(crate) token: u64,
+    pub(crate) domain: u32,
+    pub(crate) depth: usize,
+    /// What endpoints can still take.
+    pub(crate) buffers: VecDeque<ReceiveEntry>,
+    /// Buffers that messages have taken and that have not completed.
+    pub(crate) taken: usize,
+    /// Armed: raise one event when fewer than so many are left.
+    pub(crate) limit: u32,
+    pub(crate) spare: Vec<Vec<Segment>>,
+}
+
+impl SharedReceive {
+    pub(crate) fn new(token: u64, domain: u32, depth: u32) -> Self {
+        Self {
+            token,
+            domain,
+            depth: depth as usize,
+            buffers: VecDeque::new(),
+            taken: 0,
+            limit: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.buffers.len() + self.taken
+    }
+
+    /// Disarms if the limit is reached, and says so (`Spec: SRL-02`).
+    fn falls_below_limit(&mut self) -> bool {
+        let below = (self.buffers.len() as u64) < u64::from(self.limit);
+        if below {
+            self.limit = 0;
+        }
+        below
+    }
+}
+
+impl World {
+    /// Takes a buffer off a shared receive queue.
+    pub(crate) fn take_shared(&mut self, adapter: usize, key: u32) -> Option<ReceiveEntry> {
+        let available = self.adapters[adapter]
+            .shared_receives
+            .get(key)?
+            .buffers
+            .len() as u64;
+        let index = match self.options.buffer_order {
+            BufferOrder::Posted => 0,
+            BufferOrder::Seeded => self.draw(&(0..=available.min(CHOICE).saturating_sub(1))),
+        };
+        let queue = self.adapters[adapter].shared_receives.get_mut(key)?;
+        let buffer = queue.buffers.remove(index as usize)?;
+        queue.taken += 1;
+        self.check_limit(adapter, key);
+        Some(buffer)
+    }
+
+    /// A taken buffer has completed.
+    pub(crate) fn give_back_shared(
+        &mut self,
+        adapter: usize,
+        key: u32,
+        mut segments: Vec<Segment>,
+    ) {
+        if let Some(queue) = self.adapters[adapter].shared_receives.get_mut(key) {
+            queue.taken = queue.taken.saturating_sub(1);
+            segments.clear();
+            if queue.spare.len() < queue.depth {
+                queue.spare.push(segments);
+            }
+        }
+    }
+
+    /// Raises the limit event if it is due.
+    pub(crate) fn check_limit(&mut self, adapter: usize, key: u32) {
+        let Some(queue) = self.adapters[adapter].shared_receives.get_mut(key) else {
+            return;
+        };
+        let token = queue.token;
+        if queue.falls_below_limit() {
+            self.raise(adapter, ControlEvent::SharedReceiveLimit { queue: token });
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A table whose keys carry a generation.
+
+use std::collections::VecDeque;
+
+/// So many freed places are kept back before one of them is used again.
+const QUARANTINE: usize = 64;
+/// Most places of one table: what fits into the index half of a key.
+const PLACES: usize = 1 << 16;
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u16,
+    value: Option<T>,
+}
+
+/// Values under 32-bit keys: generation above, index below.
+///
+/// A key is never 0. The key of a removed value comes back only after its place went through all
+/// generations, and places are used again in the order they were freed.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    places: Vec<Place<T>>,
+    free: VecDeque<u16>,
+    first_generation: u16,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self::starting_at(1)
+    }
+}
+
+impl<T> Table<T> {
+    /// An empty table in which the first value of each place gets this generation (1 if it is 0).
+    pub(crate) fn starting_at(generation: u16) -> Self {
+        Self {
+            places: Vec::new(),
+            free: VecDeque::new(),
+            first_generation: generation.max(1),
+        }
+    }
+
+    const fn key(generation: u16, index: usize) -> u32 {
+        (generation as u32) << 16 | (index as u32 & 0xFFFF)
+    }
+
+    /// Stores a value; `None` if all places are taken.
+    pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
+        let full = self.places.len() == PLACES;
+        let reusable = self.free.len() > QUARANTINE || (full && !self.free.is_empty());
+        if reusable {
+            let index = usize::from(self.free.pop_front()?);
+            let place = self.places.get_mut(index)?;
+            place.value = Some(value);
+            return Some(Self::key(place.generation, index));
+        }
+        if full {
+            return None;
+        }
+        let index = self.places.len();
+        self.places.push(Place {
+            generation: self.first_generation,
+            value: Some(value),
+        });
+        Some(Self::key(self.first_generation, index))
+    }
+
+    fn place(&self, key: u32) -> Option<&Place<T>> {
+        self.places
+            .get((key & 0xFFFF) as usize)
+            .filter(|place| u32::from(place.generation) == key >> 16)
+    }
+
+    /// The value under this key, unless it was removed.
+    pub(crate) fn get(&self, key: u32) -> Option<&T> {
+        self.place(key)?.value.as_ref()
+    }
+
+    /// The value under this key, to change it.
+    pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
+        self.places
+            .get_mut((key & 0xFFFF) as usize)
+            .filter(|place| u32::from(place.generation) == key >> 16)?
+            .value
+            .as_mut()
+    }
+
+    /// Takes the value out; its key is dead from now on.
+    pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
+        self.get(key)?;
+        let index = key & 0xFFFF;
+        let place = self.places.get_mut(index as usize)?;
+        place.generation = match place.generation.wrapping_add(1) {
+            0 => 1,
+            generation => generation,
+        };
+        self.free.push_back(index as u16);
+        place.value.take()
+    }
+
+    /// How many values there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// All values with their keys, in the order of their places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.places.iter().enumerate().filter_map(|(index, place)| {
+            Some((Self::key(place.generation, index), place.value.as_ref()?))
+        })
+    }
+
+    /// All keys, in the order of their places.
+    pub(crate) fn keys(&self) -> Vec<u32> {
+        self.iter().map(|(key, _)| key).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: LMF-02, RMF-02
+    #[test]
+    fn a_removed_key_stays_dead() {
+        let mut table = Table::default();
+        let first = table.insert(1).unwrap();
+        assert_ne!(first, 0);
+        assert_eq!(table.remove(first), Some(1));
+        assert_eq!(table.remove(first), None);
+        let mut seen = vec![first];
+        for round in 0..10_000 {
+            let key = table.insert(round).unwrap();
+            assert!(!seen.contains(&key), "round {round}");
+            assert_eq!(table.get(first), None);
+            assert_eq!(table.get(key), Some(&round));
+            assert_eq!(table.remove(key), Some(round));
+            if seen.len() < 200 {
+                seen.push(key);
+            }
+        }
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn a_full_table_refuses_and_recovers() {
+        let mut table = Table::default();
+        let keys: Vec<u32> = (0..PLACES)
+            .filter_map(|value| table.insert(value))
+            .collect();
+        assert_eq!(keys.len(), PLACES);
+        assert_eq!(table.insert(0), None);
+        table.remove(keys[7]);
+        let key = table.insert(70).unwrap();
+        assert_ne!(key, keys[7]);
+        assert_eq!(table.get(keys[7]), None);
+        assert_eq!(table.get(key), Some(&70));
+    }
+}

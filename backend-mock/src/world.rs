@@ -1,0 +1,249 @@
+//! Everything that is in a fabric, and what happens next in it.
+
+use core::ops::RangeInclusive;
+
+use dat_core::backend::ControlEvent;
+use oorandom::Rand64;
+
+use crate::completion_queue::Entry;
+use crate::connection::{Message, PendingRequest};
+use crate::fault::{Fault, Faults};
+use crate::link::Links;
+use crate::node::{Adapter, Node};
+use crate::options::FabricOptions;
+use crate::queue_pair::QueuePair;
+use crate::schedule::Schedule;
+use crate::table::Table;
+
+/// Something that is due at some moment. What it speaks of may be gone by then; it is checked.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// A queue pair starts its next request.
+    Start { key: u32, connection: u64 },
+    /// The answer to a request reaches the sender.
+    Answer {
+        key: u32,
+        connection: u64,
+        number: u64,
+    },
+    /// The data of an RDMA Read reaches the reader.
+    Response {
+        key: u32,
+        connection: u64,
+        number: u64,
+        placed: bool,
+    },
+    /// The data of an RDMA Read is not waited for any longer.
+    GiveUp {
+        key: u32,
+        connection: u64,
+        number: u64,
+    },
+    /// The oldest message in progress at a queue pair is complete.
+    Place { key: u32, connection: u64 },
+    /// A bind is carried out.
+    Bound {
+        key: u32,
+        connection: u64,
+        number: u64,
+    },
+    /// A delayed completion comes after all.
+    Deliver {
+        adapter: usize,
+        number: u16,
+        entry: Entry,
+    },
+    /// A completion was not overtaken in time.
+    Release { adapter: usize, number: u16 },
+    /// The users of a completion queue that overran break.
+    Overrun { adapter: usize, number: u16 },
+    /// A message about a connection arrives.
+    Message(Box<Message>),
+    /// An accepting side gives up.
+    AcceptTimeout { key: u32, connection: u64 },
+    /// A host dies.
+    Crash { adapter: u16 },
+}
+
+/// The state of a fabric.
+pub(crate) struct World {
+    pub(crate) now: u64,
+    random: Rand64,
+    pub(crate) schedule: Schedule<Action>,
+    pub(crate) options: FabricOptions,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) adapters: Vec<Adapter>,
+    pub(crate) queue_pairs: Table<QueuePair>,
+    pub(crate) requests: Table<PendingRequest>,
+    pub(crate) connections: u64,
+    pub(crate) links: Links,
+    pub(crate) faults: Faults,
+    /// Faults that name adapters not made yet.
+    outages: Vec<Fault>,
+    /// Counts what became visible to the adapters' users.
+    pub(crate) deliveries: u64,
+}
+
+impl World {
+    pub(crate) fn new(options: FabricOptions) -> Self {
+        let mut world = Self {
+            now: 0,
+            random: Rand64::new(u128::from(options.seed)),
+            schedule: Schedule::new(),
+            nodes: Vec::new(),
+            adapters: Vec::new(),
+            queue_pairs: Table::default(),
+            requests: Table::default(),
+            connections: 0,
+            links: Links::default(),
+            faults: Faults::default(),
+            outages: Vec::new(),
+            deliveries: 0,
+            options,
+        };
+        for fault in std::mem::take(&mut world.options.faults.faults) {
+            world.inject(fault);
+        }
+        world
+    }
+
+    /// Adds a fault to the plan.
+    pub(crate) fn inject(&mut self, fault: Fault) {
+        match fault {
+            Fault::Crash { adapter, at } => {
+                self.schedule
+                    .add(at.max(self.now), 0, Action::Crash { adapter });
+            }
+            Fault::LinkDown { .. } => {
+                self.outages.push(fault);
+                self.place_outages();
+            }
+            counted => self.faults.add(counted),
+        }
+    }
+
+    /// Cuts the links of all faults whose two adapters exist.
+    pub(crate) fn place_outages(&mut self) {
+        let Self {
+            outages,
+            adapters,
+            links,
+            ..
+        } = self;
+        outages.retain(|fault| {
+            let Fault::LinkDown { a, b, at, duration } = *fault else {
+                return false;
+            };
+            let node = |adapter: u16| {
+                let adapter: Option<&Adapter> = adapters.get(usize::from(adapter));
+                adapter.map(|adapter| adapter.node)
+            };
+            let (Some(a), Some(b)) = (node(a), node(b)) else {
+                return true;
+            };
+            let until = duration.map(|duration| at.saturating_add(u64::from(duration)));
+            links.cut(a, b, at, until);
+            false
+        });
+    }
+
+    /// A number from the range, chosen by the seed.
+    pub(crate) fn draw(&mut self, range: &RangeInclusive<u64>) -> u64 {
+        let (start, end) = (*range.start(), *range.end());
+        if start >= end {
+            return start;
+        }
+        self.random.rand_range(start..end.saturating_add(1))
+    }
+
+    /// Yes or no, chosen by the seed.
+    pub(crate) fn coin(&mut self) -> bool {
+        self.random.rand_u64() & 1 == 1
+    }
+
+    /// Puts an action into the schedule.
+    pub(crate) fn plan(&mut self, at: u64, action: Action) {
+        let tie = if self.options.shuffle {
+            (self.random.rand_u64() >> 32) as u32
+        } else {
+            0
+        };
+        self.schedule.add(at, tie, action);
+    }
+
+    /// Performs the next action and moves time to it; false if there is none.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some((at, action)) = self.schedule.pop() else {
+            return false;
+        };
+        self.now = self.now.max(at);
+        self.perform(action);
+        true
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Start { key, connection } => self.start(key, connection),
+            Action::Answer {
+                key,
+                connection,
+                number,
+            } => self.answer(key, connection, number),
+            Action::Response {
+                key,
+                connection,
+                number,
+                placed,
+            } => self.response(key, connection, number, placed),
+            Action::GiveUp {
+                key,
+                connection,
+                number,
+            } => self.give_up(key, connection, number),
+            Action::Place { key, connection } => self.place_message(key, connection),
+            Action::Bound {
+                key,
+                connection,
+                number,
+            } => self.bound(key, connection, number),
+            Action::Deliver {
+                adapter,
+                number,
+                entry,
+            } => self.deliver(adapter, number, entry),
+            Action::Release { adapter, number } => self.release_kept(adapter, number),
+            Action::Overrun { adapter, number } => self.break_users(adapter, number),
+            Action::Message(message) => self.message(message),
+            Action::AcceptTimeout { key, connection } => self.accept_timeout(key, connection),
+            Action::Crash { adapter } => {
+                if let Some(adapter) = self.adapters.get(usize::from(adapter)) {
+                    self.crash(adapter.node);
+                }
+            }
+        }
+    }
+
+    /// Whether something gets from one host to another now.
+    pub(crate) fn passes(&self, from: usize, to: usize) -> bool {
+        !self.nodes[from].crashed && !self.nodes[to].crashed && self.links.is_up(from, to, self.now)
+    }
+
+    /// Raises a control event.
+    pub(crate) fn raise(&mut self, adapter: usize, event: ControlEvent) {
+        self.adapters[adapter].push_control(event);
+        self.deliveries = self.deliveries.wrapping_add(1);
+    }
+
+    /// Breaks all queue pairs that use a completion queue.
+    fn break_users(&mut self, adapter: usize, number: u16) {
+        for key in self.queue_pairs.keys() {
+            let uses = self.queue_pairs.get(key).is_some_and(|queue_pair| {
+                queue_pair.adapter == adapter
+                    && [queue_pair.request_queue, queue_pair.receive_queue].contains(&Some(number))
+            });
+            if uses {
+                self.break_connection(key);
+            }
+        }
+    }
+}
