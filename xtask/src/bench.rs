@@ -65,6 +65,15 @@ fn once() -> u64 {
     1
 }
 
+/// The version of the runner's output that is read here; gungraun 0.20 writes it.
+const SCHEMA: &str = "7";
+
+/// What every line of the benchmark runner's output says, in all versions.
+#[derive(Deserialize)]
+struct Header {
+    version: String,
+}
+
 /// One line of the benchmark runner's output.
 #[derive(Deserialize)]
 struct Summary {
@@ -103,6 +112,14 @@ struct Values {
 fn counts(output: &str) -> Result<BTreeMap<String, u64>> {
     let mut counts = BTreeMap::new();
     for line in output.lines().filter(|line| line.starts_with('{')) {
+        let header: Header =
+            serde_json::from_str(line).context("output of the benchmark runner")?;
+        if header.version != SCHEMA {
+            bail!(
+                "the benchmark runner writes version {} of its output, not {SCHEMA}",
+                header.version
+            );
+        }
         let summary: Summary =
             serde_json::from_str(line).context("output of the benchmark runner")?;
         let name = match summary.id {
@@ -224,7 +241,7 @@ mod tests {
 
     fn line(function: &str, id: &str, count: u64) -> String {
         format!(
-            r#"{{"function_name":"{function}","id":{id},"kind":"LibraryBenchmark","profiles":[{{"tool":"Callgrind",
+            r#"{{"version":"7","function_name":"{function}","id":{id},"kind":"LibraryBenchmark","profiles":[{{"tool":"Callgrind",
             "data":{{"parts":[],"total":{{"metrics":{{"Ir":{{"values":{{"new":{count},"old":9}}}},
             "L1HitRate":{{"values":{{"new":98.5}}}}}}}}}}}}]}}"#
         )
@@ -266,7 +283,9 @@ mod tests {
     fn a_benchmark_without_a_count_is_refused() {
         let output = line("post", "null", 7).replace("\"Ir\"", "\"Dr\"");
         assert!(counts(&output).is_err());
-        assert!(counts("{\"function_name\":\"cut").is_err());
+        assert!(counts("{\"version\":\"7\",\"function_name\":\"cut").is_err());
+        let other = line("post", "null", 7).replace("\"version\":\"7\"", "\"version\":\"6\"");
+        assert!(counts(&other).is_err_and(|error| error.to_string().contains("version 6")));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use core::task::Waker;
 
+use super::ProxyAgent;
+use crate::backend::DeviceFailure;
 use crate::id::EvdId;
 
 /// Wake-ups, notifications and overflows that a call caused under its locks.
@@ -14,6 +16,10 @@ pub(crate) struct Aftermath {
     /// Index of a notification object and the dispatcher that fired.
     pub(crate) notifications: heapless::Vec<(u16, EvdId), 8>,
     pub(crate) overflowed: heapless::Vec<EvdId, 4>,
+    /// Dispatchers whose completion queue failed.
+    pub(crate) failed: heapless::Vec<(EvdId, DeviceFailure), 4>,
+    /// Agents of notification objects that have no dispatcher any more (CNW-05).
+    pub(crate) released: heapless::Vec<ProxyAgent, 4>,
 }
 
 impl Aftermath {
@@ -30,6 +36,15 @@ impl Aftermath {
         }
         // A call feeds at most three dispatchers of one endpoint and the asynchronous one.
         let _fits = self.notifications.push((cno, evd));
+    }
+
+    pub(crate) fn failure(&mut self, evd: EvdId, failure: DeviceFailure) {
+        let _fits = self.failed.push((evd, failure));
+    }
+
+    pub(crate) fn release(&mut self, agent: ProxyAgent) {
+        // A call frees one dispatcher or notification object.
+        let _fits = self.released.push(agent);
     }
 
     pub(crate) fn overflow(&mut self, evd: EvdId) {

@@ -2,10 +2,13 @@
 
 use core::task::Waker;
 
+use super::Aftermath;
 use crate::backend::Backend;
-use crate::error::Result;
-use crate::ia::Ia;
-use crate::id::{CnoId, EvdId};
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::flags::CnoFields;
+use crate::ia::{Control, Ia};
+use crate::id::{CnoId, EvdId, Handle, next_generation};
+use crate::storage::find_slot;
 use crate::sync::{Mutex, RawLock};
 
 /// Called once when a notification object is triggered, after every lock is released (CNC-02).
@@ -15,6 +18,15 @@ pub struct ProxyAgent {
     pub function: fn(u64, Option<EvdId>),
     /// The consumer's value.
     pub instance_data: u64,
+}
+
+/// What a query of a notification object tells (CNQ-01).
+#[derive(Clone, Copy, Debug)]
+pub struct CnoParam {
+    /// The adapter it belongs to.
+    pub ia: Handle,
+    /// The agent that the next trigger will call.
+    pub agent: Option<ProxyAgent>,
 }
 
 /// Place for one notification object.
@@ -33,18 +45,25 @@ impl<L: RawLock> CnoSlot<L> {
     };
 }
 
+/// Wakers a notification object keeps; further waiters take turns.
+const WAKERS: usize = 8;
+
 /// A notification object behind its lock.
 #[derive(Debug)]
 pub(crate) struct Cno {
     pub(crate) id: CnoId,
     pub(crate) generation: u32,
     pub(crate) agent: Option<ProxyAgent>,
-    /// A notification that nobody has waited for yet.
-    pub(crate) triggered: Option<EvdId>,
+    /// The dispatcher that fired last, while a notification is pending.
+    triggered: Option<EvdId>,
+    /// Notifications that no waiter has taken yet: one is remembered, and one for each waiter.
+    pending: u32,
     /// Dispatchers attached.
-    pub(crate) dispatchers: u32,
-    pub(crate) waiters: u32,
-    pub(crate) wakers: heapless::Vec<Waker, 4>,
+    dispatchers: u32,
+    waiters: u32,
+    /// How often all waiters were released because no dispatcher was left.
+    releases: u32,
+    wakers: heapless::Vec<Waker, WAKERS>,
     pub(crate) context: u64,
 }
 
@@ -54,16 +73,192 @@ impl Cno {
         generation: 0,
         agent: None,
         triggered: None,
+        pending: 0,
         dispatchers: 0,
         waiters: 0,
+        releases: 0,
         wakers: heapless::Vec::new(),
         context: 0,
     };
+
+    /// One more waits; returns what `is_waiting` asks for.
+    pub(super) fn begin_wait(&mut self) -> u32 {
+        self.waiters = self.waiters.saturating_add(1);
+        self.releases
+    }
+
+    /// Whether a waiter that began at `release` was not released since.
+    pub(super) fn is_waiting(&self, release: u32) -> bool {
+        self.releases == release
+    }
+
+    /// One waiter leaves; a notification it was woken for and did not take goes to another one.
+    pub(super) fn end_wait(&mut self) -> Option<Waker> {
+        self.waiters = self.waiters.saturating_sub(1);
+        self.pending = self.pending.min(self.waiters.max(1));
+        if self.pending != 0 {
+            self.wakers.pop()
+        } else {
+            None
+        }
+    }
+
+    /// Takes one notification, if one is pending.
+    pub(super) fn take_notification(&mut self) -> Option<EvdId> {
+        let fired = self.triggered?;
+        self.pending = self.pending.saturating_sub(1);
+        if self.pending == 0 {
+            self.triggered = None;
+        }
+        Some(fired)
+    }
+
+    /// Keeps a waker; the one it has no room for comes back and is to be woken.
+    pub(super) fn keep_waker(&mut self, waker: Waker) -> Option<Waker> {
+        if self.wakers.iter().any(|known| known.will_wake(&waker)) {
+            return None;
+        }
+        match self.wakers.push(waker) {
+            Ok(()) => None,
+            Err(waker) => {
+                // Whoever waited longest looks again and comes to the end of the line.
+                let first = self.wakers.first_mut()?;
+                let displaced = core::mem::replace(first, waker);
+                self.wakers.rotate_left(1);
+                Some(displaced)
+            }
+        }
+    }
+
+    /// A dispatcher fired: one more waiter may go on, and the agent is due.
+    fn fire(&mut self, evd: EvdId) -> (Option<Waker>, Option<ProxyAgent>) {
+        if self.id.is_null() {
+            return (None, None);
+        }
+        self.triggered = Some(evd);
+        self.pending = self.pending.saturating_add(1).min(self.waiters.max(1));
+        (self.wakers.pop(), self.agent.take())
+    }
+
+    /// Lets every waiter and the agent go (CNW-05).
+    fn release_all(&mut self, aftermath: &mut Aftermath) {
+        self.releases = self.releases.wrapping_add(1);
+        self.waiters = 0;
+        self.pending = 0;
+        self.triggered = None;
+        while let Some(waker) = self.wakers.pop() {
+            aftermath.wake(waker);
+        }
+        if let Some(agent) = self.agent.take() {
+            aftermath.release(agent);
+        }
+    }
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Attaches a dispatcher that is being made; tells the index to keep.
-    pub(super) fn attach_to_cno(&self, cno: CnoId) -> Result<u16> {
+    /// Makes a notification object, with an agent that the first notification calls.
+    ///
+    /// The agent runs in whatever context caused the event, and must not call back into the adapter
+    /// for longer than posting or dequeueing takes.
+    ///
+    /// # Errors
+    /// - INSUFFICIENT_RESOURCES (MEMORY): the storage has no free slot.
+    /// - INVALID_HANDLE (IA): the adapter is being closed.
+    ///
+    /// Spec: CNC-01..03
+    pub fn cno_create(&self, agent: Option<ProxyAgent>) -> Result<CnoId> {
+        self.control.with(|control| {
+            control.backend()?;
+            let full =
+                Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
+            let index = find_slot(self.shared.notification_objects, |slot| {
+                slot.main.with(|object| {
+                    object.id.is_null() && next_generation(object.generation).is_ok()
+                })
+            })
+            .ok_or(full)?;
+            let slot = self
+                .shared
+                .notification_objects
+                .get(usize::from(index))
+                .ok_or(full)?;
+            Ok(slot.main.with(|object| {
+                let generation = object.generation.saturating_add(1);
+                *object = Cno {
+                    id: CnoId::new(self.shared.instance, generation, index),
+                    generation,
+                    agent,
+                    ..Cno::EMPTY
+                };
+                object.id
+            }))
+        })
+    }
+
+    /// Replaces the agent of a notification object; `None` dissociates it.
+    ///
+    /// # Errors
+    /// INVALID_HANDLE (CNO): not a live notification object of this adapter.
+    ///
+    /// Spec: CNM-01, CNC-02
+    pub fn cno_modify_agent(&self, cno: CnoId, agent: Option<ProxyAgent>) -> Result<()> {
+        self.with_cno(cno, |object| {
+            object.agent = agent;
+            Ok(())
+        })
+    }
+
+    /// Tells what a notification object is; all fields are filled in.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (CNO): not a live notification object of this adapter.
+    /// - INVALID_PARAMETER (ARG2): unknown bits in the mask.
+    ///
+    /// Spec: CNQ-01, GEN-08
+    pub fn cno_query(&self, cno: CnoId, fields: CnoFields) -> Result<CnoParam> {
+        self.with_cno(cno, |object| {
+            if CnoFields::from_bits(fields.bits()).is_none() {
+                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+            }
+            Ok(CnoParam {
+                ia: self.handle(),
+                agent: object.agent,
+            })
+        })
+    }
+
+    /// Frees a notification object; the agent is not called.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (CNO): not a live notification object of this adapter.
+    /// - INVALID_STATE (CNO_IN_USE): a dispatcher is attached, or somebody waits.
+    ///
+    /// Spec: CNF-01
+    pub fn cno_free(&self, cno: CnoId) -> Result<()> {
+        self.control.with(|_| {
+            self.with_cno(cno, |object| {
+                let in_use = Error::invalid_state(Subtype::InvalidStateCnoInUse);
+                if object.dispatchers != 0 {
+                    return Err(in_use.because(Cause::StillReferenced));
+                }
+                if object.waiters != 0 {
+                    return Err(in_use.because(Cause::WaiterPresent));
+                }
+                *object = Cno {
+                    generation: object.generation,
+                    ..Cno::EMPTY
+                };
+                Ok(())
+            })
+        })
+    }
+
+    /// Runs `f` on a live notification object.
+    pub(super) fn with_cno<R>(
+        &self,
+        cno: CnoId,
+        f: impl FnOnce(&mut Cno) -> Result<R>,
+    ) -> Result<R> {
         let refused = || cno.refused(self.shared.instance);
         let slot = self
             .shared
@@ -74,9 +269,66 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if object.id != cno || cno.is_null() {
                 return Err(refused());
             }
+            f(object)
+        })
+    }
+
+    /// Attaches a dispatcher; tells the index to keep. Called under the control lock.
+    pub(super) fn attach_to_cno(&self, cno: CnoId) -> Result<u16> {
+        self.with_cno(cno, |object| {
             object.dispatchers = object.dispatchers.saturating_add(1);
             Ok(cno.index() as u16)
         })
+    }
+
+    /// Detaches a dispatcher that goes on without the notification object, or is freed: if it was
+    /// the last one then, all that wait are released (CNW-05, EVF-04). Called under the control lock.
+    pub(super) fn detach_from_cno(
+        &self,
+        cno: u16,
+        evd: EvdId,
+        freed: bool,
+        aftermath: &mut Aftermath,
+    ) {
+        let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
+            return;
+        };
+        slot.main.with(|object| {
+            object.dispatchers = object.dispatchers.saturating_sub(1);
+            if freed && object.triggered == Some(evd) {
+                object.triggered = None;
+                object.pending = 0;
+            }
+            if freed && object.dispatchers == 0 {
+                object.release_all(aftermath);
+            }
+        });
+    }
+
+    /// The handle of the notification object that lives at an index.
+    pub(super) fn cno_id_at(&self, cno: u16) -> Option<CnoId> {
+        let slot = self.shared.notification_objects.get(usize::from(cno))?;
+        let id = slot.main.with(|object| object.id);
+        (!id.is_null()).then_some(id)
+    }
+
+    /// Destroys whatever lives at an index: waiters return ABORT, the agent is called with `None`
+    /// (IAC-02). Settle `aftermath` when the control lock is released.
+    pub(crate) fn destroy_cno_at(
+        &self,
+        _control: &mut Control<'_, B>,
+        index: u16,
+        aftermath: &mut Aftermath,
+    ) {
+        if let Some(slot) = self.shared.notification_objects.get(usize::from(index)) {
+            slot.main.with(|object| {
+                object.release_all(aftermath);
+                *object = Cno {
+                    generation: object.generation,
+                    ..Cno::EMPTY
+                };
+            });
+        }
     }
 
     /// A dispatcher fired: one waiter is released, or the trigger is kept; the agent runs once.
@@ -84,10 +336,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
             return;
         };
-        let (waker, agent) = slot.main.with(|object| {
-            object.triggered = Some(evd);
-            (object.wakers.pop(), object.agent.take())
-        });
+        let (waker, agent) = slot.main.with(|object| object.fire(evd));
         if let Some(waker) = waker {
             waker.wake();
         }

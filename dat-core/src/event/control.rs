@@ -1,11 +1,11 @@
 //! Making, changing and freeing event dispatchers.
 
 use super::queue::EvdQueue;
-use super::slot;
+use super::{Aftermath, slot};
 use crate::backend::{Backend, BackendError};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::EvdFlags;
-use crate::ia::Ia;
+use crate::ia::{Control, Ia};
 use crate::id::{CnoId, EvdId, next_generation};
 use crate::storage::find_slot;
 use crate::sync::RawLock;
@@ -108,6 +108,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 id
             }))
         })
+    }
+}
+
+/// More of the life of a dispatcher.
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Destroys whatever lives at an index, fed or waited on or not: waiters return ABORT (IAC-02,
+    /// EVW-10). Settle `aftermath` when the control lock is released.
+    pub(crate) fn destroy_evd_at(
+        &self,
+        control: &mut Control<'_, B>,
+        index: u16,
+        aftermath: &mut Aftermath,
+    ) {
+        let Some(slot) = self.shared.event_dispatchers.get(usize::from(index)) else {
+            return;
+        };
+        let (id, cno, completions) = slot.queue.with(|queue| {
+            if let Some(waker) = queue.waiter.take().and_then(|waiter| waiter.waker) {
+                aftermath.wake(waker);
+            }
+            (queue.id, queue.cno, queue.discard(&self.shared))
+        });
+        if let (Some(completions), Ok(backend)) = (completions, control.backend()) {
+            backend.destroy_completion_queue(completions);
+        }
+        if let Some(cno) = cno {
+            self.detach_from_cno(cno, id, true, aftermath);
+        }
     }
 }
 

@@ -39,6 +39,8 @@ pub struct DtoCompletion {
 pub struct RmrBindCompletion {
     /// The region.
     pub rmr: RmrId,
+    /// The endpoint it was posted to.
+    pub ep: EpId,
     /// The cookie of the bind.
     pub cookie: u64,
     /// How it ended.

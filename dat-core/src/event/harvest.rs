@@ -139,6 +139,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                     finished.extra,
                     finished.length as u16,
                 )),
+                ep: EpId::from_handle(Handle::from_raw(endpoint)),
                 cookie: finished.cookie,
                 status: finished.status,
             }),

@@ -8,9 +8,10 @@ mod event;
 mod harvest;
 mod queue;
 mod slot;
+mod stream;
 
 pub(crate) use aftermath::Aftermath;
-pub use cno::{CnoSlot, ProxyAgent};
+pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub(crate) use control::backend_refused;
 pub use event::{
     AsyncEventKind, ConnectionEventKind, DtoCompletion, DtoOperation, Event, REASON_LOW_WATERMARK,

@@ -4,14 +4,17 @@ use core::task::Waker;
 
 use super::Aftermath;
 use super::event::Event;
-use super::slot::EventSlot;
-use crate::backend::{CompletionQueue, DeviceFailure};
+use super::slot::{self, EventSlot};
+use crate::backend::{Armed, CompletionQueue, DeviceFailure};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::EvdFlags;
 use crate::id::EvdId;
 use crate::record::NO_RECORD;
 use crate::shared::Shared;
 use crate::sync::{Mutex, RawLock};
+
+/// Tries to arm a completion queue that completions keep slipping into, before giving way.
+const ARMING_ROUNDS: u32 = 16;
 
 /// Place for one event dispatcher.
 pub struct EvdSlot<C, L> {
@@ -43,12 +46,12 @@ pub(crate) enum EvdConfig {
 /// The one that waits on a dispatcher.
 #[derive(Debug)]
 pub(crate) struct Waiter {
+    /// Tells the waits on a dispatcher apart.
+    pub(crate) serial: u32,
     pub(crate) threshold: u32,
     pub(crate) waker: Option<Waker>,
-    /// A notification arrived since the wait began.
+    /// A notification arrived since the wait began, or events were there when it began.
     pub(crate) notified: bool,
-    /// The wait ends with this error.
-    pub(crate) released: Option<Error>,
 }
 
 /// An event dispatcher behind its lock.
@@ -85,6 +88,10 @@ pub(crate) struct EvdQueue<C> {
     pub(crate) depth: u32,
     pub(crate) cno: Option<u16>,
     pub(crate) waiter: Option<Waiter>,
+    /// Waits that ever began.
+    pub(crate) waits: u32,
+    /// The completion queue will tell of its next completion, or has told and was not heard yet.
+    pub(crate) armed: bool,
     /// Latched until the queue is drained, so that one overflow is one report.
     pub(crate) overflowed: bool,
     pub(crate) failure: Option<DeviceFailure>,
@@ -117,6 +124,8 @@ impl<C> EvdQueue<C> {
         depth: 0,
         cno: None,
         waiter: None,
+        waits: 0,
+        armed: false,
         overflowed: false,
         failure: None,
         context: 0,
@@ -129,36 +138,66 @@ impl<C> EvdQueue<C> {
 
     /// Brings `open` up to date after a change of what it stands for.
     pub(crate) fn refresh_open(&mut self) {
-        self.open = if self.waiter.is_none() {
+        self.open = if self.waiter.is_none() && self.failure.is_none() {
             self.id
         } else {
             EvdId::NULL
         };
     }
 
-    /// Why `evd` may not dequeue now.
-    #[cold]
-    pub(crate) fn refusal(&self, evd: EvdId, instance: u16) -> Error {
+    /// Whether `evd` is the dispatcher that lives here.
+    pub(crate) fn check(&self, evd: EvdId, instance: u16) -> Result<()> {
         if self.id != evd || evd.is_null() {
-            evd.refused_as(instance, Subtype::InvalidHandle1)
-        } else {
-            Error::invalid_state(Subtype::InvalidStateEvdWaiter).because(Cause::WaiterPresent)
+            return Err(evd.refused_as(instance, Subtype::InvalidHandle1));
         }
+        Ok(())
+    }
+
+    /// Whether nobody waits (EVW-04, EVG-02).
+    pub(crate) fn check_no_waiter(&self) -> Result<()> {
+        if self.waiter.is_some() {
+            return Err(
+                Error::invalid_state(Subtype::InvalidStateEvdWaiter).because(Cause::WaiterPresent)
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether the condition of the waiter holds (EVW-01, EVW-11).
+    pub(crate) fn is_due(&self) -> bool {
+        let queued = self.queued();
+        let by_number = self.counts_events();
+        self.waiter.as_ref().is_some_and(|waiter| {
+            if by_number {
+                queued >= waiter.threshold
+            } else {
+                waiter.notified && queued != 0
+            }
+        })
+    }
+
+    /// Whether the number of queued events decides on waits, not notifications.
+    fn counts_events(&self) -> bool {
+        matches!(self.config, None | Some(EvdConfig::Threshold))
+    }
+
+    /// Notes that completions were lost or the device failed; nothing more is polled.
+    #[cold]
+    fn fail(&mut self, failure: DeviceFailure) {
+        self.failure = Some(failure);
+        self.refresh_open();
     }
 
     /// A notification (or another event) arrived: wakes the waiter if its condition holds, or else
     /// triggers the notification object.
     pub(crate) fn announce(&mut self, notifies: bool, aftermath: &mut Aftermath) {
-        let queued = self.queued();
-        let by_number = matches!(self.config, None | Some(EvdConfig::Threshold));
+        let by_number = self.counts_events();
         if let Some(waiter) = &mut self.waiter {
             waiter.notified |= notifies;
-            let due = if by_number {
-                queued >= waiter.threshold
-            } else {
-                waiter.notified
-            };
-            if due && let Some(waker) = waiter.waker.take() {
+            if self.is_due()
+                && let Some(waiter) = &mut self.waiter
+                && let Some(waker) = waiter.waker.take()
+            {
                 aftermath.wake(waker);
             }
         } else if let Some(cno) = self.cno
@@ -179,7 +218,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         L: RawLock,
     {
         if self.open != evd || evd.is_null() {
-            return Err(self.refusal(evd, shared.instance));
+            return self.dequeue_closed(evd, shared);
         }
         if self.ring_length | self.ready_length != 0 {
             return self.take_queued(shared);
@@ -197,8 +236,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
                     }
                     Ok(None) => break,
                     Err(failure) => {
-                        self.failure = Some(failure);
-                        break;
+                        self.fail(failure);
+                        // The cause makes the caller report the failure, once.
+                        return Err(Error::queue_empty().because(Cause::DeviceGone));
                     }
                 }
                 patience = patience.wrapping_sub(1);
@@ -209,6 +249,22 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
         self.overflowed = false;
         Err(Error::queue_empty())
+    }
+
+    /// A dequeue that is refused, or drains a dispatcher whose completion queue failed.
+    #[cold]
+    fn dequeue_closed<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        self.check(evd, shared.instance)?;
+        self.check_no_waiter()?;
+        if self.queued() == 0 {
+            self.overflowed = false;
+            return Err(Error::queue_empty());
+        }
+        self.take_queued(shared)
     }
 
     /// Removes the first event that needs no asking of the device.
@@ -251,7 +307,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         L: RawLock,
     {
         let mut patience = self.depth.saturating_add(1);
-        while patience != 0 {
+        while patience != 0 && self.failure.is_none() {
             patience = patience.wrapping_sub(1);
             let Some(completions) = &mut self.completions else {
                 return;
@@ -265,11 +321,105 @@ impl<C: CompletionQueue> EvdQueue<C> {
                 }
                 Ok(None) => return,
                 Err(failure) => {
-                    self.failure = Some(failure);
-                    return;
+                    self.fail(failure);
+                    aftermath.failure(self.id, failure);
+                    // A waiter is told that nothing more is coming.
+                    if let Some(waiter) = &mut self.waiter
+                        && let Some(waker) = waiter.waker.take()
+                    {
+                        aftermath.wake(waker);
+                    }
                 }
             }
         }
+    }
+
+    /// Sees to it that the device tells of the next completion, if somebody wants to know: a waiter,
+    /// or a notification object while the dispatcher is enabled.
+    ///
+    /// Completions that slipped in before the arming are taken in and announced.
+    pub(crate) fn keep_armed<B, L>(&mut self, shared: &Shared<'_, B, L>, aftermath: &mut Aftermath)
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        let wanted = self.waiter.is_some() || (self.enabled && self.cno.is_some());
+        let solicited_only = self.config == Some(EvdConfig::Solicited);
+        for _ in 0..ARMING_ROUNDS {
+            if !wanted || self.armed || self.failure.is_some() {
+                return;
+            }
+            let Some(completions) = &mut self.completions else {
+                return;
+            };
+            match completions.arm(solicited_only) {
+                Armed::Armed => self.armed = true,
+                Armed::Missed => self.harvest(shared, aftermath),
+            }
+        }
+        if self.armed {
+            return;
+        }
+        // Too busy to be armed: whoever waits looks again at once.
+        match &mut self.waiter {
+            Some(waiter) => {
+                if let Some(waker) = waiter.waker.take() {
+                    aftermath.wake(waker);
+                }
+            }
+            None => self.announce(true, aftermath),
+        }
+    }
+
+    /// The last endpoint stream ended: the next one decides anew how waits are shaped.
+    pub(crate) fn unfix_config<B, L>(&mut self, shared: &Shared<'_, B, L>)
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        let narrow = self.config == Some(EvdConfig::Solicited);
+        self.config = None;
+        if !(narrow && self.armed) {
+            return;
+        }
+        // Armed for solicited completions only: the next stream may want to hear of all. No stream
+        // is left, so what is still in the completion queue makes no events and wakes nobody.
+        self.armed = false;
+        let mut nobody = Aftermath::default();
+        let waker = self.waiter.as_mut().and_then(|waiter| waiter.waker.take());
+        self.keep_armed(shared, &mut nobody);
+        if let Some(waiter) = &mut self.waiter {
+            waiter.waker = waker;
+        }
+        if !nobody.failed.is_empty() {
+            // The next poll finds the failure again, and reports it.
+            self.failure = None;
+            self.refresh_open();
+        }
+    }
+
+    /// Empties the queue for good: events are lost, slots and records go back.
+    pub(crate) fn discard<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Option<C>
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        let mut index = self.ready_first;
+        for _ in 0..self.ready_length {
+            let Some(record) = shared.records.get(index as usize) else {
+                break;
+            };
+            let next = record.next();
+            let _lost = shared.reap(record, index);
+            index = next;
+        }
+        slot::give_back(shared.events, self.ring_base, self.ring_capacity);
+        let completions = self.completions.take();
+        *self = Self {
+            generation: self.generation,
+            ..Self::EMPTY
+        };
+        completions
     }
 
     fn join_ready<B, L>(&mut self, index: u32, shared: &Shared<'_, B, L>)
@@ -300,7 +450,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         L: RawLock,
     {
         self.harvest(shared, aftermath);
-        if self.ring_length >= self.ring_capacity {
+        if self.ring_length >= self.queue_length {
             return false;
         }
         let Some(slot) = self.ring_slot(shared.events, self.ring_length) else {

@@ -1,7 +1,7 @@
 //! What follows a call once its locks are released: wake-ups, agents, overflow reports.
 
 use super::Ia;
-use crate::backend::Backend;
+use crate::backend::{Backend, DeviceFailure};
 use crate::event::{Aftermath, AsyncEventKind, Event, REASON_PRIMARY};
 use crate::id::EvdId;
 use crate::sync::RawLock;
@@ -9,14 +9,41 @@ use crate::sync::RawLock;
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Carries an aftermath out; no lock may be held.
     pub(crate) fn settle(&self, mut aftermath: Aftermath) {
+        while let Some((evd, failure)) = aftermath.failed.pop() {
+            self.report_failure(evd, failure, &mut aftermath);
+        }
         while let Some(evd) = aftermath.overflowed.pop() {
             self.report_overflow(evd, &mut aftermath);
         }
         while let Some((cno, evd)) = aftermath.notifications.pop() {
             self.trigger(cno, evd);
         }
+        while let Some(agent) = aftermath.released.pop() {
+            (agent.function)(agent.instance_data, None);
+        }
         while let Some(waker) = aftermath.wakers.pop() {
             waker.wake();
+        }
+    }
+
+    /// Reports that the completion queue of a dispatcher failed.
+    pub(crate) fn report_failure(
+        &self,
+        evd: EvdId,
+        failure: DeviceFailure,
+        aftermath: &mut Aftermath,
+    ) {
+        match failure {
+            DeviceFailure::CompletionQueueOverrun => self.report_overflow(evd, aftermath),
+            DeviceFailure::Broken => self.push_event(
+                self.async_evd,
+                &Event::Async {
+                    kind: AsyncEventKind::IaCatastrophic,
+                    handle: self.handle(),
+                    reason: REASON_PRIMARY,
+                },
+                aftermath,
+            ),
         }
     }
 

@@ -1,0 +1,122 @@
+//! Streams that feed event dispatchers, and the notices of their completion queues.
+
+use super::Aftermath;
+use super::control::backend_refused;
+use super::queue::EvdConfig;
+use crate::backend::Backend;
+use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
+use crate::flags::EvdFlags;
+use crate::ia::Ia;
+use crate::id::EvdId;
+use crate::sync::RawLock;
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Lets a stream feed a dispatcher; returns the index the object keeps. Called under the control lock.
+    ///
+    /// `stream` are the kinds that must be among the dispatcher's flags, `role` is the subtype that
+    /// names the dispatcher in an error. For a completion stream `endpoint` says how it shapes waits
+    /// and how many completions it may have outstanding; the completion queue grows with them.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (`role`): not a live dispatcher, or not one for this stream (EVC-05).
+    /// - INVALID_PARAMETER: the streams may not share a dispatcher (EPC-04..06, EPX-06).
+    /// - INSUFFICIENT_RESOURCES (TEVD): the completion queue cannot grow.
+    pub(crate) fn attach_stream(
+        &self,
+        backend: &mut B,
+        evd: EvdId,
+        stream: EvdFlags,
+        role: Subtype,
+        endpoint: Option<(EvdConfig, u32)>,
+    ) -> Result<u16> {
+        let refused = || evd.refused_as(self.shared.instance, role);
+        let slot = self
+            .shared
+            .event_dispatchers
+            .get(evd.index())
+            .ok_or_else(refused)?;
+        slot.queue.with(|queue| {
+            if queue.id != evd || evd.is_null() {
+                return Err(refused());
+            }
+            if !queue.flags.contains(stream) {
+                return Err(Error::invalid_handle(role).because(Cause::FlagNotAllowed));
+            }
+            let clash = Error::new(ErrorKind::InvalidParameter, Subtype::NoSubtype)
+                .because(Cause::FlagCombination);
+            match endpoint {
+                None => {
+                    // Only threshold completions go together with other streams (EPC-05, EPC-06).
+                    if !matches!(queue.config, None | Some(EvdConfig::Threshold)) {
+                        return Err(clash);
+                    }
+                }
+                Some((config, places)) => {
+                    let others = queue.streams.saturating_sub(queue.endpoint_streams);
+                    if queue.config.is_some_and(|fixed| fixed != config)
+                        || (others != 0 && config != EvdConfig::Threshold)
+                    {
+                        return Err(clash);
+                    }
+                    let places = queue.places.checked_add(places).ok_or(
+                        Error::insufficient_resources(Subtype::ResourceTevd)
+                            .because(Cause::AboveLimit),
+                    )?;
+                    if places > queue.depth {
+                        if let Some(completions) = &mut queue.completions {
+                            backend
+                                .resize_completion_queue(completions, places)
+                                .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
+                        }
+                        queue.depth = places;
+                    }
+                    queue.places = places;
+                    queue.config = Some(config);
+                    queue.endpoint_streams = queue.endpoint_streams.saturating_add(1);
+                }
+            }
+            queue.streams = queue.streams.saturating_add(1);
+            Ok(evd.index() as u16)
+        })
+    }
+
+    /// Ends a stream; for a completion stream `endpoint_places` is what it was attached with.
+    ///
+    /// The object's completions must have been dropped before (`EvdQueue::forget_endpoint`).
+    pub(crate) fn detach_stream(&self, evd: u16, endpoint_places: Option<u32>) {
+        if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
+            slot.queue.with(|queue| {
+                queue.streams = queue.streams.saturating_sub(1);
+                if let Some(places) = endpoint_places {
+                    queue.places = queue.places.saturating_sub(places);
+                    queue.endpoint_streams = queue.endpoint_streams.saturating_sub(1);
+                    if queue.endpoint_streams == 0 {
+                        queue.unfix_config(&self.shared);
+                    }
+                }
+            });
+        }
+    }
+
+    /// The handle of the dispatcher that lives at an index; null if none does.
+    pub(crate) fn evd_id_at(&self, evd: u16) -> EvdId {
+        self.shared
+            .event_dispatchers
+            .get(usize::from(evd))
+            .map_or(EvdId::NULL, |slot| slot.queue.with(|queue| queue.id))
+    }
+
+    /// The backend told of completions in an armed completion queue: takes them in, tells whoever
+    /// waits for them and arms the queue again. No lock may be held.
+    pub(crate) fn completions_arrived(&self, queue: u16) {
+        if let Some(slot) = self.shared.event_dispatchers.get(usize::from(queue)) {
+            let mut aftermath = Aftermath::default();
+            slot.queue.with(|queue| {
+                queue.armed = false;
+                queue.harvest(&self.shared, &mut aftermath);
+                queue.keep_armed(&self.shared, &mut aftermath);
+            });
+            self.settle(aftermath);
+        }
+    }
+}
