@@ -19,6 +19,8 @@ mod record;
 mod shared;
 mod storage;
 pub mod sync;
+#[cfg(test)]
+mod testing;
 pub mod time;
 
 pub use error::{Abi, Cause, Error, ErrorKind, Result, Subtype};
