@@ -23,8 +23,9 @@ pub struct RecordSlot {
     owner: AtomicU32,
     /// Bytes posted (then moved); for a bind the index of the region.
     length: AtomicU32,
-    /// Next record of a list; the generation of the region for a bind.
+    /// Next record of a list; the number of a posted bind.
     next: AtomicU32,
+    /// Taker of a shared buffer; the generation of the region for a bind.
     extra: AtomicU32,
     meta: AtomicU32,
 }

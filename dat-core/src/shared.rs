@@ -3,14 +3,17 @@
 use crate::backend::Backend;
 use crate::endpoint::{EndpointSlot, SrqSlot};
 use crate::event::{CnoSlot, EvdSlot, EventSlot};
-use crate::memory::LmrSlot;
+use crate::memory::{LmrSlot, RmrSlot};
 use crate::record::RecordSlot;
 use crate::sync::RawLock;
 
 /// Slices of slots that carry their own locks or are made of atomic words.
 pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) instance: u16,
+    /// The provider needs no cache maintenance around RDMA.
+    pub(crate) coherent: bool,
     pub(crate) local_regions: &'s [LmrSlot],
+    pub(crate) remote_regions: &'s [RmrSlot<L>],
     pub(crate) event_dispatchers: &'s [EvdSlot<B::CompletionQueue, L>],
     pub(crate) notification_objects: &'s [CnoSlot<L>],
     pub(crate) endpoints: &'s [EndpointSlot<B::SendQueue, B::ReceiveQueue, L>],

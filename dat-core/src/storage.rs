@@ -17,7 +17,7 @@ pub struct Storage<'s, B: Backend, L: RawLock> {
     /// Local memory regions.
     pub local_regions: &'s mut [LmrSlot],
     /// Remote memory regions.
-    pub remote_regions: &'s mut [RmrSlot],
+    pub remote_regions: &'s mut [RmrSlot<L>],
     /// Event dispatchers, the asynchronous one included.
     pub event_dispatchers: &'s mut [EvdSlot<B::CompletionQueue, L>],
     /// Consumer notification objects.
@@ -55,7 +55,7 @@ pub struct IaStorage<
 > {
     protection_zones: [PzSlot; REGIONS],
     local_regions: [LmrSlot; REGIONS],
-    remote_regions: [RmrSlot; REGIONS],
+    remote_regions: [RmrSlot<L>; REGIONS],
     event_dispatchers: [EvdSlot<B::CompletionQueue, L>; EVDS],
     notification_objects: [CnoSlot<L>; EVDS],
     endpoints: [EndpointSlot<B::SendQueue, B::ReceiveQueue, L>; EPS],

@@ -8,5 +8,7 @@ mod srq;
 
 pub use endpoint::EndpointSlot;
 pub(crate) use endpoint::{Endpoint, ReceiveSide, WorkRing};
+pub(crate) use post::{request_report, send_flags};
+pub(crate) use refuse::{not_ready, refused_flags};
 pub(crate) use srq::SharedReceives;
 pub use srq::SrqSlot;

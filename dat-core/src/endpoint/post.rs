@@ -431,7 +431,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Makes room in a full request queue by taking in completions that leave no event.
     #[cold]
-    pub(super) fn reclaim_requests(&self, ep: EpId) -> bool {
+    pub(crate) fn reclaim_requests(&self, ep: EpId) -> bool {
         let evd = self
             .shared
             .endpoints

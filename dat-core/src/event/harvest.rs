@@ -26,6 +26,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             Owner::Requests(queue) => {
                 let endpoint = self.endpoints.get(usize::from(queue))?;
                 endpoint.count_request_completion();
+                if record.kind() == RecordKind::Bind {
+                    self.bind_completed(record, completion.status);
+                }
                 endpoint
             }
             Owner::Receives(queue) => {

@@ -68,12 +68,12 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         async_evd_min_qlen: i32,
     ) -> core::result::Result<Self, OpenError<B>> {
         let instance = NEXT_INSTANCE.fetch_add(1, Ordering::Relaxed);
+        let coherent = !backend.provider_attributes().lmr_sync_req;
         let mut ia = Self {
             control: Mutex::new(Control {
                 backend: Some(backend),
                 instance,
                 protection_zones: storage.protection_zones,
-                remote_regions: storage.remote_regions,
                 public_service_points: storage.public_service_points,
                 reserved_service_points: storage.reserved_service_points,
                 connection_requests: storage.connection_requests,
@@ -81,7 +81,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             }),
             shared: Shared {
                 instance,
+                coherent,
                 local_regions: storage.local_regions,
+                remote_regions: storage.remote_regions,
                 event_dispatchers: storage.event_dispatchers,
                 notification_objects: storage.notification_objects,
                 endpoints: storage.endpoints,

@@ -3,8 +3,8 @@
 use crate::backend::Backend;
 use crate::connection::{CrSlot, PspSlot, RspSlot};
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::id::{CrId, PspId, PzId, RmrId, RspId};
-use crate::memory::{PzSlot, RmrSlot};
+use crate::id::{CrId, PspId, PzId, RspId};
+use crate::memory::PzSlot;
 
 /// The backend and the tables that the data path does not read.
 pub(crate) struct Control<'s, B> {
@@ -12,7 +12,6 @@ pub(crate) struct Control<'s, B> {
     pub(crate) backend: Option<B>,
     pub(crate) instance: u16,
     pub(crate) protection_zones: &'s mut [PzSlot],
-    pub(crate) remote_regions: &'s mut [RmrSlot],
     pub(crate) public_service_points: &'s mut [PspSlot],
     pub(crate) reserved_service_points: &'s mut [RspSlot],
     pub(crate) connection_requests: &'s mut [CrSlot],
@@ -35,7 +34,6 @@ macro_rules! tables {
 impl<B: Backend> Control<'_, B> {
     tables! {
         zone, PzId, PzSlot, protection_zones;
-        remote_region, RmrId, RmrSlot, remote_regions;
         public_service_point, PspId, PspSlot, public_service_points;
         reserved_service_point, RspId, RspSlot, reserved_service_points;
         connection_request, CrId, CrSlot, connection_requests;

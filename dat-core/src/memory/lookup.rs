@@ -53,6 +53,39 @@ impl LmrSlot {
     };
 }
 
+impl LmrSlot {
+    /// Zone tag and privileges of the region, read one by one: the caller knows that it stands still,
+    /// or finds out.
+    pub(super) fn protection(&self) -> (u32, MemoryPrivileges) {
+        let meta = self.meta.load(Ordering::Relaxed);
+        (
+            meta & 0xFFFF_0000,
+            MemoryPrivileges::from_bits_truncate(meta),
+        )
+    }
+
+    /// Why a piece reaches outside the region; read as `protection`.
+    pub(super) fn outside(&self, piece: &LmrTriplet) -> Option<Cause> {
+        if piece.address.checked_add(piece.length).is_none() {
+            return Some(Cause::AddressOverflow);
+        }
+        let base = self.base.load(Ordering::Relaxed) as u64;
+        let length = self.length.load(Ordering::Relaxed) as u64;
+        let offset = piece.address.wrapping_sub(base);
+        (offset > length || piece.length > length.wrapping_sub(offset))
+            .then_some(Cause::OutsideRegion)
+    }
+
+    /// Why a context that leads here names no region.
+    pub(super) fn absence(&self) -> Cause {
+        if self.generation.load(Ordering::Relaxed) == 0 {
+            Cause::UnknownContext
+        } else {
+            Cause::StaleContext
+        }
+    }
+}
+
 /// The zone's part of a slot's `meta` word.
 #[inline]
 pub(crate) const fn zone_tag(zone: u16) -> u32 {
@@ -129,12 +162,7 @@ pub(crate) fn explain(
         return unknown(Cause::UnknownContext);
     };
     if piece.context == 0 || slot.key.load(Ordering::Acquire) != piece.context {
-        let stale = slot.generation.load(Ordering::Relaxed) != 0;
-        return unknown(if stale {
-            Cause::StaleContext
-        } else {
-            Cause::UnknownContext
-        });
+        return unknown(slot.absence());
     }
     let meta = slot.meta.load(Ordering::Relaxed);
     if meta & 0xFFFF_0000 != access.zone {
@@ -143,14 +171,20 @@ pub(crate) fn explain(
     if meta & access.privilege.bits() != access.privilege.bits() {
         return unknown(Cause::MissingPrivilege);
     }
-    let base = slot.base.load(Ordering::Relaxed) as u64;
-    let length = slot.length.load(Ordering::Relaxed) as u64;
-    if piece.address.checked_add(piece.length).is_none() {
-        return Some(Error::invalid_argument(argument).because(Cause::AddressOverflow));
+    slot.outside(piece)
+        .map(|cause| Error::invalid_argument(argument).because(cause))
+}
+
+/// Why a piece is not inside a live region of whatever zone and privileges; `None` if it is.
+pub(super) fn outside_any(regions: &[LmrSlot], piece: &LmrTriplet) -> Option<Cause> {
+    let Some(slot) = regions.get(slot_index(piece.context)) else {
+        return Some(Cause::UnknownContext);
+    };
+    let key = slot.key.load(Ordering::Acquire);
+    let outside = slot.outside(piece);
+    fence(Ordering::Acquire);
+    if key == 0 || key != piece.context || slot.key.load(Ordering::Relaxed) != key {
+        return Some(slot.absence());
     }
-    let offset = piece.address.wrapping_sub(base);
-    if offset > length || piece.length > length.wrapping_sub(offset) {
-        return Some(Error::invalid_argument(argument).because(Cause::OutsideRegion));
-    }
-    None
+    outside
 }

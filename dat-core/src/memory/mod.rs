@@ -1,14 +1,18 @@
 //! Protection zones, local and remote memory regions.
 
+mod bind;
+mod lmr;
 mod lookup;
 mod pz;
 mod region;
 mod rmr;
+mod sync;
 mod triplet;
 
+pub use lmr::{LmrCreated, LmrMemory, LmrParam, LmrRequest, LmrSource};
 pub use lookup::LmrSlot;
 pub(crate) use lookup::{LocalAccess, explain, zone_tag};
-pub use pz::PzSlot;
+pub use pz::{PzParam, PzSlot};
 pub use region::Region;
-pub use rmr::RmrSlot;
+pub use rmr::{RmrBinding, RmrParam, RmrSlot};
 pub use triplet::{LmrTriplet, RmrTriplet};

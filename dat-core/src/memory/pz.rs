@@ -1,7 +1,13 @@
 //! Protection zones.
 
-use crate::backend::DomainKey;
-use crate::id::PzId;
+use crate::backend::{Backend, DomainKey};
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::backend_refused;
+use crate::flags::PzFields;
+use crate::ia::{Control, Ia};
+use crate::id::{Handle, PzId, next_generation};
+use crate::storage::find_slot;
+use crate::sync::RawLock;
 
 /// Place for one protection zone; behind the control lock.
 #[derive(Debug)]
@@ -23,4 +29,126 @@ impl PzSlot {
         users: 0,
         context: 0,
     };
+}
+
+/// What a query tells of a protection zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct PzParam {
+    /// The adapter.
+    pub ia: Handle,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Makes a protection zone.
+    ///
+    /// # Errors
+    /// - INSUFFICIENT_RESOURCES (PROTECTION_DOMAIN): storage or device have no room for it.
+    ///
+    /// Spec: PZC-01
+    pub fn pz_create(&self) -> Result<PzId> {
+        self.control.with(|control| {
+            let exhausted = Error::insufficient_resources(Subtype::ResourceProtectionDomain)
+                .because(Cause::TableFull);
+            let index = find_slot(control.protection_zones, |slot| {
+                slot.id.is_null() && next_generation(slot.generation).is_ok()
+            })
+            .ok_or(exhausted)?;
+            let domain = control
+                .backend()?
+                .create_domain()
+                .map_err(|error| backend_refused(error, Subtype::ResourceProtectionDomain))?;
+            let slot = control
+                .protection_zones
+                .get_mut(usize::from(index))
+                .ok_or(exhausted)?;
+            let generation = slot.generation.saturating_add(1);
+            *slot = PzSlot {
+                id: PzId::new(self.shared.instance, generation, index),
+                generation,
+                domain,
+                users: 0,
+                context: 0,
+            };
+            Ok(slot.id)
+        })
+    }
+
+    /// Tells what a protection zone is.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
+    /// - INVALID_PARAMETER (ARG2): the mask has undefined bits.
+    ///
+    /// Spec: PZQ-01, GEN-08
+    pub fn pz_query(&self, pz: PzId, mask: PzFields) -> Result<PzParam> {
+        self.control.with(|control| {
+            control.zone(pz)?;
+            if PzFields::from_bits(mask.bits()).is_none() {
+                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+            }
+            Ok(PzParam { ia: self.handle() })
+        })
+    }
+
+    /// Frees a protection zone.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
+    /// - INVALID_STATE (PZ_IN_USE): an endpoint, region or shared receive queue is in it.
+    ///
+    /// Spec: PZF-01, PZF-02, GEN-15
+    pub fn pz_free(&self, pz: PzId) -> Result<()> {
+        self.control.with(|control| {
+            if control.zone(pz)?.users != 0 {
+                return Err(Error::invalid_state(Subtype::InvalidStatePzInUse)
+                    .because(Cause::StillReferenced));
+            }
+            self.destroy_pz_at(control, pz.index() as u16);
+            Ok(())
+        })
+    }
+
+    /// Destroys the zone in a slot, if there is one, whoever is in it.
+    pub(crate) fn destroy_pz_at(&self, control: &mut Control<'_, B>, index: u16) {
+        let Some(slot) = control.protection_zones.get_mut(usize::from(index)) else {
+            return;
+        };
+        if slot.id.is_null() {
+            return;
+        }
+        let domain = slot.domain;
+        *slot = PzSlot {
+            generation: slot.generation,
+            ..PzSlot::EMPTY
+        };
+        if let Ok(backend) = control.backend() {
+            backend.destroy_domain(domain);
+        }
+    }
+
+    /// Counts one more object in a zone; tells the zone's index.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
+    pub(crate) fn hold_zone(&self, control: &mut Control<'_, B>, pz: PzId) -> Result<u16> {
+        let slot = control.zone(pz)?;
+        slot.users = slot.users.saturating_add(1);
+        Ok(pz.index() as u16)
+    }
+
+    /// Counts one object less in a zone.
+    pub(crate) fn release_zone(&self, control: &mut Control<'_, B>, index: u16) {
+        if let Some(slot) = control.protection_zones.get_mut(usize::from(index)) {
+            slot.users = slot.users.saturating_sub(1);
+        }
+    }
+
+    /// The zone in a slot.
+    pub(crate) fn zone_at(control: &Control<'_, B>, index: u16) -> PzId {
+        control
+            .protection_zones
+            .get(usize::from(index))
+            .map_or(PzId::NULL, |slot| slot.id)
+    }
 }

@@ -1,25 +1,264 @@
-//! Remote memory regions.
+//! Remote memory regions: making, querying and freeing them.
 
-use crate::backend::WindowKey;
-use crate::id::RmrId;
+use crate::backend::{Backend, WindowKey};
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::backend_refused;
+use crate::flags::{MemoryPrivileges, RmrFields};
+use crate::ia::{Control, Ia};
+use crate::id::{EpId, Handle, PzId, RmrId, next_generation};
+use crate::memory::LmrTriplet;
+use crate::storage::find_slot;
+use crate::sync::{Mutex, RawLock};
 
-/// Place for one remote memory region; behind the control lock.
+/// Binds of one region that may be under way at once.
+pub(super) const PENDING_BINDS: usize = 4;
+
+/// Place for one remote memory region.
+///
+/// Its lock comes after every other one: nothing else is locked while it is held. Freeing takes
+/// the control lock as well.
+pub struct RmrSlot<L> {
+    pub(crate) main: Mutex<L, RemoteRegion>,
+}
+
+impl<L: RawLock> RmrSlot<L> {
+    /// A free slot.
+    #[expect(
+        clippy::declare_interior_mutable_const,
+        reason = "a value to build arrays from"
+    )]
+    pub const EMPTY: Self = Self {
+        main: Mutex::new(RemoteRegion::EMPTY),
+    };
+}
+
+/// A remote memory region behind its lock.
 #[derive(Debug)]
-pub struct RmrSlot {
+pub(crate) struct RemoteRegion {
     pub(crate) id: RmrId,
     pub(crate) generation: u32,
     pub(crate) zone: u16,
     pub(crate) window: WindowKey,
+    /// What the last successful bind made of it; length 0 = unbound.
+    pub(super) bound: Binding,
+    /// Accepted binds whose completion is not known; each counts as a window on its region.
+    pub(super) pending: [Binding; PENDING_BINDS],
+    /// Number of the last accepted bind.
+    pub(super) sequence: u32,
+    /// Endpoints on which a bind failed, for `Ia::bind_failed`.
+    pub(super) failed_on: heapless::Vec<EpId, PENDING_BINDS>,
     pub(crate) context: u64,
 }
 
-impl RmrSlot {
-    /// A free slot.
-    pub const EMPTY: Self = Self {
+impl RemoteRegion {
+    pub(crate) const EMPTY: Self = Self {
         id: RmrId::NULL,
         generation: 0,
         zone: 0,
         window: WindowKey(0),
+        bound: Binding::NONE,
+        pending: [Binding::NONE; PENDING_BINDS],
+        sequence: 0,
+        failed_on: heapless::Vec::new(),
         context: 0,
     };
+
+    /// What the consumer last asked for and was not told to have failed.
+    fn latest(&self) -> Binding {
+        self.pending
+            .iter()
+            .filter(|binding| binding.sequence != 0)
+            .min_by_key(|binding| self.sequence.wrapping_sub(binding.sequence))
+            .copied()
+            .unwrap_or(self.bound)
+    }
+}
+
+/// A piece of a local region that a remote region stands for, or is about to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Binding {
+    /// LMR context, address and length; of length 0 = unbound.
+    pub(super) piece: LmrTriplet,
+    pub(super) rmr_context: u32,
+    /// Number of the bind while it is pending, else 0.
+    pub(super) sequence: u32,
+    /// Index of the endpoint it was posted to.
+    pub(super) endpoint: u16,
+    pub(super) privileges: MemoryPrivileges,
+}
+
+impl Binding {
+    pub(super) const NONE: Self = Self {
+        piece: LmrTriplet {
+            context: 0,
+            address: 0,
+            length: 0,
+        },
+        rmr_context: 0,
+        sequence: 0,
+        endpoint: 0,
+        privileges: MemoryPrivileges::empty(),
+    };
+}
+
+/// What a remote memory region is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RmrBinding {
+    /// The piece of a local region.
+    pub lmr_triplet: LmrTriplet,
+    /// The privileges as asked for.
+    pub privileges: MemoryPrivileges,
+    /// Names it for peers, once the bind has completed.
+    pub rmr_context: u32,
+}
+
+/// What a query tells of a remote memory region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RmrParam {
+    /// The adapter.
+    pub ia: Handle,
+    /// The zone.
+    pub pz: PzId,
+    /// The accepted or completed bind, whichever is last; `None` when unbound.
+    pub binding: Option<RmrBinding>,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Makes an unbound remote memory region.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
+    /// - MODEL_NOT_SUPPORTED: the device has no memory windows (RMB-38).
+    /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): storage or device have no room for it.
+    ///
+    /// Spec: RMC-01, RMB-38
+    pub fn rmr_create(&self, pz: PzId) -> Result<RmrId> {
+        self.control.with(|control| {
+            let domain = control.zone(pz)?.domain;
+            let exhausted = Error::insufficient_resources(Subtype::ResourceMemoryRegion)
+                .because(Cause::TableFull);
+            let index = find_slot(self.shared.remote_regions, |slot| {
+                slot.main.with(|region| {
+                    region.id.is_null() && next_generation(region.generation).is_ok()
+                })
+            })
+            .ok_or(exhausted)?;
+            let slot = self
+                .shared
+                .remote_regions
+                .get(usize::from(index))
+                .ok_or(exhausted)?;
+            let window = control
+                .backend()?
+                .create_window(domain)
+                .map_err(|error| backend_refused(error, Subtype::ResourceMemoryRegion))?;
+            let zone = self.hold_zone(control, pz)?;
+            Ok(slot.main.with(|region| {
+                let generation = region.generation.saturating_add(1);
+                *region = RemoteRegion {
+                    id: RmrId::new(self.shared.instance, generation, index),
+                    generation,
+                    zone,
+                    window,
+                    ..RemoteRegion::EMPTY
+                };
+                region.id
+            }))
+        })
+    }
+
+    /// Tells what a remote memory region stands for.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (RMR): not a live region of this adapter.
+    /// - INVALID_PARAMETER (ARG2): the mask has undefined bits.
+    ///
+    /// Spec: RMQ-01, GEN-08
+    pub fn rmr_query(&self, rmr: RmrId, mask: RmrFields) -> Result<RmrParam> {
+        self.control.with(|control| {
+            let (zone, latest) =
+                self.with_remote_region(rmr, |region| (region.zone, region.latest()))?;
+            if RmrFields::from_bits(mask.bits()).is_none() {
+                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+            }
+            Ok(RmrParam {
+                ia: self.handle(),
+                pz: Self::zone_at(control, zone),
+                binding: (latest.piece.length != 0).then_some(RmrBinding {
+                    lmr_triplet: latest.piece,
+                    privileges: latest.privileges,
+                    rmr_context: latest.rmr_context,
+                }),
+            })
+        })
+    }
+
+    /// Frees a remote memory region; if it is bound, its context dies at once.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (RMR): not a live region of this adapter.
+    ///
+    /// Spec: RMF-01, RMF-02
+    pub fn rmr_free(&self, rmr: RmrId) -> Result<()> {
+        self.control.with(|control| {
+            self.with_remote_region(rmr, |_| ())?;
+            self.destroy_rmr_at(control, rmr.index() as u16);
+            Ok(())
+        })
+    }
+
+    /// Destroys the remote region in a slot, if there is one.
+    pub(crate) fn destroy_rmr_at(&self, control: &mut Control<'_, B>, index: u16) {
+        let Some(slot) = self.shared.remote_regions.get(usize::from(index)) else {
+            return;
+        };
+        let region = slot.main.with(|region| {
+            let generation = region.generation;
+            core::mem::replace(
+                region,
+                RemoteRegion {
+                    generation,
+                    ..RemoteRegion::EMPTY
+                },
+            )
+        });
+        if region.id.is_null() {
+            return;
+        }
+        if let Ok(backend) = control.backend() {
+            backend.destroy_window(region.window);
+        }
+        // Only now that the device knows of no window may the regions behind it go.
+        self.shared.release_binding(&region.bound);
+        for binding in &region.pending {
+            self.shared.release_binding(binding);
+        }
+        self.release_zone(control, region.zone);
+    }
+
+    /// Runs `f` on a live remote region, under its lock.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (RMR): not a live region of this adapter.
+    pub(crate) fn with_remote_region<R>(
+        &self,
+        rmr: RmrId,
+        f: impl FnOnce(&mut RemoteRegion) -> R,
+    ) -> Result<R> {
+        let refused = || rmr.refused(self.shared.instance);
+        let slot = self
+            .shared
+            .remote_regions
+            .get(rmr.index())
+            .ok_or_else(refused)?;
+        slot.main.with(|region| {
+            if region.id == rmr && !rmr.is_null() {
+                Ok(f(region))
+            } else {
+                Err(refused())
+            }
+        })
+    }
 }

@@ -1,0 +1,379 @@
+//! Binding remote memory regions, and what becomes of posted binds.
+//!
+//! A bind counts as a window on its local region from the moment it is accepted; the region bound
+//! before stays counted until the bind is known to have replaced it. So a region that a device
+//! may still open to peers is never freed, whichever way the bind ends (RMB-42).
+
+use super::lookup::slot_index;
+use super::rmr::{Binding, RemoteRegion};
+use super::{LmrSlot, LmrTriplet, zone_tag};
+use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue, WorkQueue};
+use crate::endpoint::{Endpoint, WorkRing, not_ready, refused_flags, request_report, send_flags};
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
+use crate::ia::Ia;
+use crate::id::{EpId, Handle, RmrId};
+use crate::record::{Owner, RecordKind, RecordSlot};
+use crate::shared::Shared;
+use crate::sync::RawLock;
+
+/// Position of the triplet in the call.
+const PIECE_ARGUMENT: u8 = 2;
+/// Position of the privileges.
+const PRIVILEGES_ARGUMENT: u8 = 3;
+/// Position of the completion flags.
+const FLAGS_ARGUMENT: u8 = 6;
+
+/// A bind as the consumer asked for it.
+struct Bind<'a> {
+    rmr: RmrId,
+    piece: &'a LmrTriplet,
+    privileges: MemoryPrivileges,
+    ep: EpId,
+    cookie: u64,
+    flags: CompletionFlags,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Binds a remote memory region to a piece of a local one; returns the context for peers.
+    ///
+    /// Posted to the endpoint's request queue, where later requests wait for it. The completion is a
+    /// bind event on the endpoint's request dispatcher, as `flags` say; SUPPRESS, UNSIGNALLED and
+    /// BARRIER_FENCE mean what they mean on a Send, SOLICITED_WAIT nothing. Of the privileges only
+    /// the two remote ones matter. A bind of a bound region replaces the binding when it completes; a
+    /// piece of length 0 (context and address ignored) unbinds, and what is returned then is
+    /// undefined. A bind that is flushed leaves the old binding, one that fails none.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (RMR, EP): not a live object of this adapter.
+    /// - INVALID_STATE (EP state): neither CONNECTED nor DISCONNECTED.
+    /// - INVALID_PARAMETER (ARG6): unknown flag, or UNSIGNALLED on an endpoint not configured for it.
+    /// - INVALID_PARAMETER (ARG3): privilege bits outside 0x33.
+    /// - PRIVILEGES_VIOLATION: the context names no live region; or REMOTE_READ is asked for and the
+    ///   region lacks LOCAL_READ (READ), or REMOTE_WRITE and it lacks LOCAL_WRITE (WRITE).
+    /// - PROTECTION_VIOLATION: local region, remote region and endpoint are not in one zone.
+    /// - INVALID_PARAMETER (ARG2): the piece reaches outside the region.
+    /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding.
+    ///   (MEMORY_REGION): four binds of this remote region are outstanding.
+    ///
+    /// Spec: RMB-01..45, DTO-04..07, DTO-10
+    pub fn rmr_bind(
+        &self,
+        rmr: RmrId,
+        piece: &LmrTriplet,
+        privileges: MemoryPrivileges,
+        ep: EpId,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32> {
+        let bind = Bind {
+            rmr,
+            piece,
+            privileges,
+            ep,
+            cookie,
+            flags,
+        };
+        match self.try_bind(&bind) {
+            Err(error) if error.cause() == Cause::QueueFull && self.reclaim_requests(ep) => {
+                self.try_bind(&bind)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn try_bind(&self, bind: &Bind<'_>) -> Result<u32> {
+        let instance = self.shared.instance;
+        let slot = self
+            .shared
+            .remote_regions
+            .get(bind.rmr.index())
+            .ok_or_else(|| bind.rmr.refused(instance))?;
+        let Some(endpoint) = self.shared.endpoints.get(bind.ep.index()) else {
+            // The region is the first argument.
+            return Err(match self.with_remote_region(bind.rmr, |_| ()) {
+                Ok(()) => bind.ep.refused(instance),
+                Err(error) => error,
+            });
+        };
+        endpoint.main.with(|endpoint| {
+            slot.main
+                .with(|region| self.shared.bind(endpoint, region, bind))
+        })
+    }
+
+    /// A failed bind event was dequeued: tells the endpoint whose connection the failure breaks.
+    ///
+    /// `None` for a flushed bind: its connection is over already. The region itself and the counts
+    /// were put right when the completion was polled.
+    ///
+    /// Spec: RMB-22, RMB-42
+    pub(crate) fn bind_failed(&self, rmr: RmrId, status: DtoStatus) -> Option<EpId> {
+        if matches!(status, DtoStatus::Success | DtoStatus::Flushed) {
+            return None;
+        }
+        self.with_remote_region(rmr, |region| region.failed_on.pop())
+            .ok()?
+    }
+
+    /// Forgets the binds among the posted records of a request queue that is emptied without completions.
+    ///
+    /// They count as flushed, so the queue pair must be reset or destroyed and its completions polled before.
+    ///
+    /// Spec: RMB-42
+    pub(crate) fn abandon_binds(&self, records: &[RecordSlot]) {
+        for record in records {
+            if record.is_posted() && record.kind() == RecordKind::Bind {
+                self.shared.bind_completed(record, DtoStatus::Flushed);
+            }
+        }
+    }
+
+    /// Polls the completions of all binds under way.
+    pub(super) fn harvest_binds(&self) {
+        for slot in self.shared.remote_regions {
+            let pending = slot.main.with(|region| region.pending);
+            for binding in pending.iter().filter(|binding| binding.sequence != 0) {
+                let request_evd = self
+                    .shared
+                    .endpoints
+                    .get(usize::from(binding.endpoint))
+                    .and_then(|slot| slot.main.with(|endpoint| endpoint.request_evd));
+                if let Some(evd) = request_evd {
+                    self.harvest_at(evd);
+                }
+            }
+        }
+    }
+}
+
+impl<B: Backend, L: RawLock> Shared<'_, B, L> {
+    /// Checks in the order of DTO-07, then posts.
+    fn bind(
+        &self,
+        endpoint: &mut Endpoint<B::SendQueue>,
+        region: &mut RemoteRegion,
+        bind: &Bind<'_>,
+    ) -> Result<u32> {
+        if region.id != bind.rmr || bind.rmr.is_null() {
+            return Err(bind.rmr.refused(self.instance));
+        }
+        if endpoint.id != bind.ep || bind.ep.is_null() {
+            return Err(bind.ep.refused(self.instance));
+        }
+        if !matches!(
+            endpoint.state,
+            EndpointState::Connected | EndpointState::Disconnected
+        ) {
+            return Err(endpoint.state.forbids());
+        }
+        if endpoint.send.is_none() {
+            return Err(not_ready());
+        }
+        if let Some(error) = refused_flags(bind.flags, endpoint.refused_flags, FLAGS_ARGUMENT) {
+            return Err(error);
+        }
+        if MemoryPrivileges::from_bits(bind.privileges.bits()).is_none() {
+            return Err(Error::invalid_argument(PRIVILEGES_ARGUMENT).because(Cause::UnknownFlags));
+        }
+        let zone = zone_tag(region.zone);
+        if bind.piece.length == 0 {
+            if endpoint.zone_tag != zone {
+                return Err(zone_mismatch(bind.privileges));
+            }
+            return self.post_bind(endpoint, region, bind, RegionKeys::default());
+        }
+        let Some(slot) = self.local_regions.get(slot_index(bind.piece.context)) else {
+            return Err(unknown(bind.privileges, Cause::UnknownContext));
+        };
+        if !slot.hold_window(bind.piece.context) {
+            return Err(unknown(bind.privileges, slot.absence()));
+        }
+        let outcome = check_piece(slot, bind, zone, endpoint.zone_tag)
+            .and_then(|()| self.post_bind(endpoint, region, bind, slot.region_keys()));
+        if outcome.is_err() {
+            slot.release_window();
+        }
+        outcome
+    }
+
+    /// Takes record and queue slot of a bind that is right.
+    fn post_bind(
+        &self,
+        endpoint: &mut Endpoint<B::SendQueue>,
+        region: &mut RemoteRegion,
+        bind: &Bind<'_>,
+        keys: RegionKeys,
+    ) -> Result<u32> {
+        let full = |resource| Error::insufficient_resources(resource).because(Cause::QueueFull);
+        let Some((index, record)) = endpoint.ring.next(self.records) else {
+            return Err(full(Subtype::ResourceTep));
+        };
+        let Some(place) = region
+            .pending
+            .iter_mut()
+            .find(|binding| binding.sequence == 0)
+        else {
+            return Err(full(Subtype::ResourceMemoryRegion));
+        };
+        let Some(queue) = &mut endpoint.send else {
+            return Err(not_ready());
+        };
+        // 0 marks a place that is free.
+        let sequence = region.sequence.wrapping_add(1).max(1);
+        let token = WorkRing::fill(
+            record,
+            index,
+            RecordKind::Bind,
+            request_report(bind.flags),
+            bind.cookie,
+            bind.rmr.index() as u32,
+        );
+        record.set_extra(region.generation);
+        record.set_next(sequence);
+        let refused =
+            Error::insufficient_resources(Subtype::ResourceTep).because(Cause::DeviceRefused);
+        let request = BindRequest {
+            token,
+            window: region.window,
+            region: keys,
+            address: bind.piece.address,
+            length: bind.piece.length,
+            privileges: bind.privileges.intersection(REMOTE),
+            flags: send_flags(bind.flags, false),
+        };
+        let Ok(rmr_context) = queue.bind(&request) else {
+            record.withdraw();
+            return Err(refused);
+        };
+        endpoint.ring.advance();
+        if let Err(count) = queue.ring() {
+            endpoint.ring.retreat(self.records, count);
+            return Err(refused);
+        }
+        region.sequence = sequence;
+        *place = Binding {
+            piece: *bind.piece,
+            rmr_context,
+            sequence,
+            endpoint: bind.ep.index() as u16,
+            privileges: bind.privileges,
+        };
+        Ok(rmr_context)
+    }
+
+    /// The completion of a bind was polled: brings region and counts up to date.
+    ///
+    /// Called while the record is posted; the region's lock is taken under the dispatcher's.
+    pub(crate) fn bind_completed(&self, record: &RecordSlot, status: DtoStatus) {
+        let Some(slot) = self.remote_regions.get(record.length() as usize) else {
+            return;
+        };
+        slot.main.with(|region| {
+            // A region that was freed meanwhile has let go of everything.
+            if region.id.is_null() || region.generation != record.extra() {
+                return;
+            }
+            let sequence = record.next();
+            let Some(place) = region
+                .pending
+                .iter_mut()
+                .find(|binding| binding.sequence == sequence && sequence != 0)
+            else {
+                return;
+            };
+            let mut binding = core::mem::replace(place, Binding::NONE);
+            binding.sequence = 0;
+            match status {
+                DtoStatus::Success => {
+                    let before = core::mem::replace(&mut region.bound, binding);
+                    self.release_binding(&before);
+                }
+                DtoStatus::Flushed => self.release_binding(&binding),
+                _ => {
+                    let before = core::mem::replace(&mut region.bound, Binding::NONE);
+                    self.release_binding(&before);
+                    self.release_binding(&binding);
+                    if let Some(ep) = self.poster(record) {
+                        // No room: binds failed on more endpoints than can be under way.
+                        let _fits = region.failed_on.push(ep);
+                    }
+                }
+            }
+        });
+    }
+
+    /// The endpoint that a request record was posted to.
+    fn poster(&self, record: &RecordSlot) -> Option<EpId> {
+        let Some(Owner::Requests(index)) = record.owner() else {
+            return None;
+        };
+        let endpoint = self.endpoints.get(usize::from(index))?;
+        Some(EpId::from_handle(Handle::from_raw(endpoint.handle.load())))
+    }
+
+    /// Uncounts the window of a binding on its region.
+    pub(super) fn release_binding(&self, binding: &Binding) {
+        if binding.piece.length == 0 {
+            return;
+        }
+        if let Some(slot) = self.local_regions.get(slot_index(binding.piece.context)) {
+            slot.release_window();
+        }
+    }
+}
+
+const REMOTE: MemoryPrivileges =
+    MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
+
+/// Zone, privileges and bounds of the piece; the window is counted, so the region stands still.
+fn check_piece(
+    slot: &LmrSlot,
+    bind: &Bind<'_>,
+    region_zone: u32,
+    endpoint_zone: u32,
+) -> Result<()> {
+    let (zone, privileges) = slot.protection();
+    if zone != region_zone || zone != endpoint_zone {
+        return Err(zone_mismatch(bind.privileges));
+    }
+    let missing =
+        |subtype| Err(Error::privileges_violation(subtype).because(Cause::MissingPrivilege));
+    if bind.privileges.contains(MemoryPrivileges::REMOTE_READ)
+        && !privileges.contains(MemoryPrivileges::LOCAL_READ)
+    {
+        return missing(Subtype::PrivilegesRead);
+    }
+    if bind.privileges.contains(MemoryPrivileges::REMOTE_WRITE)
+        && !privileges.contains(MemoryPrivileges::LOCAL_WRITE)
+    {
+        return missing(Subtype::PrivilegesWrite);
+    }
+    match slot.outside(bind.piece) {
+        Some(cause) => Err(Error::invalid_argument(PIECE_ARGUMENT).because(cause)),
+        None => Ok(()),
+    }
+}
+
+/// Whether a fault is told as one of writing: when peers are to write and not to read.
+fn only_writes(privileges: MemoryPrivileges) -> bool {
+    privileges.intersection(REMOTE) == MemoryPrivileges::REMOTE_WRITE
+}
+
+fn unknown(privileges: MemoryPrivileges, cause: Cause) -> Error {
+    let subtype = if only_writes(privileges) {
+        Subtype::PrivilegesWrite
+    } else {
+        Subtype::PrivilegesRead
+    };
+    Error::privileges_violation(subtype).because(cause)
+}
+
+fn zone_mismatch(privileges: MemoryPrivileges) -> Error {
+    let subtype = if only_writes(privileges) {
+        Subtype::ProtectionWrite
+    } else {
+        Subtype::ProtectionRead
+    };
+    Error::protection_violation(subtype).because(Cause::ZoneMismatch)
+}

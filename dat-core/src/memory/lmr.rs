@@ -1,0 +1,668 @@
+//! Local memory regions: making, querying and freeing them.
+
+use core::ptr;
+
+use portable_atomic::{Ordering, fence};
+
+use super::lookup::{slot_index, zone_of};
+use super::{LmrSlot, LmrTriplet, Region, zone_tag};
+use crate::attributes::{IaAttributes, ProviderAttributes};
+use crate::backend::{Backend, RegionKeys, Registration};
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::backend_refused;
+use crate::flags::{LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, MemoryType, MemoryTypes};
+use crate::ia::{Control, Ia};
+use crate::id::{Handle, LmrId, PzId, next_generation};
+use crate::sync::RawLock;
+
+/// What to make a local memory region of.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LmrMemory {
+    /// A range of memory.
+    Virtual(Region),
+    /// The memory of an existing region, once more: with another zone or other privileges.
+    Lmr(LmrId),
+    /// Memory shared with others who register it under the same cookie.
+    SharedVirtual(Region, [u8; LMR_COOKIE_SIZE]),
+}
+
+impl LmrMemory {
+    /// The DAT memory type.
+    pub const fn memory_type(&self) -> MemoryType {
+        match self {
+            Self::Virtual(_) => MemoryType::Virtual,
+            Self::Lmr(_) => MemoryType::Lmr,
+            Self::SharedVirtual(..) => MemoryType::SharedVirtual,
+        }
+    }
+}
+
+/// A local memory region to make.
+#[derive(Debug)]
+pub struct LmrRequest {
+    /// What of.
+    pub memory: LmrMemory,
+    /// The zone whose endpoints and shared receive queues may use it.
+    pub pz: PzId,
+    /// Who may do what to it.
+    pub privileges: MemoryPrivileges,
+}
+
+/// A local memory region that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct LmrCreated {
+    /// The region.
+    pub lmr: LmrId,
+    /// Names it in local segments and binds; never 0.
+    pub lmr_context: u32,
+    /// Names it for peers; 0 if no remote privilege was asked for (LMC-05).
+    pub rmr_context: u32,
+    /// First registered byte.
+    pub registered_address: u64,
+    /// Registered bytes.
+    pub registered_size: u64,
+}
+
+/// What a local memory region was made of, as a query tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum LmrSource {
+    /// A range of memory.
+    Virtual {
+        /// First byte.
+        address: u64,
+    },
+    /// The memory of another region, which may be gone by now (LMF-04).
+    Lmr(LmrId),
+    /// Shared memory.
+    SharedVirtual {
+        /// First byte.
+        address: u64,
+        /// The cookie.
+        cookie: [u8; LMR_COOKIE_SIZE],
+    },
+}
+
+impl LmrSource {
+    /// The DAT memory type.
+    pub const fn memory_type(&self) -> MemoryType {
+        match self {
+            Self::Virtual { .. } => MemoryType::Virtual,
+            Self::Lmr(_) => MemoryType::Lmr,
+            Self::SharedVirtual { .. } => MemoryType::SharedVirtual,
+        }
+    }
+}
+
+/// What a query tells of a local memory region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct LmrParam {
+    /// The adapter.
+    pub ia: Handle,
+    /// What it was made of.
+    pub source: LmrSource,
+    /// Bytes asked for.
+    pub length: u64,
+    /// The zone.
+    pub pz: PzId,
+    /// Who may do what.
+    pub privileges: MemoryPrivileges,
+    /// Names it in local segments and binds.
+    pub lmr_context: u32,
+    /// Names it for peers, or 0.
+    pub rmr_context: u32,
+    /// Registered bytes.
+    pub registered_size: u64,
+    /// First registered byte.
+    pub registered_address: u64,
+}
+
+/// `windows` of a slot that takes no binds: it is being freed, or holds no region.
+const CLOSED: u32 = u32::MAX;
+/// Set in `generation` of a slot that holds a cookie instead of a region.
+const HOLDS_COOKIE: u32 = 1 << 31;
+
+/// What `source` of a region's slot says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Virtual,
+    Lmr(LmrId),
+    /// Shared; the cookie is in the slot of this index.
+    Cookie(u16),
+}
+
+impl Origin {
+    /// Handles are above all cookie indices, because their kind is never 0.
+    const fn to_word(self) -> u64 {
+        match self {
+            Self::Virtual => 0,
+            Self::Lmr(lmr) => lmr.handle().to_raw(),
+            Self::Cookie(index) => index as u64 + 1,
+        }
+    }
+
+    fn from_word(word: u64) -> Self {
+        match word.checked_sub(1).map(u16::try_from) {
+            None => Self::Virtual,
+            Some(Ok(index)) => Self::Cookie(index),
+            Some(Err(_)) => Self::Lmr(LmrId::from_handle(Handle::from_raw(word))),
+        }
+    }
+}
+
+/// The slot side that only the holder of the control lock uses, but for the windows count.
+impl LmrSlot {
+    /// Whether a region lives here.
+    pub(crate) fn is_live(&self) -> bool {
+        self.key.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether `lmr` lives here.
+    pub(crate) fn is(&self, lmr: LmrId, instance: u16) -> bool {
+        self.is_live() && self.id(instance, lmr.index() as u16) == lmr
+    }
+
+    /// The word the consumer keeps with the region.
+    pub(crate) fn consumer_context(&self) -> u64 {
+        self.context.load()
+    }
+
+    /// Replaces the word the consumer keeps with the region.
+    pub(crate) fn set_consumer_context(&self, context: u64) {
+        self.context.store(context);
+    }
+
+    /// Counts one more window on the region that `context` names; false if there is none.
+    ///
+    /// As long as the window is counted the region cannot be freed, so its fields stand still.
+    pub(super) fn hold_window(&self, context: u32) -> bool {
+        let counted = self
+            .windows
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
+                (count < CLOSED.wrapping_sub(1)).then_some(count.wrapping_add(1))
+            });
+        if counted.is_err() {
+            return false;
+        }
+        if context != 0 && self.key.load(Ordering::SeqCst) == context {
+            return true;
+        }
+        self.release_window();
+        false
+    }
+
+    /// Counts one window less.
+    pub(super) fn release_window(&self) {
+        let _changed = self
+            .windows
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
+                (count != CLOSED).then_some(count.saturating_sub(1))
+            });
+    }
+
+    fn id(&self, instance: u16, index: u16) -> LmrId {
+        LmrId::new(instance, self.generation.load(Ordering::Relaxed), index)
+    }
+
+    pub(super) fn region_keys(&self) -> RegionKeys {
+        RegionKeys {
+            object: self.object.load(Ordering::Relaxed),
+            local: self.local_key.load(Ordering::Relaxed),
+            remote: self.remote_key.load(Ordering::Relaxed),
+        }
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::from_word(self.source.load())
+    }
+
+    /// The generation if the slot can take another region.
+    fn free_generation(&self) -> Option<u32> {
+        let generation = self.generation.load(Ordering::Relaxed);
+        (!self.is_live() && generation & HOLDS_COOKIE == 0 && next_generation(generation).is_ok())
+            .then_some(generation)
+    }
+
+    /// Makes a region of a free slot: fields first, then the key that makes them valid.
+    fn publish(&self, generation: u32, key: u32, region: &Registered) {
+        // A reader that sees any of the new fields sees the cleared key as well.
+        self.key.store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.generation.store(generation, Ordering::Relaxed);
+        self.meta.store(
+            zone_tag(region.zone) | region.privileges.bits(),
+            Ordering::Relaxed,
+        );
+        self.base.store(region.base, Ordering::Relaxed);
+        self.length.store(region.length, Ordering::Relaxed);
+        self.local_key.store(region.keys.local, Ordering::Relaxed);
+        self.remote_key.store(region.keys.remote, Ordering::Relaxed);
+        self.object.store(region.keys.object, Ordering::Relaxed);
+        self.source.store(region.origin.to_word());
+        self.context.store(0);
+        self.key.store(key, Ordering::SeqCst);
+        // A slot that was never used is open already, maybe with a stale bind passing through.
+        let _opened = self
+            .windows
+            .compare_exchange(CLOSED, 0, Ordering::SeqCst, Ordering::Relaxed);
+    }
+
+    /// Keeps a cookie in a free slot. All fields of a region without the ones that tell it from a
+    /// free slot have room for exactly the ten words of a cookie, also where addresses have 32 bits.
+    fn store_cookie(&self, cookie: &[u8; LMR_COOKIE_SIZE]) {
+        fence(Ordering::Release);
+        let mut words = cookie.chunks_exact(4).map(|bytes| {
+            bytes
+                .iter()
+                .fold(0_u32, |word, &byte| word << 8 | u32::from(byte))
+        });
+        let mut next = || words.next().unwrap_or_default();
+        self.meta.store(next(), Ordering::Relaxed);
+        self.local_key.store(next(), Ordering::Relaxed);
+        self.remote_key.store(next(), Ordering::Relaxed);
+        self.base.store(next() as usize, Ordering::Relaxed);
+        self.length.store(next() as usize, Ordering::Relaxed);
+        self.object.store(next() as usize, Ordering::Relaxed);
+        for pair in [&self.source, &self.context] {
+            let upper = u64::from(next());
+            pair.store(upper << 32 | u64::from(next()));
+        }
+        self.windows.store(CLOSED, Ordering::SeqCst);
+        self.generation.fetch_or(HOLDS_COOKIE, Ordering::Relaxed);
+    }
+
+    /// The cookie in a slot that holds one.
+    fn cookie(&self) -> Option<[u8; LMR_COOKIE_SIZE]> {
+        if self.generation.load(Ordering::Relaxed) & HOLDS_COOKIE == 0 {
+            return None;
+        }
+        let (source, context) = (self.source.load(), self.context.load());
+        let words = [
+            self.meta.load(Ordering::Relaxed),
+            self.local_key.load(Ordering::Relaxed),
+            self.remote_key.load(Ordering::Relaxed),
+            self.base.load(Ordering::Relaxed) as u32,
+            self.length.load(Ordering::Relaxed) as u32,
+            self.object.load(Ordering::Relaxed) as u32,
+            (source >> 32) as u32,
+            source as u32,
+            (context >> 32) as u32,
+            context as u32,
+        ];
+        let mut cookie = [0; LMR_COOKIE_SIZE];
+        for (place, word) in cookie.chunks_exact_mut(4).zip(words) {
+            for (byte, value) in place.iter_mut().zip(word.to_be_bytes()) {
+                *byte = value;
+            }
+        }
+        Some(cookie)
+    }
+
+    fn forget_cookie(&self) {
+        self.generation.fetch_and(!HOLDS_COOKIE, Ordering::Relaxed);
+    }
+}
+
+/// A region as it goes into its slot.
+struct Registered {
+    zone: u16,
+    privileges: MemoryPrivileges,
+    base: usize,
+    length: usize,
+    keys: RegionKeys,
+    origin: Origin,
+}
+
+/// The context of a region: the generation folded to 1..=65,535, then the index.
+///
+/// Regions are made in the free slot that was used least, so a context comes back only after its
+/// slot, and with it every other free one, took 65,535 registrations.
+fn context_of(generation: u32, index: u16) -> u32 {
+    let folded = generation
+        .saturating_sub(1)
+        .checked_rem(0xFFFF)
+        .unwrap_or_default();
+    folded.wrapping_add(1) << 16 | u32::from(index)
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Registers memory, with a zone and privileges.
+    ///
+    /// Exactly the memory asked for is registered. A region made from another one has all of its
+    /// memory, whatever the other's zone and privileges, and does not need it any more (LMF-04).
+    /// A region with a cookie takes a second slot of the storage for each cookie in use.
+    ///
+    /// Shared memory is refused (INVALID_STATE) where this adapter can see that the sharers do not
+    /// speak of the same memory: a range registered under one cookie overlaps one registered under
+    /// another, or one cookie is used with two lengths. One cookie may come with several addresses,
+    /// since memory can be mapped more than once. All 40 bytes of a cookie count.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (PZ): not a live zone of this adapter. (LMR): the same for the region to make it from.
+    /// - MODEL_NOT_SUPPORTED: the provider does not take this type of memory.
+    /// - INVALID_PARAMETER (ARG6): privilege bits outside 0x33.
+    /// - INVALID_PARAMETER (ARG4): no bytes, more than `max_lmr_block_size`, or the end is beyond the
+    ///   address space. (ARG3): the end is above `max_lmr_virtual_address`.
+    /// - INVALID_STATE: the memory is not shared as the cookie says.
+    /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): storage or device have no room for it.
+    ///
+    /// Spec: LMC-01..11
+    pub fn lmr_create(&self, request: &LmrRequest) -> Result<LmrCreated> {
+        self.control.with(|control| {
+            control.zone(request.pz)?;
+            let (base, length) = match &request.memory {
+                LmrMemory::Virtual(region) | LmrMemory::SharedVirtual(region, _) => {
+                    (region.base().expose_provenance(), region.len())
+                }
+                LmrMemory::Lmr(source) => {
+                    let slot = self.live_region(*source)?;
+                    (
+                        slot.base.load(Ordering::Relaxed),
+                        slot.length.load(Ordering::Relaxed),
+                    )
+                }
+            };
+            let backend = control.backend()?;
+            check_type(&request.memory, &backend.provider_attributes())?;
+            if MemoryPrivileges::from_bits(request.privileges.bits()).is_none() {
+                return Err(Error::invalid_argument(6).because(Cause::UnknownFlags));
+            }
+            check_range(base, length, &backend.ia_attributes())?;
+            let cookie = match &request.memory {
+                LmrMemory::SharedVirtual(_, cookie) => {
+                    self.check_sharing(base, length, cookie)?;
+                    Some(cookie)
+                }
+                _ => None,
+            };
+            let places = self.places(cookie)?;
+            let (zone, domain) = (request.pz.index() as u16, control.zone(request.pz)?.domain);
+            let keys = control
+                .backend()?
+                .register(&Registration {
+                    domain,
+                    // The memory is reached through the provenance that its registration exposed.
+                    base: ptr::with_exposed_provenance_mut(base),
+                    length,
+                    privileges: request.privileges,
+                })
+                .map_err(|error| backend_refused(error, Subtype::ResourceMemoryRegion))?;
+            let origin = match (&request.memory, places.cookie) {
+                (LmrMemory::Lmr(source), _) => Origin::Lmr(*source),
+                (LmrMemory::SharedVirtual(_, cookie), Some((index, slot))) => {
+                    if slot.cookie().is_none() {
+                        slot.store_cookie(cookie);
+                    }
+                    Origin::Cookie(index)
+                }
+                _ => Origin::Virtual,
+            };
+            self.hold_zone(control, request.pz)?;
+            let (index, slot) = places.region;
+            let generation = slot.generation.load(Ordering::Relaxed).saturating_add(1);
+            let lmr_context = context_of(generation, index);
+            slot.publish(
+                generation,
+                lmr_context,
+                &Registered {
+                    zone,
+                    privileges: request.privileges,
+                    base,
+                    length,
+                    keys,
+                    origin,
+                },
+            );
+            Ok(LmrCreated {
+                lmr: slot.id(self.shared.instance, index),
+                lmr_context,
+                rmr_context: remote_context(request.privileges, keys.remote),
+                registered_address: base as u64,
+                registered_size: length as u64,
+            })
+        })
+    }
+
+    /// Tells how a region was made and what it got.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (LMR): not a live region of this adapter.
+    /// - INVALID_PARAMETER (ARG2): the mask has undefined bits.
+    ///
+    /// Spec: LMQ-01, GEN-08
+    pub fn lmr_query(&self, lmr: LmrId, mask: LmrFields) -> Result<LmrParam> {
+        self.control.with(|control| {
+            let slot = self.live_region(lmr)?;
+            if LmrFields::from_bits(mask.bits()).is_none() {
+                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+            }
+            let meta = slot.meta.load(Ordering::Relaxed);
+            let address = slot.base.load(Ordering::Relaxed) as u64;
+            let length = slot.length.load(Ordering::Relaxed) as u64;
+            let privileges = MemoryPrivileges::from_bits_truncate(meta);
+            Ok(LmrParam {
+                ia: self.handle(),
+                source: match slot.origin() {
+                    Origin::Virtual => LmrSource::Virtual { address },
+                    Origin::Lmr(source) => LmrSource::Lmr(source),
+                    Origin::Cookie(index) => LmrSource::SharedVirtual {
+                        address,
+                        cookie: self.cookie_at(index).unwrap_or([0; LMR_COOKIE_SIZE]),
+                    },
+                },
+                length,
+                pz: Self::zone_at(control, zone_of(meta)),
+                privileges,
+                lmr_context: slot.key.load(Ordering::Relaxed),
+                rmr_context: remote_context(privileges, slot.remote_key.load(Ordering::Relaxed)),
+                registered_size: length,
+                registered_address: address,
+            })
+        })
+    }
+
+    /// Frees a region: its contexts are dead and its memory is the caller's again on return.
+    ///
+    /// Transfers in flight on it may fail; later local use is a PRIVILEGES_VIOLATION, later remote use
+    /// fails at the peer with REMOTE_ACCESS.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (LMR): not a live region of this adapter.
+    /// - INVALID_STATE (LMR_IN_USE): a remote memory region is bound to it, or a bind that was posted
+    ///   may bind or unbind it still.
+    ///
+    /// Spec: LMF-01..04, GEN-15
+    pub fn lmr_free(&self, lmr: LmrId) -> Result<()> {
+        match self.try_lmr_free(lmr) {
+            Err(error) if error.kind() == crate::error::ErrorKind::InvalidState => {
+                // The bind that lets the region go may be done without anybody having polled it.
+                self.harvest_binds();
+                self.try_lmr_free(lmr)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn try_lmr_free(&self, lmr: LmrId) -> Result<()> {
+        self.control.with(|control| {
+            let slot = self.live_region(lmr)?;
+            // From here to the cleared key no bind can start to count.
+            slot.windows
+                .compare_exchange(0, CLOSED, Ordering::SeqCst, Ordering::SeqCst)
+                .map_err(|_| {
+                    Error::invalid_state(Subtype::InvalidStateLmrInUse)
+                        .because(Cause::StillReferenced)
+                })?;
+            self.destroy_lmr_at(control, lmr.index() as u16);
+            Ok(())
+        })
+    }
+
+    /// Destroys the region in a slot, if there is one, whatever is bound to it.
+    pub(crate) fn destroy_lmr_at(&self, control: &mut Control<'_, B>, index: u16) {
+        let Some(slot) = self.shared.local_regions.get(usize::from(index)) else {
+            return;
+        };
+        if !slot.is_live() {
+            return;
+        }
+        slot.windows.store(CLOSED, Ordering::SeqCst);
+        slot.key.store(0, Ordering::SeqCst);
+        let zone = zone_of(slot.meta.load(Ordering::Relaxed));
+        if let Ok(backend) = control.backend() {
+            backend.deregister(slot.region_keys());
+        }
+        self.release_zone(control, zone);
+        if let Origin::Cookie(cookie) = slot.origin() {
+            let shared = self
+                .shared
+                .local_regions
+                .iter()
+                .any(|other| other.is_live() && other.origin() == Origin::Cookie(cookie));
+            let holder = self.shared.local_regions.get(usize::from(cookie));
+            if let (false, Some(holder)) = (shared, holder) {
+                holder.forget_cookie();
+            }
+        }
+    }
+
+    /// The slot of a live region; the control lock keeps it alive.
+    fn live_region(&self, lmr: LmrId) -> Result<&LmrSlot> {
+        match self.shared.local_regions.get(lmr.index()) {
+            Some(slot) if slot.is(lmr, self.shared.instance) => Ok(slot),
+            _ => Err(lmr.refused(self.shared.instance)),
+        }
+    }
+
+    fn cookie_at(&self, index: u16) -> Option<[u8; LMR_COOKIE_SIZE]> {
+        self.shared.local_regions.get(usize::from(index))?.cookie()
+    }
+
+    /// Whether the cookie fits what other sharers of this adapter said.
+    fn check_sharing(
+        &self,
+        base: usize,
+        length: usize,
+        cookie: &[u8; LMR_COOKIE_SIZE],
+    ) -> Result<()> {
+        let contradicts = |slot: &LmrSlot| {
+            let Origin::Cookie(index) = slot.origin() else {
+                return false;
+            };
+            let other_base = slot.base.load(Ordering::Relaxed);
+            let other_length = slot.length.load(Ordering::Relaxed);
+            if self.cookie_at(index).as_ref() == Some(cookie) {
+                return other_length != length;
+            }
+            // Neither range wraps, or it would not have been registered.
+            base < other_base.saturating_add(other_length)
+                && other_base < base.saturating_add(length)
+        };
+        let refused = self
+            .shared
+            .local_regions
+            .iter()
+            .any(|slot| slot.is_live() && contradicts(slot));
+        if refused {
+            return Err(
+                Error::invalid_state(Subtype::NoSubtype).because(Cause::SharedMemoryRefused)
+            );
+        }
+        Ok(())
+    }
+
+    /// Finds the slots for a region and its cookie.
+    fn places(&self, cookie: Option<&[u8; LMR_COOKIE_SIZE]>) -> Result<Places<'_>> {
+        let mut free = LeastUsed::default();
+        let mut known = None;
+        for (index, slot) in self.shared.local_regions.iter().enumerate() {
+            let Ok(index) = u16::try_from(index) else {
+                break;
+            };
+            if let Some(generation) = slot.free_generation() {
+                free.offer(generation, (index, slot));
+            } else if cookie.is_some() && slot.cookie().as_ref() == cookie {
+                known = Some((index, slot));
+            }
+        }
+        let exhausted =
+            Error::insufficient_resources(Subtype::ResourceMemoryRegion).because(Cause::TableFull);
+        let region = free.first.ok_or(exhausted)?.1;
+        let cookie = match (cookie, known) {
+            (None, _) => None,
+            (Some(_), Some(known)) => Some(known),
+            (Some(_), None) => Some(free.second.ok_or(exhausted)?.1),
+        };
+        Ok(Places { region, cookie })
+    }
+}
+
+/// A slot and its index.
+type Place<'r> = (u16, &'r LmrSlot);
+
+struct Places<'r> {
+    region: Place<'r>,
+    cookie: Option<Place<'r>>,
+}
+
+/// The two free slots that were used least.
+#[derive(Default)]
+struct LeastUsed<'r> {
+    first: Option<(u32, Place<'r>)>,
+    second: Option<(u32, Place<'r>)>,
+}
+
+impl<'r> LeastUsed<'r> {
+    fn offer(&mut self, generation: u32, place: Place<'r>) {
+        let before = |other: &Option<(u32, Place<'_>)>| {
+            other.as_ref().is_none_or(|&(used, _)| generation < used)
+        };
+        if before(&self.first) {
+            self.second = self.first.replace((generation, place));
+        } else if before(&self.second) {
+            self.second = Some((generation, place));
+        }
+    }
+}
+
+fn check_type(memory: &LmrMemory, provider: &ProviderAttributes) -> Result<()> {
+    let needed = match memory {
+        LmrMemory::Virtual(_) => MemoryTypes::empty(),
+        LmrMemory::Lmr(_) => MemoryTypes::LMR,
+        LmrMemory::SharedVirtual(..) => MemoryTypes::SHARED_VIRTUAL,
+    };
+    if provider.lmr_mem_types_supported.contains(needed) {
+        Ok(())
+    } else {
+        Err(Error::model_not_supported().because(Cause::Unsupported))
+    }
+}
+
+fn check_range(base: usize, length: usize, adapter: &IaAttributes) -> Result<()> {
+    if length == 0 {
+        return Err(Error::invalid_argument(4).because(Cause::ZeroCount));
+    }
+    if length as u64 > adapter.max_lmr_block_size {
+        return Err(Error::invalid_argument(4).because(Cause::AboveLimit));
+    }
+    // The last byte of the address space is left out, so that ends of ranges are addresses too.
+    let Some(end) = base.checked_add(length) else {
+        return Err(Error::invalid_argument(4).because(Cause::AddressOverflow));
+    };
+    if end.saturating_sub(1) as u64 > adapter.max_lmr_virtual_address {
+        return Err(Error::invalid_argument(3).because(Cause::AboveLimit));
+    }
+    Ok(())
+}
+
+fn remote_context(privileges: MemoryPrivileges, key: u32) -> u32 {
+    let remote = MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
+    if privileges.intersects(remote) {
+        key
+    } else {
+        0
+    }
+}

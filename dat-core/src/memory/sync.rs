@@ -1,0 +1,75 @@
+//! Synchronising local regions with RDMA on machines whose caches need it.
+
+use portable_atomic::{Ordering, fence};
+
+use super::LmrTriplet;
+use super::lookup::outside_any;
+use crate::backend::{Backend, SyncDirection};
+use crate::error::{Error, Result};
+use crate::ia::Ia;
+use crate::sync::RawLock;
+
+/// Position of the segment list in both calls.
+const LIST_ARGUMENT: u8 = 2;
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Makes local stores to the pieces visible to RDMA Reads that peers start later.
+    ///
+    /// Needed only if the provider says so (`lmr_sync_req`); elsewhere the pieces are checked all the
+    /// same and the call is a memory fence. Pieces may be of several regions and zones; empty ones are
+    /// skipped unchecked.
+    ///
+    /// # Errors
+    /// - INVALID_PARAMETER (ARG2): a context names no live region, or a piece reaches outside its
+    ///   region; nothing was synchronised.
+    ///
+    /// Spec: LSR-01..06, DTO-06
+    pub fn lmr_sync_rdma_read(&self, pieces: &[LmrTriplet]) -> Result<()> {
+        self.synchronise(SyncDirection::RdmaRead, pieces)
+    }
+
+    /// Makes RDMA Writes that completed on the pieces visible here, and orders local stores before
+    /// RDMA Writes that peers start later.
+    ///
+    /// Needed only if the provider says so (`lmr_sync_req`): before reading or changing what RDMA Writes
+    /// changed, and after local stores to what they will change. All cache maintenance is complete on
+    /// return. Otherwise as `lmr_sync_rdma_read`.
+    ///
+    /// # Errors
+    /// As `lmr_sync_rdma_read`.
+    ///
+    /// Spec: LSW-01..20, LSW-23..31, DTO-06
+    pub fn lmr_sync_rdma_write(&self, pieces: &[LmrTriplet]) -> Result<()> {
+        self.synchronise(SyncDirection::RdmaWrite, pieces)
+    }
+
+    fn synchronise(&self, direction: SyncDirection, pieces: &[LmrTriplet]) -> Result<()> {
+        if self.shared.coherent {
+            self.check_pieces(pieces)?;
+            fence(Ordering::SeqCst);
+            return Ok(());
+        }
+        // The control lock keeps the regions alive from the check to the last byte.
+        self.control.with(|control| {
+            self.check_pieces(pieces)?;
+            let backend = control.backend()?;
+            fence(Ordering::SeqCst);
+            for piece in pieces.iter().filter(|piece| piece.length != 0) {
+                backend.sync(direction, piece.address, piece.length);
+            }
+            fence(Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    fn check_pieces(&self, pieces: &[LmrTriplet]) -> Result<()> {
+        let fault = pieces
+            .iter()
+            .filter(|piece| piece.length != 0)
+            .find_map(|piece| outside_any(self.shared.local_regions, piece));
+        match fault {
+            Some(cause) => Err(Error::invalid_argument(LIST_ARGUMENT).because(cause)),
+            None => Ok(()),
+        }
+    }
+}
