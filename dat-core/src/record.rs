@@ -325,6 +325,21 @@ pub(crate) fn allocate_list(
     Some(head)
 }
 
+/// Frees all records of `owner`, which keeps them: completions of them are not recognised any more.
+pub(crate) fn release_all(records: &[RecordSlot], owner: Owner) {
+    for record in records {
+        if record.owner.load(Ordering::Relaxed) == owner.to_word() {
+            record.release();
+        }
+    }
+}
+
+/// The records of a list that nobody else touches, with their indices.
+pub(crate) fn list(records: &[RecordSlot], first: u32) -> impl Iterator<Item = (u32, &RecordSlot)> {
+    let at = |index: u32| Some((index, records.get(index as usize)?));
+    core::iter::successors(at(first), move |(_, record)| at(record.next()))
+}
+
 /// Takes everything back that `owner` has.
 pub(crate) fn give_back_all(records: &[RecordSlot], owner: Owner) {
     for record in records {

@@ -39,6 +39,19 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
     };
 }
 
+impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
+    /// The receive dispatcher if the endpoint here takes from this shared receive queue.
+    pub(crate) fn receive_evd_on(&self, srq: u16) -> Option<u16> {
+        self.main.with(|endpoint| {
+            if endpoint.srq == Some(srq) {
+                endpoint.receive_evd
+            } else {
+                None
+            }
+        })
+    }
+}
+
 impl<S, R, L> EndpointSlot<S, R, L> {
     /// Books one completed request; called under the lock of the one dispatcher that gets them.
     #[inline]

@@ -11,4 +11,4 @@ pub(crate) use endpoint::{Endpoint, ReceiveSide, WorkRing};
 pub(crate) use post::{request_report, send_flags};
 pub(crate) use refuse::{not_ready, refused_flags};
 pub(crate) use srq::SharedReceives;
-pub use srq::SrqSlot;
+pub use srq::{SrqParam, SrqSlot};

@@ -2,10 +2,16 @@
 
 use portable_atomic::{AtomicU32, Ordering};
 
-use crate::backend::SharedReceiveQueueKey;
-use crate::flags::SrqState;
-use crate::id::SrqId;
-use crate::record::{NO_RECORD, RecordSlot};
+use crate::attributes::{IaAttributes, SrqAttributes};
+use crate::backend::{Backend, BackendError, SharedReceiveQueueKey};
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::{Aftermath, AsyncEventKind, Event, REASON_LOW_WATERMARK, backend_refused};
+use crate::flags::{SRQ_LOW_WATERMARK_DEFAULT, SrqFields, SrqState};
+use crate::ia::{Control, Ia};
+use crate::id::{Handle, PzId, SrqId, next_generation};
+use crate::memory::zone_tag;
+use crate::record::{self, NO_RECORD, Owner, RecordSlot};
+use crate::storage::find_slot;
 use crate::sync::{Mutex, RawLock};
 
 /// Place for one shared receive queue.
@@ -52,8 +58,12 @@ pub(crate) struct SharedReceives<Q> {
     pub(crate) state: SrqState,
     pub(crate) zone: u16,
     pub(crate) low_watermark: u32,
+    /// The device was asked to tell when the low watermark is passed, and has not yet.
+    pub(crate) armed: bool,
     /// Endpoints that take from it.
     pub(crate) endpoints: u32,
+    /// Most endpoints that may.
+    pub(crate) max_endpoints: u32,
     pub(crate) context: u64,
 }
 
@@ -71,7 +81,9 @@ impl<Q> SharedReceives<Q> {
         state: SrqState::Operational,
         zone: 0,
         low_watermark: 0,
+        armed: false,
         endpoints: 0,
+        max_endpoints: 0,
         context: 0,
     };
 }
@@ -90,4 +102,519 @@ impl<Q> SharedReceives<Q> {
         let record = records.get(self.free_first as usize)?;
         Some((self.free_first, record))
     }
+}
+
+/// What a query tells of a shared receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct SrqParam {
+    /// The adapter.
+    pub ia: Handle,
+    /// The state.
+    pub state: SrqState,
+    /// The zone.
+    pub pz: PzId,
+    /// Buffers that may be outstanding.
+    pub max_recv_dtos: i32,
+    /// Segments per buffer.
+    pub max_recv_iov: i32,
+    /// The low watermark as last set; 0 = off.
+    pub low_watermark: i32,
+    /// Buffers that endpoints can still take.
+    pub available: i32,
+    /// Buffers posted whose completions were not dequeued.
+    pub outstanding: i32,
+}
+
+/// Position of the attributes, and of the number in `srq_resize` and `srq_set_lw`.
+const ATTRIBUTES_ARGUMENT: u8 = 3;
+const NUMBER_ARGUMENT: u8 = 2;
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Makes a shared receive queue for `max_recv_dtos` buffers of up to `max_recv_iov` segments.
+    ///
+    /// No endpoint takes from it yet. The low watermark starts off; `srq_set_lw` sets it.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
+    /// - MODEL_NOT_SUPPORTED: the provider has no shared receive queues.
+    /// - INVALID_PARAMETER (ARG3): a size below 1 or above what the adapter allows, or a low watermark
+    ///   other than 0.
+    /// - INSUFFICIENT_RESOURCES (SRQ): storage or device have no room for it.
+    ///
+    /// Spec: SRC-01..07
+    pub fn srq_create(&self, pz: PzId, attributes: &SrqAttributes) -> Result<SrqId> {
+        self.control.with(|control| {
+            let domain = control.zone(pz)?.domain;
+            let backend = control.backend()?;
+            if !backend.provider_attributes().srq_supported {
+                return Err(Error::model_not_supported().because(Cause::Unsupported));
+            }
+            let adapter = backend.ia_attributes();
+            let (receives, segments) = check_sizes(attributes, &adapter)?;
+            let exhausted =
+                |cause| Error::insufficient_resources(Subtype::ResourceSrq).because(cause);
+            let index = find_slot(self.shared.shared_receive_queues, |slot| {
+                slot.main
+                    .with(|queue| queue.id.is_null() && next_generation(queue.generation).is_ok())
+            })
+            .ok_or(exhausted(Cause::TableFull))?;
+            let slot = self
+                .shared
+                .shared_receive_queues
+                .get(usize::from(index))
+                .ok_or(exhausted(Cause::TableFull))?;
+            let owner = Owner::Shared(index);
+            let free = record::allocate_list(self.shared.records, owner, receives, NO_RECORD)
+                .ok_or(exhausted(Cause::StorageExhausted))?;
+            let generation = slot.main.with(|queue| queue.generation.saturating_add(1));
+            let id = SrqId::new(self.shared.instance, generation, index);
+            let made = control.backend()?.create_shared_receive_queue(
+                id.handle().to_raw(),
+                domain,
+                receives,
+                segments,
+            );
+            let (key, queue) = match made {
+                Ok(made) => made,
+                Err(error) => {
+                    record::give_back_all(self.shared.records, owner);
+                    return Err(backend_refused(error, Subtype::ResourceSrq));
+                }
+            };
+            let zone = self.hold_zone(control, pz)?;
+            slot.returned.store(NO_RECORD, Ordering::Relaxed);
+            slot.completed.store(0, Ordering::Relaxed);
+            slot.reaped.store(0, Ordering::Relaxed);
+            slot.main.with(|shared| {
+                *shared = SharedReceives {
+                    id,
+                    zone_tag: zone_tag(zone),
+                    max_segments: segments,
+                    max_receives: receives,
+                    free_first: free,
+                    queue: Some(queue),
+                    generation,
+                    key,
+                    zone,
+                    max_endpoints: u32::try_from(adapter.max_ep_per_srq).unwrap_or_default(),
+                    ..SharedReceives::EMPTY
+                };
+            });
+            Ok(id)
+        })
+    }
+
+    /// Frees a shared receive queue; buffers still on it are the consumer's again, without completion.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
+    /// - INVALID_STATE (SRQ_IN_USE): an endpoint takes from it.
+    ///
+    /// Spec: SRF-01, SRF-02, SRQR-42, GEN-15
+    pub fn srq_free(&self, srq: SrqId) -> Result<()> {
+        self.control.with(|control| {
+            self.with_srq(srq, |_, queue| match queue.endpoints {
+                0 => Ok(()),
+                _ => Err(Error::invalid_state(Subtype::InvalidStateSrqInUse)
+                    .because(Cause::StillReferenced)),
+            })?;
+            self.destroy_srq_at(control, srq.index() as u16);
+            Ok(())
+        })
+    }
+
+    /// Destroys the shared receive queue in a slot, if there is one; no endpoint takes from it any more.
+    pub(crate) fn destroy_srq_at(&self, control: &mut Control<'_, B>, index: u16) {
+        let Some(slot) = self.shared.shared_receive_queues.get(usize::from(index)) else {
+            return;
+        };
+        let old = slot.main.with(|queue| {
+            let generation = queue.generation;
+            core::mem::replace(
+                queue,
+                SharedReceives {
+                    generation,
+                    ..SharedReceives::EMPTY
+                },
+            )
+        });
+        if old.id.is_null() {
+            return;
+        }
+        if let (Some(queue), Ok(backend)) = (old.queue, control.backend()) {
+            backend.destroy_shared_receive_queue(old.key, queue);
+        }
+        // Completions of endpoints that are gone may be in completion queues still. Once its record is
+        // free such a completion is not recognised; a dispatcher that recognised one just before puts
+        // the record on the list of this slot before it lets go of its lock. So after a pass through
+        // all of these locks nobody else touches records or list.
+        record::release_all(self.shared.records, Owner::Shared(index));
+        for dispatcher in self.shared.event_dispatchers {
+            dispatcher.queue.with(|_| ());
+        }
+        record::give_back_all(self.shared.records, Owner::Shared(index));
+        slot.returned.store(NO_RECORD, Ordering::Relaxed);
+        self.release_zone(control, old.zone);
+    }
+
+    /// Tells what a shared receive queue is and how full it is.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
+    /// - INVALID_PARAMETER (ARG2): the mask has undefined bits.
+    ///
+    /// Spec: SRY-01..03, SRC-01, GEN-08
+    pub fn srq_query(&self, srq: SrqId, mask: SrqFields) -> Result<SrqParam> {
+        self.with_srq(srq, |_, _| Ok(()))?;
+        if SrqFields::from_bits(mask.bits()).is_none() {
+            return Err(Error::invalid_argument(NUMBER_ARGUMENT).because(Cause::UnknownMask));
+        }
+        if mask.intersects(SrqFields::AVAILABLE | SrqFields::OUTSTANDING) {
+            self.harvest_takers(srq);
+        }
+        self.control.with(|control| {
+            let (zone, key, param) = self.with_srq(srq, |slot, queue| {
+                let param = SrqParam {
+                    ia: self.handle(),
+                    state: queue.state,
+                    pz: PzId::NULL,
+                    max_recv_dtos: count(queue.max_receives),
+                    max_recv_iov: count(queue.max_segments),
+                    low_watermark: count(queue.low_watermark),
+                    available: count(slot.not_completed(queue)),
+                    outstanding: count(slot.outstanding(queue)),
+                };
+                Ok((queue.zone, queue.key, param))
+            })?;
+            let exact = control.backend()?.shared_receive_available(key);
+            Ok(SrqParam {
+                pz: Self::zone_at(control, zone),
+                available: exact.map_or(param.available, count),
+                ..param
+            })
+        })
+    }
+
+    /// Changes how many buffers may be outstanding; no buffer and no message is lost.
+    ///
+    /// A device that cannot shrink its queue leaves everything as it was; a query tells.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
+    /// - INVALID_PARAMETER (ARG2): below 1, or above `max_recv_per_srq`.
+    /// - INVALID_STATE (SRQ_IN_USE): more buffers are outstanding, or the low watermark is higher.
+    /// - INSUFFICIENT_RESOURCES (SRQ, TEVD): storage or device have no room for more.
+    ///
+    /// Spec: SRZ-01..04
+    pub fn srq_resize(&self, srq: SrqId, max_recv_dtos: i32) -> Result<()> {
+        self.control.with(|control| {
+            let old = self.with_srq(srq, |_, queue| Ok(queue.max_receives))?;
+            let limit = control.backend()?.ia_attributes().max_recv_per_srq;
+            let new = positive(max_recv_dtos, limit, NUMBER_ARGUMENT)?;
+            if new > old {
+                self.grow_srq(control, srq, old, new)
+            } else if new < old {
+                self.shrink_srq(control, srq, old, new)
+            } else {
+                Ok(())
+            }
+        })
+    }
+
+    fn grow_srq(&self, control: &mut Control<'_, B>, srq: SrqId, old: u32, new: u32) -> Result<()> {
+        let index = srq.index() as u16;
+        let records = self.shared.records;
+        let exhausted = Error::insufficient_resources(Subtype::ResourceSrq);
+        let more = new.saturating_sub(old);
+        let list = record::allocate_list(records, Owner::Shared(index), more, NO_RECORD)
+            .ok_or(exhausted.because(Cause::StorageExhausted))?;
+        let backend = control.backend()?;
+        let outcome = self
+            .change_taker_places(backend, index, old, new)
+            .and_then(|()| {
+                let resized = self.with_srq(srq, |_, shared| {
+                    let Some(queue) = &mut shared.queue else {
+                        return Err(exhausted.because(Cause::DeviceGone));
+                    };
+                    backend
+                        .resize_shared_receive_queue(shared.key, queue, new)
+                        .map_err(|error| backend_refused(error, Subtype::ResourceSrq))?;
+                    if let Some(last) = record::list(records, list).last() {
+                        last.1.set_next(shared.free_first);
+                        shared.free_first = list;
+                    }
+                    shared.max_receives = new;
+                    Ok(())
+                });
+                if resized.is_err() {
+                    // Taking places away cannot fail.
+                    let _undone = self.change_taker_places(backend, index, new, old);
+                }
+                resized
+            });
+        if outcome.is_err() {
+            for (index, _) in record::list(records, list) {
+                record::give_back(records, index, 1);
+            }
+        }
+        outcome
+    }
+
+    fn shrink_srq(
+        &self,
+        control: &mut Control<'_, B>,
+        srq: SrqId,
+        old: u32,
+        new: u32,
+    ) -> Result<()> {
+        let records = self.shared.records;
+        let backend = control.backend()?;
+        let shrunk = self.with_srq(srq, |slot, shared| {
+            let refused =
+                |cause| Err(Error::invalid_state(Subtype::InvalidStateSrqInUse).because(cause));
+            if slot.outstanding(shared) > new {
+                return refused(Cause::BelowOutstanding);
+            }
+            if shared.low_watermark > new {
+                return refused(Cause::BelowWatermark);
+            }
+            let Some(queue) = &mut shared.queue else {
+                return Ok(false);
+            };
+            match backend.resize_shared_receive_queue(shared.key, queue, new) {
+                Ok(()) => {}
+                Err(BackendError::Device) => return Err(Error::internal(Cause::DeviceGone)),
+                // Shrinking is optional (SRZ-03).
+                Err(_) => return Ok(false),
+            }
+            // A record that is on its way back right now stays; it does no harm.
+            for _ in new..old {
+                let Some((index, record)) = shared.free_record(slot, records) else {
+                    break;
+                };
+                shared.free_first = record.next();
+                record::give_back(records, index, 1);
+            }
+            shared.max_receives = new;
+            Ok(true)
+        })?;
+        if shrunk {
+            self.change_taker_places(backend, srq.index() as u16, old, new)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the low watermark and arms it: one asynchronous event as soon as fewer buffers than this
+    /// can be taken, at once if it is so already. 0 turns it off.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
+    /// - INVALID_PARAMETER (ARG2): negative, or above the queue's size.
+    /// - MODEL_NOT_SUPPORTED: the device has no low watermark.
+    ///
+    /// Spec: SRL-01..05
+    pub fn srq_set_lw(&self, srq: SrqId, low_watermark: i32) -> Result<()> {
+        self.with_srq(srq, |_, _| Ok(()))?;
+        self.harvest_takers(srq);
+        let passed = self.control.with(|control| {
+            let (key, limit) =
+                self.with_srq(srq, |_, queue| Ok((queue.key, queue.max_receives)))?;
+            let bad = |cause| Error::invalid_argument(NUMBER_ARGUMENT).because(cause);
+            let low = u32::try_from(low_watermark).map_err(|_| bad(Cause::NegativeCount))?;
+            if low > limit {
+                return Err(bad(Cause::AboveLimit));
+            }
+            let backend = control.backend()?;
+            match backend.arm_shared_receive_limit(key, low) {
+                Ok(()) => {}
+                // What cannot be armed is off already.
+                Err(BackendError::NotSupported) if low == 0 => {}
+                Err(error) => return Err(backend_refused(error, Subtype::ResourceSrq)),
+            }
+            let exact = backend.shared_receive_available(key);
+            let passed = self.with_srq(srq, |slot, queue| {
+                let passed = exact.unwrap_or_else(|| slot.not_completed(queue)) < low;
+                queue.low_watermark = low;
+                queue.armed = low != 0 && !passed;
+                Ok(passed)
+            })?;
+            if passed {
+                // The device is not to tell what the call tells. If it did already, nobody is armed.
+                let _disarmed = backend.arm_shared_receive_limit(key, 0);
+            }
+            Ok(passed)
+        })?;
+        if passed {
+            let mut aftermath = Aftermath::default();
+            self.push_event(self.async_evd, &low_watermark_event(srq), &mut aftermath);
+            self.settle(aftermath);
+        }
+        Ok(())
+    }
+
+    /// The device says that an armed shared receive queue fell below its limit; `token` is its handle.
+    ///
+    /// Spec: SRL-02, SRL-03
+    pub(crate) fn shared_receive_limit_reached(&self, token: u64, aftermath: &mut Aftermath) {
+        let srq = SrqId::from_handle(Handle::from_raw(token));
+        let armed = self.with_srq(srq, |_, queue| Ok(core::mem::take(&mut queue.armed)));
+        if armed == Ok(true) {
+            self.push_event(self.async_evd, &low_watermark_event(srq), aftermath);
+        }
+    }
+
+    /// Counts one more endpoint on a shared receive queue; tells its index, the backend's object, its
+    /// zone, and how many completions its buffers may lead to.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
+    /// - INSUFFICIENT_RESOURCES (SRQ): `max_ep_per_srq` endpoints take from it.
+    pub(crate) fn attach_endpoint_to_srq(
+        &self,
+        srq: SrqId,
+    ) -> Result<(u16, SharedReceiveQueueKey, u16, u32)> {
+        self.with_srq(srq, |_, queue| {
+            if queue.endpoints >= queue.max_endpoints {
+                return Err(
+                    Error::insufficient_resources(Subtype::ResourceSrq).because(Cause::AboveLimit)
+                );
+            }
+            queue.endpoints = queue.endpoints.saturating_add(1);
+            Ok((
+                srq.index() as u16,
+                queue.key,
+                queue.zone,
+                queue.max_receives,
+            ))
+        })
+    }
+
+    /// Counts one endpoint less; tells how many completions its buffers may lead to by now, which is
+    /// what the endpoint's receive stream is to be detached with.
+    pub(crate) fn detach_endpoint_from_srq(&self, index: u16) -> u32 {
+        let Some(slot) = self.shared.shared_receive_queues.get(usize::from(index)) else {
+            return 0;
+        };
+        slot.main.with(|queue| {
+            queue.endpoints = queue.endpoints.saturating_sub(1);
+            queue.max_receives
+        })
+    }
+
+    /// Adjusts the receive dispatchers of all endpoints on a shared queue to its size; on failure all
+    /// are as before.
+    fn change_taker_places(&self, backend: &mut B, index: u16, old: u32, new: u32) -> Result<()> {
+        for (position, slot) in self.shared.endpoints.iter().enumerate() {
+            let Some(evd) = slot.receive_evd_on(index) else {
+                continue;
+            };
+            if let Err(error) = self.change_places(backend, evd, old, new) {
+                for evd in self
+                    .shared
+                    .endpoints
+                    .iter()
+                    .take(position)
+                    .filter_map(|slot| slot.receive_evd_on(index))
+                {
+                    let _undone = self.change_places(backend, evd, new, old);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Polls the completions of all endpoints on a shared queue, so that its counts are up to date.
+    fn harvest_takers(&self, srq: SrqId) {
+        for slot in self.shared.endpoints {
+            if let Some(evd) = slot.receive_evd_on(srq.index() as u16) {
+                self.harvest_at(evd);
+            }
+        }
+    }
+
+    /// Runs `f` on a live shared receive queue, under its lock.
+    fn with_srq<R>(
+        &self,
+        srq: SrqId,
+        f: impl FnOnce(
+            &SrqSlot<B::SharedReceiveQueue, L>,
+            &mut SharedReceives<B::SharedReceiveQueue>,
+        ) -> Result<R>,
+    ) -> Result<R> {
+        let refused = || srq.refused(self.shared.instance);
+        let slot = self
+            .shared
+            .shared_receive_queues
+            .get(srq.index())
+            .ok_or_else(refused)?;
+        slot.main.with(|queue| {
+            if queue.id == srq && !srq.is_null() {
+                f(slot, queue)
+            } else {
+                Err(refused())
+            }
+        })
+    }
+}
+
+impl<Q, L> SrqSlot<Q, L> {
+    /// Buffers posted whose completions were not dequeued (SRY-02).
+    fn outstanding(&self, queue: &SharedReceives<Q>) -> u32 {
+        queue
+            .posted
+            .wrapping_sub(self.reaped.load(Ordering::Acquire))
+    }
+
+    /// Buffers posted whose completions were not polled.
+    fn not_completed(&self, queue: &SharedReceives<Q>) -> u32 {
+        queue
+            .posted
+            .wrapping_sub(self.completed.load(Ordering::Acquire))
+    }
+}
+
+/// The event of a passed low watermark. No source fixes its number; this is the one place that does (SRL-03).
+fn low_watermark_event(srq: SrqId) -> Event {
+    Event::Async {
+        kind: AsyncEventKind::EpBroken,
+        handle: srq.handle(),
+        reason: REASON_LOW_WATERMARK,
+    }
+}
+
+fn check_sizes(attributes: &SrqAttributes, adapter: &IaAttributes) -> Result<(u32, u32)> {
+    let receives = positive(
+        attributes.max_recv_dtos,
+        adapter.max_recv_per_srq,
+        ATTRIBUTES_ARGUMENT,
+    )?;
+    let segments = positive(
+        attributes.max_recv_iov,
+        adapter.max_iov_segments_per_dto,
+        ATTRIBUTES_ARGUMENT,
+    )?;
+    if attributes.low_watermark != SRQ_LOW_WATERMARK_DEFAULT {
+        return Err(Error::invalid_argument(ATTRIBUTES_ARGUMENT).because(Cause::UnknownValue));
+    }
+    Ok((receives, segments))
+}
+
+/// A count that must be at least 1 and at most `limit`.
+fn positive(number: i32, limit: i32, argument: u8) -> Result<u32> {
+    let bad = |cause| Error::invalid_argument(argument).because(cause);
+    let count = u32::try_from(number).map_err(|_| bad(Cause::NegativeCount))?;
+    if count == 0 {
+        return Err(bad(Cause::ZeroCount));
+    }
+    if number > limit {
+        return Err(bad(Cause::AboveLimit));
+    }
+    Ok(count)
+}
+
+/// A count in the signed terms of the interface.
+fn count(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -80,6 +80,36 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
+    /// Changes how many completions an attached completion stream may have outstanding. Called under
+    /// the control lock; cannot fail where `new` is below `old`.
+    ///
+    /// # Errors
+    /// - INSUFFICIENT_RESOURCES (TEVD): the completion queue cannot grow.
+    pub(crate) fn change_places(
+        &self,
+        backend: &mut B,
+        evd: u16,
+        old: u32,
+        new: u32,
+    ) -> Result<()> {
+        let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) else {
+            return Ok(());
+        };
+        slot.queue.with(|queue| {
+            let places = queue.places.saturating_sub(old).saturating_add(new);
+            if places > queue.depth {
+                if let Some(completions) = &mut queue.completions {
+                    backend
+                        .resize_completion_queue(completions, places)
+                        .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
+                }
+                queue.depth = places;
+            }
+            queue.places = places;
+            Ok(())
+        })
+    }
+
     /// Ends a stream; for a completion stream `endpoint_places` is what it was attached with.
     ///
     /// The object's completions must have been dropped before (`EvdQueue::forget_endpoint`).
