@@ -290,11 +290,16 @@ pub(crate) fn allocate(records: &[RecordSlot], owner: Owner, count: u32) -> Opti
             .get(index)
             .is_some_and(|record| record.owner.load(Ordering::Relaxed) == 0)
     })?;
+    allocate_at(records, owner, base, count);
+    Some(base)
+}
+
+/// Gives the `count` records from `base`, which nobody owns, to `owner`; called under the control lock.
+pub(crate) fn allocate_at(records: &[RecordSlot], owner: Owner, base: u32, count: u32) {
     for record in run(records, base, count) {
         record.owner.store(owner.to_word(), Ordering::Relaxed);
         record.release();
     }
-    Some(base)
 }
 
 /// Gives `count` unowned records, wherever they are, to `owner` and links them in front of `first`;

@@ -1,8 +1,15 @@
 //! Connection requests.
 
+use super::Incoming;
 use crate::attributes::IaAddress;
-use crate::backend::{PrivateData, RequestKey};
+use crate::backend::{Backend, PrivateData, RequestKey};
+use crate::endpoint::{Call, Trigger, not_ready, permit};
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::{Aftermath, backend_refused};
+use crate::flags::{CrFields, EndpointState};
+use crate::ia::{Control, Ia};
 use crate::id::{CrId, EpId};
+use crate::sync::RawLock;
 
 /// Place for one connection request; behind the control lock.
 #[derive(Debug)]
@@ -34,4 +41,231 @@ impl CrSlot {
         ep: None,
         context: 0,
     };
+}
+
+/// What a query of a connection request tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrParam {
+    /// Who asks.
+    pub remote_address: Option<IaAddress>,
+    /// The peer's port qualifier.
+    pub remote_port: u64,
+    /// The local address the request came to.
+    pub local_address: Option<IaAddress>,
+    /// The connection qualifier asked for.
+    pub qualifier: u64,
+    /// The peer's private data.
+    pub private_data: PrivateData,
+    /// The endpoint its service point brought along; `None`: name one to accept.
+    pub local_ep: Option<EpId>,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Parameters of a connection request.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (CR): not a live connection request of this adapter.
+    /// - INVALID_PARAMETER (ARG2): unknown bits in `fields`.
+    ///
+    /// Spec: CRQ-01, GEN-08
+    pub fn cr_query(&self, cr: CrId, fields: CrFields) -> Result<CrParam> {
+        self.control.with(|control| {
+            let slot = control.connection_request(cr)?;
+            if CrFields::from_bits(fields.bits()).is_none() {
+                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+            }
+            Ok(CrParam {
+                remote_address: slot.remote,
+                remote_port: slot.remote_port,
+                local_address: slot.local,
+                qualifier: slot.qualifier,
+                private_data: slot.private_data.clone(),
+                local_ep: slot.ep,
+            })
+        })
+    }
+
+    /// Accepts a connection request on `ep`, or on the endpoint it brought along.
+    ///
+    /// The endpoint is COMPLETION_PENDING and the request gone; ESTABLISHED or
+    /// ACCEPT_COMPLETION_ERROR follows on the endpoint's connection dispatcher.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (CR, EP): not live objects of this adapter; no endpoint where one is needed.
+    /// - INVALID_PARAMETER (ARG2): an endpoint given though the request has its own.
+    /// - INVALID_STATE (EP state): the endpoint is not UNCONNECTED. (EP_NOTREADY): it has no zone yet.
+    /// - INVALID_PARAMETER (ARG3): more private data than `max_private_data_size`.
+    /// - INSUFFICIENT_RESOURCES (TEP), INTERNAL_ERROR: the device cannot.
+    ///
+    /// On an error neither endpoint, request nor peer notice anything.
+    ///
+    /// Spec: CRA-01..05, GEN-10, GEN-06
+    pub fn cr_accept(&self, cr: CrId, ep: Option<EpId>, private_data: &[u8]) -> Result<()> {
+        self.control.with(|control| {
+            let slot = control.connection_request(cr)?;
+            let (request, own) = (slot.request, slot.ep);
+            let (remote, remote_port, qualifier) = (slot.remote, slot.remote_port, slot.qualifier);
+            let (ep, call) = match (own, ep) {
+                (Some(own), None) => (own, Call::AcceptOwn),
+                (None, Some(ep)) => (ep, Call::AcceptNamed),
+                (None, None) => (EpId::NULL, Call::AcceptNamed),
+                (Some(_), Some(ep)) => {
+                    self.with_endpoint(ep, |_, _| Ok(()))?;
+                    return Err(Error::invalid_argument(2).because(Cause::FlagCombination));
+                }
+            };
+            self.with_endpoint(ep, |_, endpoint| {
+                permit(call, endpoint.state)?;
+                let key = endpoint.queue_pair.ok_or_else(not_ready)?;
+                Self::check_private_data(control, private_data, 3)?;
+                control
+                    .backend()?
+                    .accept(request, key, private_data)
+                    .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
+                endpoint.step(Trigger::Accept);
+                endpoint.link.remote = remote;
+                endpoint.link.remote_port = remote_port;
+                endpoint.link.local_port = qualifier;
+                Ok(())
+            })?;
+            control.forget_request(cr);
+            Ok(())
+        })
+    }
+
+    /// Rejects a connection request; the peer learns that it was the consumer.
+    ///
+    /// An endpoint that came with a reserved service point is UNCONNECTED again; one that the
+    /// provider made is gone.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (CR): not a live connection request of this adapter.
+    /// - INVALID_PARAMETER (ARG2): more private data than `max_private_data_size`.
+    ///
+    /// Spec: CRR-01, CRR-02, GEN-10
+    pub fn cr_reject(&self, cr: CrId, private_data: &[u8]) -> Result<()> {
+        let mut aftermath = Aftermath::default();
+        let outcome = self.control.with(|control| {
+            let slot = control.connection_request(cr)?;
+            let (request, ep) = (slot.request, slot.ep);
+            Self::check_private_data(control, private_data, 2)?;
+            control.backend()?.reject(request, true, private_data);
+            control.forget_request(cr);
+            self.give_back_endpoint(control, ep, &mut aftermath);
+            Ok(())
+        });
+        self.settle(aftermath);
+        outcome
+    }
+
+    /// Passes a connection request on to the service point of this adapter that listens on `qualifier`.
+    ///
+    /// The request is gone; a new one, with its event, is at the other service point. An endpoint
+    /// the old one brought along goes back as after a rejection.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (CR): not a live connection request of this adapter.
+    /// - INVALID_PARAMETER (ARG2): nobody listens on `qualifier`.
+    /// - INSUFFICIENT_RESOURCES: no room at the other service point; nothing changed.
+    ///
+    /// Spec: CRH-01, PSC-02
+    pub fn cr_handoff(&self, cr: CrId, qualifier: u64) -> Result<()> {
+        let mut aftermath = Aftermath::default();
+        let outcome = self.control.with(|control| {
+            let slot = control.connection_request(cr)?;
+            let ep = slot.ep;
+            let incoming = Incoming {
+                request: slot.request,
+                remote: slot
+                    .remote
+                    .ok_or(Error::internal(Cause::CorruptCompletion))?,
+                remote_port: slot.remote_port,
+                local: slot
+                    .local
+                    .ok_or(Error::internal(Cause::CorruptCompletion))?,
+                private_data: slot.private_data.clone(),
+            };
+            let target = Self::listening(control, qualifier)
+                .ok_or(Error::invalid_argument(2).because(Cause::UnknownValue))?;
+            // The new request takes the slot of the old one, whose handle dies by that.
+            self.offer(control, target, cr.index() as u16, incoming, &mut aftermath)?;
+            self.give_back_endpoint(control, ep, &mut aftermath);
+            Ok(())
+        });
+        self.settle(aftermath);
+        outcome
+    }
+
+    /// Refuses and forgets whatever connection request lives at an index.
+    pub(crate) fn destroy_cr_at(
+        &self,
+        control: &mut Control<'_, B>,
+        index: u16,
+        aftermath: &mut Aftermath,
+    ) {
+        let Some(slot) = control.connection_requests.get(usize::from(index)) else {
+            return;
+        };
+        let (cr, request, ep) = (slot.id, slot.request, slot.ep);
+        if cr.is_null() {
+            return;
+        }
+        if let Ok(backend) = control.backend() {
+            backend.reject(request, false, &[]);
+        }
+        control.forget_request(cr);
+        self.give_back_endpoint(control, ep, aftermath);
+    }
+
+    /// The endpoint of a request that came to nothing: back to the consumer, or to the provider.
+    fn give_back_endpoint(
+        &self,
+        control: &mut Control<'_, B>,
+        ep: Option<EpId>,
+        aftermath: &mut Aftermath,
+    ) {
+        let Some(ep) = ep else {
+            return;
+        };
+        let tentative = self.with_endpoint(ep, |_, endpoint| {
+            if endpoint.step(Trigger::Reject) {
+                endpoint.link.clear();
+            }
+            Ok(endpoint.state == EndpointState::TentativeConnectionPending)
+        });
+        if tentative == Ok(true) {
+            self.destroy_endpoint_at(control, ep.index() as u16, aftermath);
+        }
+    }
+
+    /// Checks the length of private data; `argument` is its position in the consumer's call.
+    pub(crate) fn check_private_data(
+        control: &mut Control<'_, B>,
+        private_data: &[u8],
+        argument: u8,
+    ) -> Result<()> {
+        let limit = control
+            .backend()?
+            .provider_attributes()
+            .max_private_data_size;
+        let limit = usize::try_from(limit)
+            .unwrap_or(0)
+            .min(crate::backend::PRIVATE_DATA_MAX);
+        if private_data.len() > limit {
+            return Err(Error::invalid_argument(argument).because(Cause::PrivateDataTooLong));
+        }
+        Ok(())
+    }
+}
+
+impl<B> Control<'_, B> {
+    /// Ends a connection request; its private data goes with it (CRA-04).
+    fn forget_request(&mut self, cr: CrId) {
+        if let Some(slot) = self.connection_requests.get_mut(cr.index()) {
+            *slot = CrSlot {
+                generation: slot.generation,
+                ..CrSlot::EMPTY
+            };
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! Service points and connection requests.
 
 mod cr;
+mod incoming;
 mod psp;
 mod rsp;
 
-pub use cr::CrSlot;
-pub use psp::PspSlot;
-pub use rsp::RspSlot;
+pub use cr::{CrParam, CrSlot};
+pub(crate) use incoming::Incoming;
+pub use psp::{PspParam, PspSlot};
+pub use rsp::{RspParam, RspSlot};

@@ -1,8 +1,13 @@
 //! Public service points.
 
-use crate::backend::ListenerKey;
-use crate::flags::PspFlags;
-use crate::id::PspId;
+use crate::backend::{Backend, BackendError, ListenerKey};
+use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
+use crate::event::backend_refused;
+use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags};
+use crate::ia::{Control, Ia};
+use crate::id::{EvdId, Handle, PspId, next_generation};
+use crate::storage::find_slot;
+use crate::sync::RawLock;
 
 /// Place for one public service point; behind the control lock.
 #[derive(Debug)]
@@ -27,4 +32,189 @@ impl PspSlot {
         listener: ListenerKey(0),
         context: 0,
     };
+}
+
+/// What a query of a public service point tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct PspParam {
+    /// The adapter.
+    pub ia: Handle,
+    /// The connection qualifier it listens on.
+    pub qualifier: u64,
+    /// Where its requests go.
+    pub evd: EvdId,
+    /// Who makes the endpoints.
+    pub flags: PspFlags,
+}
+
+/// Position of the qualifier in the calls that make service points.
+const QUALIFIER: u8 = 2;
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Listens on a connection qualifier; every request becomes a connection request and an event on `evd`.
+    ///
+    /// The queue of `evd` is the backlog: requests that find it full are refused. With
+    /// [`PspFlags::Provider`] each request brings an endpoint along.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EVD_CR): not a live dispatcher of this adapter, or not one for requests.
+    /// - MODEL_NOT_SUPPORTED: the provider does not make endpoints this way.
+    /// - CONN_QUAL_IN_USE: somebody listens there.
+    /// - INVALID_PARAMETER (ARG2): not a qualifier of this transport; without subtype: `evd` may not be shared.
+    /// - INSUFFICIENT_RESOURCES (MEMORY): storage or device are used up.
+    ///
+    /// Spec: PSC-01..05, EVC-05
+    pub fn psp_create(&self, qualifier: u64, evd: EvdId, flags: PspFlags) -> Result<PspId> {
+        self.new_public(Some(qualifier), evd, flags)
+            .map(|(psp, _)| psp)
+    }
+
+    /// As `psp_create`, on a free qualifier that the provider chooses; returns it too.
+    ///
+    /// # Errors
+    /// As `psp_create`; CONN_QUAL_UNAVAILABLE if no qualifier is free.
+    ///
+    /// Spec: PSA-01
+    pub fn psp_create_any(&self, evd: EvdId, flags: PspFlags) -> Result<(PspId, u64)> {
+        self.new_public(None, evd, flags)
+    }
+
+    /// Parameters of a public service point.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (PSP): not a live public service point of this adapter.
+    /// - INVALID_PARAMETER (ARG2): unknown bits in `fields`.
+    ///
+    /// Spec: PSQ-01, GEN-08
+    pub fn psp_query(&self, psp: PspId, fields: PspFields) -> Result<PspParam> {
+        self.control.with(|control| {
+            let slot = control.public_service_point(psp)?;
+            if PspFields::from_bits(fields.bits()).is_none() {
+                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+            }
+            Ok(PspParam {
+                ia: self.handle(),
+                qualifier: slot.qualifier,
+                evd: self.evd_id_at(slot.evd),
+                flags: slot.flags,
+            })
+        })
+    }
+
+    /// Stops listening; connection requests and events that are there stay good.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (PSP): not a live public service point of this adapter.
+    ///
+    /// Spec: PSF-01
+    pub fn psp_free(&self, psp: PspId) -> Result<()> {
+        self.control.with(|control| {
+            control.public_service_point(psp)?;
+            self.destroy_psp_at(control, psp.index() as u16);
+            Ok(())
+        })
+    }
+
+    /// Frees whatever public service point lives at an index.
+    pub(crate) fn destroy_psp_at(&self, control: &mut Control<'_, B>, index: u16) {
+        let Some(slot) = control.public_service_points.get_mut(usize::from(index)) else {
+            return;
+        };
+        if slot.id.is_null() {
+            return;
+        }
+        let (listener, evd) = (slot.listener, slot.evd);
+        *slot = PspSlot {
+            generation: slot.generation,
+            ..PspSlot::EMPTY
+        };
+        if let Ok(backend) = control.backend() {
+            backend.stop_listening(listener);
+        }
+        self.detach_stream(evd, None);
+    }
+
+    fn new_public(
+        &self,
+        qualifier: Option<u64>,
+        evd: EvdId,
+        flags: PspFlags,
+    ) -> Result<(PspId, u64)> {
+        self.control.with(|control| {
+            self.check_dispatcher(Some(evd), Subtype::InvalidHandleEvdCr)?;
+            let creator = control.backend()?.provider_attributes().ep_creator;
+            let fits = match creator {
+                EpCreator::Never => flags == PspFlags::Consumer,
+                EpCreator::IfAsked => true,
+                EpCreator::Always => flags == PspFlags::Provider,
+            };
+            if !fits {
+                return Err(Error::model_not_supported().because(Cause::Unsupported));
+            }
+            if let Some(qualifier) = qualifier {
+                Self::check_unused(control, qualifier)?;
+            }
+            let full =
+                Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
+            let index = find_slot(control.public_service_points, |slot| {
+                slot.id.is_null() && next_generation(slot.generation).is_ok()
+            })
+            .ok_or(full)?;
+            let generation = control
+                .public_service_points
+                .get(usize::from(index))
+                .ok_or(full)
+                .and_then(|slot| next_generation(slot.generation))?;
+            let psp = PspId::new(self.shared.instance, generation, index);
+            let (listener, qualifier, evd) =
+                self.start_listening(control, psp.handle(), qualifier, evd)?;
+            if let Some(slot) = control.public_service_points.get_mut(usize::from(index)) {
+                *slot = PspSlot {
+                    id: psp,
+                    generation,
+                    qualifier,
+                    evd,
+                    flags,
+                    listener,
+                    context: 0,
+                };
+            }
+            Ok((psp, qualifier))
+        })
+    }
+
+    /// Public and reserved service points share one space of qualifiers.
+    pub(super) fn check_unused(control: &Control<'_, B>, qualifier: u64) -> Result<()> {
+        if Self::listening(control, qualifier).is_some() {
+            return Err(Error::new(ErrorKind::ConnQualInUse, Subtype::NoSubtype)
+                .because(Cause::QualifierTaken));
+        }
+        Ok(())
+    }
+
+    /// Attaches a service point to its dispatcher and has the backend listen.
+    pub(super) fn start_listening(
+        &self,
+        control: &mut Control<'_, B>,
+        service_point: Handle,
+        qualifier: Option<u64>,
+        evd: EvdId,
+    ) -> Result<(ListenerKey, u64, u16)> {
+        let backend = control.backend()?;
+        let role = Subtype::InvalidHandleEvdCr;
+        let evd = self.attach_stream(backend, evd, EvdFlags::CR, role, None)?;
+        match backend.listen(service_point.to_raw(), qualifier) {
+            Ok((listener, qualifier)) => Ok((listener, qualifier, evd)),
+            Err(error) => {
+                self.detach_stream(evd, None);
+                Err(match error {
+                    BackendError::Address => {
+                        Error::invalid_argument(QUALIFIER).because(Cause::OutOfRange)
+                    }
+                    other => backend_refused(other, Subtype::ResourceMemory),
+                })
+            }
+        }
+    }
 }

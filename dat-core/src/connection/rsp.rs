@@ -1,7 +1,13 @@
 //! Reserved service points.
 
-use crate::backend::ListenerKey;
-use crate::id::{EpId, RspId};
+use crate::backend::{Backend, ListenerKey};
+use crate::endpoint::{Call, Trigger, permit};
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::flags::{EpCreator, RspFields};
+use crate::ia::{Control, Ia};
+use crate::id::{EpId, EvdId, Handle, RspId, next_generation};
+use crate::storage::find_slot;
+use crate::sync::RawLock;
 
 /// Place for one reserved service point; behind the control lock.
 #[derive(Debug)]
@@ -27,4 +33,134 @@ impl RspSlot {
         listener: ListenerKey(0),
         context: 0,
     };
+}
+
+/// What a query of a reserved service point tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RspParam {
+    /// The adapter.
+    pub ia: Handle,
+    /// The connection qualifier it listens on.
+    pub qualifier: u64,
+    /// Where its request goes.
+    pub evd: EvdId,
+    /// The endpoint tied to it; `None`: the provider makes one.
+    pub ep: Option<EpId>,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Listens for one request, which `ep` alone can accept; without `ep` the provider makes an endpoint.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP, EVD_CR): not live objects of this adapter, or not a dispatcher for requests.
+    /// - INVALID_STATE (EP state): the endpoint is not UNCONNECTED.
+    /// - MODEL_NOT_SUPPORTED: no endpoint given, and the provider makes none.
+    /// - CONN_QUAL_IN_USE: somebody listens there.
+    /// - INVALID_PARAMETER (ARG2): not a qualifier of this transport; without subtype: `evd` may not be shared.
+    /// - INSUFFICIENT_RESOURCES (MEMORY): storage or device are used up.
+    ///
+    /// Spec: RSC-01..05
+    pub fn rsp_create(&self, qualifier: u64, ep: Option<EpId>, evd: EvdId) -> Result<RspId> {
+        self.control.with(|control| {
+            let state = ep
+                .map(|ep| self.with_endpoint(ep, |_, endpoint| Ok(endpoint.state)))
+                .transpose()?;
+            self.check_dispatcher(Some(evd), Subtype::InvalidHandleEvdCr)?;
+            match state {
+                Some(state) => {
+                    permit(Call::Reserve, state)?;
+                }
+                None => {
+                    if control.backend()?.provider_attributes().ep_creator == EpCreator::Never {
+                        return Err(Error::model_not_supported().because(Cause::Unsupported));
+                    }
+                }
+            }
+            Self::check_unused(control, qualifier)?;
+            let full =
+                Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
+            let index = find_slot(control.reserved_service_points, |slot| {
+                slot.id.is_null() && next_generation(slot.generation).is_ok()
+            })
+            .ok_or(full)?;
+            let generation = control
+                .reserved_service_points
+                .get(usize::from(index))
+                .ok_or(full)
+                .and_then(|slot| next_generation(slot.generation))?;
+            let rsp = RspId::new(self.shared.instance, generation, index);
+            let (listener, qualifier, evd) =
+                self.start_listening(control, rsp.handle(), Some(qualifier), evd)?;
+            if let Some(slot) = control.reserved_service_points.get_mut(usize::from(index)) {
+                *slot = RspSlot {
+                    id: rsp,
+                    generation,
+                    qualifier,
+                    evd,
+                    ep,
+                    listener,
+                    context: 0,
+                };
+            }
+            if let Some(ep) = ep {
+                // Under the control lock since it was found to be UNCONNECTED.
+                let _reserved = self.with_endpoint(ep, |_, endpoint| {
+                    endpoint.link.local_port = qualifier;
+                    Ok(endpoint.step(Trigger::Reserve))
+                });
+            }
+            Ok(rsp)
+        })
+    }
+
+    /// Parameters of a reserved service point.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (RSP): not a live reserved service point of this adapter; the arrival of its
+    ///   request ends it.
+    /// - INVALID_PARAMETER (ARG2): unknown bits in `fields`.
+    ///
+    /// Spec: RSQ-01, GEN-08
+    pub fn rsp_query(&self, rsp: RspId, fields: RspFields) -> Result<RspParam> {
+        self.control.with(|control| {
+            let slot = control.reserved_service_point(rsp)?;
+            if RspFields::from_bits(fields.bits()).is_none() {
+                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+            }
+            Ok(RspParam {
+                ia: self.handle(),
+                qualifier: slot.qualifier,
+                evd: self.evd_id_at(slot.evd),
+                ep: slot.ep,
+            })
+        })
+    }
+
+    /// Stops listening; the endpoint is UNCONNECTED again.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (RSP): not a live reserved service point of this adapter.
+    ///
+    /// Spec: RSF-01
+    pub fn rsp_free(&self, rsp: RspId) -> Result<()> {
+        self.control.with(|control| {
+            control.reserved_service_point(rsp)?;
+            self.destroy_rsp_at(control, rsp.index() as u16);
+            Ok(())
+        })
+    }
+
+    /// Frees whatever reserved service point lives at an index; its endpoint is free again.
+    pub(crate) fn destroy_rsp_at(&self, control: &mut Control<'_, B>, index: u16) {
+        if let Some(ep) = self.end_reserved(control, index) {
+            // A forced close may have destroyed the endpoint before.
+            let _freed = self.with_endpoint(ep, |_, endpoint| {
+                if endpoint.step(Trigger::Unreserve) {
+                    endpoint.link.clear();
+                }
+                Ok(())
+            });
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use portable_atomic::{AtomicU32, Ordering};
 
+use super::state::{Call, Legal, Trigger, legal, next};
 use crate::attributes::{EpAttributes, IaAddress};
 use crate::backend::{PrivateData, QueuePairKey};
 use crate::event::EvdConfig;
@@ -202,6 +203,8 @@ pub(crate) struct Endpoint<S> {
     pub(crate) request_evd: Option<u16>,
     pub(crate) connect_evd: Option<u16>,
     pub(crate) srq: Option<u16>,
+    /// Completions that the endpoint may have outstanding at its receive dispatcher.
+    pub(crate) receive_places: u32,
     /// The queue pair, once zone and dispatchers allow one.
     pub(crate) queue_pair: Option<QueuePairKey>,
     pub(crate) attributes: EpAttributes,
@@ -257,6 +260,7 @@ impl<S> Endpoint<S> {
         request_evd: None,
         connect_evd: None,
         srq: None,
+        receive_places: 0,
         queue_pair: None,
         attributes: EpAttributes::DEFAULT,
         link: Link::NONE,
@@ -265,19 +269,21 @@ impl<S> Endpoint<S> {
         context: 0,
     };
 
-    /// Enters a state; the only place that writes `state` of a living endpoint.
-    pub(crate) fn enter(&mut self, state: EndpointState) {
+    /// Goes where `trigger` leads; false if it means nothing in this state. The only place that
+    /// changes the state of a living endpoint.
+    pub(crate) fn step(&mut self, trigger: Trigger) -> bool {
+        let Some(state) = next(self.state, trigger) else {
+            return false;
+        };
         self.state = state;
         self.refresh_postable();
+        true
     }
 
     /// Brings `postable` up to date after a change of what it stands for.
     pub(crate) fn refresh_postable(&mut self) {
-        let state = matches!(
-            self.state,
-            EndpointState::Connected | EndpointState::Disconnected
-        );
-        self.postable = if state && self.send.is_some() {
+        let postable = legal(Call::PostRequest, self.state) != Legal::Invalid;
+        self.postable = if postable && self.send.is_some() {
             self.id
         } else {
             EpId::NULL

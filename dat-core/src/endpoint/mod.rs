@@ -1,14 +1,22 @@
 //! Endpoints and shared receive queues.
 
+mod create;
 #[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod endpoint;
+mod equip;
+mod free;
+mod limits;
+mod link;
 mod post;
 mod refuse;
 mod srq;
+mod state;
 
 pub use endpoint::EndpointSlot;
 pub(crate) use endpoint::{Endpoint, ReceiveSide, WorkRing};
+pub(crate) use link::Ending;
 pub(crate) use post::{request_report, send_flags};
 pub(crate) use refuse::{not_ready, refused_flags};
 pub(crate) use srq::SharedReceives;
 pub use srq::{SrqParam, SrqSlot};
+pub(crate) use state::{Call, Legal, Trigger, permit};

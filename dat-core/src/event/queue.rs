@@ -450,6 +450,21 @@ impl<C: CompletionQueue> EvdQueue<C> {
         L: RawLock,
     {
         self.harvest(shared, aftermath);
+        self.push_ahead(event, shared, aftermath)
+    }
+
+    /// As `push`, but ahead of completions that nobody has asked the device for yet: ESTABLISHED
+    /// precedes all data of its connection.
+    pub(crate) fn push_ahead<B, L>(
+        &mut self,
+        event: &Event,
+        shared: &Shared<'_, B, L>,
+        aftermath: &mut Aftermath,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
         if self.ring_length >= self.queue_length {
             return false;
         }
@@ -472,7 +487,13 @@ impl<C: CompletionQueue> EvdQueue<C> {
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        if !self.push(event, shared, aftermath) && !self.overflowed {
+        let queued = self.push(event, shared, aftermath);
+        self.note_overflow(queued, aftermath);
+    }
+
+    /// Reports an event that was not queued, unless one was reported since the queue was empty.
+    pub(crate) fn note_overflow(&mut self, queued: bool, aftermath: &mut Aftermath) {
+        if !queued && !self.overflowed {
             self.overflowed = true;
             aftermath.overflow(self.id);
         }

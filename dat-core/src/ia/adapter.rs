@@ -78,6 +78,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 reserved_service_points: storage.reserved_service_points,
                 connection_requests: storage.connection_requests,
                 context: 0,
+                watching: false,
+                earliest: None,
             }),
             shared: Shared {
                 instance,

@@ -5,6 +5,7 @@ use crate::connection::{CrSlot, PspSlot, RspSlot};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::id::{CrId, PspId, PzId, RspId};
 use crate::memory::PzSlot;
+use crate::time::Instant;
 
 /// The backend and the tables that the data path does not read.
 pub(crate) struct Control<'s, B> {
@@ -16,6 +17,10 @@ pub(crate) struct Control<'s, B> {
     pub(crate) reserved_service_points: &'s mut [RspSlot],
     pub(crate) connection_requests: &'s mut [CrSlot],
     pub(crate) context: u64,
+    /// An endpoint may be draining or have a deadline.
+    pub(crate) watching: bool,
+    /// The first deadline of an endpoint, or an earlier moment.
+    pub(crate) earliest: Option<Instant>,
 }
 
 macro_rules! tables {
@@ -37,6 +42,15 @@ impl<B: Backend> Control<'_, B> {
         public_service_point, PspId, PspSlot, public_service_points;
         reserved_service_point, RspId, RspSlot, reserved_service_points;
         connection_request, CrId, CrSlot, connection_requests;
+    }
+
+    /// Has `progress` look after an endpoint that drains or has a deadline.
+    pub(crate) fn watch(&mut self, deadline: Option<Instant>) {
+        self.watching = true;
+        self.earliest = match (self.earliest, deadline) {
+            (Some(known), Some(deadline)) => Some(known.min(deadline)),
+            (known, deadline) => known.or(deadline),
+        };
     }
 
     /// The backend.

@@ -2,6 +2,7 @@
 
 mod adapter;
 mod control;
+mod progress;
 mod settle;
 
 pub use adapter::{Ia, OpenError};

@@ -1,0 +1,196 @@
+//! Connection requests on their way to a service point: from a peer, or handed off.
+
+use crate::attributes::IaAddress;
+use crate::backend::{Backend, PrivateData, RequestKey};
+use crate::connection::{CrSlot, RspSlot};
+use crate::endpoint::Trigger;
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::{Aftermath, Event};
+use crate::flags::{HandleKind, PspFlags};
+use crate::ia::{Control, Ia};
+use crate::id::{CrId, EpId, Handle, PspId, RspId, next_generation};
+use crate::storage::find_slot;
+use crate::sync::RawLock;
+
+/// A connection request as the backend reports it.
+#[derive(Clone, Debug)]
+pub(crate) struct Incoming {
+    pub(crate) request: RequestKey,
+    pub(crate) remote: IaAddress,
+    pub(crate) remote_port: u64,
+    pub(crate) local: IaAddress,
+    pub(crate) private_data: PrivateData,
+}
+
+/// A service point that requests can come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Public(PspId),
+    Reserved(RspId),
+}
+
+impl Target {
+    fn from_token(token: u64) -> Option<Self> {
+        let handle = Handle::from_raw(token);
+        match handle.kind()? {
+            HandleKind::Psp => Some(Self::Public(PspId::from_handle(handle))),
+            HandleKind::Rsp => Some(Self::Reserved(RspId::from_handle(handle))),
+            _ => None,
+        }
+    }
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// A request came in: it becomes the consumer's, or is refused as if nobody listened (PSC-02).
+    pub(crate) fn request_arrived(
+        &self,
+        control: &mut Control<'_, B>,
+        listener: u64,
+        incoming: Incoming,
+        aftermath: &mut Aftermath,
+    ) {
+        let request = incoming.request;
+        let offered = Target::from_token(listener).is_some_and(|target| {
+            let index = find_slot(control.connection_requests, |slot| {
+                slot.id.is_null() && next_generation(slot.generation).is_ok()
+            });
+            index.is_some_and(|index| {
+                self.offer(control, target, index, incoming, aftermath)
+                    .is_ok()
+            })
+        });
+        if !offered && let Ok(backend) = control.backend() {
+            backend.reject(request, false, &[]);
+        }
+    }
+
+    /// Makes the connection request in slot `index` (which may hold one that is handed off), with
+    /// its event at the service point. On an error nothing changed.
+    pub(super) fn offer(
+        &self,
+        control: &mut Control<'_, B>,
+        target: Target,
+        index: u16,
+        incoming: Incoming,
+        aftermath: &mut Aftermath,
+    ) -> Result<CrId> {
+        let (evd, qualifier, reserved, makes) = match target {
+            Target::Public(psp) => {
+                let slot = control.public_service_point(psp)?;
+                let makes = slot.flags == PspFlags::Provider;
+                (slot.evd, slot.qualifier, None, makes)
+            }
+            Target::Reserved(rsp) => {
+                let slot = control.reserved_service_point(rsp)?;
+                (slot.evd, slot.qualifier, slot.ep, slot.ep.is_none())
+            }
+        };
+        let full = Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
+        let generation = control
+            .connection_requests
+            .get(usize::from(index))
+            .ok_or(full)
+            .and_then(|slot| next_generation(slot.generation))?;
+        let ep = if makes {
+            Some(self.new_tentative_endpoint(control)?)
+        } else {
+            reserved
+        };
+        let cr = CrId::new(self.shared.instance, generation, index);
+        let event = Event::ConnectionRequest {
+            service_point: match target {
+                Target::Public(psp) => Some(psp),
+                Target::Reserved(_) => None,
+            },
+            qualifier,
+            cr,
+        };
+        // The queue of the dispatcher is the backlog.
+        let queued = self
+            .shared
+            .event_dispatchers
+            .get(usize::from(evd))
+            .is_some_and(|slot| {
+                slot.queue
+                    .with(|queue| queue.push(&event, &self.shared, aftermath))
+            });
+        if !queued {
+            if makes && let Some(ep) = ep {
+                self.destroy_endpoint_at(control, ep.index() as u16, aftermath);
+            }
+            return Err(
+                Error::insufficient_resources(Subtype::ResourceTevd).because(Cause::QueueFull)
+            );
+        }
+        if let Some(ep) = ep {
+            self.note_request(ep, qualifier, &incoming);
+        }
+        if let Some(slot) = control.connection_requests.get_mut(usize::from(index)) {
+            *slot = CrSlot {
+                id: cr,
+                generation,
+                request: incoming.request,
+                remote: Some(incoming.remote),
+                local: Some(incoming.local),
+                remote_port: incoming.remote_port,
+                qualifier,
+                private_data: incoming.private_data,
+                ep,
+                context: 0,
+            };
+        }
+        if let Target::Reserved(rsp) = target {
+            // It yields one request; its endpoint goes with the request (RSC-03).
+            self.end_reserved(control, rsp.index() as u16);
+        }
+        Ok(cr)
+    }
+
+    /// What the endpoint of a request knows of its peer; a reserved one is pending now (E5).
+    fn note_request(&self, ep: EpId, qualifier: u64, incoming: &Incoming) {
+        // The endpoint lives: it is reserved for this service point, or was just made.
+        let _noted = self.with_endpoint(ep, |_, endpoint| {
+            endpoint.step(Trigger::Request);
+            endpoint.link.remote = Some(incoming.remote);
+            endpoint.link.remote_port = incoming.remote_port;
+            endpoint.link.local_port = qualifier;
+            Ok(())
+        });
+    }
+
+    /// The reserved service point stops listening; what becomes of its endpoint is the caller's matter.
+    pub(super) fn end_reserved(&self, control: &mut Control<'_, B>, index: u16) -> Option<EpId> {
+        let slot = control
+            .reserved_service_points
+            .get_mut(usize::from(index))?;
+        if slot.id.is_null() {
+            return None;
+        }
+        let (listener, evd, ep) = (slot.listener, slot.evd, slot.ep);
+        *slot = RspSlot {
+            generation: slot.generation,
+            ..RspSlot::EMPTY
+        };
+        if let Ok(backend) = control.backend() {
+            backend.stop_listening(listener);
+        }
+        self.detach_stream(evd, None);
+        ep
+    }
+
+    /// The service point of this adapter that listens on a qualifier.
+    pub(super) fn listening(control: &Control<'_, B>, qualifier: u64) -> Option<Target> {
+        let public = control
+            .public_service_points
+            .iter()
+            .find(|slot| !slot.id.is_null() && slot.qualifier == qualifier)
+            .map(|slot| Target::Public(slot.id));
+        public.or_else(|| {
+            control
+                .reserved_service_points
+                .iter()
+                .find(|slot| !slot.id.is_null() && slot.qualifier == qualifier)
+                .map(|slot| Target::Reserved(slot.id))
+        })
+    }
+}

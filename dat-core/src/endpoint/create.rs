@@ -1,0 +1,245 @@
+//! Making endpoints.
+
+use super::equip::Wanted;
+use super::limits::check_attributes;
+use super::{Endpoint, ReceiveSide};
+use crate::attributes::EpAttributes;
+use crate::backend::Backend;
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::flags::{EndpointState, WATERMARK_INFINITE};
+use crate::ia::{Control, Ia};
+use crate::id::{EpId, EvdId, PzId, SrqId, next_generation};
+use crate::storage::find_slot;
+use crate::sync::RawLock;
+
+/// Position of the attributes in `ep_create`.
+const ATTRIBUTES: u8 = 6;
+/// Position of the attributes in `ep_create_with_srq`.
+const ATTRIBUTES_WITH_SRQ: u8 = 7;
+/// Position of the zone in both.
+const ZONE: u8 = 2;
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Makes an unconnected endpoint.
+    ///
+    /// Receive completions go to `receive`, request and bind completions to `request`, connection
+    /// events to `connect`; a missing dispatcher means no interest, and nothing can be posted on
+    /// the queue it belongs to. Without a zone, or with the defaults of the adapter instead of
+    /// `attributes`, the rest can be set with `ep_modify`.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (PZ, EVD_RECV, EVD_REQUEST, EVD_CONN): not live objects of this adapter, or
+    ///   a dispatcher without the stream.
+    /// - INVALID_PARAMETER (ARG6): an attribute is negative, beyond the adapter or not legal, or asks for
+    ///   places in a queue without dispatcher; without subtype: streams that may not share a dispatcher.
+    /// - MODEL_NOT_SUPPORTED: the quality of service.
+    /// - INSUFFICIENT_RESOURCES (TEP, TEVD): storage or device are used up.
+    ///
+    /// Spec: EPC-01..10, DTO-01, DTO-02, GEN-06, GEN-07
+    pub fn ep_create(
+        &self,
+        pz: Option<PzId>,
+        receive: Option<EvdId>,
+        request: Option<EvdId>,
+        connect: Option<EvdId>,
+        attributes: Option<&EpAttributes>,
+    ) -> Result<EpId> {
+        self.control.with(|control| {
+            self.check_handles(control, pz, receive, request, connect)?;
+            let adapter = control.backend()?.ia_attributes();
+            let asked = match attributes {
+                Some(asked) => {
+                    let provider = control.backend()?.provider_attributes();
+                    check_attributes(asked, &adapter, &provider, false, ATTRIBUTES)?;
+                    if receive.is_none() && asked.max_recv_dtos != 0
+                        || request.is_none() && asked.max_request_dtos != 0
+                    {
+                        return Err(
+                            Error::invalid_argument(ATTRIBUTES).because(Cause::DispatcherMissing)
+                        );
+                    }
+                    *asked
+                }
+                None => EpAttributes::default_for(&adapter),
+            };
+            let wanted = Wanted {
+                pz,
+                receive,
+                request,
+                connect,
+                attributes: asked,
+            };
+            self.new_endpoint(control, &wanted, None, EndpointState::Unconnected)
+        })
+    }
+
+    /// Makes an unconnected endpoint that takes its receive buffers from a shared queue.
+    ///
+    /// The tie lasts until the endpoint is freed. `max_recv_iov` is ignored; a soft high watermark
+    /// of 0 or infinity is off.
+    ///
+    /// # Errors
+    /// As `ep_create` with the attributes at ARG7; and
+    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
+    /// - INVALID_PARAMETER (ARG2): the zone is not that of the queue, and the provider needs it to be.
+    ///
+    /// Spec: EPX-01..07, EPX-09, SRQR-33..36, GEN-06
+    pub fn ep_create_with_srq(
+        &self,
+        pz: Option<PzId>,
+        receive: Option<EvdId>,
+        request: Option<EvdId>,
+        connect: Option<EvdId>,
+        srq: SrqId,
+        attributes: &EpAttributes,
+    ) -> Result<EpId> {
+        self.control.with(|control| {
+            self.check_handles(control, pz, receive, request, connect)?;
+            self.check_srq(srq)?;
+            let backend = control.backend()?;
+            check_attributes(
+                attributes,
+                &backend.ia_attributes(),
+                &backend.provider_attributes(),
+                true,
+                ATTRIBUTES_WITH_SRQ,
+            )?;
+            if request.is_none() && attributes.max_request_dtos != 0 {
+                return Err(
+                    Error::invalid_argument(ATTRIBUTES_WITH_SRQ).because(Cause::DispatcherMissing)
+                );
+            }
+            let wanted = Wanted {
+                pz,
+                receive,
+                request,
+                connect,
+                attributes: *attributes,
+            };
+            self.new_endpoint(control, &wanted, Some(srq), EndpointState::Unconnected)
+        })
+    }
+
+    /// Makes the endpoint that a request at a providing service point brings along (PSC-03).
+    pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
+        let adapter = control.backend()?.ia_attributes();
+        let wanted = Wanted {
+            pz: None,
+            receive: None,
+            request: None,
+            connect: None,
+            attributes: EpAttributes::default_for(&adapter),
+        };
+        let state = EndpointState::TentativeConnectionPending;
+        self.new_endpoint(control, &wanted, None, state)
+    }
+
+    /// Checks the handles of a call before anything else is looked at.
+    pub(super) fn check_handles(
+        &self,
+        control: &mut Control<'_, B>,
+        pz: Option<PzId>,
+        receive: Option<EvdId>,
+        request: Option<EvdId>,
+        connect: Option<EvdId>,
+    ) -> Result<()> {
+        if let Some(pz) = pz {
+            control.zone(pz)?;
+        }
+        self.check_dispatcher(receive, Subtype::InvalidHandleEvdRecv)?;
+        self.check_dispatcher(request, Subtype::InvalidHandleEvdRequest)?;
+        self.check_dispatcher(connect, Subtype::InvalidHandleEvdConn)
+    }
+
+    pub(crate) fn check_dispatcher(&self, evd: Option<EvdId>, role: Subtype) -> Result<()> {
+        let Some(evd) = evd else {
+            return Ok(());
+        };
+        let live = self
+            .shared
+            .event_dispatchers
+            .get(evd.index())
+            .is_some_and(|slot| slot.queue.with(|queue| queue.id == evd && !evd.is_null()));
+        if live {
+            Ok(())
+        } else {
+            Err(evd.refused_as(self.shared.instance, role))
+        }
+    }
+
+    fn check_srq(&self, srq: SrqId) -> Result<()> {
+        let live = self
+            .shared
+            .shared_receive_queues
+            .get(srq.index())
+            .is_some_and(|slot| slot.main.with(|queue| queue.id == srq && !srq.is_null()));
+        if live {
+            Ok(())
+        } else {
+            Err(srq.refused(self.shared.instance))
+        }
+    }
+
+    fn new_endpoint(
+        &self,
+        control: &mut Control<'_, B>,
+        wanted: &Wanted,
+        srq: Option<SrqId>,
+        state: EndpointState,
+    ) -> Result<EpId> {
+        let full = || Error::insufficient_resources(Subtype::ResourceTep).because(Cause::TableFull);
+        let index = find_slot(self.shared.endpoints, |slot| {
+            slot.main.with(|endpoint| {
+                endpoint.id.is_null() && next_generation(endpoint.generation).is_ok()
+            })
+        })
+        .ok_or_else(full)?;
+        let slot = self
+            .shared
+            .endpoints
+            .get(usize::from(index))
+            .ok_or_else(full)?;
+        let tied = srq
+            .map(|srq| self.attach_endpoint_to_srq(srq))
+            .transpose()?
+            .map(|(srq, ..)| srq);
+        let outcome = slot.main.with(|endpoint| {
+            slot.receive.with(|side| {
+                let before = endpoint.generation;
+                let generation = next_generation(before)?;
+                let id = EpId::new(self.shared.instance, generation, index);
+                let soft = wanted.attributes.srq_soft_hw;
+                *endpoint = Endpoint {
+                    id,
+                    generation,
+                    state,
+                    srq: tied,
+                    soft_high_watermark: if srq.is_some() && soft > 0 {
+                        soft
+                    } else {
+                        WATERMARK_INFINITE
+                    },
+                    ..Endpoint::EMPTY
+                };
+                slot.reset_counts();
+                slot.handle.store(id.handle().to_raw());
+                match self.equip(control, slot, endpoint, side, wanted, ZONE) {
+                    Ok(()) => Ok(id),
+                    Err(error) => {
+                        slot.handle.store(0);
+                        *endpoint = Endpoint {
+                            generation: before,
+                            ..Endpoint::EMPTY
+                        };
+                        *side = ReceiveSide::EMPTY;
+                        Err(error)
+                    }
+                }
+            })
+        });
+        if let (Err(_), Some(srq)) = (&outcome, tied) {
+            self.detach_endpoint_from_srq(srq);
+        }
+        outcome
+    }
+}

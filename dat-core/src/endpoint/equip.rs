@@ -1,0 +1,501 @@
+//! Giving an endpoint what its parameters ask for: zone, dispatchers, records, queue pair.
+//!
+//! One path for making and for changing: either everything is as wanted afterwards, or everything
+//! is as it was.
+
+use super::limits::{count, refused_receive_flags, refused_request_flags, size};
+use super::link::{EndpointOf, SlotOf};
+use super::{Endpoint, ReceiveSide, WorkRing};
+use crate::attributes::EpAttributes;
+use crate::backend::{Backend, QueuePair, QueuePairRequest};
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::{EvdConfig, backend_refused};
+use crate::flags::{CompletionFlags, EvdFlags};
+use crate::ia::{Control, Ia};
+use crate::id::{EvdId, PzId};
+use crate::memory::zone_tag;
+use crate::record::{self, Owner, Report};
+use crate::sync::RawLock;
+
+/// The receiving side of a backend's endpoint.
+pub(super) type ReceiveSideOf<B> = ReceiveSide<<B as Backend>::ReceiveQueue>;
+
+/// What an endpoint shall have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) pz: Option<PzId>,
+    pub(super) receive: Option<EvdId>,
+    pub(super) request: Option<EvdId>,
+    pub(super) connect: Option<EvdId>,
+    pub(super) attributes: EpAttributes,
+}
+
+/// Streams of an endpoint with what they ask of their dispatchers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Streams {
+    receive: Option<(EvdId, EvdConfig, u32)>,
+    request: Option<(EvdId, EvdConfig, u32)>,
+    connect: Option<EvdId>,
+}
+
+/// Indices of the dispatchers that streams were attached to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Attached {
+    receive: Option<u16>,
+    request: Option<u16>,
+    connect: Option<u16>,
+}
+
+/// A ring about to be replaced.
+#[derive(Clone, Copy, Debug)]
+struct Rings {
+    owner: Owner,
+    old: WorkRing,
+    new: WorkRing,
+    /// The old run is gone; else it still holds posted receives, or is the new one.
+    given_back: bool,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Makes the endpoint have what is wanted. `argument` is the position of the zone in the call.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (PZ, EVD roles): dead handles, or a dispatcher without the stream.
+    /// - INVALID_PARAMETER: streams that a dispatcher cannot merge, a zone unlike the shared queue's.
+    /// - INSUFFICIENT_RESOURCES (TEP): no records left, or the device is out of something.
+    /// - INVALID_STATE: the device cannot keep the posted receives.
+    pub(super) fn equip(
+        &self,
+        control: &mut Control<'_, B>,
+        slot: &SlotOf<B, L>,
+        endpoint: &mut EndpointOf<B>,
+        side: &mut ReceiveSideOf<B>,
+        wanted: &Wanted,
+        argument: u8,
+    ) -> Result<()> {
+        let held = self.change_zone(control, endpoint, wanted.pz, argument)?;
+        let outcome = self.equip_in_zone(control, slot, endpoint, side, wanted, held);
+        // What is not used any more: the old zone after a success, the new one after a failure.
+        if outcome.is_ok() {
+            if endpoint.zone != held
+                && let Some(old) = endpoint.zone
+            {
+                self.release_zone(control, old);
+            }
+            endpoint.zone = held;
+        } else if endpoint.zone != held
+            && let Some(new) = held
+        {
+            self.release_zone(control, new);
+        }
+        outcome
+    }
+
+    /// Holds the wanted zone, unless the endpoint is in it already.
+    fn change_zone(
+        &self,
+        control: &mut Control<'_, B>,
+        endpoint: &EndpointOf<B>,
+        wanted: Option<PzId>,
+        argument: u8,
+    ) -> Result<Option<u16>> {
+        let Some(pz) = wanted else {
+            return Ok(None);
+        };
+        let index = pz.index() as u16;
+        control.zone(pz)?;
+        if let Some(srq) = endpoint.srq
+            && self.zone_of_srq(srq) != Some(index)
+            && !control
+                .backend()?
+                .provider_attributes()
+                .srq_ep_pz_difference_supported
+        {
+            return Err(Error::invalid_argument(argument).because(Cause::ZoneMismatch));
+        }
+        if endpoint.zone == Some(index) {
+            return Ok(Some(index));
+        }
+        self.hold_zone(control, pz).map(Some)
+    }
+
+    fn zone_of_srq(&self, srq: u16) -> Option<u16> {
+        let slot = self.shared.shared_receive_queues.get(usize::from(srq))?;
+        Some(slot.main.with(|queue| queue.zone))
+    }
+
+    /// How many completions the buffers of a shared receive queue may lead to.
+    fn places_of_srq(&self, srq: u16) -> u32 {
+        self.shared
+            .shared_receive_queues
+            .get(usize::from(srq))
+            .map_or(0, |slot| slot.main.with(|queue| queue.max_receives))
+    }
+
+    fn equip_in_zone(
+        &self,
+        control: &mut Control<'_, B>,
+        slot: &SlotOf<B, L>,
+        endpoint: &mut EndpointOf<B>,
+        side: &mut ReceiveSideOf<B>,
+        wanted: &Wanted,
+        zone: Option<u16>,
+    ) -> Result<()> {
+        let attributes = &wanted.attributes;
+        let outstanding = side.ring.posted.wrapping_sub(slot.receives_completed());
+        let receives = match (endpoint.srq, wanted.receive) {
+            (None, Some(_)) => count(attributes.max_recv_dtos),
+            _ => 0,
+        };
+        let requests = wanted
+            .request
+            .map_or(0, |_| count(attributes.max_request_dtos));
+        let places = if let Some(srq) = endpoint.srq {
+            self.places_of_srq(srq)
+        } else if receives == side.ring.capacity {
+            endpoint.receive_places.max(receives)
+        } else {
+            receives.saturating_add(outstanding)
+        };
+        let old = self.streams_of(endpoint);
+        let new = Streams {
+            receive: wanted.receive.map(|evd| {
+                let config = EndpointOf::<B>::receive_config(attributes);
+                (evd, config, places)
+            }),
+            request: wanted.request.map(|evd| {
+                let config = EndpointOf::<B>::request_config(attributes);
+                (evd, config, requests)
+            }),
+            connect: wanted.connect,
+        };
+        let attached = self.exchange_streams(control, endpoint, &old, &new)?;
+        let owner = endpoint.id.index() as u16;
+        let rings = self
+            .change_ring(Owner::Requests(owner), endpoint.ring, requests, 0)
+            .and_then(|request_ring| {
+                match self.change_ring(Owner::Receives(owner), side.ring, receives, outstanding) {
+                    Ok(receive_ring) => Ok((request_ring, receive_ring)),
+                    Err(error) => {
+                        endpoint.ring = self.undo_ring(&request_ring);
+                        Err(error)
+                    }
+                }
+            });
+        let (request_ring, receive_ring) = match rings {
+            Ok(rings) => rings,
+            Err(error) => {
+                self.restore_streams(control, &attached, &old, &new);
+                return Err(error);
+            }
+        };
+        let effective = EpAttributes {
+            max_recv_dtos: wanted.receive.map_or(0, |_| attributes.max_recv_dtos),
+            max_request_dtos: wanted.request.map_or(0, |_| attributes.max_request_dtos),
+            ..*attributes
+        };
+        let changed = endpoint.zone != zone
+            || endpoint.attributes != *attributes
+            || old.receive != new.receive
+            || old.request != new.request;
+        if let Some(zone) = zone
+            && (changed || endpoint.queue_pair.is_none())
+            && let Err(error) =
+                self.fit_queue_pair(control, endpoint, side, zone, &attached, effective)
+        {
+            endpoint.ring = self.undo_ring(&request_ring);
+            side.ring = self.undo_ring(&receive_ring);
+            self.restore_streams(control, &attached, &old, &new);
+            return Err(error);
+        }
+        endpoint.ring = self.finish_ring(&request_ring);
+        side.ring = self.finish_ring(&receive_ring);
+        endpoint.receive_evd = attached.receive;
+        endpoint.request_evd = attached.request;
+        endpoint.connect_evd = attached.connect;
+        endpoint.receive_places = places;
+        endpoint.attributes = *attributes;
+        set_limits(endpoint, side, zone);
+        slot.set_shared_receive_report(
+            if attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT {
+                Report::SOLICITED
+            } else {
+                Report::NOTIFY
+            },
+        );
+        Ok(())
+    }
+
+    /// The streams as they are.
+    fn streams_of(&self, endpoint: &EndpointOf<B>) -> Streams {
+        let attributes = &endpoint.attributes;
+        let places = endpoint
+            .srq
+            .map_or(endpoint.receive_places, |srq| self.places_of_srq(srq));
+        Streams {
+            receive: endpoint.receive_evd.map(|evd| {
+                let config = EndpointOf::<B>::receive_config(attributes);
+                (self.evd_id_at(evd), config, places)
+            }),
+            request: endpoint.request_evd.map(|evd| {
+                let config = EndpointOf::<B>::request_config(attributes);
+                (self.evd_id_at(evd), config, endpoint.ring.capacity)
+            }),
+            connect: endpoint.connect_evd.map(|evd| self.evd_id_at(evd)),
+        }
+    }
+
+    /// Takes the old streams off their dispatchers and puts the new ones on theirs. All old ones go
+    /// first, since they fix what the dispatchers take.
+    fn exchange_streams(
+        &self,
+        control: &mut Control<'_, B>,
+        endpoint: &EndpointOf<B>,
+        old: &Streams,
+        new: &Streams,
+    ) -> Result<Attached> {
+        let present = Attached {
+            receive: endpoint.receive_evd,
+            request: endpoint.request_evd,
+            connect: endpoint.connect_evd,
+        };
+        if old == new {
+            return Ok(present);
+        }
+        self.detach_streams(&present, old);
+        self.attach_streams(control.backend()?, new)
+            .map_err(|error| {
+                self.attach_again(control, old);
+                error
+            })
+    }
+
+    fn restore_streams(
+        &self,
+        control: &mut Control<'_, B>,
+        attached: &Attached,
+        old: &Streams,
+        new: &Streams,
+    ) {
+        if old != new {
+            self.detach_streams(attached, new);
+            self.attach_again(control, old);
+        }
+    }
+
+    /// Puts streams back that were there a moment ago.
+    fn attach_again(&self, control: &mut Control<'_, B>, streams: &Streams) {
+        if let Ok(backend) = control.backend() {
+            // The control lock was held since they were taken off, and a completion queue does not
+            // shrink: what fitted then fits now.
+            let _fits = self.attach_streams(backend, streams);
+        }
+    }
+
+    fn attach_streams(&self, backend: &mut B, streams: &Streams) -> Result<Attached> {
+        let mut attached = Attached::default();
+        let outcome = self.attach_each(backend, streams, &mut attached);
+        if outcome.is_err() {
+            self.detach_streams(&attached, streams);
+        }
+        outcome.map(|()| attached)
+    }
+
+    fn attach_each(
+        &self,
+        backend: &mut B,
+        streams: &Streams,
+        attached: &mut Attached,
+    ) -> Result<()> {
+        if let Some((evd, config, places)) = streams.receive {
+            attached.receive = Some(self.attach_stream(
+                backend,
+                evd,
+                EvdFlags::DTO,
+                Subtype::InvalidHandleEvdRecv,
+                Some((config, places)),
+            )?);
+        }
+        if let Some((evd, config, places)) = streams.request {
+            attached.request = Some(self.attach_stream(
+                backend,
+                evd,
+                EvdFlags::DTO,
+                Subtype::InvalidHandleEvdRequest,
+                Some((config, places)),
+            )?);
+        }
+        if let Some(evd) = streams.connect {
+            attached.connect = Some(self.attach_stream(
+                backend,
+                evd,
+                EvdFlags::CONNECTION,
+                Subtype::InvalidHandleEvdConn,
+                None,
+            )?);
+        }
+        Ok(())
+    }
+
+    fn detach_streams(&self, attached: &Attached, streams: &Streams) {
+        let places = |stream: Option<(EvdId, EvdConfig, u32)>| stream.map(|(_, _, places)| places);
+        if let Some(evd) = attached.receive {
+            self.detach_stream(evd, places(streams.receive));
+        }
+        if let Some(evd) = attached.request {
+            self.detach_stream(evd, places(streams.request));
+        }
+        if let Some(evd) = attached.connect {
+            self.detach_stream(evd, None);
+        }
+    }
+
+    /// Finds records for a queue of another length. Posted ones keep their old records, which go
+    /// back when the endpoint is reset or freed.
+    fn change_ring(
+        &self,
+        owner: Owner,
+        old: WorkRing,
+        capacity: u32,
+        outstanding: u32,
+    ) -> Result<Rings> {
+        let records = self.shared.records;
+        if capacity == old.capacity {
+            return Ok(Rings {
+                owner,
+                old,
+                new: old,
+                given_back: false,
+            });
+        }
+        let given_back = outstanding == 0;
+        if given_back {
+            record::give_back(records, old.base, old.capacity);
+        }
+        match record::allocate(records, owner, capacity) {
+            Some(base) => {
+                let mut new = WorkRing::new(base, capacity);
+                new.posted = old.posted;
+                Ok(Rings {
+                    owner,
+                    old,
+                    new,
+                    given_back,
+                })
+            }
+            None => {
+                if given_back {
+                    // The very run that was given back is free.
+                    record::allocate_at(records, owner, old.base, old.capacity);
+                }
+                Err(Error::insufficient_resources(Subtype::ResourceTep)
+                    .because(Cause::StorageExhausted))
+            }
+        }
+    }
+
+    fn undo_ring(&self, rings: &Rings) -> WorkRing {
+        let records = self.shared.records;
+        if rings.new.capacity != rings.old.capacity {
+            record::give_back(records, rings.new.base, rings.new.capacity);
+            if rings.given_back {
+                let old = rings.old;
+                record::allocate_at(records, rings.owner, old.base, old.capacity);
+            }
+        }
+        rings.old
+    }
+
+    fn finish_ring(&self, rings: &Rings) -> WorkRing {
+        if rings.new.capacity != rings.old.capacity && !rings.given_back {
+            let old = rings.old;
+            for index in old.base..old.base.saturating_add(old.capacity) {
+                let free = self
+                    .shared
+                    .records
+                    .get(index as usize)
+                    .is_some_and(record::RecordSlot::is_free);
+                if free {
+                    record::give_back(self.shared.records, index, 1);
+                }
+            }
+        }
+        rings.new
+    }
+
+    /// Makes the queue pair, or changes it.
+    fn fit_queue_pair(
+        &self,
+        control: &mut Control<'_, B>,
+        endpoint: &mut EndpointOf<B>,
+        side: &mut ReceiveSideOf<B>,
+        zone: u16,
+        attached: &Attached,
+        attributes: EpAttributes,
+    ) -> Result<()> {
+        let refused = |error| backend_refused(error, Subtype::ResourceTep);
+        let domain = control
+            .protection_zones
+            .get(usize::from(zone))
+            .map(|slot| slot.domain)
+            .ok_or(Error::invalid_handle(Subtype::InvalidHandlePz))?;
+        let shared_receive_queue = endpoint
+            .srq
+            .and_then(|srq| self.shared.shared_receive_queues.get(usize::from(srq)))
+            .map(|slot| slot.main.with(|queue| queue.key));
+        let request = QueuePairRequest {
+            token: endpoint.id.handle().to_raw(),
+            domain,
+            request_queue: attached.request,
+            receive_queue: attached.receive,
+            shared_receive_queue,
+            attributes,
+        };
+        let backend = control.backend()?;
+        if let (Some(key), Some(send)) = (endpoint.queue_pair, &mut endpoint.send) {
+            return backend
+                .modify_queue_pair(key, send, side.queue.as_mut(), &request)
+                .map_err(|error| match error {
+                    crate::backend::BackendError::State => endpoint.state.forbids(),
+                    other => refused(other),
+                });
+        }
+        let QueuePair { key, send, receive } =
+            backend.create_queue_pair(&request).map_err(refused)?;
+        let soft = u32::try_from(endpoint.soft_high_watermark).ok();
+        let hard = u32::try_from(endpoint.hard_high_watermark).ok();
+        if (soft.is_some() || hard.is_some())
+            && let Err(error) = backend.set_high_watermarks(key, soft, hard)
+        {
+            backend.destroy_queue_pair(key, send, receive);
+            return Err(refused(error));
+        }
+        endpoint.queue_pair = Some(key);
+        endpoint.send = Some(send);
+        side.queue = receive;
+        Ok(())
+    }
+}
+
+/// Brings up to date what the posts check.
+fn set_limits<S, R>(endpoint: &mut Endpoint<S>, side: &mut ReceiveSide<R>, zone: Option<u16>) {
+    let attributes = endpoint.attributes;
+    let segments = count(attributes.max_request_iov);
+    endpoint.zone_tag = zone.map_or(0, zone_tag);
+    endpoint.refused_flags = refused_request_flags(&attributes);
+    endpoint.max_send_segments = segments;
+    endpoint.max_write_segments = segments.min(count(attributes.max_rdma_write_iov));
+    endpoint.max_read_segments = segments.min(count(attributes.max_rdma_read_iov));
+    endpoint.max_message_size = size(attributes.max_message_size);
+    endpoint.max_rdma_size = size(attributes.max_rdma_size);
+    endpoint.refresh_postable();
+    side.zone_tag = endpoint.zone_tag;
+    side.refused_flags = refused_receive_flags(&attributes);
+    side.max_segments = count(attributes.max_recv_iov);
+    side.solicited = attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT;
+    side.postable = if side.queue.is_some() {
+        endpoint.id
+    } else {
+        crate::id::EpId::NULL
+    };
+}

@@ -1,0 +1,118 @@
+//! What endpoint attributes may ask for.
+
+use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
+use crate::error::{Cause, Error, Result};
+use crate::flags::{CompletionFlags, QualityOfService, WATERMARK_INFINITE};
+
+/// Checks attributes against the adapter; `argument` is their position in the consumer's call.
+///
+/// The segment limit of receives is ignored for endpoints on a shared receive queue (EPX-05).
+///
+/// # Errors
+/// - INVALID_PARAMETER: a negative count, a value beyond the adapter, an undefined or illegal flag.
+/// - MODEL_NOT_SUPPORTED: a quality of service that the provider does not give.
+///
+/// Spec: EPC-08, EPM-04, EPX-05, EPX-09, GEN-07
+pub(super) fn check_attributes(
+    asked: &EpAttributes,
+    adapter: &IaAttributes,
+    provider: &ProviderAttributes,
+    shared: bool,
+    argument: u8,
+) -> Result<()> {
+    let refused = |cause| Err(Error::invalid_argument(argument).because(cause));
+    let receive_segments = if shared { 0 } else { asked.max_recv_iov };
+    let transfers = adapter.max_dto_per_ep;
+    let segments = adapter.max_iov_segments_per_dto;
+    let counts = [
+        (asked.max_recv_dtos, transfers),
+        (asked.max_request_dtos, transfers),
+        (receive_segments, segments),
+        (asked.max_request_iov, segments),
+        (asked.max_rdma_read_in, adapter.max_rdma_read_per_ep_in),
+        (asked.max_rdma_read_out, adapter.max_rdma_read_per_ep_out),
+        (
+            asked.max_rdma_read_iov,
+            adapter.max_iov_segments_per_rdma_read,
+        ),
+        (
+            asked.max_rdma_write_iov,
+            adapter.max_iov_segments_per_rdma_write,
+        ),
+    ];
+    if counts.iter().any(|&(count, _)| count < 0) || asked.srq_soft_hw < WATERMARK_INFINITE {
+        return refused(Cause::NegativeCount);
+    }
+    if counts.iter().any(|&(count, limit)| count > limit)
+        || asked.max_message_size > adapter.max_message_size
+        || asked.max_rdma_size > adapter.max_rdma_size
+    {
+        return refused(Cause::AboveLimit);
+    }
+    let common = [
+        CompletionFlags::empty(),
+        CompletionFlags::UNSIGNALLED,
+        CompletionFlags::EVD_THRESHOLD,
+    ];
+    let solicited = asked.recv_completion_flags == CompletionFlags::SOLICITED_WAIT;
+    if !(solicited || common.contains(&asked.recv_completion_flags))
+        || !common.contains(&asked.request_completion_flags)
+    {
+        return refused(Cause::FlagNotAllowed);
+    }
+    check_quality(asked.qos, provider, argument)
+}
+
+/// Checks a quality of service; `argument` is its position in the consumer's call.
+///
+/// # Errors
+/// - INVALID_PARAMETER: undefined bits, or more than one quality.
+/// - MODEL_NOT_SUPPORTED: the provider does not give it.
+///
+/// Spec: EPK-04
+pub(super) fn check_quality(
+    asked: QualityOfService,
+    provider: &ProviderAttributes,
+    argument: u8,
+) -> Result<()> {
+    if QualityOfService::from_bits(asked.bits()).is_none() {
+        return Err(Error::invalid_argument(argument).because(Cause::UnknownFlags));
+    }
+    if !asked.is_single() {
+        return Err(Error::invalid_argument(argument).because(Cause::FlagCombination));
+    }
+    if !provider.qos_supported.contains(asked) {
+        return Err(Error::model_not_supported().because(Cause::Unsupported));
+    }
+    Ok(())
+}
+
+/// The flags that a request post on such an endpoint must not carry (DTO-05, EPW-37).
+pub(super) fn refused_request_flags(attributes: &EpAttributes) -> CompletionFlags {
+    let allowed = if attributes.request_completion_flags == CompletionFlags::UNSIGNALLED {
+        CompletionFlags::MANDATORY
+    } else {
+        CompletionFlags::MANDATORY.difference(CompletionFlags::UNSIGNALLED)
+    };
+    CompletionFlags::from_bits_retain(!allowed.bits())
+}
+
+/// The flags that a receive post on such an endpoint must not carry (EPV-01).
+pub(super) fn refused_receive_flags(attributes: &EpAttributes) -> CompletionFlags {
+    let allowed = if attributes.recv_completion_flags == CompletionFlags::UNSIGNALLED {
+        CompletionFlags::UNSIGNALLED
+    } else {
+        CompletionFlags::empty()
+    };
+    CompletionFlags::from_bits_retain(!allowed.bits())
+}
+
+/// A checked count, which is not negative.
+pub(super) fn count(checked: i32) -> u32 {
+    u32::try_from(checked).unwrap_or(0)
+}
+
+/// A size as far as one work request can carry it.
+pub(super) fn size(asked: u64) -> u32 {
+    u32::try_from(asked).unwrap_or(u32::MAX)
+}

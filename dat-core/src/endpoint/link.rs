@@ -1,0 +1,185 @@
+//! The ends of a connection as every part needs them: finding the endpoint, ending, telling.
+
+use super::endpoint::Link;
+use super::{Endpoint, EndpointSlot, Trigger};
+use crate::backend::{Backend, DisconnectMode};
+use crate::error::Result;
+use crate::event::{Aftermath, ConnectionEventKind, Event};
+use crate::ia::{Control, Ia};
+use crate::id::{EpId, Handle};
+use crate::sync::RawLock;
+
+/// The slot of an endpoint on a backend.
+pub(crate) type SlotOf<B, L> =
+    EndpointSlot<<B as Backend>::SendQueue, <B as Backend>::ReceiveQueue, L>;
+/// The endpoint of a backend.
+pub(crate) type EndpointOf<B> = Endpoint<<B as Backend>::SendQueue>;
+
+/// How a connection, or an attempt, comes to its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    /// What it is to the endpoint's state.
+    pub(crate) trigger: Trigger,
+    /// How to end it at the device, unless the device reported it.
+    pub(crate) mode: Option<DisconnectMode>,
+    /// What the consumer is told.
+    pub(crate) kind: ConnectionEventKind,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// The slot of a handle, not yet known to be live.
+    pub(crate) fn endpoint_slot(&self, ep: EpId) -> Result<&SlotOf<B, L>> {
+        self.shared
+            .endpoints
+            .get(ep.index())
+            .ok_or_else(|| ep.refused(self.shared.instance))
+    }
+
+    /// Runs `f` on a live endpoint under its main lock.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    pub(crate) fn with_endpoint<R>(
+        &self,
+        ep: EpId,
+        f: impl FnOnce(&SlotOf<B, L>, &mut EndpointOf<B>) -> Result<R>,
+    ) -> Result<R> {
+        let slot = self.endpoint_slot(ep)?;
+        slot.main.with(|endpoint| {
+            if endpoint.id != ep || ep.is_null() {
+                return Err(ep.refused(self.shared.instance));
+            }
+            f(slot, endpoint)
+        })
+    }
+
+    /// Runs `f` on the endpoint that a backend's token names, if it still lives.
+    pub(crate) fn with_token<R>(
+        &self,
+        token: u64,
+        f: impl FnOnce(&SlotOf<B, L>, &mut EndpointOf<B>) -> R,
+    ) -> Option<R> {
+        let ep = EpId::from_handle(Handle::from_raw(token));
+        self.with_endpoint(ep, |slot, endpoint| Ok(f(slot, endpoint)))
+            .ok()
+    }
+
+    /// Ends a connection or an attempt; false if the endpoint has none that could end this way.
+    pub(crate) fn end_connection(
+        &self,
+        control: &mut Control<'_, B>,
+        endpoint: &mut EndpointOf<B>,
+        ending: Ending,
+        aftermath: &mut Aftermath,
+    ) -> bool {
+        if !endpoint.step(ending.trigger) {
+            return false;
+        }
+        if let (Some(mode), Some(key), Ok(backend)) =
+            (ending.mode, endpoint.queue_pair, control.backend())
+        {
+            backend.disconnect(key, mode);
+        }
+        endpoint.link.deadline = None;
+        let size = if ending.kind == ConnectionEventKind::PeerRejected {
+            endpoint.link.private_data.len()
+        } else {
+            0
+        };
+        self.tell_connection(endpoint, ending.kind, size, aftermath);
+        true
+    }
+
+    /// Queues a connection event, if the consumer wants them; completions that are there precede it.
+    pub(crate) fn tell_connection(
+        &self,
+        endpoint: &EndpointOf<B>,
+        kind: ConnectionEventKind,
+        private_data_size: usize,
+        aftermath: &mut Aftermath,
+    ) {
+        let Some(evd) = endpoint.connect_evd else {
+            return;
+        };
+        let event = Event::Connection {
+            kind,
+            ep: endpoint.id,
+            // At most `PRIVATE_DATA_MAX`.
+            private_data_size: private_data_size as u16,
+        };
+        self.push_event_at(evd, &event, aftermath);
+    }
+
+    /// Queues ESTABLISHED ahead of the connection's data (order rules of the event design).
+    pub(crate) fn tell_established(
+        &self,
+        endpoint: &EndpointOf<B>,
+        private_data_size: usize,
+        aftermath: &mut Aftermath,
+    ) {
+        let slot = endpoint
+            .connect_evd
+            .and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
+        if let Some(slot) = slot {
+            let event = Event::Connection {
+                kind: ConnectionEventKind::Established,
+                ep: endpoint.id,
+                // At most `PRIVATE_DATA_MAX`.
+                private_data_size: private_data_size as u16,
+            };
+            slot.queue.with(|queue| {
+                let queued = queue.push_ahead(&event, &self.shared, aftermath);
+                queue.note_overflow(queued, aftermath);
+            });
+        }
+    }
+
+    /// A request or receive of the endpoint failed: its connection is broken, once.
+    ///
+    /// Spec: DTO-12, RMB-22
+    pub(crate) fn connection_failed(&self, ep: EpId) {
+        let mut aftermath = Aftermath::default();
+        self.control.with(|control| {
+            // An endpoint that is gone has no connection left to break.
+            let _broken = self.with_endpoint(ep, |_, endpoint| {
+                Ok(self.end_connection(
+                    control,
+                    endpoint,
+                    Ending {
+                        trigger: Trigger::Break,
+                        mode: Some(DisconnectMode::Broken),
+                        kind: ConnectionEventKind::Broken,
+                    },
+                    &mut aftermath,
+                ))
+            });
+        });
+        self.settle(aftermath);
+    }
+
+    /// The private data that came with the connection, or with its rejection.
+    ///
+    /// Copies as much as fits into `into` and tells how many bytes there are. The data stays until
+    /// the endpoint is freed or UNCONNECTED again.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    ///
+    /// Spec: EPK-06, GEN-10, EVW-13
+    pub fn ep_private_data(&self, ep: EpId, into: &mut [u8]) -> Result<usize> {
+        self.with_endpoint(ep, |_, endpoint| {
+            let data = &endpoint.link.private_data;
+            for (to, from) in into.iter_mut().zip(data) {
+                *to = *from;
+            }
+            Ok(data.len())
+        })
+    }
+}
+
+impl Link {
+    /// Forgets the peer.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::NONE;
+    }
+}

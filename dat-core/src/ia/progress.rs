@@ -1,0 +1,355 @@
+//! What happens by itself: the backend's control events, deadlines, draining endpoints.
+
+use portable_atomic::Ordering;
+
+use super::{Control, Ia};
+use crate::backend::{
+    Armed, Backend, CompletionQueue, ConnectFailure, ControlEvent, DisconnectMode, PrivateData,
+};
+use crate::connection::Incoming;
+use crate::endpoint::{Ending, Trigger};
+use crate::event::{
+    Aftermath, AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY,
+    REASON_SOFT_HIGH_WATERMARK,
+};
+use crate::flags::EndpointState;
+use crate::id::EpId;
+use crate::sync::RawLock;
+use crate::time::Instant;
+
+/// Control events that one call handles at most, so that its time is bounded.
+const EVENTS_PER_CALL: usize = 64;
+
+/// What is left of a control event once the control lock is released.
+enum Rest {
+    Nothing,
+    Completions(u16),
+    DeviceFailed,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Takes in what happened since the last call: answers and requests of peers, ended
+    /// connections, completions somebody waits for, watermarks, and deadlines that passed by `now`.
+    ///
+    /// Handles at most 64 control events and says how many things it did; call it again while
+    /// that is not 0. Call it regularly, and before looking for connection or asynchronous events.
+    /// An answer that is there counts even if its deadline passed meanwhile.
+    ///
+    /// Spec: EPK-06..11, CRA-03, EPD-02, EPD-05, EPD-10, PSC-01, PSC-02, EPH-02, GEN-09
+    pub fn progress(&self, now: Instant) -> usize {
+        self.interrupts.store(0, Ordering::Release);
+        let mut handled = 0_usize;
+        let mut quiet = false;
+        while handled < EVENTS_PER_CALL && !quiet {
+            if self.handle_next(now) {
+                handled = handled.saturating_add(1);
+            } else {
+                quiet = true;
+            }
+        }
+        // Unhandled events may be answers, so nobody's time is up before they were looked at.
+        handled.saturating_add(self.watch_endpoints(quiet.then_some(now)))
+    }
+
+    /// When `progress` has something to do even if nothing else happens.
+    ///
+    /// Spec: GEN-09
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.control.with(|control| {
+            let own = control.earliest;
+            let device = control.backend().ok().and_then(|b| b.next_deadline());
+            match (own, device) {
+                (Some(own), Some(device)) => Some(own.min(device)),
+                (own, device) => own.or(device),
+            }
+        })
+    }
+
+    fn handle_next(&self, now: Instant) -> bool {
+        let mut aftermath = Aftermath::default();
+        let rest = self.control.with(|control| {
+            let event = control.backend().ok()?.poll_control(now)?;
+            Some(self.take_in(control, event, &mut aftermath))
+        });
+        self.settle(aftermath);
+        match rest {
+            None => return false,
+            Some(Rest::Nothing) => {}
+            Some(Rest::Completions(queue)) => self.completions_arrived(queue),
+            Some(Rest::DeviceFailed) => self.device_failed(),
+        }
+        true
+    }
+
+    /// Tokens of objects that are gone are ignored.
+    fn take_in(
+        &self,
+        control: &mut Control<'_, B>,
+        event: ControlEvent,
+        aftermath: &mut Aftermath,
+    ) -> Rest {
+        match event {
+            ControlEvent::ConnectionRequest {
+                listener,
+                request,
+                remote,
+                remote_port,
+                local,
+                private_data,
+            } => {
+                let incoming = Incoming {
+                    request,
+                    remote,
+                    remote_port,
+                    local,
+                    private_data,
+                };
+                self.request_arrived(control, listener, incoming, aftermath);
+            }
+            ControlEvent::Answered { queue_pair } => {
+                self.with_token(queue_pair, |_, endpoint| {
+                    if endpoint.state == EndpointState::ActiveConnectionPending {
+                        endpoint.link.answered = true;
+                    }
+                });
+            }
+            ControlEvent::Established {
+                queue_pair,
+                private_data,
+            } => self.established(queue_pair, private_data, aftermath),
+            ControlEvent::ConnectFailed {
+                queue_pair,
+                failure,
+            } => self.attempt_failed(control, queue_pair, failure, aftermath),
+            ControlEvent::Disconnected { queue_pair } => self.connection_over(
+                control,
+                queue_pair,
+                Trigger::PeerDisconnect,
+                ConnectionEventKind::Disconnected,
+                aftermath,
+            ),
+            ControlEvent::Broken { queue_pair } => self.connection_over(
+                control,
+                queue_pair,
+                Trigger::Break,
+                ConnectionEventKind::Broken,
+                aftermath,
+            ),
+            ControlEvent::Completions { queue } => return Rest::Completions(queue),
+            ControlEvent::SharedReceiveLimit { queue } => {
+                self.shared_receive_limit_reached(queue, aftermath);
+            }
+            ControlEvent::SoftHighWatermark { queue_pair } => {
+                let handle = self.with_token(queue_pair, |_, endpoint| endpoint.id.handle());
+                if let Some(handle) = handle {
+                    let event = Event::Async {
+                        kind: AsyncEventKind::EpBroken,
+                        handle,
+                        reason: REASON_SOFT_HIGH_WATERMARK,
+                    };
+                    self.push_event(self.async_evd, &event, aftermath);
+                }
+            }
+            ControlEvent::DeviceFailed => return Rest::DeviceFailed,
+        }
+        Rest::Nothing
+    }
+
+    fn established(&self, token: u64, private_data: PrivateData, aftermath: &mut Aftermath) {
+        self.with_token(token, |_, endpoint| {
+            let active = endpoint.state == EndpointState::ActiveConnectionPending;
+            if !endpoint.step(Trigger::Establish) {
+                return;
+            }
+            endpoint.link.deadline = None;
+            if active {
+                endpoint.link.private_data = private_data;
+            }
+            let size = endpoint.link.private_data.len();
+            self.tell_established(endpoint, size, aftermath);
+        });
+    }
+
+    fn attempt_failed(
+        &self,
+        control: &mut Control<'_, B>,
+        token: u64,
+        failure: ConnectFailure,
+        aftermath: &mut Aftermath,
+    ) {
+        self.with_token(token, |_, endpoint| {
+            let kind = if endpoint.state == EndpointState::CompletionPending {
+                ConnectionEventKind::AcceptCompletionError
+            } else {
+                match failure {
+                    ConnectFailure::PeerRejected(private_data) => {
+                        if endpoint.state == EndpointState::ActiveConnectionPending {
+                            endpoint.link.private_data = private_data;
+                        }
+                        ConnectionEventKind::PeerRejected
+                    }
+                    ConnectFailure::NonPeerRejected => ConnectionEventKind::NonPeerRejected,
+                    ConnectFailure::Unreachable => ConnectionEventKind::Unreachable,
+                    ConnectFailure::TimedOut => ConnectionEventKind::TimedOut,
+                }
+            };
+            let ending = Ending {
+                trigger: Trigger::AttemptFailure,
+                mode: None,
+                kind,
+            };
+            self.end_connection(control, endpoint, ending, aftermath);
+        });
+    }
+
+    /// The device reports the end of a connection; that of an attempt counts as its failure.
+    fn connection_over(
+        &self,
+        control: &mut Control<'_, B>,
+        token: u64,
+        trigger: Trigger,
+        kind: ConnectionEventKind,
+        aftermath: &mut Aftermath,
+    ) {
+        let ending = Ending {
+            trigger,
+            mode: None,
+            kind,
+        };
+        let ended = self.with_token(token, |_, endpoint| {
+            self.end_connection(control, endpoint, ending, aftermath)
+        });
+        if ended == Some(false) {
+            self.attempt_failed(control, token, ConnectFailure::NonPeerRejected, aftermath);
+        }
+    }
+
+    /// The device is gone: everything that was connected, or about to be, is not any more.
+    fn device_failed(&self) {
+        let mut aftermath = Aftermath::default();
+        let event = Event::Async {
+            kind: AsyncEventKind::IaCatastrophic,
+            handle: self.handle(),
+            reason: REASON_PRIMARY,
+        };
+        self.push_event(self.async_evd, &event, &mut aftermath);
+        self.settle(aftermath);
+        for slot in self.shared.endpoints {
+            let token = slot.handle.load();
+            if token == 0 {
+                continue;
+            }
+            let mut aftermath = Aftermath::default();
+            self.control.with(|control| {
+                self.connection_over(
+                    control,
+                    token,
+                    Trigger::Break,
+                    ConnectionEventKind::Broken,
+                    &mut aftermath,
+                );
+            });
+            self.settle(aftermath);
+        }
+    }
+
+    /// Looks after endpoints that drain, and, if told the time, those whose time is up.
+    fn watch_endpoints(&self, now: Option<Instant>) -> usize {
+        let watching = self.control.with(|control| {
+            control.earliest = None;
+            core::mem::take(&mut control.watching)
+        });
+        if !watching {
+            return 0;
+        }
+        let mut handled = 0_usize;
+        for slot in self.shared.endpoints {
+            let (ep, state, deadline) = slot
+                .main
+                .with(|endpoint| (endpoint.id, endpoint.state, endpoint.link.deadline));
+            let done = match (state, deadline) {
+                (EndpointState::DisconnectPending, _) => self.drain(ep),
+                (EndpointState::ActiveConnectionPending, Some(deadline)) => {
+                    now.is_some_and(|now| deadline <= now) && self.give_up(ep, deadline)
+                }
+                _ => continue,
+            };
+            if done {
+                handled = handled.saturating_add(1);
+            } else {
+                self.control.with(|control| control.watch(deadline));
+            }
+        }
+        handled
+    }
+
+    /// Ends an attempt whose deadline passed; false if it is not there any more.
+    fn give_up(&self, ep: EpId, deadline: Instant) -> bool {
+        let mut aftermath = Aftermath::default();
+        let ended = self.control.with(|control| {
+            self.with_endpoint(ep, |_, endpoint| {
+                if endpoint.link.deadline != Some(deadline) {
+                    return Ok(false);
+                }
+                let kind = if endpoint.link.answered {
+                    ConnectionEventKind::TimedOut
+                } else {
+                    ConnectionEventKind::Unreachable
+                };
+                let ending = Ending {
+                    trigger: Trigger::AttemptFailure,
+                    mode: Some(DisconnectMode::Abrupt),
+                    kind,
+                };
+                Ok(self.end_connection(control, endpoint, ending, &mut aftermath))
+            })
+        });
+        self.settle(aftermath);
+        ended.unwrap_or(false)
+    }
+
+    /// Completes a graceful disconnect if all requests have; no lock may be held.
+    ///
+    /// Spec: EPD-02, EPD-05
+    pub(crate) fn drain(&self, ep: EpId) -> bool {
+        let evd = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.request_evd));
+        if let Ok(Some(evd)) = evd {
+            self.harvest_and_arm(evd);
+        }
+        let mut aftermath = Aftermath::default();
+        let ended = self.control.with(|control| {
+            self.with_endpoint(ep, |slot, endpoint| {
+                if endpoint.ring.posted != slot.requests_completed() {
+                    return Ok(false);
+                }
+                let ending = Ending {
+                    trigger: Trigger::Drained,
+                    mode: Some(DisconnectMode::Graceful),
+                    kind: ConnectionEventKind::Disconnected,
+                };
+                Ok(self.end_connection(control, endpoint, ending, &mut aftermath))
+            })
+        });
+        self.settle(aftermath);
+        ended.unwrap_or(false)
+    }
+
+    /// Takes in completions and asks to be told of the next one, whoever else wants to know.
+    fn harvest_and_arm(&self, evd: u16) {
+        let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) else {
+            return;
+        };
+        let mut aftermath = Aftermath::default();
+        slot.queue.with(|queue| {
+            queue.harvest(&self.shared, &mut aftermath);
+            let Some(completions) = &mut queue.completions else {
+                return;
+            };
+            match completions.arm(false) {
+                Armed::Armed => queue.armed = true,
+                Armed::Missed => queue.harvest(&self.shared, &mut aftermath),
+            }
+        });
+        self.settle(aftermath);
+    }
+}
