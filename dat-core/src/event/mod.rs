@@ -2,16 +2,23 @@
 
 mod aftermath;
 mod cno;
+mod cno_wait;
 mod control;
+mod dequeue;
 #[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod event;
 mod harvest;
 mod queue;
 mod slot;
 mod stream;
+#[cfg(feature = "std")]
+mod thread_wait;
+mod wait;
 
 pub(crate) use aftermath::Aftermath;
 pub use cno::{CnoParam, CnoSlot, ProxyAgent};
+pub use cno_wait::CnoWait;
+pub use control::EvdParam;
 pub(crate) use control::backend_refused;
 pub use event::{
     AsyncEventKind, ConnectionEventKind, DtoCompletion, DtoOperation, Event, REASON_LOW_WATERMARK,
@@ -20,3 +27,6 @@ pub use event::{
 pub use queue::EvdSlot;
 pub(crate) use queue::{EvdConfig, EvdQueue};
 pub use slot::EventSlot;
+#[cfg(feature = "std")]
+pub use thread_wait::ThreadWait;
+pub use wait::{EvdWait, Expired, Wait, Waited, WakeReason};

@@ -7,7 +7,7 @@ use super::event::Event;
 use super::slot::{self, EventSlot};
 use crate::backend::{Armed, CompletionQueue, DeviceFailure};
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::flags::EvdFlags;
+use crate::flags::{EvdFlags, EvdState};
 use crate::id::EvdId;
 use crate::record::NO_RECORD;
 use crate::shared::Shared;
@@ -179,6 +179,81 @@ impl<C> EvdQueue<C> {
     /// Whether the number of queued events decides on waits, not notifications.
     fn counts_events(&self) -> bool {
         matches!(self.config, None | Some(EvdConfig::Threshold))
+    }
+
+    /// The state as a query reports it (EVQ-02).
+    pub(crate) fn state(&self) -> EvdState {
+        let enabled = if self.enabled {
+            EvdState::ENABLED
+        } else {
+            EvdState::DISABLED
+        };
+        let waitable = if self.waitable {
+            EvdState::WAITABLE
+        } else {
+            EvdState::UNWAITABLE
+        };
+        let config = match self.config {
+            None => EvdState::empty(),
+            Some(EvdConfig::Notify) => EvdState::CONFIG_NOTIFY,
+            Some(EvdConfig::Solicited) => EvdState::CONFIG_SOLICITED,
+            Some(EvdConfig::Threshold) => EvdState::CONFIG_THRESHOLD,
+        };
+        enabled | waitable | config
+    }
+
+    /// Lets a waiter in; returns its serial number.
+    pub(crate) fn begin_wait(&mut self, threshold: u32) -> u32 {
+        self.waits = self.waits.wrapping_add(1);
+        self.waiter = Some(Waiter {
+            serial: self.waits,
+            threshold,
+            waker: None,
+            notified: false,
+        });
+        self.refresh_open();
+        self.waits
+    }
+
+    /// Whether the waiter with this serial number is still there.
+    pub(crate) fn is_waiting(&self, serial: u32) -> bool {
+        self.waiter
+            .as_ref()
+            .is_some_and(|waiter| waiter.serial == serial)
+    }
+
+    /// Events that are queued when a wait begins end it like notifications (EVW-11).
+    pub(crate) fn notify_waiter_of_queued(&mut self) {
+        let queued = self.queued();
+        if let Some(waiter) = &mut self.waiter {
+            waiter.notified = queued != 0;
+        }
+    }
+
+    /// Gives the waiter another waker; the former one comes back.
+    pub(crate) fn change_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
+        let waiter = self.waiter.as_mut()?;
+        core::mem::replace(&mut waiter.waker, waker)
+    }
+
+    /// Whether events were lost: waits take what is left and then fail.
+    pub(crate) fn is_in_error(&self) -> bool {
+        self.failure.is_some() || self.overflowed
+    }
+
+    /// What lost the events.
+    pub(crate) fn loss(&self) -> Cause {
+        match self.failure {
+            Some(DeviceFailure::Broken) => Cause::DeviceGone,
+            Some(DeviceFailure::CompletionQueueOverrun) | None => Cause::QueueFull,
+        }
+    }
+
+    /// Lets the waiter go; its waker comes back.
+    pub(crate) fn end_wait(&mut self) -> Option<Waker> {
+        let waiter = self.waiter.take();
+        self.refresh_open();
+        waiter.and_then(|waiter| waiter.waker)
     }
 
     /// Notes that completions were lost or the device failed; nothing more is polled.
@@ -396,6 +471,21 @@ impl<C: CompletionQueue> EvdQueue<C> {
             self.failure = None;
             self.refresh_open();
         }
+    }
+
+    /// Moves the ring to another run of slots, which has room for what is queued.
+    pub(crate) fn move_ring(&mut self, events: &[EventSlot], base: u32, capacity: u32) {
+        for offset in 0..self.ring_length {
+            let from = self.ring_slot(events, offset);
+            let to = events.get(base.wrapping_add(offset) as usize);
+            if let (Some(from), Some(to)) = (from, to) {
+                to.copy_from(from);
+            }
+        }
+        slot::give_back(events, self.ring_base, self.ring_capacity);
+        self.ring_base = base;
+        self.ring_capacity = capacity;
+        self.ring_head = 0;
     }
 
     /// Empties the queue for good: events are lost, slots and records go back.

@@ -1,0 +1,111 @@
+//! Waiting on a notification object: polled, awaited or blocking.
+
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::ia::Ia;
+use crate::id::{CnoId, EvdId};
+use crate::sync::RawLock;
+
+/// A wait on a notification object under way. There may be several; one notification ends one.
+///
+/// A notification leaves the object only with `Poll::Ready`; a wait that is dropped after it was
+/// woken passes it on.
+pub struct CnoWait<'a, 's, B: Backend, L: RawLock> {
+    ia: &'a Ia<'s, B, L>,
+    cno: CnoId,
+    release: u32,
+    finished: bool,
+}
+
+impl<B: Backend, L: RawLock> fmt::Debug for CnoWait<'_, '_, B, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CnoWait")
+            .field("cno", &self.cno)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
+    /// Begins to wait for a notification by an enabled dispatcher that nobody waits on.
+    ///
+    /// # Errors
+    /// INVALID_HANDLE (CNO): not a live notification object of this adapter.
+    ///
+    /// Spec: CNW-01, CNW-06
+    pub fn cno_wait(&self, cno: CnoId) -> Result<CnoWait<'_, 's, B, L>> {
+        let release = self.with_cno(cno, |object| Ok(object.begin_wait()))?;
+        Ok(CnoWait {
+            ia: self,
+            cno,
+            release,
+            finished: false,
+        })
+    }
+}
+
+impl<B: Backend, L: RawLock> CnoWait<'_, '_, B, L> {
+    /// Takes a notification if one is there; otherwise `waker` is woken by the next one. Once it
+    /// was ready the wait is over.
+    ///
+    /// `None` if the last dispatcher of the object was freed.
+    ///
+    /// # Errors
+    /// ABORT: the object was destroyed, or the wait is over.
+    ///
+    /// Spec: CNW-03, CNW-05, CNW-06
+    pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Option<EvdId>>> {
+        if self.finished {
+            return Poll::Ready(Err(Error::abort()));
+        }
+        // Cloned outside of the lock: that runs the consumer's code.
+        let fresh = waker.clone();
+        let (outcome, woken) = self
+            .ia
+            .with_cno(self.cno, |object| {
+                if !object.is_waiting(self.release) {
+                    return Ok((Poll::Ready(Ok(None)), Some(fresh)));
+                }
+                Ok(match object.take_notification() {
+                    Some(evd) => (Poll::Ready(Ok(Some(evd))), object.end_wait()),
+                    None => (Poll::Pending, object.keep_waker(fresh)),
+                })
+            })
+            .unwrap_or((Poll::Ready(Err(Error::abort())), None));
+        self.finished = outcome.is_ready();
+        if let Some(woken) = woken {
+            woken.wake();
+        }
+        outcome
+    }
+}
+
+impl<B: Backend, L: RawLock> Future for CnoWait<'_, '_, B, L> {
+    type Output = Result<Option<EvdId>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        CnoWait::poll(self.get_mut(), context.waker())
+    }
+}
+
+impl<B: Backend, L: RawLock> Drop for CnoWait<'_, '_, B, L> {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let next = self.ia.with_cno(self.cno, |object| {
+            Ok(if object.is_waiting(self.release) {
+                object.end_wait()
+            } else {
+                None
+            })
+        });
+        if let Ok(Some(next)) = next {
+            next.wake();
+        }
+    }
+}

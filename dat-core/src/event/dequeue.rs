@@ -1,0 +1,102 @@
+//! Taking events without waiting, and posting software events.
+
+use super::event::Event;
+use crate::backend::Backend;
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::flags::{DtoStatus, EvdFlags};
+use crate::ia::Ia;
+use crate::id::EvdId;
+use crate::sync::RawLock;
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Removes and returns the first event of a dispatcher, without waiting.
+    ///
+    /// Events of one stream come in their order, each once. Works whether or not the dispatcher is
+    /// enabled or waitable.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE: not a live dispatcher of this adapter.
+    /// - INVALID_STATE (EVD_WAITER): somebody waits on it.
+    /// - QUEUE_EMPTY: no event is there.
+    ///
+    /// Spec: EVG-01..04, EVW-09
+    #[inline]
+    pub fn evd_dequeue(&self, evd: EvdId) -> Result<Event> {
+        let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
+            return Err(evd.refused_as(self.shared.instance, Subtype::InvalidHandle1));
+        };
+        let outcome = slot.queue.with(|queue| queue.dequeue(evd, &self.shared));
+        match &outcome {
+            Ok(event) => {
+                if failed(event) {
+                    self.react(event);
+                }
+            }
+            Err(error) => {
+                if error.cause() == Cause::DeviceGone {
+                    return Err(self.queue_failed(evd));
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Queues a software event with the consumer's value; nobody looks at what it may point to.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE: not a live dispatcher of this adapter.
+    /// - INVALID_PARAMETER (ARG1): the dispatcher was made without the software stream.
+    /// - QUEUE_FULL: as many events as it holds are queued; this one was not, and that is all.
+    ///
+    /// Spec: EVS-01..04
+    pub fn evd_post_se(&self, evd: EvdId, pointer: u64) -> Result<()> {
+        self.on_evd(evd, |queue, aftermath| {
+            if !queue.flags.contains(EvdFlags::SOFTWARE) {
+                return Err(Error::invalid_argument(1).because(Cause::FlagNotAllowed));
+            }
+            if queue.push(&Event::Software { pointer }, &self.shared, aftermath) {
+                Ok(())
+            } else {
+                Err(Error::queue_full().because(Cause::QueueFull))
+            }
+        })
+    }
+
+    /// A failed transfer or bind breaks the connection it ran on (DTO-12, RMB-22); a flushed one had
+    /// none any more. No lock may be held.
+    #[cold]
+    pub(super) fn react(&self, event: &Event) {
+        match event {
+            Event::RmrBind(completion) => {
+                let _noted = self.bind_failed(completion.rmr, completion.status);
+            }
+            _ => {}
+        }
+    }
+
+    /// A dequeue was the one that found the completion queue failed: reports it.
+    #[cold]
+    fn queue_failed(&self, evd: EvdId) -> Error {
+        let reported = self.on_evd(evd, |queue, aftermath| {
+            if let Some(failure) = queue.failure {
+                aftermath.failure(evd, failure);
+            }
+            Ok(())
+        });
+        match reported {
+            Ok(()) => Error::queue_empty(),
+            // Freed meanwhile.
+            Err(error) => error,
+        }
+    }
+}
+
+/// Whether an event tells of something that did not succeed.
+#[inline]
+pub(super) fn failed(event: &Event) -> bool {
+    match event {
+        Event::Dto(completion) => completion.status != DtoStatus::Success,
+        Event::RmrBind(completion) => completion.status != DtoStatus::Success,
+        _ => false,
+    }
+}

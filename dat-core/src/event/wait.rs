@@ -1,0 +1,229 @@
+//! Waiting on an event dispatcher: polled, awaited or blocking.
+
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+
+use super::Aftermath;
+use super::dequeue::failed;
+use super::event::Event;
+use super::queue::EvdConfig;
+use crate::backend::Backend;
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::ia::Ia;
+use crate::id::EvdId;
+use crate::sync::RawLock;
+use crate::time::Instant;
+
+/// Why a `Wait` returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum WakeReason {
+    /// The waker was used, or something else makes it worth looking again.
+    Woken,
+    /// The moment has come.
+    TimedOut,
+    /// A signal or the like: the call ends with INTERRUPTED_CALL.
+    Interrupted,
+}
+
+/// How a blocking call sleeps, and what time it is: threads park, firmware waits for an interrupt.
+pub trait Wait {
+    /// The time now, on the clock that `Ia::progress` is told of.
+    fn now(&mut self) -> Instant;
+
+    /// A waker that ends `wait`, also if it is used before `wait` is called.
+    fn waker(&self) -> Waker;
+
+    /// Sleeps until the waker is used or the moment has come; returning early is harmless.
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason;
+}
+
+/// What a successful wait returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Waited {
+    /// The first event; it is not in the queue any more.
+    pub event: Event,
+    /// Events left in the queue, at least the threshold less one.
+    pub more: u32,
+}
+
+/// What a wait that timed out tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Expired {
+    /// Events in the queue, fewer than the threshold.
+    pub queued: u32,
+}
+
+/// A wait under way: the one waiter of its dispatcher until it returns or is dropped.
+///
+/// An event leaves the dispatcher only with `Poll::Ready`, so dropping a wait loses none. Nothing
+/// wakes it unless somebody calls [`Ia::progress`] when the device has something to say.
+pub struct EvdWait<'a, 's, B: Backend, L: RawLock> {
+    ia: &'a Ia<'s, B, L>,
+    evd: EvdId,
+    serial: u32,
+    finished: bool,
+}
+
+impl<B: Backend, L: RawLock> fmt::Debug for EvdWait<'_, '_, B, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EvdWait")
+            .field("evd", &self.evd)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
+    /// Begins to wait until at least `threshold` events are queued on a dispatcher.
+    ///
+    /// While the wait lasts other waits and dequeues are refused, and the notification object is
+    /// not notified. On a dispatcher whose endpoints complete UNSIGNALLED or SOLICITED_WAIT only
+    /// notifications end it; events that are queued when it begins count in any case.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE: not a live dispatcher of this adapter.
+    /// - INVALID_STATE (EVD_UNWAITABLE): waits are not allowed. (EVD_WAITER): somebody waits already.
+    /// - INVALID_PARAMETER (ARG3): `threshold` below 1, or above the length of the queue.
+    /// - INVALID_STATE (EVD_CONFIG_NOTIFY, EVD_CONFIG_SOLICITED): a threshold other than 1 where
+    ///   notifications decide.
+    ///
+    /// Spec: EVW-01..05, EVW-11
+    pub fn evd_wait(&self, evd: EvdId, threshold: i32) -> Result<EvdWait<'_, 's, B, L>> {
+        let serial = self.on_evd(evd, |queue, aftermath| {
+            if !queue.waitable {
+                return Err(Error::invalid_state(Subtype::InvalidStateEvdUnwaitable));
+            }
+            queue.check_no_waiter()?;
+            let invalid = |cause| Error::invalid_argument(3).because(cause);
+            let threshold = u32::try_from(threshold).map_err(|_| invalid(Cause::NegativeCount))?;
+            if threshold == 0 {
+                return Err(invalid(Cause::ZeroCount));
+            }
+            if threshold > queue.queue_length {
+                return Err(invalid(Cause::AboveLimit));
+            }
+            let config = match queue.config {
+                Some(EvdConfig::Notify) => Some(Subtype::InvalidStateEvdConfigNotify),
+                Some(EvdConfig::Solicited) => Some(Subtype::InvalidStateEvdConfigSolicited),
+                None | Some(EvdConfig::Threshold) => None,
+            };
+            if let Some(config) = config
+                && threshold != 1
+            {
+                return Err(Error::invalid_state(config).because(Cause::ThresholdNotAllowed));
+            }
+            let serial = queue.begin_wait(threshold);
+            queue.harvest(&self.shared, aftermath);
+            queue.notify_waiter_of_queued();
+            Ok(serial)
+        })?;
+        Ok(EvdWait {
+            ia: self,
+            evd,
+            serial,
+            finished: false,
+        })
+    }
+}
+
+impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
+    /// Takes the first event if the condition of the wait holds; otherwise `waker` is woken when it
+    /// may hold. Once it was ready the wait is over.
+    ///
+    /// # Errors
+    /// - INVALID_STATE (EVD_UNWAITABLE): the dispatcher was made unwaitable. (no subtype): events were
+    ///   lost, and those that are left are fewer than the threshold.
+    /// - ABORT: the dispatcher was destroyed, or the wait is over.
+    ///
+    /// Spec: EVW-01, EVW-05, EVW-07, EVW-09, EVW-10, EVW-11
+    pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Waited>> {
+        let shared = &self.ia.shared;
+        let slot = match shared.event_dispatchers.get(self.evd.index()) {
+            Some(slot) if !self.finished => slot,
+            _ => return Poll::Ready(Err(Error::abort())),
+        };
+        let mut aftermath = Aftermath::default();
+        // Wakers are cloned and dropped outside of the lock: both run the consumer's code.
+        let mut fresh = Some(waker.clone());
+        let mut former = None;
+        let outcome = slot.queue.with(|queue| {
+            if queue.id != self.evd {
+                return Poll::Ready(Err(Error::abort()));
+            }
+            if !queue.is_waiting(self.serial) {
+                return Poll::Ready(Err(Error::invalid_state(
+                    Subtype::InvalidStateEvdUnwaitable,
+                )));
+            }
+            former = queue.change_waker(None);
+            queue.harvest(shared, &mut aftermath);
+            if !queue.is_due() && !queue.is_in_error() {
+                // First the waker, then the arming: what arrives from here on wakes it.
+                queue.change_waker(fresh.take());
+                queue.keep_armed(shared, &mut aftermath);
+                if !queue.is_due() && !queue.is_in_error() {
+                    return Poll::Pending;
+                }
+            }
+            let outcome = if queue.is_due() {
+                queue.take_queued(shared).map(|event| Waited {
+                    event,
+                    more: queue.queued(),
+                })
+            } else {
+                Err(Error::invalid_state(Subtype::NoSubtype).because(queue.loss()))
+            };
+            fresh = queue.end_wait();
+            queue.keep_armed(shared, &mut aftermath);
+            Poll::Ready(outcome)
+        });
+        self.finished = outcome.is_ready();
+        self.ia.settle(aftermath);
+        if let Poll::Ready(Ok(Waited { event, .. })) = &outcome
+            && failed(event)
+        {
+            self.ia.react(event);
+        }
+        outcome
+    }
+
+    /// Ends the wait because its time ran out, and counts what is queued (EVW-06).
+    pub fn expire(self) -> Expired {
+        let queued = self.ia.on_evd(self.evd, |queue, aftermath| {
+            queue.harvest(&self.ia.shared, aftermath);
+            Ok(queue.queued())
+        });
+        Expired {
+            queued: queued.unwrap_or(0),
+        }
+    }
+}
+
+impl<B: Backend, L: RawLock> Future for EvdWait<'_, '_, B, L> {
+    type Output = Result<Waited>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        EvdWait::poll(self.get_mut(), context.waker())
+    }
+}
+
+impl<B: Backend, L: RawLock> Drop for EvdWait<'_, '_, B, L> {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        // A dispatcher that is gone has no waiter to forget.
+        let _waker = self.ia.on_evd(self.evd, |queue, aftermath| {
+            if !queue.is_waiting(self.serial) {
+                return Ok(None);
+            }
+            let waker = queue.end_wait();
+            queue.keep_armed(&self.ia.shared, aftermath);
+            Ok(waker)
+        });
+    }
+}
