@@ -73,7 +73,7 @@ impl Coherence {
     }
 
     fn store_wins(seed: u64, address: u64) -> bool {
-        let mixed = (address / LINE ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = ((address / LINE) ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed >> 63 == 1
     }
 

@@ -159,12 +159,11 @@ impl World {
         ring.entries.push_back(entry);
         let completion = entry.completion;
         let mut notable = completion.solicited || completion.status != DtoStatus::Success;
-        if ring.entries.len() < ring.depth {
-            if let Some(late) = ring.kept_back.take() {
-                notable |=
-                    late.completion.solicited || late.completion.status != DtoStatus::Success;
-                ring.entries.push_back(late);
-            }
+        if ring.entries.len() < ring.depth
+            && let Some(late) = ring.kept_back.take()
+        {
+            notable |= late.completion.solicited || late.completion.status != DtoStatus::Success;
+            ring.entries.push_back(late);
         }
         ring.publish();
         if ring

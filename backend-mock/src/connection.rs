@@ -30,6 +30,8 @@ pub(crate) struct PendingRequest {
     pub(crate) listener: usize,
     pub(crate) active: u32,
     pub(crate) connection: u64,
+    /// When the first answer arrives; the second one comes behind it.
+    pub(crate) answered: u64,
 }
 
 /// What hosts tell each other about a connection.
@@ -94,9 +96,21 @@ impl World {
 
     /// Sends a message from a host.
     fn send_message(&mut self, connection: u64, between: (usize, usize), content: Content) {
+        self.send_behind(0, connection, between, content);
+    }
+
+    /// Sends a message from a host that does not arrive before the moment `earliest`; says when it does.
+    fn send_behind(
+        &mut self,
+        earliest: u64,
+        connection: u64,
+        between: (usize, usize),
+        content: Content,
+    ) -> u64 {
         let latency = self.draw(&self.options.latency.clone());
-        let at = self.now.saturating_add(latency);
+        let at = self.now.saturating_add(latency).max(earliest);
         self.post(at, connection, between, content);
+        at
     }
 
     fn post(&mut self, at: u64, connection: u64, (from, to): (usize, usize), content: Content) {
@@ -187,7 +201,7 @@ impl World {
             }
             Content::Refused { active, failure } => {
                 if self.is_in(active, connection, State::Connecting) {
-                    self.fail_queue_pair(active, Some(Notice::Failed(failure)));
+                    self.fail_queue_pair(active, Some(Notice::Failed(Box::new(failure))));
                 }
             }
             Content::Accepted {
@@ -219,7 +233,7 @@ impl World {
             Content::Withdrawn { passive } => {
                 if self.is_in(passive, connection, State::Accepting) {
                     let failure = ConnectFailure::NonPeerRejected;
-                    self.fail_queue_pair(passive, Some(Notice::Failed(failure)));
+                    self.fail_queue_pair(passive, Some(Notice::Failed(Box::new(failure))));
                 }
             }
             Content::Ended { queue_pair, ending } => {
@@ -269,6 +283,7 @@ impl World {
                 listener: listener.key,
                 active,
                 connection,
+                answered: 0,
             })?;
             Some((listener, request))
         });
@@ -292,7 +307,11 @@ impl World {
                 private_data,
             },
         );
-        self.send_message(connection, (to, from), Content::Answered { active });
+        let content = Content::Answered { active };
+        let answered = self.send_behind(0, connection, (to, from), content);
+        if let Some(request) = self.requests.get_mut(request) {
+            request.answered = answered;
+        }
     }
 
     fn on_ended(&mut self, key: u32, connection: u64, ending: Ending) {
@@ -304,7 +323,9 @@ impl World {
         }
         let notice = match queue_pair.state {
             State::Connected => Notice::Ended(ending),
-            State::Connecting | State::Accepting => Notice::Failed(ConnectFailure::NonPeerRejected),
+            State::Connecting | State::Accepting => {
+                Notice::Failed(Box::new(ConnectFailure::NonPeerRejected))
+            }
             State::Unconnected | State::Error => return,
         };
         self.fail_queue_pair(key, Some(notice));
@@ -330,14 +351,17 @@ impl World {
         private_data: PrivateData,
     ) {
         let PendingRequest {
-            active, connection, ..
+            active,
+            connection,
+            answered,
+            ..
         } = request;
         let now = self.now;
         if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
             queue_pair.state = State::Accepting;
             queue_pair.connection = connection;
             queue_pair.peer = Some(active);
-            queue_pair.last_arrival = now;
+            queue_pair.last_arrival = now.max(answered);
         }
         let to = self.node_of_request(active, request.adapter);
         let content = Content::Accepted {
@@ -358,7 +382,8 @@ impl World {
             active: request.active,
             failure,
         };
-        self.send_message(request.connection, (from, to), content);
+        let earliest = request.answered.saturating_add(1);
+        self.send_behind(earliest, request.connection, (from, to), content);
     }
 
     /// The host a request came from. If its queue pair is gone, nobody there cares, and any host will do.
@@ -373,7 +398,10 @@ impl World {
     /// The accepting side waited long enough.
     pub(crate) fn accept_timeout(&mut self, key: u32, connection: u64) {
         if self.is_in(key, connection, State::Accepting) {
-            self.fail_queue_pair(key, Some(Notice::Failed(ConnectFailure::TimedOut)));
+            self.fail_queue_pair(
+                key,
+                Some(Notice::Failed(Box::new(ConnectFailure::TimedOut))),
+            );
         }
     }
 

@@ -211,7 +211,7 @@ pub(crate) enum Notice {
     /// Its connection ended.
     Ended(Ending),
     /// Its attempt failed.
-    Failed(ConnectFailure),
+    Failed(Box<ConnectFailure>),
 }
 
 impl Notice {
@@ -221,7 +221,7 @@ impl Notice {
             Self::Ended(Ending::Broken) => ControlEvent::Broken { queue_pair },
             Self::Failed(failure) => ControlEvent::ConnectFailed {
                 queue_pair,
-                failure,
+                failure: *failure,
             },
         }
     }
