@@ -126,6 +126,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 endpoint.link.remote = remote;
                 endpoint.link.remote_port = remote_port;
                 endpoint.link.local_port = qualifier;
+                // Where a duplicate of the connection would have to go.
+                endpoint.link.qualifier = remote_port;
                 Ok(())
             })?;
             control.forget_request(cr);

@@ -2,6 +2,7 @@
 
 use super::equip::Wanted;
 use super::limits::check_attributes;
+use super::modify::soft_watermark;
 use super::{Endpoint, ReceiveSide};
 use crate::attributes::EpAttributes;
 use crate::backend::Backend;
@@ -208,14 +209,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let before = endpoint.generation;
                 let generation = next_generation(before)?;
                 let id = EpId::new(self.shared.instance, generation, index);
-                let soft = wanted.attributes.srq_soft_hw;
                 *endpoint = Endpoint {
                     id,
                     generation,
                     state,
                     srq: tied,
-                    soft_high_watermark: if srq.is_some() && soft > 0 {
-                        soft
+                    soft_high_watermark: if srq.is_some() {
+                        soft_watermark(wanted.attributes.srq_soft_hw)
                     } else {
                         WATERMARK_INFINITE
                     },

@@ -1,21 +1,28 @@
 //! Endpoints and shared receive queues.
 
+mod connect;
 mod create;
+mod disconnect;
 #[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod endpoint;
 mod equip;
 mod free;
 mod limits;
 mod link;
+mod modify;
 mod post;
+mod query;
 mod refuse;
 mod srq;
 mod state;
+mod watermark;
 
+pub use connect::ConnectParam;
 pub use endpoint::EndpointSlot;
 pub(crate) use endpoint::{Endpoint, ReceiveSide, WorkRing};
 pub(crate) use link::Ending;
 pub(crate) use post::{request_report, send_flags};
+pub use query::{EpParam, EpStatus, RecvQuery};
 pub(crate) use refuse::{not_ready, refused_flags};
 pub(crate) use srq::SharedReceives;
 pub use srq::{SrqParam, SrqSlot};

@@ -1,0 +1,193 @@
+//! Changing an endpoint before it is connected.
+
+use super::equip::Wanted;
+use super::limits::check_attributes;
+use super::{Call, EpParam, permit};
+use crate::attributes::EpAttributes;
+use crate::backend::Backend;
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::backend_refused;
+use crate::flags::{EpFields, WATERMARK_INFINITE};
+use crate::ia::Ia;
+use crate::id::{EpId, PzId};
+use crate::sync::RawLock;
+
+/// Position of the mask.
+const MASK: u8 = 2;
+/// Position of the parameters.
+const PARAMETERS: u8 = 3;
+
+/// Fields that no call changes (EPM-01, EPM-06).
+const FIXED: EpFields = EpFields::IA
+    .union(EpFields::STATE)
+    .union(EpFields::LOCAL_IA_ADDRESS)
+    .union(EpFields::LOCAL_PORT)
+    .union(EpFields::REMOTE_IA_ADDRESS)
+    .union(EpFields::REMOTE_PORT)
+    .union(EpFields::SRQ);
+/// Fields for UNCONNECTED only (EPM-05).
+const PROVIDER: EpFields = EpFields::NUM_TRANSPORT_ATTR
+    .union(EpFields::TRANSPORT_SPECIFIC_ATTR)
+    .union(EpFields::NUM_PROVIDER_ATTR)
+    .union(EpFields::PROVIDER_SPECIFIC_ATTR);
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Changes the parameters of an endpoint that `fields` select to those in `wanted`: all or none.
+    ///
+    /// The zone can change in UNCONNECTED and TENTATIVE_CONNECTION_PENDING; dispatchers, counts,
+    /// sizes, flags, quality and depths before connect or accept. Posted receives stay posted. There
+    /// are no transport and provider attributes, so selecting them changes nothing.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP, PZ, EVD roles): not live objects of this adapter, a null zone, or a
+    ///   dispatcher without the stream.
+    /// - INVALID_PARAMETER (ARG2): unknown bits in `fields`, or a field that nobody can change.
+    /// - INVALID_STATE (EP state): a field cannot change in this state, or receive completion flags
+    ///   after a receive was posted, or the device cannot keep the posted receives.
+    /// - INVALID_PARAMETER (ARG3): as the attributes of `ep_create`; a zone unlike the shared receive queue's.
+    /// - MODEL_NOT_SUPPORTED: quality of service, or a soft high watermark, that the provider does not have.
+    /// - INSUFFICIENT_RESOURCES (TEP, TEVD): storage or device are used up.
+    ///
+    /// Spec: EPM-01..07, EPX-02, DTO-02, GEN-06, GEN-07
+    pub fn ep_modify(&self, ep: EpId, fields: EpFields, wanted: &EpParam) -> Result<()> {
+        self.control.with(|control| {
+            let state = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.state))?;
+            let selected = EpFields::from_bits(fields.bits())
+                .ok_or(Error::invalid_argument(MASK).because(Cause::UnknownMask))?;
+            if selected.intersects(FIXED) {
+                return Err(Error::invalid_argument(MASK).because(Cause::FieldNotModifiable));
+            }
+            let with = |field: EpFields| selected.contains(field);
+            // A zone can be set, not taken away.
+            let zone = with(EpFields::PZ).then_some(wanted.pz.unwrap_or(PzId::NULL));
+            self.check_handles(
+                control,
+                zone,
+                wanted.recv_evd.filter(|_| with(EpFields::RECV_EVD)),
+                wanted.request_evd.filter(|_| with(EpFields::REQUEST_EVD)),
+                wanted.connect_evd.filter(|_| with(EpFields::CONNECT_EVD)),
+            )?;
+            if with(EpFields::PZ) {
+                permit(Call::ModifyZone, state)?;
+            }
+            if selected.intersects(PROVIDER) {
+                permit(Call::ModifyProvider, state)?;
+            }
+            if !selected.difference(EpFields::PZ | PROVIDER).is_empty() {
+                permit(Call::ModifySettings, state)?;
+            }
+            let backend = control.backend()?;
+            let (adapter, provider) = (backend.ia_attributes(), backend.provider_attributes());
+            self.with_endpoint(ep, |slot, endpoint| {
+                slot.receive.with(|side| {
+                    let old = endpoint.attributes;
+                    let attributes = merge(&old, &wanted.attributes, selected);
+                    if side.ring.posted != 0
+                        && attributes.recv_completion_flags != old.recv_completion_flags
+                    {
+                        return Err(endpoint.state.forbids());
+                    }
+                    let shared = endpoint.srq.is_some();
+                    check_attributes(&attributes, &adapter, &provider, shared, PARAMETERS)?;
+                    let present = |evd: u16| self.evd_id_at(evd);
+                    let goal = Wanted {
+                        pz: zone.or_else(|| {
+                            let held = usize::from(endpoint.zone?);
+                            control.protection_zones.get(held).map(|zone| zone.id)
+                        }),
+                        receive: if with(EpFields::RECV_EVD) {
+                            wanted.recv_evd
+                        } else {
+                            endpoint.receive_evd.map(present)
+                        },
+                        request: if with(EpFields::REQUEST_EVD) {
+                            wanted.request_evd
+                        } else {
+                            endpoint.request_evd.map(present)
+                        },
+                        connect: if with(EpFields::CONNECT_EVD) {
+                            wanted.connect_evd
+                        } else {
+                            endpoint.connect_evd.map(present)
+                        },
+                        attributes,
+                    };
+                    let receives = with(EpFields::MAX_RECV_DTOS) && attributes.max_recv_dtos != 0;
+                    let requests =
+                        with(EpFields::MAX_REQUEST_DTOS) && attributes.max_request_dtos != 0;
+                    if receives && goal.receive.is_none() && !shared
+                        || requests && goal.request.is_none()
+                    {
+                        return Err(
+                            Error::invalid_argument(PARAMETERS).because(Cause::DispatcherMissing)
+                        );
+                    }
+                    let before = endpoint.soft_high_watermark;
+                    if shared && with(EpFields::SRQ_SOFT_HW) {
+                        endpoint.soft_high_watermark = soft_watermark(attributes.srq_soft_hw);
+                    }
+                    let moved = endpoint.soft_high_watermark != before;
+                    let hard = u32::try_from(endpoint.hard_high_watermark).ok();
+                    let had = endpoint.queue_pair.filter(|_| moved);
+                    if let Some(key) = had {
+                        let soft = u32::try_from(endpoint.soft_high_watermark).ok();
+                        let set = control.backend()?.set_high_watermarks(key, soft, hard);
+                        if let Err(error) = set {
+                            endpoint.soft_high_watermark = before;
+                            return Err(backend_refused(error, Subtype::ResourceTep));
+                        }
+                    }
+                    let outcome = self.equip(control, slot, endpoint, side, &goal, PARAMETERS);
+                    if outcome.is_err() {
+                        endpoint.soft_high_watermark = before;
+                        if let (Some(key), Ok(backend)) = (had, control.backend()) {
+                            let soft = u32::try_from(before).ok();
+                            // It was set so before.
+                            let _back = backend.set_high_watermarks(key, soft, hard);
+                        }
+                    }
+                    outcome
+                })
+            })
+        })
+    }
+}
+
+/// The watermark that an attribute asks for: 0, as a cleared structure has it, is off too.
+pub(super) fn soft_watermark(attribute: i32) -> i32 {
+    if attribute > 0 {
+        attribute
+    } else {
+        WATERMARK_INFINITE
+    }
+}
+
+/// The attributes with the selected ones replaced.
+fn merge(old: &EpAttributes, wanted: &EpAttributes, selected: EpFields) -> EpAttributes {
+    let mut merged = *old;
+    macro_rules! take {
+        ($($field:ident = $flag:ident),+ $(,)?) => {$(
+            if selected.contains(EpFields::$flag) {
+                merged.$field = wanted.$field;
+            }
+        )+};
+    }
+    take! {
+        service_type = SERVICE_TYPE,
+        max_message_size = MAX_MESSAGE_SIZE,
+        max_rdma_size = MAX_RDMA_SIZE,
+        qos = QOS,
+        recv_completion_flags = RECV_COMPLETION_FLAGS,
+        request_completion_flags = REQUEST_COMPLETION_FLAGS,
+        max_recv_dtos = MAX_RECV_DTOS,
+        max_request_dtos = MAX_REQUEST_DTOS,
+        max_recv_iov = MAX_RECV_IOV,
+        max_request_iov = MAX_REQUEST_IOV,
+        max_rdma_read_in = MAX_RDMA_READ_IN,
+        max_rdma_read_out = MAX_RDMA_READ_OUT,
+        srq_soft_hw = SRQ_SOFT_HW,
+        max_rdma_read_iov = MAX_RDMA_READ_IOV,
+        max_rdma_write_iov = MAX_RDMA_WRITE_IOV,
+    }
+    merged
+}

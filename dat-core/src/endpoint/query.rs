@@ -1,0 +1,195 @@
+//! What an endpoint tells about itself.
+
+use super::{Call, permit};
+use crate::attributes::{EpAttributes, IaAddress};
+use crate::backend::Backend;
+use crate::error::{Cause, Error, Result};
+use crate::flags::{EndpointState, EpFields, VALUE_UNKNOWN};
+use crate::ia::Ia;
+use crate::id::{EpId, EvdId, Handle, PzId, SrqId};
+use crate::sync::RawLock;
+
+/// Parameters of an endpoint, to query and to modify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct EpParam {
+    /// The adapter.
+    pub ia: Handle,
+    /// The state.
+    pub state: EndpointState,
+    /// Address of the adapter.
+    pub local_address: IaAddress,
+    /// Local port qualifier, in states that have one (EPQ-03).
+    pub local_port: Option<u64>,
+    /// Address of the peer, in states that have one (EPQ-02).
+    pub remote_address: Option<IaAddress>,
+    /// Port qualifier of the peer, in states that have one (EPQ-02).
+    pub remote_port: Option<u64>,
+    /// Protection zone.
+    pub pz: Option<PzId>,
+    /// Where receive completions go.
+    pub recv_evd: Option<EvdId>,
+    /// Where request and bind completions go.
+    pub request_evd: Option<EvdId>,
+    /// Where connection events go.
+    pub connect_evd: Option<EvdId>,
+    /// The shared receive queue.
+    pub srq: Option<SrqId>,
+    /// The attributes. Queue lengths take effect once the queue has a dispatcher.
+    pub attributes: EpAttributes,
+}
+
+/// State and queues of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct EpStatus {
+    /// The state.
+    pub state: EndpointState,
+    /// No receive is outstanding.
+    pub recv_idle: bool,
+    /// No request is outstanding.
+    pub request_idle: bool,
+}
+
+/// Receive buffers that an endpoint holds for arriving messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RecvQuery {
+    /// Buffers held; [`VALUE_UNKNOWN`] if the provider cannot tell.
+    pub allocated: i32,
+    /// Newest message number with a buffer minus newest completed one; [`VALUE_UNKNOWN`] likewise.
+    pub span: i32,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Parameters of an endpoint.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    /// - INVALID_PARAMETER (ARG2): unknown bits in `fields`.
+    ///
+    /// Spec: EPQ-01..03, GEN-08
+    pub fn ep_query(&self, ep: EpId, fields: EpFields) -> Result<EpParam> {
+        self.control.with(|control| {
+            self.with_endpoint(ep, |_, endpoint| {
+                permit(Call::Inspect, endpoint.state)?;
+                if EpFields::from_bits(fields.bits()).is_none() {
+                    return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+                }
+                let (local, remote) = known_ends(endpoint.state);
+                let link = &endpoint.link;
+                let zone = endpoint
+                    .zone
+                    .and_then(|zone| control.protection_zones.get(usize::from(zone)));
+                let srq = endpoint
+                    .srq
+                    .and_then(|srq| self.shared.shared_receive_queues.get(usize::from(srq)));
+                Ok(EpParam {
+                    ia: self.handle(),
+                    state: endpoint.state,
+                    pz: zone.map(|zone| zone.id),
+                    recv_evd: endpoint.receive_evd.map(|evd| self.evd_id_at(evd)),
+                    request_evd: endpoint.request_evd.map(|evd| self.evd_id_at(evd)),
+                    connect_evd: endpoint.connect_evd.map(|evd| self.evd_id_at(evd)),
+                    srq: srq.map(|slot| slot.main.with(|queue| queue.id)),
+                    local_address: control.backend()?.ia_attributes().ia_address,
+                    local_port: local.then_some(link.local_port),
+                    remote_address: link.remote.filter(|_| remote),
+                    remote_port: remote.then_some(link.remote_port),
+                    attributes: endpoint.attributes,
+                })
+            })
+        })
+    }
+
+    /// State of an endpoint, and whether its queues have nothing outstanding.
+    ///
+    /// Completions that are there by now count, dequeued or not.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    ///
+    /// Spec: EPG-01
+    pub fn ep_get_status(&self, ep: EpId) -> Result<EpStatus> {
+        let (receive_evd, request_evd) = self.with_endpoint(ep, |_, endpoint| {
+            Ok((endpoint.receive_evd, endpoint.request_evd))
+        })?;
+        for evd in [receive_evd, request_evd].into_iter().flatten() {
+            self.harvest_at(evd);
+        }
+        let held = self.control.with(|control| {
+            self.with_endpoint(ep, |_, endpoint| {
+                // Buffers taken from a shared queue are known to the device alone.
+                let key = endpoint.queue_pair.filter(|_| endpoint.srq.is_some());
+                Ok(match key {
+                    Some(key) => control.backend()?.receive_info(key).allocated.unwrap_or(0),
+                    None => 0,
+                })
+            })
+        })?;
+        self.with_endpoint(ep, |slot, endpoint| {
+            permit(Call::Inspect, endpoint.state)?;
+            let received = slot
+                .receive
+                .with(|side| side.ring.posted == slot.receives_completed());
+            Ok(EpStatus {
+                state: endpoint.state,
+                recv_idle: received && held == 0,
+                request_idle: endpoint.ring.posted == slot.requests_completed(),
+            })
+        })
+    }
+
+    /// Receive buffers the endpoint holds for arriving messages.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    /// - MODEL_NOT_SUPPORTED: the provider can tell neither value.
+    ///
+    /// Spec: EPY-01..03
+    pub fn ep_recv_query(&self, ep: EpId) -> Result<RecvQuery> {
+        self.control.with(|control| {
+            self.with_endpoint(ep, |_, endpoint| {
+                permit(Call::Inspect, endpoint.state)?;
+                let backend = control.backend()?;
+                let unsupported = || Err(Error::model_not_supported().because(Cause::Unsupported));
+                let Some(key) = endpoint.queue_pair else {
+                    // Nothing arrives without a queue pair.
+                    if backend.provider_attributes().ep_recv_info_supported == 0 {
+                        return unsupported();
+                    }
+                    return Ok(RecvQuery {
+                        allocated: 0,
+                        span: 0,
+                    });
+                };
+                let info = backend.receive_info(key);
+                if info.allocated.is_none() && info.span.is_none() {
+                    return unsupported();
+                }
+                let value = |known: Option<u32>| {
+                    known.map_or(VALUE_UNKNOWN, |value| {
+                        i32::try_from(value).unwrap_or(i32::MAX)
+                    })
+                };
+                let allocated = value(info.allocated);
+                let span = value(info.span.map(|span| span.max(info.allocated.unwrap_or(0))));
+                Ok(RecvQuery { allocated, span })
+            })
+        })
+    }
+}
+
+/// Whether a state has a local port, and a peer.
+fn known_ends(state: EndpointState) -> (bool, bool) {
+    match state {
+        EndpointState::Unconnected | EndpointState::Disconnected => (false, false),
+        EndpointState::Reserved => (true, false),
+        EndpointState::PassiveConnectionPending
+        | EndpointState::TentativeConnectionPending
+        | EndpointState::ActiveConnectionPending
+        | EndpointState::CompletionPending
+        | EndpointState::Connected
+        | EndpointState::DisconnectPending => (true, true),
+    }
+}

@@ -1,0 +1,46 @@
+//! Limits on the receive buffers an endpoint may hold.
+
+use super::{Call, permit};
+use crate::backend::Backend;
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::backend_refused;
+use crate::flags::WATERMARK_INFINITE;
+use crate::ia::Ia;
+use crate::id::EpId;
+use crate::sync::RawLock;
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Limits the receive buffers that the endpoint may have taken; [`WATERMARK_INFINITE`] is no limit.
+    ///
+    /// Exceeding `soft` raises one asynchronous event per call; exceeding `hard` breaks the connection.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    /// - INVALID_PARAMETER (ARG2, ARG3): a negative limit.
+    /// - MODEL_NOT_SUPPORTED: the provider has no high watermarks.
+    ///
+    /// Spec: EPH-01..05
+    pub fn ep_set_watermark(&self, ep: EpId, soft: i32, hard: i32) -> Result<()> {
+        self.control.with(|control| {
+            self.with_endpoint(ep, |_, endpoint| {
+                permit(Call::Inspect, endpoint.state)?;
+                for (limit, argument) in [(soft, 2), (hard, 3)] {
+                    if limit < WATERMARK_INFINITE {
+                        return Err(Error::invalid_argument(argument).because(Cause::NegativeCount));
+                    }
+                }
+                // Without a queue pair the limits wait for it.
+                if let Some(key) = endpoint.queue_pair {
+                    let limit = |value: i32| u32::try_from(value).ok();
+                    control
+                        .backend()?
+                        .set_high_watermarks(key, limit(soft), limit(hard))
+                        .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
+                }
+                endpoint.soft_high_watermark = soft;
+                endpoint.hard_high_watermark = hard;
+                Ok(())
+            })
+        })
+    }
+}
