@@ -1,4 +1,59 @@
-//! The Direct Access Transport as a `no_std` state machine.
+//! The Direct Access Transport (uDAPL 1.2) as a `no_std`, no-alloc state machine.
+//!
+//! The core is the law: it knows endpoint states, privileges, protection zones, segment bounds,
+//! flags and events, and checks all that can be known locally before a backend hears of a request. A
+//! [`backend`] only carries: it supplies queues and doorbells.
+//!
+//! ```
+//! # use core::sync::atomic::AtomicU8;
+//! // Whatever implements `Backend` takes the place of `B`.
+//! use dat_core::{Ia, IaStorage, Result, backend::Backend, sync::NoLock};
+//!
+//! fn open<B: Backend>(backend: B, storage: &mut IaStorage<B, NoLock, 4, 4, 1, 8, 64, 128>) -> Result<()> {
+//!     let ia = Ia::open(backend, storage.lend(), 8).map_err(|refused| refused.error)?;
+//!     let pz = ia.pz_create()?;
+//!     ia.pz_free(pz)
+//! }
+//! ```
+//!
+//! # Storage
+//! The caller lends slices of empty slots ([`Storage`]), or an [`IaStorage`] that bundles them and
+//! can be a `static`. Nothing is allocated; a full table is an error value. Handles ([`id`]) carry
+//! kind, generation and instance, so a stale, foreign or mistaken one is told apart and refused.
+//!
+//! # Locks and interrupts
+//! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread,
+//! `SpinLock`, `CriticalSectionLock` or `HostLock` by feature. A post takes one lock, that of its queue.
+//! Interrupt handlers get an [`InterruptHandle`], which sets a bit and wakes a waker and can do nothing else, so
+//! a spin lock is safe beside it; with the critical-section lock any call may come from a handler.
+//!
+//! # Why posting is safe
+//! Every post is a safe function, because an accepted request can only name memory inside live
+//! registrations:
+//! 1. Memory enters through [`memory::Region`]: from a `'static` slice of atomics, or by the one unsafe step
+//!    `Region::from_raw_parts`, whose caller promises that the memory stays and tolerates device accesses.
+//! 2. A post copies a segment into the device's queue only after context, zone, privilege and bounds were
+//!    checked against one consistent reading of the region's slot; the device gets that region's own key.
+//! 3. `lmr_free` returns after the backend took the region from the device
+//!    ([`backend::Backend::deregister`] promises that neither device nor peer touches it afterwards); a post that
+//!    races with it hands the device a key that is dead. Dropping the adapter frees all regions; forgetting it
+//!    leaves them registered, which the promise of `from_raw_parts` and `'static` both allow for.
+//! 4. What a device or a peer reports is never trusted: a completion must carry the token of a request that is
+//!    posted now, lengths are clamped, and tables are reached by checked indices only.
+//!
+//! # Features
+//! All are additive, none is default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `std` | `HostLock`, blocking waits on host threads |
+//! | `spin` | `SpinLock` |
+//! | `critical-section` | `CriticalSectionLock`, and atomics for cores without compare-and-swap |
+//! | `defmt` | `defmt::Format` on public types, notices to defmt |
+//! | `log` | notices to `log` |
+//!
+//! # Unsafe code
+//! Only in [`sync`] (locks) and in [`memory::Region`]'s promise.
 #![no_std]
 
 #[cfg(any(feature = "std", test))]
@@ -14,6 +69,7 @@ pub mod event;
 pub mod flags;
 mod ia;
 pub mod id;
+mod logging;
 pub mod memory;
 mod record;
 mod shared;
@@ -25,6 +81,6 @@ pub mod time;
 
 pub use error::{Abi, Cause, Error, ErrorKind, Result, Subtype};
 pub use error_text::strerror;
-pub use ia::{Ia, OpenError};
+pub use ia::{CloseError, Ia, IaParam, InterruptHandle, OpenError};
 pub use record::RecordSlot;
 pub use storage::{IaStorage, Storage};

@@ -268,6 +268,12 @@ impl RecordSlot {
         self.next.store(next, Ordering::Relaxed);
     }
 
+    /// Takes the record from whatever queue had it.
+    pub(crate) fn disown(&self) {
+        self.release();
+        self.owner.store(0, Ordering::Relaxed);
+    }
+
     /// Adds the record to the records that were handed back to a shared queue.
     pub(crate) fn push_returned(&self, index: u32, head: &AtomicU32) {
         // Only the queue takes from the list, and it takes the whole list at once, so a head that
@@ -349,8 +355,7 @@ pub(crate) fn list(records: &[RecordSlot], first: u32) -> impl Iterator<Item = (
 pub(crate) fn give_back_all(records: &[RecordSlot], owner: Owner) {
     for record in records {
         if record.owner.load(Ordering::Relaxed) == owner.to_word() {
-            record.release();
-            record.owner.store(0, Ordering::Relaxed);
+            record.disown();
         }
     }
 }
@@ -358,8 +363,7 @@ pub(crate) fn give_back_all(records: &[RecordSlot], owner: Owner) {
 /// Takes a run of records back.
 pub(crate) fn give_back(records: &[RecordSlot], base: u32, count: u32) {
     for record in run(records, base, count) {
-        record.release();
-        record.owner.store(0, Ordering::Relaxed);
+        record.disown();
     }
 }
 

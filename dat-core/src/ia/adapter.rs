@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use atomic_waker::AtomicWaker;
 use portable_atomic::{AtomicU16, AtomicU32, Ordering};
 
 use super::Control;
@@ -23,6 +24,7 @@ pub struct Ia<'s, B: Backend, L: RawLock> {
     pub(crate) async_evd: EvdId,
     /// Set by interrupt handlers, cleared by `progress`.
     pub(crate) interrupts: AtomicU32,
+    pub(crate) progress_waker: AtomicWaker,
 }
 
 /// An adapter that could not be opened; the backend comes back.
@@ -95,6 +97,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             },
             async_evd: EvdId::NULL,
             interrupts: AtomicU32::new(0),
+            progress_waker: AtomicWaker::new(),
         };
         ia.forget_leftovers();
         match ia.make_evd(async_evd_min_qlen, None, EvdFlags::ASYNC) {
@@ -121,10 +124,5 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// The adapter's own handle.
     pub fn handle(&self) -> Handle {
         Handle::new(self.shared.instance, HandleKind::Ia, 1, 0)
-    }
-
-    /// Clears what an adapter that was never closed left in the storage.
-    fn forget_leftovers(&mut self) {
-        // Filled in with the close: both walk the same tables.
     }
 }

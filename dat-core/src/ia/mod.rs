@@ -1,9 +1,16 @@
 //! The interface adapter: everything hangs on it.
 
 mod adapter;
+mod close;
 mod control;
+mod handles;
+mod interrupt;
 mod progress;
+mod query;
 mod settle;
 
 pub use adapter::{Ia, OpenError};
+pub use close::CloseError;
 pub(crate) use control::Control;
+pub use interrupt::InterruptHandle;
+pub use query::IaParam;

@@ -1,0 +1,256 @@
+//! Closing an adapter, and clearing what one that was never closed left behind.
+
+use core::fmt;
+
+use super::Ia;
+use crate::backend::Backend;
+use crate::connection::{CrSlot, PspSlot, RspSlot};
+use crate::endpoint::{Endpoint, ReceiveSide};
+use crate::error::{Cause, Error, Subtype};
+use crate::event::{Aftermath, Cno, EvdQueue};
+use crate::flags::CloseFlags;
+use crate::memory::{PzSlot, RmrSlot};
+use crate::sync::RawLock;
+
+/// An adapter that could not be closed; it comes back as it was.
+pub struct CloseError<'s, B: Backend, L: RawLock> {
+    /// Why.
+    pub error: Error,
+    /// The adapter, unchanged.
+    pub ia: Ia<'s, B, L>,
+}
+
+impl<B: Backend, L: RawLock> fmt::Debug for CloseError<'_, B, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CloseError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend, L: RawLock> fmt::Display for CloseError<'_, B, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the interface adapter cannot be closed: {}", self.error)
+    }
+}
+
+impl<B: Backend, L: RawLock> core::error::Error for CloseError<'_, B, L> {}
+
+impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
+    /// Closes the adapter and gives the backend back.
+    ///
+    /// Abruptly: every object is destroyed, connections end, waiters are released (of dispatchers
+    /// with ABORT, of notification objects with no dispatcher). Gracefully: only if nothing but the
+    /// asynchronous dispatcher is left.
+    ///
+    /// # Errors
+    /// INVALID_STATE (IA_IN_USE), graceful only: the consumer has not freed all it made; nothing is destroyed.
+    ///
+    /// Spec: IAC-01..06, GEN-15
+    pub fn close(self, flags: CloseFlags) -> core::result::Result<B, CloseError<'s, B, L>> {
+        if flags == CloseFlags::Graceful && self.has_consumer_objects() {
+            return Err(CloseError {
+                error: Error::invalid_state(Subtype::InvalidStateIaInUse)
+                    .because(Cause::ChildrenLeft),
+                ia: self,
+            });
+        }
+        self.destroy_everything();
+        match self.control.with(|control| control.backend.take()) {
+            Some(backend) => Ok(backend),
+            // Only a close takes the backend, and it takes the adapter with it.
+            None => Err(CloseError {
+                error: Error::internal(Cause::Closing),
+                ia: self,
+            }),
+        }
+    }
+
+    /// Whether the consumer has anything left to free (IAC-03).
+    fn has_consumer_objects(&self) -> bool {
+        let shared = &self.shared;
+        let tables = self.control.with(|control| {
+            control
+                .protection_zones
+                .iter()
+                .any(|slot| !slot.id.is_null())
+                || control.remote_regions.iter().any(|slot| !slot.id.is_null())
+                || control
+                    .public_service_points
+                    .iter()
+                    .any(|slot| !slot.id.is_null())
+                || control
+                    .reserved_service_points
+                    .iter()
+                    .any(|slot| !slot.id.is_null())
+                || control
+                    .connection_requests
+                    .iter()
+                    .any(|slot| !slot.id.is_null())
+        });
+        tables
+            || shared.local_regions.iter().any(|slot| slot.is_live())
+            || shared
+                .notification_objects
+                .iter()
+                .any(|slot| slot.main.with(|cno| !cno.id.is_null()))
+            || shared
+                .endpoints
+                .iter()
+                .any(|slot| slot.main.with(|endpoint| !endpoint.id.is_null()))
+            || shared
+                .shared_receive_queues
+                .iter()
+                .any(|slot| slot.main.with(|queue| !queue.id.is_null()))
+            || shared.event_dispatchers.iter().any(|slot| {
+                slot.queue
+                    .with(|queue| !queue.id.is_null() && queue.id != self.async_evd)
+            })
+    }
+
+    /// Destroys all objects, users before what they use (IAC-01).
+    fn destroy_everything(&self) {
+        let shared = &self.shared;
+        let control = &self.control;
+        let lengths = control.with(|control| {
+            (
+                control.public_service_points.len(),
+                control.reserved_service_points.len(),
+                control.connection_requests.len(),
+                control.remote_regions.len(),
+                control.protection_zones.len(),
+            )
+        });
+        let (psps, rsps, crs, rmrs, zones) = lengths;
+        each(psps, |index| {
+            control.with(|control| self.destroy_psp_at(control, index));
+        });
+        each(rsps, |index| {
+            control.with(|control| self.destroy_rsp_at(control, index));
+        });
+        each(shared.endpoints.len(), |index| {
+            let mut aftermath = Aftermath::default();
+            control.with(|control| self.destroy_endpoint_at(control, index, &mut aftermath));
+            self.settle(aftermath);
+        });
+        each(crs, |index| {
+            control.with(|control| self.destroy_cr_at(control, index));
+        });
+        each(shared.shared_receive_queues.len(), |index| {
+            control.with(|control| self.destroy_srq_at(control, index));
+        });
+        each(rmrs, |index| {
+            control.with(|control| self.destroy_rmr_at(control, index));
+        });
+        each(shared.local_regions.len(), |index| {
+            control.with(|control| self.destroy_lmr_at(control, index));
+        });
+        each(shared.event_dispatchers.len(), |index| {
+            let mut aftermath = Aftermath::default();
+            control.with(|control| self.destroy_evd_at(control, index, &mut aftermath));
+            self.settle(aftermath);
+        });
+        each(shared.notification_objects.len(), |index| {
+            self.destroy_cno_at(index);
+        });
+        each(zones, |index| {
+            control.with(|control| self.destroy_pz_at(control, index));
+        });
+    }
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Clears what an adapter that was forgotten instead of closed left in the storage. Generations
+    /// stay, so its handles stay stale.
+    pub(super) fn forget_leftovers(&self) {
+        let shared = &self.shared;
+        self.control.with(|control| {
+            for slot in control.protection_zones.iter_mut() {
+                *slot = PzSlot {
+                    generation: slot.generation,
+                    ..PzSlot::EMPTY
+                };
+            }
+            for slot in control.remote_regions.iter_mut() {
+                *slot = RmrSlot {
+                    generation: slot.generation,
+                    ..RmrSlot::EMPTY
+                };
+            }
+            for slot in control.public_service_points.iter_mut() {
+                *slot = PspSlot {
+                    generation: slot.generation,
+                    ..PspSlot::EMPTY
+                };
+            }
+            for slot in control.reserved_service_points.iter_mut() {
+                *slot = RspSlot {
+                    generation: slot.generation,
+                    ..RspSlot::EMPTY
+                };
+            }
+            for slot in control.connection_requests.iter_mut() {
+                *slot = CrSlot {
+                    generation: slot.generation,
+                    ..CrSlot::EMPTY
+                };
+            }
+        });
+        for slot in shared.local_regions {
+            slot.forget();
+        }
+        for slot in shared.event_dispatchers {
+            slot.queue.with(|queue| {
+                *queue = EvdQueue {
+                    generation: queue.generation,
+                    ..EvdQueue::EMPTY
+                };
+            });
+        }
+        for slot in shared.notification_objects {
+            slot.main.with(|cno| {
+                *cno = Cno {
+                    generation: cno.generation,
+                    ..Cno::EMPTY
+                };
+            });
+        }
+        for slot in shared.endpoints {
+            slot.handle.store(0);
+            slot.reset_counts();
+            slot.main.with(|endpoint| {
+                *endpoint = Endpoint {
+                    generation: endpoint.generation,
+                    ..Endpoint::EMPTY
+                };
+            });
+            slot.receive.with(|side| *side = ReceiveSide::EMPTY);
+        }
+        for slot in shared.shared_receive_queues {
+            slot.forget();
+        }
+        for slot in shared.events {
+            slot.disown();
+        }
+        for record in shared.records {
+            record.disown();
+        }
+    }
+}
+
+impl<B: Backend, L: RawLock> Drop for Ia<'_, B, L> {
+    fn drop(&mut self) {
+        if self.control.with(|control| control.backend.is_some()) {
+            self.destroy_everything();
+        }
+    }
+}
+
+/// Calls `f` with the indices of a table.
+fn each(length: usize, mut f: impl FnMut(u16)) {
+    for index in 0..length {
+        if let Ok(index) = u16::try_from(index) {
+            f(index);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What an interrupt handler may do.
+
+use core::task::Waker;
+
+use atomic_waker::AtomicWaker;
+use portable_atomic::{AtomicU32, Ordering};
+
+use super::Ia;
+use crate::backend::Backend;
+use crate::sync::RawLock;
+
+
+
+
+/// The part of an adapter that is safe in an interrupt handler: set a bit, wake a waker.
+///
+/// It takes no lock and touches no table. Whoever drives `progress` registers a waker with
+/// [`Ia::register_progress_waker`], or looks at [`Ia::take_interrupts`].
+#[derive(Clone, Copy, Debug)]
+pub struct InterruptHandle<'a> {
+    interrupts: &'a AtomicU32,
+    waker: &'a AtomicWaker,
+}
+
+impl InterruptHandle<'_> {
+    /// Notes that the device wants attention and wakes whoever drives `progress`.
+    pub fn notify(&self) {
+        self.interrupts.fetch_add(1, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// The part of the adapter to hand to an interrupt handler.
+    pub fn interrupt_handle(&self) -> InterruptHandle<'_> {
+        InterruptHandle {
+            interrupts: &self.interrupts,
+            waker: &self.progress_waker,
+        }
+    }
+
+    /// Interrupts since the last call; 0 means that sleeping is safe until the next one.
+    pub fn take_interrupts(&self) -> u32 {
+        self.interrupts.swap(0, Ordering::Acquire)
+    }
+
+    /// Sets the one waker that interrupts wake; look at `take_interrupts` once more before sleeping.
+    pub fn register_progress_waker(&self, waker: &Waker) {
+        self.progress_waker.register(waker);
+    }
+}

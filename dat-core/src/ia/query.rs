@@ -1,0 +1,70 @@
+//! What an adapter is and what its provider can do.
+
+use super::Ia;
+use crate::attributes::{IaAttributes, ProviderAttributes};
+use crate::backend::Backend;
+use crate::error::{Cause, Error, Result};
+use crate::flags::{IaFields, ProviderFields};
+use crate::id::EvdId;
+use crate::sync::RawLock;
+
+/// The answer of [`Ia::ia_query`].
+#[derive(Clone, Copy, Debug)]
+pub struct IaParam {
+    /// The dispatcher of asynchronous events.
+    pub async_evd: EvdId,
+    /// The adapter; all users share its limits.
+    pub ia: IaAttributes,
+    /// The provider behind this open adapter.
+    pub provider: ProviderAttributes,
+}
+
+impl<B: Backend, L: RawLock> Ia<'_, B, L> {
+    /// Tells the attributes of the adapter and of its provider, the limits being the smaller of
+    /// what the device has and what the lent storage holds.
+    ///
+    /// Masks select fields in the C interface; here they are only checked.
+    ///
+    /// # Errors
+    /// INVALID_PARAMETER (ARG3, ARG5): bits outside the mask's `..._FIELD_ALL`.
+    ///
+    /// Spec: IAQ-01..12, GEN-08
+    pub fn ia_query(&self, ia: IaFields, provider: ProviderFields) -> Result<IaParam> {
+        if IaFields::from_bits(ia.bits()).is_none() {
+            return Err(Error::invalid_argument(3).because(Cause::UnknownMask));
+        }
+        if ProviderFields::from_bits(provider.bits()).is_none() {
+            return Err(Error::invalid_argument(5).because(Cause::UnknownMask));
+        }
+        self.control.with(|control| {
+            let zones = control.protection_zones.len();
+            let remote_regions = control.remote_regions.len();
+            let backend = control.backend()?;
+            let shared = &self.shared;
+            let records = shared.records.len();
+            let device = backend.ia_attributes();
+            let ia = IaAttributes {
+                max_eps: least(device.max_eps, shared.endpoints.len()),
+                max_dto_per_ep: least(device.max_dto_per_ep, records),
+                max_evds: least(device.max_evds, shared.event_dispatchers.len()),
+                max_evd_qlen: least(device.max_evd_qlen, shared.events.len()),
+                max_lmrs: least(device.max_lmrs, shared.local_regions.len()),
+                max_pzs: least(device.max_pzs, zones),
+                max_rmrs: least(device.max_rmrs, remote_regions),
+                max_srqs: least(device.max_srqs, shared.shared_receive_queues.len()),
+                max_recv_per_srq: least(device.max_recv_per_srq, records),
+                ..device
+            };
+            Ok(IaParam {
+                async_evd: self.async_evd,
+                ia,
+                provider: backend.provider_attributes(),
+            })
+        })
+    }
+}
+
+/// The smaller of a device limit and a number of slots.
+fn least(device: i32, slots: usize) -> i32 {
+    i32::try_from(slots).map_or(device, |slots| device.min(slots))
+}
