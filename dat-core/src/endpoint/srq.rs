@@ -39,6 +39,21 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
     };
 }
 
+impl<Q, L: RawLock> SrqSlot<Q, L> {
+    /// Frees the slot without telling the device: its adapter is gone.
+    pub(crate) fn forget(&self) {
+        self.main.with(|queue| {
+            *queue = SharedReceives {
+                generation: queue.generation,
+                ..SharedReceives::EMPTY
+            };
+        });
+        self.returned.store(NO_RECORD, Ordering::Relaxed);
+        self.completed.store(0, Ordering::Relaxed);
+        self.reaped.store(0, Ordering::Relaxed);
+    }
+}
+
 /// A shared receive queue behind its lock.
 #[derive(Debug)]
 pub(crate) struct SharedReceives<Q> {

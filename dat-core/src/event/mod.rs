@@ -16,6 +16,7 @@ mod thread_wait;
 mod wait;
 
 pub(crate) use aftermath::Aftermath;
+pub(crate) use cno::Cno;
 pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub use cno_wait::CnoWait;
 pub use control::EvdParam;

@@ -127,6 +127,11 @@ impl EventSlot {
         })
     }
 
+    /// Takes the slot from whatever dispatcher had it.
+    pub(crate) fn disown(&self) {
+        self.owner.store(0, Ordering::Relaxed);
+    }
+
     /// Moves the content of another slot here.
     pub(super) fn copy_from(&self, other: &Self) {
         for (to, from) in self.words.iter().zip(&other.words) {
@@ -152,7 +157,7 @@ pub(super) fn allocate(slots: &[EventSlot], evd: u16, count: u32) -> Option<u32>
 /// Takes a run of slots back.
 pub(super) fn give_back(slots: &[EventSlot], base: u32, count: u32) {
     for slot in run(slots, base, count) {
-        slot.owner.store(0, Ordering::Relaxed);
+        slot.disown();
     }
 }
 

@@ -9,7 +9,7 @@ use crate::endpoint::{Endpoint, ReceiveSide};
 use crate::error::{Cause, Error, Subtype};
 use crate::event::{Aftermath, Cno, EvdQueue};
 use crate::flags::CloseFlags;
-use crate::memory::{PzSlot, RmrSlot};
+use crate::memory::{LmrSlot, PzSlot, RemoteRegion};
 use crate::sync::RawLock;
 
 /// An adapter that could not be closed; it comes back as it was.
@@ -70,26 +70,31 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     fn has_consumer_objects(&self) -> bool {
         let shared = &self.shared;
         let tables = self.control.with(|control| {
-            control
-                .protection_zones
+            let zones = control.protection_zones.iter().map(|slot| slot.id.handle());
+            let psps = control
+                .public_service_points
                 .iter()
-                .any(|slot| !slot.id.is_null())
-                || control.remote_regions.iter().any(|slot| !slot.id.is_null())
-                || control
-                    .public_service_points
-                    .iter()
-                    .any(|slot| !slot.id.is_null())
-                || control
-                    .reserved_service_points
-                    .iter()
-                    .any(|slot| !slot.id.is_null())
-                || control
-                    .connection_requests
-                    .iter()
-                    .any(|slot| !slot.id.is_null())
+                .map(|slot| slot.id.handle());
+            let rsps = control
+                .reserved_service_points
+                .iter()
+                .map(|slot| slot.id.handle());
+            let crs = control
+                .connection_requests
+                .iter()
+                .map(|slot| slot.id.handle());
+            zones
+                .chain(psps)
+                .chain(rsps)
+                .chain(crs)
+                .any(|handle| !handle.is_null())
         });
         tables
-            || shared.local_regions.iter().any(|slot| slot.is_live())
+            || shared.local_regions.iter().any(LmrSlot::is_live)
+            || shared
+                .remote_regions
+                .iter()
+                .any(|slot| slot.main.with(|region| !region.id.is_null()))
             || shared
                 .notification_objects
                 .iter()
@@ -112,16 +117,14 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     fn destroy_everything(&self) {
         let shared = &self.shared;
         let control = &self.control;
-        let lengths = control.with(|control| {
+        let (psps, rsps, crs, zones) = control.with(|control| {
             (
                 control.public_service_points.len(),
                 control.reserved_service_points.len(),
                 control.connection_requests.len(),
-                control.remote_regions.len(),
                 control.protection_zones.len(),
             )
         });
-        let (psps, rsps, crs, rmrs, zones) = lengths;
         each(psps, |index| {
             control.with(|control| self.destroy_psp_at(control, index));
         });
@@ -134,12 +137,14 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             self.settle(aftermath);
         });
         each(crs, |index| {
-            control.with(|control| self.destroy_cr_at(control, index));
+            let mut aftermath = Aftermath::default();
+            control.with(|control| self.destroy_cr_at(control, index, &mut aftermath));
+            self.settle(aftermath);
         });
         each(shared.shared_receive_queues.len(), |index| {
             control.with(|control| self.destroy_srq_at(control, index));
         });
-        each(rmrs, |index| {
+        each(shared.remote_regions.len(), |index| {
             control.with(|control| self.destroy_rmr_at(control, index));
         });
         each(shared.local_regions.len(), |index| {
@@ -151,7 +156,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             self.settle(aftermath);
         });
         each(shared.notification_objects.len(), |index| {
-            self.destroy_cno_at(index);
+            let mut aftermath = Aftermath::default();
+            control.with(|control| self.destroy_cno_at(control, index, &mut aftermath));
+            self.settle(aftermath);
         });
         each(zones, |index| {
             control.with(|control| self.destroy_pz_at(control, index));
@@ -169,12 +176,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 *slot = PzSlot {
                     generation: slot.generation,
                     ..PzSlot::EMPTY
-                };
-            }
-            for slot in control.remote_regions.iter_mut() {
-                *slot = RmrSlot {
-                    generation: slot.generation,
-                    ..RmrSlot::EMPTY
                 };
             }
             for slot in control.public_service_points.iter_mut() {
@@ -198,6 +199,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
         for slot in shared.local_regions {
             slot.forget();
+        }
+        for slot in shared.remote_regions {
+            slot.main.with(|region| {
+                *region = RemoteRegion {
+                    generation: region.generation,
+                    ..RemoteRegion::EMPTY
+                };
+            });
         }
         for slot in shared.event_dispatchers {
             slot.queue.with(|queue| {

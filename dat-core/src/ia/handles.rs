@@ -66,8 +66,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             HandleKind::Ia => refused(),
             HandleKind::Pz => control
                 .with(|control| swap(&mut control.zone(PzId::from_handle(handle))?.context)),
-            HandleKind::Rmr => control
-                .with(|control| swap(&mut control.remote_region(RmrId::from_handle(handle))?.context)),
+            HandleKind::Rmr => self
+                .with_remote_region(RmrId::from_handle(handle), |region| {
+                    swap(&mut region.context)
+                })?,
             HandleKind::Psp => control.with(|control| {
                 swap(&mut control.public_service_point(PspId::from_handle(handle))?.context)
             }),

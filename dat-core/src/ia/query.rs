@@ -38,7 +38,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         self.control.with(|control| {
             let zones = control.protection_zones.len();
-            let remote_regions = control.remote_regions.len();
             let backend = control.backend()?;
             let shared = &self.shared;
             let records = shared.records.len();
@@ -50,7 +49,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 max_evd_qlen: least(device.max_evd_qlen, shared.events.len()),
                 max_lmrs: least(device.max_lmrs, shared.local_regions.len()),
                 max_pzs: least(device.max_pzs, zones),
-                max_rmrs: least(device.max_rmrs, remote_regions),
+                max_rmrs: least(device.max_rmrs, shared.remote_regions.len()),
                 max_srqs: least(device.max_srqs, shared.shared_receive_queues.len()),
                 max_recv_per_srq: least(device.max_recv_per_srq, records),
                 ..device

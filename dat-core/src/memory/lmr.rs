@@ -165,6 +165,13 @@ impl LmrSlot {
         self.is_live() && self.id(instance, lmr.index() as u16) == lmr
     }
 
+    /// Frees the slot without telling the device: its adapter is gone.
+    pub(crate) fn forget(&self) {
+        self.windows.store(CLOSED, Ordering::SeqCst);
+        self.key.store(0, Ordering::SeqCst);
+        self.generation.fetch_and(!HOLDS_COOKIE, Ordering::Relaxed);
+    }
+
     /// The word the consumer keeps with the region.
     pub(crate) fn consumer_context(&self) -> u64 {
         self.context.load()
