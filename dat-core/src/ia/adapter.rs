@@ -7,7 +7,7 @@ use portable_atomic::{AtomicU16, AtomicU32, Ordering};
 
 use super::Control;
 use crate::backend::Backend;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::flags::{EvdFlags, HandleKind};
 use crate::id::{EvdId, Handle};
 use crate::shared::Shared;

@@ -37,7 +37,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn get_handle_type(&self, handle: Handle) -> Result<HandleKind> {
         self.with_context(handle, |context| context)?;
         handle.kind().ok_or_else(|| {
-            handle.refused(HandleKind::Ia, self.shared.instance, Subtype::InvalidHandle1)
+            handle.refused(
+                HandleKind::Ia,
+                self.shared.instance,
+                Subtype::InvalidHandle1,
+            )
         })
     }
 
@@ -47,11 +51,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let control = &self.control;
         let index = handle.index();
         let Some(kind) = handle.kind() else {
-            return Err(handle.refused(
-                HandleKind::Ia,
-                shared.instance,
-                Subtype::InvalidHandle1,
-            ));
+            return Err(handle.refused(HandleKind::Ia, shared.instance, Subtype::InvalidHandle1));
         };
         let refused = || Err(handle.refused(kind, shared.instance, kind.subtype()));
         let swap = |context: &mut u64| {
@@ -64,20 +64,32 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 control.with(|control| swap(&mut control.context))
             }
             HandleKind::Ia => refused(),
-            HandleKind::Pz => control
-                .with(|control| swap(&mut control.zone(PzId::from_handle(handle))?.context)),
-            HandleKind::Rmr => self
-                .with_remote_region(RmrId::from_handle(handle), |region| {
-                    swap(&mut region.context)
-                })?,
+            HandleKind::Pz => {
+                control.with(|control| swap(&mut control.zone(PzId::from_handle(handle))?.context))
+            }
+            HandleKind::Rmr => self.with_remote_region(RmrId::from_handle(handle), |region| {
+                swap(&mut region.context)
+            })?,
             HandleKind::Psp => control.with(|control| {
-                swap(&mut control.public_service_point(PspId::from_handle(handle))?.context)
+                swap(
+                    &mut control
+                        .public_service_point(PspId::from_handle(handle))?
+                        .context,
+                )
             }),
             HandleKind::Rsp => control.with(|control| {
-                swap(&mut control.reserved_service_point(RspId::from_handle(handle))?.context)
+                swap(
+                    &mut control
+                        .reserved_service_point(RspId::from_handle(handle))?
+                        .context,
+                )
             }),
             HandleKind::Cr => control.with(|control| {
-                swap(&mut control.connection_request(CrId::from_handle(handle))?.context)
+                swap(
+                    &mut control
+                        .connection_request(CrId::from_handle(handle))?
+                        .context,
+                )
             }),
             // Regions are atomic words; the control lock keeps two changes apart.
             HandleKind::Lmr => control.with(|_| match shared.local_regions.get(index) {
@@ -104,10 +116,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 None => refused(),
             },
             HandleKind::Ep => match shared.endpoints.get(index) {
-                Some(slot) => slot.main.with(|endpoint| match endpoint.id.handle() == handle {
-                    true => swap(&mut endpoint.context),
-                    false => refused(),
-                }),
+                Some(slot) => slot
+                    .main
+                    .with(|endpoint| match endpoint.id.handle() == handle {
+                        true => swap(&mut endpoint.context),
+                        false => refused(),
+                    }),
                 None => refused(),
             },
             HandleKind::Srq => match shared.shared_receive_queues.get(index) {

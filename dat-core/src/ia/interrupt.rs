@@ -9,9 +9,6 @@ use super::Ia;
 use crate::backend::Backend;
 use crate::sync::RawLock;
 
-
-
-
 /// The part of an adapter that is safe in an interrupt handler: set a bit, wake a waker.
 ///
 /// It takes no lock and touches no table. Whoever drives `progress` registers a waker with

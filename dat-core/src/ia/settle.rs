@@ -4,6 +4,7 @@ use super::Ia;
 use crate::backend::{Backend, DeviceFailure};
 use crate::event::{Aftermath, AsyncEventKind, Event, REASON_PRIMARY};
 use crate::id::EvdId;
+use crate::logging::notice;
 use crate::sync::RawLock;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
@@ -49,6 +50,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Reports an overflow on the asynchronous dispatcher; its own overflow has nowhere to go.
     fn report_overflow(&self, evd: EvdId, aftermath: &mut Aftermath) {
+        notice!("an event was lost: {:?} is full", evd);
         if evd == self.async_evd {
             return;
         }
