@@ -4,8 +4,8 @@ use core::ptr;
 
 use portable_atomic::{Ordering, fence};
 
-use super::lookup::{slot_index, zone_of};
-use super::{LmrSlot, LmrTriplet, Region, zone_tag};
+use super::lookup::zone_of;
+use super::{LmrSlot, Region, zone_tag};
 use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::{Backend, RegionKeys, Registration};
 use crate::error::{Cause, Error, Result, Subtype};
@@ -127,7 +127,7 @@ const HOLDS_COOKIE: u32 = 1 << 31;
 
 /// What `source` of a region's slot says.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
+pub(super) enum Origin {
     Virtual,
     Lmr(LmrId),
     /// Shared; the cookie is in the slot of this index.
@@ -234,7 +234,7 @@ impl LmrSlot {
     }
 
     /// Makes a region of a free slot: fields first, then the key that makes them valid.
-    fn publish(&self, generation: u32, key: u32, region: &Registered) {
+    pub(super) fn publish(&self, generation: u32, key: u32, region: &Registered) {
         // A reader that sees any of the new fields sees the cleared key as well.
         self.key.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -308,19 +308,26 @@ impl LmrSlot {
         Some(cookie)
     }
 
+    /// Frees the slot without a word to anybody, for storage whose adapter is gone.
+    pub(crate) fn forget(&self) {
+        self.windows.store(CLOSED, Ordering::SeqCst);
+        self.key.store(0, Ordering::SeqCst);
+        self.forget_cookie();
+    }
+
     fn forget_cookie(&self) {
         self.generation.fetch_and(!HOLDS_COOKIE, Ordering::Relaxed);
     }
 }
 
 /// A region as it goes into its slot.
-struct Registered {
-    zone: u16,
-    privileges: MemoryPrivileges,
-    base: usize,
-    length: usize,
-    keys: RegionKeys,
-    origin: Origin,
+pub(super) struct Registered {
+    pub(super) zone: u16,
+    pub(super) privileges: MemoryPrivileges,
+    pub(super) base: usize,
+    pub(super) length: usize,
+    pub(super) keys: RegionKeys,
+    pub(super) origin: Origin,
 }
 
 /// The context of a region: the generation folded to 1..=65,535, then the index.

@@ -7,6 +7,8 @@ mod pz;
 mod region;
 mod rmr;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod triplet;
 
 pub use lmr::{LmrCreated, LmrMemory, LmrParam, LmrRequest, LmrSource};

@@ -35,6 +35,15 @@ impl Region {
         }
     }
 
+    /// Takes addresses for memory, for a test device that touches none.
+    #[cfg(test)]
+    pub(crate) fn pretend(address: usize, length: usize) -> Self {
+        Self {
+            base: core::ptr::without_provenance_mut(address),
+            length,
+        }
+    }
+
     /// First byte.
     pub fn address(&self) -> u64 {
         self.base.addr() as u64

@@ -32,6 +32,20 @@ impl<L: RawLock> RmrSlot<L> {
     };
 }
 
+impl<L: RawLock> RmrSlot<L> {
+    /// Whether a region lives here.
+    pub(crate) fn is_live(&self) -> bool {
+        self.main.with(|region| !region.id.is_null())
+    }
+
+    /// Frees the slot without a word to anybody, for storage whose adapter is gone.
+    pub(crate) fn forget(&self) {
+        self.main.with(|region| {
+            let _lost = region.take();
+        });
+    }
+}
+
 /// A remote memory region behind its lock.
 #[derive(Debug)]
 pub(crate) struct RemoteRegion {
@@ -62,6 +76,18 @@ impl RemoteRegion {
         failed_on: heapless::Vec::new(),
         context: 0,
     };
+
+    /// Leaves a free slot behind that keeps its generation.
+    fn take(&mut self) -> Self {
+        let generation = self.generation;
+        core::mem::replace(
+            self,
+            Self {
+                generation,
+                ..Self::EMPTY
+            },
+        )
+    }
 
     /// What the consumer last asked for and was not told to have failed.
     fn latest(&self) -> Binding {
@@ -214,16 +240,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.remote_regions.get(usize::from(index)) else {
             return;
         };
-        let region = slot.main.with(|region| {
-            let generation = region.generation;
-            core::mem::replace(
-                region,
-                RemoteRegion {
-                    generation,
-                    ..RemoteRegion::EMPTY
-                },
-            )
-        });
+        let region = slot.main.with(RemoteRegion::take);
         if region.id.is_null() {
             return;
         }

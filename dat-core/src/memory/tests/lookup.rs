@@ -1,0 +1,250 @@
+//! The check of a post against a plain model, and against registrations that come and go.
+
+use std::sync::atomic::AtomicBool;
+use std::{format, println, thread};
+
+use portable_atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::backend::RegionKeys;
+use crate::memory::lmr::{Origin, Registered};
+use crate::memory::{LmrSlot, LocalAccess, explain};
+
+/// The seed of a random test: `DAT_TEST_SEED`, or a new one; printed, so that a failure can be repeated.
+pub(super) fn seeded(test: &str) -> fastrand::Rng {
+    let seed = std::env::var("DAT_TEST_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| fastrand::u64(..));
+    println!("{test}: DAT_TEST_SEED={seed}");
+    fastrand::Rng::with_seed(seed)
+}
+
+/// A region as the model knows it.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    context: u32,
+    base: u64,
+    length: u64,
+    zone: u32,
+    privileges: MemoryPrivileges,
+}
+
+/// What the requirements say about a piece, in numbers too large to overflow.
+fn model(
+    known: &[Known],
+    access: LocalAccess,
+    piece: &LmrTriplet,
+) -> core::result::Result<(), ErrorKind> {
+    let region = known
+        .iter()
+        .find(|region| region.context == piece.context)
+        .ok_or(ErrorKind::PrivilegesViolation)?;
+    if region.zone != access.zone {
+        return Err(ErrorKind::ProtectionViolation);
+    }
+    if !region.privileges.contains(access.privilege) {
+        return Err(ErrorKind::PrivilegesViolation);
+    }
+    let start = u128::from(piece.address);
+    let end = start + u128::from(piece.length);
+    let inside = start >= u128::from(region.base)
+        && end <= u128::from(region.base) + u128::from(region.length);
+    if inside {
+        Ok(())
+    } else {
+        Err(ErrorKind::InvalidParameter)
+    }
+}
+
+/// A number near one of the interesting ones.
+fn near(random: &mut fastrand::Rng, centres: &[u64]) -> u64 {
+    let centre = centres[random.usize(..centres.len())];
+    centre
+        .wrapping_add(random.u64(..4))
+        .wrapping_sub(random.u64(..4))
+}
+
+/// The fast check and the slow explanation agree with each other and with the model.
+///
+/// Spec: DTO-06, DTO-07, EPS-03, EPW-27, EPW-31, EPW-33, SRQR-27..29
+#[test]
+fn check_and_explanation_agree_with_a_model() {
+    let mut random = seeded("check_and_explanation_agree_with_a_model");
+    with_ia(|ia, _| {
+        let zones = [ia.pz_create().unwrap(), ia.pz_create().unwrap()];
+        let sets = privilege_sets();
+        let top = usize::MAX as u64;
+        let mut known: Vec<(crate::id::LmrId, Known)> = Vec::new();
+        let mut stale = Vec::from([0, 0xFFFF_FFFF, 0x0001_0000]);
+        let mut allowed = 0;
+        for round in 0..60_000 {
+            if known.len() == 8 || (known.len() > 3 && random.u8(..16) == 0) {
+                let (lmr, dead) = known.swap_remove(random.usize(..known.len()));
+                ia.lmr_free(lmr).unwrap();
+                stale.push(dead.context);
+            }
+            while known.len() < 4 || random.u8(..8) == 0 {
+                let base = near(&mut random, &[8, 0x1000, top - 0x2000, top - 8]);
+                let length = random.u64(1..=(top - base).clamp(1, 0x1000));
+                let zone = random.usize(..2);
+                let privileges = sets[random.usize(..sets.len())];
+                let Ok(made) = ia.lmr_create(&LmrRequest {
+                    memory: LmrMemory::Virtual(Region::pretend(base as usize, length as usize)),
+                    pz: zones[zone],
+                    privileges,
+                }) else {
+                    continue;
+                };
+                stale.retain(|context| *context != made.lmr_context);
+                known.push((
+                    made.lmr,
+                    Known {
+                        context: made.lmr_context,
+                        base,
+                        length,
+                        zone: zone_tag(zone as u16),
+                        privileges,
+                    },
+                ));
+            }
+            let regions: Vec<Known> = known.iter().map(|(_, region)| *region).collect();
+            let target = regions[random.usize(..regions.len())];
+            let context = match random.u8(..8) {
+                0 => stale[random.usize(..stale.len())],
+                1 => random.u32(..),
+                _ => target.context,
+            };
+            let end = target.base.wrapping_add(target.length);
+            let address = near(&mut random, &[target.base, end, 0, u64::MAX]);
+            let lengths = [target.length, end.wrapping_sub(address), 1, u64::MAX];
+            let piece = LmrTriplet {
+                context,
+                address,
+                length: near(&mut random, &lengths).max(1),
+            };
+            let access = LocalAccess {
+                zone: match random.u8(..4) {
+                    0 => zone_tag(random.u16(..3)),
+                    _ => target.zone,
+                },
+                privilege: if random.bool() {
+                    MemoryPrivileges::LOCAL_READ
+                } else {
+                    MemoryPrivileges::LOCAL_WRITE
+                },
+            };
+            let table = ia.shared.local_regions;
+            let expected = model(&regions, access, &piece);
+            let told = format!("round {round}: {piece:?} {access:?} {regions:?}");
+            assert_eq!(
+                access.check(table, &piece).is_some(),
+                expected.is_ok(),
+                "{told}"
+            );
+            let explained = explain(table, &piece, access, 3);
+            assert_eq!(explained.map(Error::kind), expected.err(), "{told}");
+            allowed += u32::from(expected.is_ok());
+        }
+        assert!(allowed > 1000, "the test hits what is allowed: {allowed}");
+    });
+}
+
+/// Spec: DTO-06
+#[test]
+fn empty_pieces_need_no_explanation() {
+    let piece = LmrTriplet {
+        context: 0xDEAD_BEEF,
+        address: u64::MAX,
+        length: 0,
+    };
+    let access = LocalAccess {
+        zone: 0,
+        privilege: MemoryPrivileges::LOCAL_READ,
+    };
+    assert_eq!(explain(&[], &piece, access, 3), None);
+    let slots = [LmrSlot::EMPTY];
+    assert_eq!(explain(&slots, &piece, access, 3), None);
+}
+
+/// Two registrations take turns in one slot while others check pieces that only a mixture of both
+/// would let through; and what is let through carries the key that goes with its range.
+#[test]
+fn a_check_never_mixes_two_registrations() {
+    const ROUNDS: u32 = 20_000;
+    let slots = [LmrSlot::EMPTY];
+    let access = LocalAccess {
+        zone: zone_tag(1),
+        privilege: MemoryPrivileges::LOCAL_READ,
+    };
+    // Odd generations: at 0x1000, 0x100 long, key 1. Even ones: at 0x8000, 0x10 long, key 2.
+    let shape = |generation: u32| -> (usize, usize, u32) {
+        if generation % 2 == 1 {
+            (0x1000, 0x100, 1)
+        } else {
+            (0x8000, 0x10, 2)
+        }
+    };
+    let done = AtomicBool::new(false);
+    let current = AtomicU32::new(0);
+    let hits = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut checked = 0_u32;
+                while !done.load(Ordering::Relaxed) || checked == 0 {
+                    let generation = current.load(Ordering::Acquire).max(1);
+                    for generation in [generation, generation + 1] {
+                        let (base, length, key) = shape(generation);
+                        let context = generation << 16;
+                        let piece = |address: usize, length: usize| LmrTriplet {
+                            context,
+                            address: address as u64,
+                            length: length as u64,
+                        };
+                        // All of it, if it is there.
+                        if let Some(found) = access.check(&slots, &piece(base, length)) {
+                            assert_eq!(found, key);
+                            hits.fetch_add(1, Ordering::Relaxed);
+                        }
+                        // The base of this one with the length of the other, and the other way round.
+                        let (other_base, other_length, _) = shape(generation + 1);
+                        let too_long = piece(base, length.max(other_length) + 1);
+                        assert_eq!(access.check(&slots, &too_long), None);
+                        assert_eq!(access.check(&slots, &piece(other_base, 1)), None);
+                        if other_length > length {
+                            let mixed = piece(base, other_length);
+                            assert_eq!(access.check(&slots, &mixed), None);
+                        }
+                    }
+                    checked = checked.wrapping_add(1);
+                }
+            });
+        }
+        for generation in 1..ROUNDS {
+            let (base, length, key) = shape(generation);
+            slots[0].publish(
+                generation,
+                generation << 16,
+                &Registered {
+                    zone: 1,
+                    privileges: MemoryPrivileges::LOCAL_READ,
+                    base,
+                    length,
+                    keys: RegionKeys {
+                        object: 0,
+                        local: key,
+                        remote: 0,
+                    },
+                    origin: Origin::Virtual,
+                },
+            );
+            current.store(generation, Ordering::Release);
+            if generation % 64 == 0 {
+                thread::yield_now();
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    println!("{} checks found the region", hits.into_inner());
+}

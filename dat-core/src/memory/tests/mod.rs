@@ -1,0 +1,208 @@
+//! Tests of zones, regions, binds and synchronisation on the test device.
+
+mod bind;
+mod lookup;
+mod region;
+mod remote;
+mod sync;
+mod zone;
+
+use std::vec::Vec;
+
+use super::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, zone_tag};
+use crate::attributes::EpAttributes;
+use crate::backend::{Backend, Completion, QueuePairKey, QueuePairRequest};
+use crate::endpoint::{Endpoint, WorkRing};
+use crate::error::{Error, ErrorKind, Result, Subtype};
+use crate::event::Event;
+use crate::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges};
+use crate::id::{EpId, EvdId, PzId};
+use crate::record::{self, Owner};
+use crate::sync::NoLock;
+use crate::testing::{TestBackend, TestStorage};
+use crate::{Cause, Ia};
+
+pub(crate) type TestIa<'s> = Ia<'s, TestBackend, NoLock>;
+
+/// Where the regions of most tests lie.
+pub(crate) const BASE: usize = 0x1_0000;
+/// How long they are.
+pub(crate) const LENGTH: usize = 0x1000;
+
+/// Runs a test on a fresh adapter.
+pub(crate) fn with_ia(test: impl FnOnce(&TestIa<'_>, &TestBackend)) {
+    let backend = TestBackend::default();
+    with_backend(&backend, |ia| test(ia, &backend));
+}
+
+/// As `with_ia`, on a device that the test made.
+pub(crate) fn with_backend(backend: &TestBackend, test: impl FnOnce(&TestIa<'_>)) {
+    let mut storage = TestStorage::new();
+    let ia = Ia::open(backend.clone(), storage.lend(), 8).expect("an adapter opens");
+    test(&ia);
+}
+
+/// Type, subtype and cause in one comparable piece.
+pub(crate) fn refusal<T: core::fmt::Debug>(outcome: Result<T>) -> (ErrorKind, Subtype, Cause) {
+    let error: Error = outcome.expect_err("the call must be refused");
+    (error.kind(), error.subtype(), error.cause())
+}
+
+/// Registers `BASE..BASE + LENGTH`.
+pub(crate) fn region(ia: &TestIa<'_>, pz: PzId, privileges: MemoryPrivileges) -> LmrCreated {
+    ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Virtual(Region::pretend(BASE, LENGTH)),
+        pz,
+        privileges,
+    })
+    .expect("a region is made")
+}
+
+/// A piece of a region.
+pub(crate) fn piece(lmr: &LmrCreated, offset: u64, length: u64) -> LmrTriplet {
+    LmrTriplet {
+        context: lmr.lmr_context,
+        address: lmr.registered_address.wrapping_add(offset),
+        length,
+    }
+}
+
+/// An endpoint put into its slot by hand, without the connection machinery.
+pub(crate) struct TestEndpoint {
+    pub(crate) ep: EpId,
+    pub(crate) key: QueuePairKey,
+    pub(crate) evd: EvdId,
+}
+
+impl TestEndpoint {
+    /// With a request dispatcher of its own, 8 requests, in `CONNECTED`.
+    pub(crate) fn new(ia: &TestIa<'_>, index: u16, pz: PzId) -> Self {
+        Self::with_flags(ia, index, pz, CompletionFlags::empty())
+    }
+
+    /// As `new`, with these request completion flags.
+    pub(crate) fn with_flags(
+        ia: &TestIa<'_>,
+        index: u16,
+        pz: PzId,
+        flags: CompletionFlags,
+    ) -> Self {
+        let evd = ia
+            .evd_create(8, None, EvdFlags::DTO | EvdFlags::RMR_BIND)
+            .expect("a dispatcher is made");
+        let ep = EpId::new(ia.shared.instance, 1, index);
+        let attributes = EpAttributes {
+            max_request_dtos: 8,
+            max_recv_dtos: 0,
+            request_completion_flags: flags,
+            ..EpAttributes::DEFAULT
+        };
+        let key = ia.control.with(|control| {
+            let zone = ia.hold_zone(control, pz).expect("the zone lives");
+            let domain = control.zone(pz).expect("the zone lives").domain;
+            let pair = control
+                .backend()
+                .expect("open")
+                .create_queue_pair(&QueuePairRequest {
+                    token: ep.handle().to_raw(),
+                    domain,
+                    request_queue: Some(evd.index() as u16),
+                    receive_queue: None,
+                    shared_receive_queue: None,
+                    attributes,
+                })
+                .expect("a queue pair is made");
+            let base = record::allocate(ia.shared.records, Owner::Requests(index), 8)
+                .expect("records are free");
+            let slot = &ia.shared.endpoints[usize::from(index)];
+            slot.handle.store(ep.handle().to_raw());
+            slot.main.with(|endpoint| {
+                let mut refused = CompletionFlags::all().complement();
+                refused |= CompletionFlags::from_bits_retain(!0xF);
+                if flags != CompletionFlags::UNSIGNALLED {
+                    refused |= CompletionFlags::UNSIGNALLED;
+                }
+                *endpoint = Endpoint {
+                    id: ep,
+                    generation: 1,
+                    zone: Some(zone),
+                    zone_tag: zone_tag(zone),
+                    refused_flags: refused,
+                    max_send_segments: 4,
+                    max_message_size: u32::MAX,
+                    ring: WorkRing::new(base, 8),
+                    send: Some(pair.send),
+                    request_evd: Some(evd.index() as u16),
+                    queue_pair: Some(pair.key),
+                    attributes,
+                    ..Endpoint::EMPTY
+                };
+                endpoint.enter(EndpointState::Connected);
+            });
+            pair.key
+        });
+        Self { ep, key, evd }
+    }
+
+    /// Puts the endpoint into a state.
+    pub(crate) fn enter(&self, ia: &TestIa<'_>, state: EndpointState) {
+        ia.shared.endpoints[self.ep.index()]
+            .main
+            .with(|endpoint| endpoint.enter(state));
+    }
+
+    /// Takes the endpoint apart without completions, as a free does.
+    pub(crate) fn destroy(self, ia: &TestIa<'_>) {
+        let index = self.ep.index();
+        ia.control.with(|control| {
+            let old = ia.shared.endpoints[index]
+                .main
+                .with(|endpoint| core::mem::replace(endpoint, Endpoint::EMPTY));
+            ia.shared.endpoints[index].handle.store(0);
+            if let (Some(send), Some(key)) = (old.send, old.queue_pair) {
+                control
+                    .backend()
+                    .expect("open")
+                    .destroy_queue_pair(key, send, None);
+            }
+            ia.abandon_binds(old.ring.records(ia.shared.records));
+            record::give_back_all(ia.shared.records, Owner::Requests(index as u16));
+            ia.release_zone(control, old.zone.expect("it had a zone"));
+        });
+    }
+
+    /// Completes the oldest request and takes its event, if it makes one.
+    pub(crate) fn complete(
+        &self,
+        ia: &TestIa<'_>,
+        backend: &TestBackend,
+        status: DtoStatus,
+    ) -> Option<Event> {
+        assert!(backend.complete_request(self.key, status), "nothing posted");
+        self.next_event(ia)
+    }
+
+    /// Takes the next event of the request dispatcher.
+    pub(crate) fn next_event(&self, ia: &TestIa<'_>) -> Option<Event> {
+        ia.shared.event_dispatchers[self.evd.index()]
+            .queue
+            .with(|queue| queue.dequeue(self.evd, &ia.shared))
+            .ok()
+    }
+}
+
+/// Every privilege there is.
+pub(crate) fn privilege_sets() -> Vec<MemoryPrivileges> {
+    (0..=0x33).filter_map(MemoryPrivileges::from_bits).collect()
+}
+
+/// A completion that nobody asked for.
+pub(crate) fn stray(token: u64) -> Completion {
+    Completion {
+        token,
+        status: DtoStatus::Success,
+        length: 0,
+        queue_pair: 0,
+        solicited: false,
+    }
+}
