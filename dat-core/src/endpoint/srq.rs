@@ -505,12 +505,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Counts one endpoint less.
-    pub(crate) fn detach_endpoint_from_srq(&self, index: u16) {
-        if let Some(slot) = self.shared.shared_receive_queues.get(usize::from(index)) {
-            slot.main
-                .with(|queue| queue.endpoints = queue.endpoints.saturating_sub(1));
-        }
+    /// Counts one endpoint less; tells how many completions its buffers may lead to by now, which is
+    /// what the endpoint's receive stream is to be detached with.
+    pub(crate) fn detach_endpoint_from_srq(&self, index: u16) -> u32 {
+        let Some(slot) = self.shared.shared_receive_queues.get(usize::from(index)) else {
+            return 0;
+        };
+        slot.main.with(|queue| {
+            queue.endpoints = queue.endpoints.saturating_sub(1);
+            queue.max_receives
+        })
     }
 
     /// Adjusts the receive dispatchers of all endpoints on a shared queue to its size; on failure all

@@ -169,7 +169,7 @@ impl LmrSlot {
     pub(crate) fn forget(&self) {
         self.windows.store(CLOSED, Ordering::SeqCst);
         self.key.store(0, Ordering::SeqCst);
-        self.generation.fetch_and(!HOLDS_COOKIE, Ordering::Relaxed);
+        self.forget_cookie();
     }
 
     /// The word the consumer keeps with the region.
@@ -306,13 +306,6 @@ impl LmrSlot {
             }
         }
         Some(cookie)
-    }
-
-    /// Frees the slot without a word to anybody, for storage whose adapter is gone.
-    pub(crate) fn forget(&self) {
-        self.windows.store(CLOSED, Ordering::SeqCst);
-        self.key.store(0, Ordering::SeqCst);
-        self.forget_cookie();
     }
 
     fn forget_cookie(&self) {

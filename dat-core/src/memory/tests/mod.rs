@@ -137,7 +137,8 @@ impl TestEndpoint {
                     attributes,
                     ..Endpoint::EMPTY
                 };
-                endpoint.enter(EndpointState::Connected);
+                endpoint.state = EndpointState::Connected;
+                endpoint.refresh_postable();
             });
             pair.key
         });
@@ -146,9 +147,10 @@ impl TestEndpoint {
 
     /// Puts the endpoint into a state.
     pub(crate) fn enter(&self, ia: &TestIa<'_>, state: EndpointState) {
-        ia.shared.endpoints[self.ep.index()]
-            .main
-            .with(|endpoint| endpoint.enter(state));
+        ia.shared.endpoints[self.ep.index()].main.with(|endpoint| {
+            endpoint.state = state;
+            endpoint.refresh_postable();
+        });
     }
 
     /// Takes the endpoint apart without completions, as a free does.
