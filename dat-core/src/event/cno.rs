@@ -81,6 +81,14 @@ impl Cno {
         context: 0,
     };
 
+    /// Frees the slot; its generation stays.
+    pub(crate) fn vacate(&mut self) {
+        *self = Self {
+            generation: self.generation,
+            ..Self::EMPTY
+        };
+    }
+
     /// One more waits; returns what `is_waiting` asks for.
     pub(super) fn begin_wait(&mut self) -> u32 {
         self.waiters = self.waiters.saturating_add(1);
@@ -244,10 +252,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 if object.waiters != 0 {
                     return Err(in_use.because(Cause::WaiterPresent));
                 }
-                *object = Cno {
-                    generation: object.generation,
-                    ..Cno::EMPTY
-                };
+                object.vacate();
                 Ok(())
             })
         })
@@ -323,10 +328,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(slot) = self.shared.notification_objects.get(usize::from(index)) {
             slot.main.with(|object| {
                 object.release_all(aftermath);
-                *object = Cno {
-                    generation: object.generation,
-                    ..Cno::EMPTY
-                };
+                object.vacate();
             });
         }
     }

@@ -201,12 +201,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             slot.forget();
         }
         for slot in shared.remote_regions {
-            slot.main.with(|region| {
-                *region = RemoteRegion {
-                    generation: region.generation,
-                    ..RemoteRegion::EMPTY
-                };
-            });
+            let _leftover = slot.main.with(RemoteRegion::take);
         }
         for slot in shared.event_dispatchers {
             slot.queue.with(|queue| {
@@ -217,12 +212,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             });
         }
         for slot in shared.notification_objects {
-            slot.main.with(|cno| {
-                *cno = Cno {
-                    generation: cno.generation,
-                    ..Cno::EMPTY
-                };
-            });
+            slot.main.with(Cno::vacate);
         }
         for slot in shared.endpoints {
             slot.handle.store(0);

@@ -78,7 +78,7 @@ impl RemoteRegion {
     };
 
     /// Leaves a free slot behind that keeps its generation.
-    fn take(&mut self) -> Self {
+    pub(crate) fn take(&mut self) -> Self {
         let generation = self.generation;
         core::mem::replace(
             self,
