@@ -66,6 +66,8 @@ pub mod endpoint;
 pub mod error;
 mod error_text;
 pub mod event;
+#[cfg(test)]
+mod fixture;
 pub mod flags;
 mod ia;
 pub mod id;

@@ -5,6 +5,7 @@
 
 use super::limits::{count, refused_receive_flags, refused_request_flags, size};
 use super::link::{EndpointOf, SlotOf};
+use super::state::{Call, Legal, legal};
 use super::{Endpoint, ReceiveSide, WorkRing};
 use crate::attributes::EpAttributes;
 use crate::backend::{Backend, QueuePair, QueuePairRequest};
@@ -493,7 +494,8 @@ fn set_limits<S, R>(endpoint: &mut Endpoint<S>, side: &mut ReceiveSide<R>, zone:
     side.refused_flags = refused_receive_flags(&attributes);
     side.max_segments = count(attributes.max_recv_iov);
     side.solicited = attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT;
-    side.postable = if side.queue.is_some() {
+    let postable = legal(Call::PostReceive, endpoint.state) != Legal::Invalid;
+    side.postable = if postable && side.queue.is_some() {
         endpoint.id
     } else {
         crate::id::EpId::NULL

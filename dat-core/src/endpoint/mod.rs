@@ -15,6 +15,8 @@ mod query;
 mod refuse;
 mod srq;
 mod state;
+#[cfg(test)]
+mod tests;
 mod watermark;
 
 pub use connect::ConnectParam;

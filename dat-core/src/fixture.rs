@@ -1,0 +1,258 @@
+//! An adapter on the test backend with what most tests need: a zone, dispatchers, endpoints in any state.
+
+use std::vec::Vec;
+
+use crate::Ia;
+use crate::attributes::{EpAttributes, IaAddress, IaAttributes, ProviderAttributes};
+use crate::backend::{ConnectFailure, ControlEvent, PrivateData, QueuePairKey, RequestKey};
+use crate::connection::PspParam;
+use crate::endpoint::ConnectParam;
+use crate::event::{ConnectionEventKind, Event};
+use crate::flags::{
+    CloseFlags, CompletionFlags, ConnectFlags, CrFields, EndpointState, EpFields, EvdFlags,
+    PspFields, PspFlags, QualityOfService, TIMEOUT_INFINITE,
+};
+use crate::id::{CrId, EpId, EvdId, Handle, PzId, RspId};
+use crate::sync::NoLock;
+use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestBackend, TestStorage};
+use crate::time::Instant;
+
+/// The qualifier service points of the tests listen on.
+pub(crate) const QUALIFIER: u64 = 77;
+/// Where the peer is.
+pub(crate) const PEER: IaAddress = IaAddress::Node(2);
+/// Small endpoints.
+pub(crate) const SMALL: EpAttributes = EpAttributes {
+    max_recv_dtos: 4,
+    max_request_dtos: 4,
+    ..EpAttributes::DEFAULT
+};
+
+/// The adapter under test and its device.
+pub(crate) struct Bench<'s> {
+    pub(crate) ia: Ia<'s, TestBackend, NoLock>,
+    pub(crate) device: TestBackend,
+    pub(crate) pz: PzId,
+    /// Data transfers and binds.
+    pub(crate) data: EvdId,
+    pub(crate) connections: EvdId,
+    pub(crate) requests: EvdId,
+    next_request: core::cell::Cell<usize>,
+}
+
+impl<'s> Bench<'s> {
+    pub(crate) fn new(storage: &'s mut TestStorage) -> Self {
+        Self::with(storage, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES)
+    }
+
+    pub(crate) fn with(
+        storage: &'s mut TestStorage,
+        adapter: IaAttributes,
+        provider: ProviderAttributes,
+    ) -> Self {
+        let device = TestBackend::new(adapter, provider);
+        let ia = Ia::open(device.clone(), storage.lend(), 8).unwrap();
+        let pz = ia.pz_create().unwrap();
+        let data = ia
+            .evd_create(8, None, EvdFlags::DTO | EvdFlags::RMR_BIND)
+            .unwrap();
+        let connections = ia.evd_create(8, None, EvdFlags::CONNECTION).unwrap();
+        let requests = ia.evd_create(2, None, EvdFlags::CR).unwrap();
+        Self {
+            ia,
+            device,
+            pz,
+            data,
+            connections,
+            requests,
+            next_request: core::cell::Cell::new(100),
+        }
+    }
+
+    /// An unconnected endpoint with everything it needs.
+    pub(crate) fn endpoint(&self) -> EpId {
+        self.ia
+            .ep_create(
+                Some(self.pz),
+                Some(self.data),
+                Some(self.data),
+                Some(self.connections),
+                Some(&SMALL),
+            )
+            .unwrap()
+    }
+
+    /// The device's queue pair of an endpoint.
+    pub(crate) fn pair(&self, ep: EpId) -> QueuePairKey {
+        self.device.pair(ep.handle().to_raw()).unwrap()
+    }
+
+    /// The device reports something, and the core takes it in.
+    pub(crate) fn happen(&self, event: ControlEvent) {
+        self.device.push_control(event);
+        self.ia.progress(Instant::ZERO);
+    }
+
+    pub(crate) fn param(&self) -> ConnectParam<'static> {
+        ConnectParam {
+            address: PEER,
+            qualifier: QUALIFIER,
+            timeout: TIMEOUT_INFINITE,
+            private_data: b"hello",
+            quality: QualityOfService::BEST_EFFORT,
+            flags: ConnectFlags::empty(),
+        }
+    }
+
+    /// Starts a connection of `ep`.
+    pub(crate) fn connect(&self, ep: EpId) {
+        self.ia
+            .ep_connect(ep, &self.param(), Instant::ZERO)
+            .unwrap();
+    }
+
+    /// The peer accepted.
+    pub(crate) fn establish(&self, ep: EpId) {
+        self.happen(ControlEvent::Established {
+            queue_pair: ep.handle().to_raw(),
+            private_data: PrivateData::from_slice(b"welcome").unwrap(),
+        });
+    }
+
+    /// A connected endpoint; its ESTABLISHED event is dequeued.
+    pub(crate) fn connected(&self) -> EpId {
+        let ep = self.endpoint();
+        self.connect(ep);
+        self.establish(ep);
+        assert_eq!(
+            self.connection_event(),
+            Some((ConnectionEventKind::Established, ep, 7))
+        );
+        ep
+    }
+
+    /// A peer asks at the service point with this handle; tells the backend's name of the request.
+    pub(crate) fn ask(&self, service_point: Handle) -> RequestKey {
+        let request = RequestKey(self.next_request.get());
+        self.next_request.set(request.0 + 1);
+        self.happen(ControlEvent::ConnectionRequest {
+            listener: service_point.to_raw(),
+            request,
+            remote: PEER,
+            remote_port: 5,
+            local: IaAddress::Node(1),
+            private_data: PrivateData::from_slice(b"please").unwrap(),
+        });
+        request
+    }
+
+    /// The next connection request event.
+    pub(crate) fn request_event(&self) -> Option<CrId> {
+        match self.ia.evd_dequeue(self.requests) {
+            Ok(Event::ConnectionRequest { cr, .. }) => Some(cr),
+            Ok(other) => panic!("{other:?} is no connection request"),
+            Err(_) => None,
+        }
+    }
+
+    /// An endpoint reserved for a service point.
+    pub(crate) fn reserved(&self, qualifier: u64) -> (EpId, RspId) {
+        let ep = self.endpoint();
+        let rsp = self
+            .ia
+            .rsp_create(qualifier, Some(ep), self.requests)
+            .unwrap();
+        (ep, rsp)
+    }
+
+    /// An endpoint in a state, and its connection request if it has one.
+    pub(crate) fn in_state(&self, state: EndpointState) -> (EpId, Option<CrId>) {
+        match state {
+            EndpointState::Unconnected => (self.endpoint(), None),
+            EndpointState::Reserved => (self.reserved(QUALIFIER).0, None),
+            EndpointState::PassiveConnectionPending => {
+                let (ep, rsp) = self.reserved(QUALIFIER);
+                self.ask(rsp.handle());
+                (ep, self.request_event())
+            }
+            EndpointState::TentativeConnectionPending => {
+                let psp = self
+                    .ia
+                    .psp_create(QUALIFIER, self.requests, PspFlags::Provider)
+                    .unwrap();
+                self.ask(psp.handle());
+                let cr = self.request_event().unwrap();
+                let ep = self.ia.cr_query(cr, CrFields::all()).unwrap().local_ep;
+                (ep.unwrap(), Some(cr))
+            }
+            EndpointState::ActiveConnectionPending => {
+                let ep = self.endpoint();
+                self.connect(ep);
+                (ep, None)
+            }
+            EndpointState::CompletionPending => {
+                let (ep, cr) = self.in_state(EndpointState::PassiveConnectionPending);
+                self.ia.cr_accept(cr.unwrap(), None, &[]).unwrap();
+                (ep, None)
+            }
+            EndpointState::Connected => (self.connected(), None),
+            EndpointState::DisconnectPending => {
+                let ep = self.connected();
+                self.send(ep, 1);
+                self.ia.ep_disconnect(ep, CloseFlags::Graceful).unwrap();
+                (ep, None)
+            }
+            EndpointState::Disconnected => {
+                let ep = self.connected();
+                self.ia.ep_disconnect(ep, CloseFlags::Abrupt).unwrap();
+                self.connection_events();
+                (ep, None)
+            }
+        }
+    }
+
+    /// Posts an empty Send.
+    pub(crate) fn send(&self, ep: EpId, cookie: u64) {
+        self.ia
+            .post_send(ep, &[], cookie, CompletionFlags::empty())
+            .unwrap();
+    }
+
+    /// Posts an empty receive.
+    pub(crate) fn receive(&self, ep: EpId, cookie: u64) {
+        self.ia
+            .post_recv(ep, &[], cookie, CompletionFlags::empty())
+            .unwrap();
+    }
+
+    pub(crate) fn state(&self, ep: EpId) -> EndpointState {
+        self.ia.ep_query(ep, EpFields::all()).unwrap().state
+    }
+
+    pub(crate) fn connection_event(&self) -> Option<(ConnectionEventKind, EpId, u16)> {
+        match self.ia.evd_dequeue(self.connections) {
+            Ok(Event::Connection {
+                kind,
+                ep,
+                private_data_size,
+            }) => Some((kind, ep, private_data_size)),
+            Ok(other) => panic!("{other:?} is no connection event"),
+            Err(_) => None,
+        }
+    }
+
+    pub(crate) fn connection_events(&self) -> Vec<(ConnectionEventKind, EpId, u16)> {
+        core::iter::from_fn(|| self.connection_event()).collect()
+    }
+
+    pub(crate) fn fail_attempt(&self, ep: EpId, failure: ConnectFailure) {
+        self.happen(ControlEvent::ConnectFailed {
+            queue_pair: ep.handle().to_raw(),
+            failure,
+        });
+    }
+
+    pub(crate) fn service_point(&self, psp: crate::id::PspId) -> PspParam {
+        self.ia.psp_query(psp, PspFields::all()).unwrap()
+    }
+}
