@@ -84,6 +84,11 @@ impl CompletionRing {
         true
     }
 
+    /// Whether a completion waits to be overtaken.
+    pub(crate) fn keeps_back(&self) -> bool {
+        self.kept_back.is_some()
+    }
+
     /// Forgets what a queue pair left.
     pub(crate) fn forget(&mut self, owner: u32) {
         self.entries.retain(|entry| entry.owner != owner);

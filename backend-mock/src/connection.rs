@@ -174,7 +174,7 @@ impl World {
     }
 
     /// Whether a queue pair is in this state of this connection.
-    fn is_in(&self, key: u32, connection: u64, state: State) -> bool {
+    pub(crate) fn is_in(&self, key: u32, connection: u64, state: State) -> bool {
         self.queue_pairs.get(key).is_some_and(|queue_pair| {
             queue_pair.connection == connection && queue_pair.state == state
         })

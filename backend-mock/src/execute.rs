@@ -121,7 +121,7 @@ impl World {
         };
         let connection = queue_pair.connection;
         let retries = counter(queue_pair);
-        *retries += 1;
+        *retries = retries.saturating_add(1);
         if *retries > limit {
             return false;
         }

@@ -153,7 +153,7 @@ impl Shared {
             };
             let clock = pace.now();
             guarded.world.now = guarded.world.now.max(clock);
-            match guarded.world.schedule.next_at() {
+            match guarded.world.next_at() {
                 Some(at) if at <= clock.saturating_add(AHEAD) => {
                     let deliveries = guarded.world.deliveries;
                     guarded.world.step();
@@ -254,7 +254,7 @@ impl Fabric {
         let until = until.as_micros();
         self.shared.enter(|world| {
             let mut steps = 0;
-            while world.schedule.next_at().is_some_and(|at| at <= until) {
+            while world.next_at().is_some_and(|at| at <= until) {
                 world.step();
                 steps += 1;
             }
@@ -266,9 +266,7 @@ impl Fabric {
     /// When the next action is due.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        self.shared
-            .enter(|world| world.schedule.next_at())
-            .map(Instant::from_micros)
+        self.shared.enter(World::next_at).map(Instant::from_micros)
     }
 
     /// The time of the fabric: virtual, and with the clock while the fabric has its own thread.

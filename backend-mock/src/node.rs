@@ -85,6 +85,13 @@ impl Adapter {
             .as_mut()
     }
 
+    /// Whether a completion of this queue waits to be overtaken.
+    pub(crate) fn keeps_back(&self, number: u16) -> bool {
+        let ring = self.completion_queues.get(usize::from(number));
+        ring.and_then(Option::as_ref)
+            .is_some_and(CompletionRing::keeps_back)
+    }
+
     pub(crate) fn completion_queues(&mut self) -> impl Iterator<Item = &mut CompletionRing> {
         self.completion_queues.iter_mut().flatten()
     }

@@ -71,6 +71,11 @@ impl<A> Schedule<A> {
         self.due.peek().map(|due| due.at)
     }
 
+    /// The next action.
+    pub(crate) fn peek(&self) -> Option<&A> {
+        self.due.peek().map(|due| &due.action)
+    }
+
     /// Takes the next action and its moment.
     pub(crate) fn pop(&mut self) -> Option<(u64, A)> {
         self.due.pop().map(|due| (due.at, due.action))

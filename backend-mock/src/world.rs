@@ -11,7 +11,7 @@ use crate::fault::{Fault, Faults};
 use crate::link::Links;
 use crate::node::{Adapter, Node};
 use crate::options::FabricOptions;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, State};
 use crate::schedule::Schedule;
 use crate::table::Table;
 
@@ -171,8 +171,35 @@ impl World {
         self.schedule.add(at, tie, action);
     }
 
+    /// When the next action is due that still means something.
+    pub(crate) fn next_at(&mut self) -> Option<u64> {
+        while self
+            .schedule
+            .peek()
+            .is_some_and(|action| self.is_settled(action))
+        {
+            self.schedule.pop();
+        }
+        self.schedule.next_at()
+    }
+
+    /// Whether an action is a timeout of something that happened meanwhile. Such a one must not move time.
+    fn is_settled(&self, action: &Action) -> bool {
+        match *action {
+            Action::AcceptTimeout { key, connection } => {
+                !self.is_in(key, connection, State::Accepting)
+            }
+            Action::GiveUp {
+                key, connection, ..
+            } => !self.is_in(key, connection, State::Connected),
+            Action::Release { adapter, number } => !self.adapters[adapter].keeps_back(number),
+            _ => false,
+        }
+    }
+
     /// Performs the next action and moves time to it; false if there is none.
     pub(crate) fn step(&mut self) -> bool {
+        self.next_at();
         let Some((at, action)) = self.schedule.pop() else {
             return false;
         };

@@ -517,3 +517,14 @@ fn data_may_come_before_the_news_of_the_connection() {
         assert_eq!(far.received(), [(2, DtoStatus::Success, 0)]);
     }
 }
+
+/// Spec: CRA-03
+#[test]
+fn a_timeout_that_is_settled_moves_no_time() {
+    for options in variety() {
+        let couple = Couple::new(options.clone());
+        couple.run();
+        assert!(couple.fabric.now().as_micros() < options.handshake_timeout);
+        assert_eq!(couple.fabric.next_due(), None);
+    }
+}

@@ -344,7 +344,7 @@ fn the_hard_watermark_breaks_the_connection() {
                 far.set_high_watermarks(couple.b.key, None, Some(1))
                     .unwrap();
             }
-            for token in 0..3 {
+            for token in 0..2 {
                 couple.b.receive(token, &[]);
                 couple.a.send(token, &[]);
             }
@@ -357,11 +357,33 @@ fn the_hard_watermark_breaks_the_connection() {
                     .unwrap();
             }
             couple.assert_broken();
-            let expected: Vec<_> = (0..3).map(|token| (token, FLUSHED, 0)).collect();
+            let expected: Vec<_> = (0..2).map(|token| (token, FLUSHED, 0)).collect();
             assert_eq!(couple.far.received(), expected);
-            let expected: Vec<_> = (0..3).map(|token| (token, FLUSHED)).collect();
+            let expected: Vec<_> = (0..2).map(|token| (token, FLUSHED)).collect();
             assert_eq!(couple.near.sent(), expected);
         }
+    }
+}
+
+/// Spec: EPH-01, EPH-03
+#[test]
+fn the_watermarks_may_be_reached() {
+    for options in variety() {
+        let options = FabricOptions {
+            receive_latency: 1000..=1000,
+            ..options
+        };
+        let mut couple = Couple::new(options);
+        let far = &mut couple.far.backend;
+        far.set_high_watermarks(couple.b.key, Some(2), Some(2))
+            .unwrap();
+        for token in 0..2 {
+            couple.b.receive(token, &[]);
+            couple.a.send(token, &[]);
+        }
+        couple.run();
+        assert_eq!(couple.far.control(), []);
+        assert_eq!(couple.far.received(), [(0, SUCCESS, 0), (1, SUCCESS, 0)]);
     }
 }
 
