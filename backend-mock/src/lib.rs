@@ -54,4 +54,4 @@ pub use fault::{Fault, FaultPlan, RemoteError};
 pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
 pub use receive_queue::{MockReceiveQueue, MockReceiveSlot};
 pub use send_queue::{MockSendQueue, MockSendSlot};
-pub use wait::{MockWait, Waited};
+pub use wait::MockWait;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 
+use dat_core::event::{Wait, WakeReason};
 use dat_core::time::Instant;
 
 use crate::fabric::{Fabric, Shared};
@@ -25,17 +26,6 @@ impl Wake for Signal {
             self.shared.wake_waiters();
         }
     }
-}
-
-/// Why a wait is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
-    /// Something happened.
-    Woken,
-    /// The moment came.
-    TimedOut,
-    /// Nothing will ever happen.
-    Interrupted,
 }
 
 /// Lets a caller wait for events of a fabric.
@@ -64,22 +54,22 @@ impl MockWait {
             seen: 0,
         }
     }
+}
 
-    /// The time of the fabric.
-    pub fn now(&mut self) -> Instant {
+impl Wait for MockWait {
+    fn now(&mut self) -> Instant {
         self.fabric.now()
     }
 
-    /// Ends a wait, the current one or the next.
-    #[must_use]
-    pub fn waker(&self) -> &Waker {
-        &self.waker
+    fn waker(&self) -> Waker {
+        self.waker.clone()
     }
 
-    /// Waits until something happens, but not beyond `until`.
-    pub fn wait(&mut self, until: Option<Instant>) -> Waited {
+    /// Waits until something happens, but not beyond `until`. Without a moment and with nothing left to happen, the wait is
+    /// interrupted: it would never end.
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         if self.signal.woken.swap(false, Ordering::AcqRel) {
-            return Waited::Woken;
+            return WakeReason::Woken;
         }
         if self.fabric.shared.is_threaded() {
             let signal = &self.signal;
@@ -90,25 +80,25 @@ impl MockWait {
                 .shared
                 .wait_visible(&mut self.seen, until, woken)
             {
-                Waited::Woken
+                WakeReason::Woken
             } else {
-                Waited::TimedOut
+                WakeReason::TimedOut
             };
         }
         match (self.fabric.next_due(), until) {
             (Some(due), Some(until)) if due > until => {
                 self.fabric.run_until(until);
-                Waited::TimedOut
+                WakeReason::TimedOut
             }
             (Some(_), _) => {
                 self.fabric.step();
-                Waited::Woken
+                WakeReason::Woken
             }
             (None, Some(until)) => {
                 self.fabric.run_until(until);
-                Waited::TimedOut
+                WakeReason::TimedOut
             }
-            (None, None) => Waited::Interrupted,
+            (None, None) => WakeReason::Interrupted,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Runs: reproducible, waited for, with a thread, driven by polls.
 
-use backend_mock::{Fabric, FabricOptions, Fault, FaultPlan, MockWait, NodeOptions, Waited};
+use backend_mock::{Fabric, FabricOptions, Fault, FaultPlan, MockWait, NodeOptions};
 use dat_core::backend::{Backend, CompletionQueue, ControlEvent};
+use dat_core::event::{Wait, WakeReason};
 use dat_core::flags::MemoryPrivileges;
 use dat_core::time::Instant;
 
@@ -109,25 +110,25 @@ fn a_wait_steps_the_fabric() {
     );
     let mut rounds = 0;
     while couple.near.sent().is_empty() {
-        assert_eq!(wait.wait(None), Waited::Woken);
+        assert_eq!(wait.wait(None), WakeReason::Woken);
         rounds += 1;
     }
     assert!(rounds > 0);
     couple.run();
-    assert_eq!(wait.wait(None), Waited::Interrupted);
+    assert_eq!(wait.wait(None), WakeReason::Interrupted);
     let until = Instant::from_micros(wait.now().as_micros() + 1000);
-    assert_eq!(wait.wait(Some(until)), Waited::TimedOut);
+    assert_eq!(wait.wait(Some(until)), WakeReason::TimedOut);
     assert_eq!(wait.now(), until);
     assert_eq!(couple.fabric.now(), until);
     wait.waker().wake_by_ref();
-    assert_eq!(wait.wait(None), Waited::Woken);
+    assert_eq!(wait.wait(None), WakeReason::Woken);
     // What is due later than the wait goes on stays.
     couple.a.write(
         2,
         &[],
         dat_core::backend::RemoteRange { address: 0, key: 0 },
     );
-    assert_eq!(wait.wait(Some(until)), Waited::TimedOut);
+    assert_eq!(wait.wait(Some(until)), WakeReason::TimedOut);
     assert_eq!(wait.now(), until);
     assert!(couple.fabric.next_due().is_some());
 }
@@ -199,7 +200,7 @@ fn threads_post_and_wait_while_the_fabric_drives_itself() {
                     if let Some(completion) = far.receives.poll().unwrap() {
                         break completion;
                     }
-                    assert_eq!(far_wait.wait(None), Waited::Woken);
+                    assert_eq!(far_wait.wait(None), WakeReason::Woken);
                 };
                 assert_eq!((completion.token, completion.length), (round, 64));
                 assert_eq!(target.content(), [round as u8; 64]);
@@ -214,7 +215,7 @@ fn threads_post_and_wait_while_the_fabric_drives_itself() {
                 if let Some(completion) = near.requests.poll().unwrap() {
                     break completion;
                 }
-                assert_eq!(near_wait.wait(None), Waited::Woken);
+                assert_eq!(near_wait.wait(None), WakeReason::Woken);
             };
             assert_eq!(completion.token, round);
             assert_eq!(completion.status, dat_core::flags::DtoStatus::Success);
@@ -222,7 +223,7 @@ fn threads_post_and_wait_while_the_fabric_drives_itself() {
         receiver.join().unwrap();
         let before = near_wait.now();
         let until = Instant::from_micros(before.as_micros() + 2000);
-        while near_wait.wait(Some(until)) == Waited::Woken {}
+        while near_wait.wait(Some(until)) == WakeReason::Woken {}
         assert!(near_wait.now() >= until);
         drop(thread);
         // And on it goes by hand.
@@ -236,11 +237,11 @@ fn a_waker_wakes_across_threads() {
     let _adapter = fabric.node(NodeOptions::new("one", 1));
     let _thread = fabric.spawn_thread().unwrap();
     let mut wait = MockWait::new(&fabric);
-    while wait.wait(Some(Instant::ZERO)) == Waited::Woken {}
+    while wait.wait(Some(Instant::ZERO)) == WakeReason::Woken {}
     let waker = wait.waker().clone();
     let waiting = std::thread::spawn(move || wait.wait(None));
     waker.wake();
-    assert_eq!(waiting.join().unwrap(), Waited::Woken);
+    assert_eq!(waiting.join().unwrap(), WakeReason::Woken);
 }
 
 /// Spec: IAQ-04, IAQ-05, IAQ-06, IAQ-07, IAQ-09, IAQ-10
