@@ -5,11 +5,32 @@
 //! and their generations, remote privileges, bounds, protection domains, the order of a queue pair, fences, missing receive
 //! buffers, RDMA Read depth, memory windows whose key changes with every bind.
 //!
+//! ```
+//! use backend_mock::{Fabric, FabricOptions, NodeOptions};
+//! use dat_core::backend::Backend;
+//!
+//! let fabric = Fabric::new(FabricOptions { seed: 7, ..FabricOptions::default() });
+//! let near = fabric.node(NodeOptions::new("near", 1));
+//! let far = fabric.node(NodeOptions::new("far", 2).non_coherent());
+//! assert!(!near.provider_attributes().lmr_sync_req);
+//! assert!(far.provider_attributes().lmr_sync_req);
+//! // Hand them to `Ia::open`, make calls, and let the fabric act on them:
+//! fabric.run_until_idle(1000);
+//! ```
+//!
 //! # Time and order
 //!
 //! Nothing happens by itself: [`Fabric::step`] performs the next action and moves the virtual time to it. Where the rules
 //! leave an order open, the seed decides, so that a run is reproduced by its options (seed and [`FaultPlan`] included) and
 //! the calls made. With [`Fabric::spawn_thread`] a thread steps instead, by the clock, and runs are no longer reproducible.
+//!
+//! Within one connection requests act at the target in posting order, and completions come in posting order. Left to the
+//! seed are: all times within the ranges of [`FabricOptions`], actions of different queue pairs that are due together,
+//! whether an RDMA Read carries what its target held when it was let in or when the answer left (so that without a fence a
+//! later write may be overtaken either way), and the buffers of shared receive queues with [`BufferOrder::Seeded`].
+//!
+//! A requester learns of a refusal by the status of its completion, the connection breaks at both ends, and what was posted
+//! behind is flushed and did nothing.
 //!
 //! # Faults
 //!
