@@ -5,11 +5,13 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
+use super::wait::Wait;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::ia::Ia;
 use crate::id::{CnoId, EvdId};
 use crate::sync::RawLock;
+use crate::time::Instant;
 
 /// A wait on a notification object under way. There may be several; one notification ends one.
 ///
@@ -45,6 +47,30 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             release,
             finished: false,
         })
+    }
+
+    /// Waits for a notification until the deadline has passed; a deadline that has passed already
+    /// makes it a poll, none at all waits forever. Calls `progress` itself.
+    ///
+    /// Returns the dispatcher that fired last, as a hint: its events may be taken by now, and others
+    /// may have fired too. `None` if the last dispatcher of the object was freed.
+    ///
+    /// # Errors
+    /// - INVALID_HANDLE (CNO): not a live notification object of this adapter.
+    /// - QUEUE_EMPTY: the deadline has passed.
+    /// - INTERRUPTED_CALL: `wait` was interrupted.
+    /// - ABORT: the object was destroyed with its adapter.
+    ///
+    /// Spec: CNW-01..07
+    pub fn cno_wait_until<W: Wait>(
+        &self,
+        cno: CnoId,
+        deadline: Option<Instant>,
+        wait: &mut W,
+    ) -> Result<Option<EvdId>> {
+        let mut pending = self.cno_wait(cno)?;
+        self.sleep_until(deadline, wait, |waker| pending.poll(waker))
+            .unwrap_or_else(|| Err(Error::queue_empty()))
     }
 }
 

@@ -67,8 +67,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[cold]
     pub(super) fn react(&self, event: &Event) {
         match event {
+            Event::Dto(completion) if breaks(completion.status) => {
+                self.connection_failed(completion.ep);
+            }
             Event::RmrBind(completion) => {
                 let _noted = self.bind_failed(completion.rmr, completion.status);
+                if breaks(completion.status) {
+                    self.connection_failed(completion.ep);
+                }
             }
             _ => {}
         }
@@ -99,4 +105,8 @@ pub(super) fn failed(event: &Event) -> bool {
         Event::RmrBind(completion) => completion.status != DtoStatus::Success,
         _ => false,
     }
+}
+
+fn breaks(status: DtoStatus) -> bool {
+    !matches!(status, DtoStatus::Success | DtoStatus::Flushed)
 }

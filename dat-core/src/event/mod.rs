@@ -11,6 +11,8 @@ mod harvest;
 mod queue;
 mod slot;
 mod stream;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "std")]
 mod thread_wait;
 mod wait;

@@ -10,7 +10,7 @@ use super::dequeue::failed;
 use super::event::Event;
 use super::queue::EvdConfig;
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::ia::Ia;
 use crate::id::EvdId;
 use crate::sync::RawLock;
@@ -127,6 +127,69 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             serial,
             finished: false,
         })
+    }
+
+    /// Waits until at least `threshold` events are queued, or the deadline has passed; a deadline
+    /// that has passed already makes it a poll, none at all waits forever.
+    ///
+    /// Calls `progress` itself. To learn how many events were queued when the time ran out, use
+    /// [`evd_wait`](Self::evd_wait) and [`EvdWait::expire`].
+    ///
+    /// # Errors
+    /// - As `evd_wait`.
+    /// - INVALID_STATE (EVD_UNWAITABLE): the dispatcher was made unwaitable meanwhile. (no subtype):
+    ///   events were lost, and those that are left are fewer than `threshold`.
+    /// - TIMEOUT_EXPIRED: the deadline has passed; nothing was dequeued.
+    /// - INTERRUPTED_CALL: `wait` was interrupted; nothing was dequeued.
+    /// - ABORT: the dispatcher was destroyed with its adapter.
+    ///
+    /// Spec: EVW-01..14
+    pub fn evd_wait_until<W: Wait>(
+        &self,
+        evd: EvdId,
+        threshold: i32,
+        deadline: Option<Instant>,
+        wait: &mut W,
+    ) -> Result<Waited> {
+        let mut pending = self.evd_wait(evd, threshold)?;
+        self.sleep_until(deadline, wait, |waker| pending.poll(waker))
+            .unwrap_or_else(|| Err(Error::timeout_expired()))
+    }
+
+    /// Calls `poll` until it is ready or the deadline has passed (`None`).
+    pub(super) fn sleep_until<W: Wait, R>(
+        &self,
+        deadline: Option<Instant>,
+        wait: &mut W,
+        mut poll: impl FnMut(&Waker) -> Poll<Result<R>>,
+    ) -> Option<Result<R>> {
+        let waker = wait.waker();
+        loop {
+            // Registered before the look at the device, so an interrupt after it is not missed.
+            self.register_progress_waker(&waker);
+            let busy = self.progress(wait.now()) != 0;
+            if let Poll::Ready(outcome) = poll(&waker) {
+                return Some(outcome);
+            }
+            let now = wait.now();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return None;
+            }
+            if busy {
+                continue;
+            }
+            let until = match (deadline, self.next_deadline()) {
+                (Some(own), Some(device)) => Some(own.min(device)),
+                (own, device) => own.or(device),
+            };
+            if wait.wait(until) == WakeReason::Interrupted {
+                return Some(Err(Error::new(
+                    ErrorKind::InterruptedCall,
+                    Subtype::NoSubtype,
+                )
+                .because(Cause::Interrupted)));
+            }
+        }
     }
 }
 

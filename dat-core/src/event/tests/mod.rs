@@ -1,0 +1,32 @@
+//! Event dispatchers and notification objects on the test device.
+
+mod completions;
+mod dispatcher;
+mod notification;
+mod waits;
+
+use super::Event;
+use crate::error::{Error, ErrorKind, Subtype};
+use crate::ia::Ia;
+use crate::id::EvdId;
+use crate::sync::NoLock;
+use crate::testing::TestBackend;
+
+type TestIa<'s> = Ia<'s, TestBackend, NoLock>;
+
+/// Type and subtype of an error, which is what a caller sees.
+fn code(error: Error) -> (ErrorKind, Subtype) {
+    (error.kind(), error.subtype())
+}
+
+/// Dequeues everything; software events are told by their value, others by their number.
+fn drain(ia: &TestIa<'_>, evd: EvdId) -> std::vec::Vec<u64> {
+    let mut events = std::vec::Vec::new();
+    while let Ok(event) = ia.evd_dequeue(evd) {
+        events.push(match event {
+            Event::Software { pointer } => pointer,
+            other => u64::from(other.number()),
+        });
+    }
+    events
+}
