@@ -300,7 +300,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Destroys a dispatcher; the events in it are lost.
+    /// Destroys a dispatcher; the events in it are lost, connection requests among them refused.
     ///
     /// If it was the last one of its notification object, everybody who waits there is released and
     /// its agent called, both without a dispatcher.
@@ -321,6 +321,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
                 queue.check_no_waiter()
             })?;
+            // Nobody will ever hear of the requests in it, so their peers get an answer.
+            while let Ok(Some(cr)) = self.with_evd(evd, &mut aftermath, |queue, _| {
+                Ok(queue.take_request(self.shared.events))
+            }) {
+                self.destroy_cr_at(control, cr.index() as u16, &mut aftermath);
+            }
             self.destroy_evd_at(control, evd.index() as u16, &mut aftermath);
             Ok(())
         });

@@ -8,7 +8,7 @@ use super::slot::{self, EventSlot};
 use crate::backend::{Armed, CompletionQueue, DeviceFailure};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFlags, EvdState};
-use crate::id::EvdId;
+use crate::id::{CrId, EvdId};
 use crate::record::NO_RECORD;
 use crate::shared::Shared;
 use crate::sync::{Mutex, RawLock};
@@ -486,6 +486,19 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.ring_base = base;
         self.ring_capacity = capacity;
         self.ring_head = 0;
+    }
+
+    /// Takes other events out until one is a connection request; for a queue that is to be emptied.
+    pub(crate) fn take_request(&mut self, events: &[EventSlot]) -> Option<CrId> {
+        while self.ring_length != 0 {
+            let event = self.ring_slot(events, 0).and_then(EventSlot::load);
+            self.ring_head = wrap(self.ring_head, 1, self.ring_capacity);
+            self.ring_length = self.ring_length.wrapping_sub(1);
+            if let Some(Event::ConnectionRequest { cr, .. }) = event {
+                return Some(cr);
+            }
+        }
+        None
     }
 
     /// Empties the queue for good: events are lost, slots and records go back.
