@@ -1,1 +1,846 @@
-//! Binding.
+//! Binding remote memory regions and what becomes of it.
+
+use super::lookup::seeded;
+use super::*;
+use crate::backend::{BindRequest, RegionKeys, Rejected, SendFlags};
+use crate::event::RmrBindCompletion;
+use crate::flags::RmrFields;
+use crate::id::{LmrId, RmrId};
+use crate::memory::RmrBinding;
+use crate::testing::{Posted, Work};
+
+const PEERS: MemoryPrivileges = MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
+
+/// One of everything that a bind needs.
+struct Setting<'a, 's> {
+    ia: &'a TestIa<'s>,
+    backend: &'a TestBackend,
+    pz: PzId,
+    lmr: LmrCreated,
+    rmr: RmrId,
+    endpoint: TestEndpoint,
+}
+
+impl Setting<'_, '_> {
+    fn bind(&self, piece: &LmrTriplet, flags: CompletionFlags) -> Result<u32> {
+        self.bind_for(piece, PEERS, flags)
+    }
+
+    fn bind_for(
+        &self,
+        piece: &LmrTriplet,
+        privileges: MemoryPrivileges,
+        flags: CompletionFlags,
+    ) -> Result<u32> {
+        self.ia
+            .rmr_bind(self.rmr, piece, privileges, self.endpoint.ep, 77, flags)
+    }
+
+    fn whole(&self) -> LmrTriplet {
+        piece(&self.lmr, 0, LENGTH as u64)
+    }
+
+    fn bound(&self) -> Option<RmrBinding> {
+        self.ia
+            .rmr_query(self.rmr, RmrFields::all())
+            .unwrap()
+            .binding
+    }
+
+    /// The requests the device holds.
+    fn posted(&self) -> Vec<Posted> {
+        self.backend.posted(self.endpoint.key).0
+    }
+
+    fn complete(&self, status: DtoStatus) -> Option<Event> {
+        self.endpoint.complete(self.ia, self.backend, status)
+    }
+
+    /// Nothing was posted, and the region is not in use.
+    fn untouched(&self) {
+        assert_eq!(self.posted(), []);
+        assert_eq!(self.bound(), None);
+        let windows = self.ia.shared.local_regions[self.lmr.lmr.index()]
+            .windows
+            .load(portable_atomic::Ordering::Relaxed);
+        assert_eq!(windows, 0);
+    }
+}
+
+fn with_setting(test: impl FnOnce(Setting<'_, '_>)) {
+    with_ia(|ia, backend| {
+        let pz = ia.pz_create().unwrap();
+        test(Setting {
+            ia,
+            backend,
+            pz,
+            lmr: region(ia, pz, MemoryPrivileges::ALL),
+            rmr: ia.rmr_create(pz).unwrap(),
+            endpoint: TestEndpoint::new(ia, 0, pz),
+        });
+    });
+}
+
+fn refused_as(kind: ErrorKind, subtype: Subtype, cause: Cause) -> (ErrorKind, Subtype, Cause) {
+    (kind, subtype, cause)
+}
+
+const IN_USE: (ErrorKind, Subtype, Cause) = (
+    ErrorKind::InvalidState,
+    Subtype::InvalidStateLmrInUse,
+    Cause::StillReferenced,
+);
+
+/// Spec: RMB-01..06, RMB-10..14, RMB-23, RMB-24, RMB-28, RMB-30, RMB-33
+#[test]
+fn a_bind_is_posted_as_asked_and_completes_with_its_event() {
+    with_setting(|on| {
+        let part = piece(&on.lmr, 0x10, 0x20);
+        let context = on
+            .bind_for(&part, MemoryPrivileges::ALL, CompletionFlags::BARRIER_FENCE)
+            .unwrap();
+        let [posted] = &on.posted()[..] else {
+            panic!("one request");
+        };
+        let Work::Bind(request) = posted.work else {
+            panic!("a bind");
+        };
+        let keys = on.ia.shared.local_regions[on.lmr.lmr.index()].region_keys();
+        assert_ne!(keys, RegionKeys::default());
+        assert_eq!(
+            request,
+            BindRequest {
+                token: request.token,
+                window: request.window,
+                region: keys,
+                address: part.address,
+                length: 0x20,
+                // Only the remote rights concern a window (RMB-03).
+                privileges: PEERS,
+                flags: SendFlags::FENCE,
+            }
+        );
+        let binding = RmrBinding {
+            lmr_triplet: part,
+            privileges: MemoryPrivileges::ALL,
+            rmr_context: context,
+        };
+        assert_eq!(on.bound(), Some(binding));
+        assert_eq!(
+            on.complete(DtoStatus::Success),
+            Some(Event::RmrBind(RmrBindCompletion {
+                rmr: on.rmr,
+                ep: on.endpoint.ep,
+                cookie: 77,
+                status: DtoStatus::Success
+            }))
+        );
+        assert_eq!(on.bound(), Some(binding));
+    });
+}
+
+/// Spec: RMB-10, RMB-21, RMB-42
+#[test]
+fn every_bind_yields_another_context() {
+    with_setting(|on| {
+        let mut contexts = Vec::new();
+        for _ in 0..4 {
+            contexts.push(on.bind(&on.whole(), CompletionFlags::empty()).unwrap());
+            on.complete(DtoStatus::Success);
+            assert_eq!(
+                on.bound().map(|bound| bound.rmr_context),
+                contexts.last().copied()
+            );
+        }
+        contexts.dedup();
+        assert_eq!(contexts.len(), 4);
+    });
+}
+
+/// Spec: RMB-07, RMB-28, DTO-04
+#[test]
+fn a_suppressed_bind_is_silent_unless_it_fails() {
+    with_setting(|on| {
+        on.bind(&on.whole(), CompletionFlags::SUPPRESS).unwrap();
+        assert_eq!(on.complete(DtoStatus::Success), None);
+        assert!(on.bound().is_some());
+        on.bind(&on.whole(), CompletionFlags::SUPPRESS).unwrap();
+        let event = on.complete(DtoStatus::Flushed);
+        assert!(matches!(
+            event,
+            Some(Event::RmrBind(RmrBindCompletion {
+                status: DtoStatus::Flushed,
+                ..
+            }))
+        ));
+    });
+}
+
+/// Spec: RMB-07..09, RMB-29, RMB-43, DTO-05
+#[test]
+fn flags_are_those_of_a_request() {
+    for (configured, unsignalled) in [
+        (CompletionFlags::empty(), false),
+        (CompletionFlags::UNSIGNALLED, true),
+    ] {
+        with_ia(|ia, backend| {
+            let pz = ia.pz_create().unwrap();
+            let on = Setting {
+                ia,
+                backend,
+                pz,
+                lmr: region(ia, pz, MemoryPrivileges::ALL),
+                rmr: ia.rmr_create(pz).unwrap(),
+                endpoint: TestEndpoint::with_flags(ia, 0, pz, configured),
+            };
+            for bit in (0..32).map(|shift| CompletionFlags::from_bits_retain(1 << shift)) {
+                let outcome = on.bind(&on.whole(), bit);
+                let legal = CompletionFlags::MANDATORY.contains(bit)
+                    && (unsignalled || bit != CompletionFlags::UNSIGNALLED);
+                if legal {
+                    assert!(outcome.is_ok(), "{bit:?}");
+                    on.complete(DtoStatus::Success);
+                    continue;
+                }
+                let cause = if bit == CompletionFlags::UNSIGNALLED {
+                    Cause::UnsignalledNotConfigured
+                } else {
+                    Cause::UnknownFlags
+                };
+                assert_eq!(
+                    refusal(outcome),
+                    refused_as(ErrorKind::InvalidParameter, Subtype::InvalidArg6, cause)
+                );
+            }
+        });
+    }
+}
+
+/// Spec: RMB-25, RMB-26, RMB-39, RMB-45
+#[test]
+fn remote_rights_need_the_local_ones_and_nothing_else() {
+    with_setting(|on| {
+        for has in privilege_sets() {
+            let lmr = region(on.ia, on.pz, has);
+            for wanted in privilege_sets() {
+                let outcome = on.bind_for(&piece(&lmr, 0, 8), wanted, CompletionFlags::empty());
+                let reads = wanted.contains(MemoryPrivileges::REMOTE_READ);
+                let writes = wanted.contains(MemoryPrivileges::REMOTE_WRITE);
+                let missing = if reads && !has.contains(MemoryPrivileges::LOCAL_READ) {
+                    Some(Subtype::PrivilegesRead)
+                } else if writes && !has.contains(MemoryPrivileges::LOCAL_WRITE) {
+                    Some(Subtype::PrivilegesWrite)
+                } else {
+                    None
+                };
+                match missing {
+                    None => {
+                        assert!(outcome.is_ok(), "{has:?} {wanted:?}");
+                        on.complete(DtoStatus::Success);
+                    }
+                    Some(subtype) => assert_eq!(
+                        refusal(outcome),
+                        refused_as(
+                            ErrorKind::PrivilegesViolation,
+                            subtype,
+                            Cause::MissingPrivilege
+                        )
+                    ),
+                }
+            }
+            let nothing = LmrTriplet::default();
+            on.bind(&nothing, CompletionFlags::empty()).unwrap();
+            on.complete(DtoStatus::Success);
+            on.ia.lmr_free(lmr.lmr).unwrap();
+        }
+    });
+}
+
+/// Spec: RMB-43, LMC-07
+#[test]
+fn privilege_bits_outside_the_four_are_refused() {
+    with_setting(|on| {
+        for bit in (0..32).map(|shift| 1_u32 << shift) {
+            if bit & 0x33 != 0 {
+                continue;
+            }
+            let wanted = MemoryPrivileges::from_bits_retain(bit);
+            for part in [on.whole(), LmrTriplet::default()] {
+                assert_eq!(
+                    refusal(on.bind_for(&part, wanted, CompletionFlags::empty())),
+                    refused_as(
+                        ErrorKind::InvalidParameter,
+                        Subtype::InvalidArg3,
+                        Cause::UnknownFlags
+                    )
+                );
+            }
+        }
+        on.untouched();
+    });
+}
+
+/// Spec: RMB-02, RMB-35
+#[test]
+fn pieces_end_where_the_region_ends() {
+    with_setting(|on| {
+        let all = LENGTH as u64;
+        for (offset, length) in [(0, all), (all - 1, 1), (0, 1)] {
+            let part = piece(&on.lmr, offset, length);
+            on.bind(&part, CompletionFlags::empty()).unwrap();
+            on.complete(DtoStatus::Success);
+            assert_eq!(on.bound().map(|bound| bound.lmr_triplet), Some(part));
+        }
+        on.bind(&LmrTriplet::default(), CompletionFlags::empty())
+            .unwrap();
+        on.complete(DtoStatus::Success);
+        for (offset, length, cause) in [
+            (0, all + 1, Cause::OutsideRegion),
+            (all, 1, Cause::OutsideRegion),
+            (u64::MAX, 1, Cause::OutsideRegion),
+            (u64::MAX, all, Cause::OutsideRegion),
+            (1, u64::MAX, Cause::AddressOverflow),
+            (u64::MAX - BASE as u64, 1, Cause::AddressOverflow),
+        ] {
+            assert_eq!(
+                refusal(on.bind(&piece(&on.lmr, offset, length), CompletionFlags::empty())),
+                refused_as(ErrorKind::InvalidParameter, Subtype::InvalidArg2, cause)
+            );
+        }
+        on.untouched();
+    });
+}
+
+/// Spec: RMB-39, RMB-41
+#[test]
+fn unknown_and_stale_contexts_are_privilege_violations() {
+    with_setting(|on| {
+        let gone = region(on.ia, on.pz, MemoryPrivileges::ALL);
+        on.ia.lmr_free(gone.lmr).unwrap();
+        for (context, cause) in [
+            (gone.lmr_context, Cause::StaleContext),
+            (0, Cause::StaleContext),
+            (
+                on.lmr.lmr_context.wrapping_add(1 << 16),
+                Cause::StaleContext,
+            ),
+            (0x0001_0006, Cause::UnknownContext),
+            (6, Cause::UnknownContext),
+            (u32::MAX, Cause::UnknownContext),
+        ] {
+            let part = LmrTriplet {
+                context,
+                ..on.whole()
+            };
+            assert_eq!(
+                refusal(on.bind(&part, CompletionFlags::empty())),
+                refused_as(
+                    ErrorKind::PrivilegesViolation,
+                    Subtype::PrivilegesRead,
+                    cause
+                )
+            );
+            let writes = MemoryPrivileges::REMOTE_WRITE;
+            assert_eq!(
+                refusal(on.bind_for(&part, writes, CompletionFlags::empty())).1,
+                Subtype::PrivilegesWrite
+            );
+        }
+        on.untouched();
+    });
+}
+
+/// Spec: RMB-40, RMB-41, LMC-08
+#[test]
+fn all_three_are_in_one_zone() {
+    with_setting(|on| {
+        let far = on.ia.pz_create().unwrap();
+        let far_lmr = region(on.ia, far, MemoryPrivileges::ALL);
+        let far_rmr = on.ia.rmr_create(far).unwrap();
+        let far_endpoint = TestEndpoint::new(on.ia, 1, far);
+        let near_and_far = |near, far| [(near, false), (far, true)];
+        for (lmr, lmr_far) in near_and_far(on.lmr, far_lmr) {
+            for (rmr, rmr_far) in [(on.rmr, false), (far_rmr, true)] {
+                for (endpoint, ep_far) in [(&on.endpoint, false), (&far_endpoint, true)] {
+                    let bind = |part: &LmrTriplet| {
+                        on.ia
+                            .rmr_bind(rmr, part, PEERS, endpoint.ep, 0, CompletionFlags::empty())
+                    };
+                    let mismatch = refused_as(
+                        ErrorKind::ProtectionViolation,
+                        Subtype::ProtectionRead,
+                        Cause::ZoneMismatch,
+                    );
+                    let outcome = bind(&piece(&lmr, 0, 8));
+                    if lmr_far == rmr_far && rmr_far == ep_far {
+                        assert!(outcome.is_ok());
+                        endpoint.complete(on.ia, on.backend, DtoStatus::Success);
+                    } else {
+                        assert_eq!(refusal(outcome), mismatch);
+                    }
+                    // An unbind names no local region.
+                    let outcome = bind(&LmrTriplet::default());
+                    if rmr_far == ep_far {
+                        assert!(outcome.is_ok());
+                        endpoint.complete(on.ia, on.backend, DtoStatus::Success);
+                    } else {
+                        assert_eq!(refusal(outcome), mismatch);
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Spec: RMB-36, GEN-03
+#[test]
+fn handles_are_checked_first_and_in_order() {
+    with_setting(|on| {
+        let bind = |rmr, ep| {
+            refusal(on.ia.rmr_bind(
+                rmr,
+                &LmrTriplet {
+                    length: u64::MAX,
+                    ..LmrTriplet::default()
+                },
+                MemoryPrivileges::from_bits_retain(u32::MAX),
+                ep,
+                0,
+                CompletionFlags::from_bits_retain(u32::MAX),
+            ))
+        };
+        let rmr = |cause| refused_as(ErrorKind::InvalidHandle, Subtype::InvalidHandleRmr, cause);
+        let ep = |cause| refused_as(ErrorKind::InvalidHandle, Subtype::InvalidHandleEp, cause);
+        let nowhere = EpId::new(on.ia.shared.instance, 1, 999);
+        let gone = on.ia.rmr_create(on.pz).unwrap();
+        on.ia.rmr_free(gone).unwrap();
+        assert_eq!(bind(RmrId::NULL, nowhere), rmr(Cause::NullHandle));
+        assert_eq!(bind(gone, EpId::NULL), rmr(Cause::Stale));
+        assert_eq!(bind(gone, nowhere), rmr(Cause::Stale));
+        assert_eq!(
+            bind(RmrId::from_handle(on.pz.handle()), on.endpoint.ep),
+            rmr(Cause::WrongKind)
+        );
+        assert_eq!(bind(on.rmr, EpId::NULL), ep(Cause::NullHandle));
+        assert_eq!(bind(on.rmr, nowhere), ep(Cause::Stale));
+        assert_eq!(
+            bind(on.rmr, EpId::from_handle(on.rmr.handle())),
+            ep(Cause::WrongKind)
+        );
+        // Then the state is looked at before the parameters, which are all wrong.
+        on.endpoint.enter(on.ia, EndpointState::Unconnected);
+        assert_eq!(bind(on.rmr, on.endpoint.ep).0, ErrorKind::InvalidState);
+        on.endpoint.enter(on.ia, EndpointState::Connected);
+        assert_eq!(bind(on.rmr, on.endpoint.ep).1, Subtype::InvalidArg6);
+        on.untouched();
+    });
+}
+
+/// Spec: RMB-31, RMB-37, RMB-44
+#[test]
+fn binds_need_a_connection_or_one_that_is_over() {
+    with_setting(|on| {
+        for state in EndpointState::ALL {
+            on.endpoint.enter(on.ia, *state);
+            let outcome = on.bind(&on.whole(), CompletionFlags::empty());
+            if matches!(
+                state,
+                EndpointState::Connected | EndpointState::Disconnected
+            ) {
+                assert!(outcome.is_ok(), "{state:?}");
+                on.complete(DtoStatus::Flushed);
+            } else {
+                assert_eq!(
+                    refusal(outcome),
+                    refused_as(
+                        ErrorKind::InvalidState,
+                        state.subtype(),
+                        Cause::EndpointState
+                    )
+                );
+            }
+        }
+        on.untouched();
+    });
+}
+
+/// Spec: RMB-32, RMB-42, DTO-10
+#[test]
+fn a_bind_on_a_dead_connection_is_flushed_and_changes_nothing() {
+    with_setting(|on| {
+        on.bind(&piece(&on.lmr, 0, 8), CompletionFlags::empty())
+            .unwrap();
+        on.complete(DtoStatus::Success);
+        let before = on.bound();
+        let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
+        on.endpoint.enter(on.ia, EndpointState::Disconnected);
+        on.backend.break_pair(on.endpoint.key);
+        on.bind(&piece(&other, 0, 8), CompletionFlags::SUPPRESS)
+            .unwrap();
+        assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
+        let event = on.endpoint.next_event(on.ia);
+        assert_eq!(
+            event,
+            Some(Event::RmrBind(RmrBindCompletion {
+                rmr: on.rmr,
+                ep: on.endpoint.ep,
+                cookie: 77,
+                status: DtoStatus::Flushed
+            }))
+        );
+        assert_eq!(on.bound(), before);
+        assert_eq!(on.ia.lmr_free(other.lmr), Ok(()));
+        assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
+        assert_eq!(on.ia.bind_failed(on.rmr, DtoStatus::Flushed), None);
+    });
+}
+
+/// Spec: RMB-22, RMB-42
+#[test]
+fn a_bind_that_fails_leaves_the_region_unbound_and_names_its_endpoint() {
+    with_setting(|on| {
+        on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
+        on.complete(DtoStatus::Success);
+        let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
+        on.bind(&piece(&other, 0, 8), CompletionFlags::empty())
+            .unwrap();
+        assert!(
+            on.backend
+                .complete_request(on.endpoint.key, DtoStatus::RmrOperationFailed)
+        );
+        // Polled, but not reported to anybody yet.
+        on.ia.harvest_at(on.endpoint.evd.index() as u16);
+        assert_eq!(on.bound(), None);
+        assert_eq!(
+            on.ia.bind_failed(on.rmr, DtoStatus::RmrOperationFailed),
+            Some(on.endpoint.ep)
+        );
+        assert_eq!(
+            on.ia.bind_failed(on.rmr, DtoStatus::RmrOperationFailed),
+            None
+        );
+        assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
+        assert_eq!(on.ia.lmr_free(other.lmr), Ok(()));
+    });
+}
+
+/// Spec: RMB-27, RMB-42, LMF-01, DTO-06
+#[test]
+fn an_empty_piece_unbinds_whatever_it_names() {
+    with_setting(|on| {
+        on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
+        on.complete(DtoStatus::Success);
+        assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
+        let nothing = LmrTriplet {
+            context: 0xDEAD_BEEF,
+            address: u64::MAX,
+            length: 0,
+        };
+        on.bind(&nothing, CompletionFlags::SUPPRESS).unwrap();
+        assert_eq!(on.bound(), None);
+        let [posted] = &on.posted()[..] else {
+            panic!("one request");
+        };
+        assert!(matches!(posted.work, Work::Bind(request) if request.length == 0));
+        // The device may not have done it yet.
+        assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
+        on.backend
+            .complete_request(on.endpoint.key, DtoStatus::Success);
+        // Nobody polled that silent completion; the free finds it.
+        assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
+        assert_eq!(on.bound(), None);
+    });
+}
+
+/// Spec: LMF-01, RMB-42
+#[test]
+fn a_region_is_in_use_from_accept_until_it_is_replaced() {
+    with_setting(|on| {
+        let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
+        assert_eq!(on.ia.lmr_free(region(on.ia, on.pz, PEERS).lmr), Ok(()));
+        on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
+        assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
+        on.complete(DtoStatus::Success);
+        assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
+        on.bind(&piece(&other, 0, 1), CompletionFlags::empty())
+            .unwrap();
+        // The old binding lives until the new one is there.
+        assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
+        assert_eq!(refusal(on.ia.lmr_free(other.lmr)), IN_USE);
+        on.complete(DtoStatus::Success);
+        assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
+        assert_eq!(refusal(on.ia.lmr_free(other.lmr)), IN_USE);
+        // A refused free leaves the region as it was.
+        assert!(
+            on.ia
+                .post_send(
+                    on.endpoint.ep,
+                    &[piece(&other, 0, 4)],
+                    0,
+                    CompletionFlags::empty()
+                )
+                .is_ok()
+        );
+    });
+}
+
+/// Spec: RMF-01, RMF-02, LMF-01
+#[test]
+fn a_bound_or_binding_region_may_be_freed() {
+    with_setting(|on| {
+        on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
+        on.complete(DtoStatus::Success);
+        let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
+        on.bind(&piece(&other, 0, 8), CompletionFlags::empty())
+            .unwrap();
+        on.ia.rmr_free(on.rmr).unwrap();
+        assert_eq!(on.backend.objects()[2], 0);
+        assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
+        assert_eq!(on.ia.lmr_free(other.lmr), Ok(()));
+        // The next region in the slot has nothing to do with the bind that is still under way.
+        let next = on.ia.rmr_create(on.pz).unwrap();
+        assert_eq!(next.index(), on.rmr.index());
+        let event = on.complete(DtoStatus::RmrOperationFailed);
+        assert!(matches!(
+            event,
+            Some(Event::RmrBind(RmrBindCompletion { rmr, .. })) if rmr == on.rmr
+        ));
+        let param = on.ia.rmr_query(next, RmrFields::all()).unwrap();
+        assert_eq!(param.binding, None);
+        assert_eq!(on.ia.bind_failed(next, DtoStatus::RmrOperationFailed), None);
+    });
+}
+
+/// Spec: RMB-34, DTO-07, GEN-06
+#[test]
+fn a_full_queue_takes_in_silent_completions_and_then_refuses() {
+    with_setting(|on| {
+        let full = refused_as(
+            ErrorKind::InsufficientResources,
+            Subtype::ResourceTep,
+            Cause::QueueFull,
+        );
+        let regions: Vec<RmrId> = (0..4).map(|_| on.ia.rmr_create(on.pz).unwrap()).collect();
+        let bind = |index: usize, flags| {
+            on.ia.rmr_bind(
+                regions[index % 4],
+                &on.whole(),
+                PEERS,
+                on.endpoint.ep,
+                index as u64,
+                flags,
+            )
+        };
+        for index in 0..8 {
+            bind(index, CompletionFlags::SUPPRESS).unwrap();
+        }
+        assert_eq!(refusal(bind(8, CompletionFlags::empty())), full);
+        assert_eq!(on.posted().len(), 8);
+        on.backend
+            .complete_request(on.endpoint.key, DtoStatus::Success);
+        bind(9, CompletionFlags::empty()).unwrap();
+        assert_eq!(refusal(bind(10, CompletionFlags::empty())), full);
+    });
+}
+
+/// Spec: RMB-34, RMB-42
+#[test]
+fn four_binds_of_one_region_may_be_under_way() {
+    with_setting(|on| {
+        let parts: Vec<_> = (1..=6).map(|length| piece(&on.lmr, 0, length)).collect();
+        for part in &parts[..4] {
+            on.bind(part, CompletionFlags::empty()).unwrap();
+            assert_eq!(on.bound().map(|bound| bound.lmr_triplet), Some(*part));
+        }
+        assert_eq!(
+            refusal(on.bind(&parts[4], CompletionFlags::empty())),
+            refused_as(
+                ErrorKind::InsufficientResources,
+                Subtype::ResourceMemoryRegion,
+                Cause::QueueFull
+            )
+        );
+        // One that is done makes room, even if its event waits to be dequeued.
+        on.backend
+            .complete_request(on.endpoint.key, DtoStatus::Success);
+        on.bind(&parts[4], CompletionFlags::empty()).unwrap();
+        // The second succeeds, the rest is flushed: the second it is.
+        on.backend
+            .complete_request(on.endpoint.key, DtoStatus::Success);
+        on.backend.break_pair(on.endpoint.key);
+        let statuses: Vec<_> = core::iter::from_fn(|| on.endpoint.next_event(on.ia))
+            .map(|event| match event {
+                Event::RmrBind(completion) => completion.status,
+                event => panic!("{event:?}"),
+            })
+            .collect();
+        use DtoStatus::{Flushed, Success};
+        assert_eq!(statuses, [Success, Success, Flushed, Flushed, Flushed]);
+        assert_eq!(on.bound().map(|bound| bound.lmr_triplet), Some(parts[1]));
+        assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
+        on.ia.rmr_free(on.rmr).unwrap();
+        assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
+    });
+}
+
+/// Spec: RMB-34, GEN-06
+#[test]
+fn what_the_device_refuses_leaves_no_trace() {
+    with_setting(|on| {
+        for part in [on.whole(), LmrTriplet::default()] {
+            on.backend
+                .refuse_next(crate::backend::BackendError::Resources);
+            assert_eq!(
+                refusal(on.bind(&part, CompletionFlags::empty())),
+                refused_as(
+                    ErrorKind::InsufficientResources,
+                    Subtype::ResourceTep,
+                    Cause::DeviceRefused
+                )
+            );
+            on.untouched();
+        }
+    });
+}
+
+/// Spec: RMB-42
+#[test]
+fn binds_of_an_endpoint_that_dies_are_as_never_made() {
+    with_ia(|ia, backend| {
+        let pz = ia.pz_create().unwrap();
+        let endpoint = TestEndpoint::new(ia, 0, pz);
+        let lmr = region(ia, pz, MemoryPrivileges::ALL);
+        let other = region(ia, pz, MemoryPrivileges::ALL);
+        let rmr = ia.rmr_create(pz).unwrap();
+        let bind = |lmr| {
+            ia.rmr_bind(
+                rmr,
+                &piece(lmr, 0, 8),
+                PEERS,
+                endpoint.ep,
+                0,
+                CompletionFlags::empty(),
+            )
+        };
+        let context = bind(&lmr).unwrap();
+        endpoint.complete(ia, backend, DtoStatus::Success);
+        bind(&other).unwrap();
+        bind(&other).unwrap();
+        endpoint.destroy(ia);
+        let binding = ia.rmr_query(rmr, RmrFields::all()).unwrap().binding;
+        assert_eq!(binding.map(|bound| bound.rmr_context), Some(context));
+        assert_eq!(ia.lmr_free(other.lmr), Ok(()));
+        assert_eq!(refusal(ia.lmr_free(lmr.lmr)), IN_USE);
+        ia.rmr_free(rmr).unwrap();
+        assert_eq!(ia.lmr_free(lmr.lmr), Ok(()));
+    });
+}
+
+/// A bind's completion frees its record once; a copy of it is of nothing that is posted.
+///
+/// Spec: RMB-13, RMB-42
+#[test]
+fn a_completion_that_comes_twice_counts_once() {
+    with_setting(|on| {
+        on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
+        let token = on.posted()[0].work.token();
+        on.complete(DtoStatus::Success);
+        let mut copy = stray(token);
+        copy.status = DtoStatus::RmrOperationFailed;
+        on.backend.inject(on.endpoint.evd.index() as u16, copy);
+        assert_eq!(on.endpoint.next_event(on.ia), None);
+        assert!(on.bound().is_some());
+    });
+}
+
+/// Random binds, completions, flushes and frees against a plain account of who is bound to what.
+///
+/// Spec: LMF-01, RMB-27, RMB-42, RMF-01, RMQ-01
+#[test]
+fn windows_are_counted_right_whatever_happens() {
+    #[derive(Clone, Copy)]
+    struct Pending {
+        rmr: usize,
+        lmr: Option<usize>,
+    }
+    let mut random = seeded("windows_are_counted_right_whatever_happens");
+    with_ia(|ia, backend| {
+        let pz = ia.pz_create().unwrap();
+        let endpoint = TestEndpoint::new(ia, 0, pz);
+        let mut regions: Vec<LmrCreated> = (0..3)
+            .map(|_| region(ia, pz, MemoryPrivileges::ALL))
+            .collect();
+        let windows: Vec<RmrId> = (0..3).map(|_| ia.rmr_create(pz).unwrap()).collect();
+        let mut bound: [Option<usize>; 3] = [None; 3];
+        let mut pending: Vec<Pending> = Vec::new();
+        for round in 0..20_000 {
+            match random.u8(..10) {
+                0..4 => {
+                    let rmr = random.usize(..3);
+                    let lmr = (random.u8(..4) != 0).then(|| random.usize(..3));
+                    let part = lmr.map_or(LmrTriplet::default(), |lmr| {
+                        piece(&regions[lmr], 0, 1 + lmr as u64)
+                    });
+                    let outcome = ia.rmr_bind(
+                        windows[rmr],
+                        &part,
+                        PEERS,
+                        endpoint.ep,
+                        0,
+                        CompletionFlags::SUPPRESS,
+                    );
+                    let room = pending.len() < 8
+                        && pending.iter().filter(|bind| bind.rmr == rmr).count() < 4;
+                    assert_eq!(outcome.is_ok(), room, "round {round}");
+                    if room {
+                        pending.push(Pending { rmr, lmr });
+                    }
+                }
+                4..7 => {
+                    if pending.is_empty() {
+                        continue;
+                    }
+                    let done = pending.remove(0);
+                    let status = match random.u8(..4) {
+                        0 => DtoStatus::Flushed,
+                        1 => DtoStatus::RmrOperationFailed,
+                        _ => DtoStatus::Success,
+                    };
+                    match status {
+                        DtoStatus::Success => bound[done.rmr] = done.lmr,
+                        DtoStatus::Flushed => {}
+                        _ => bound[done.rmr] = None,
+                    }
+                    let event = endpoint.complete(ia, backend, status);
+                    assert_eq!(event.is_some(), status != DtoStatus::Success);
+                    ia.bind_failed(windows[done.rmr], status);
+                }
+                7 => {
+                    let rmr = random.usize(..3);
+                    let latest = pending
+                        .iter()
+                        .rev()
+                        .find(|bind| bind.rmr == rmr)
+                        .map_or(bound[rmr], |bind| bind.lmr);
+                    let told = ia.rmr_query(windows[rmr], RmrFields::all()).unwrap();
+                    assert_eq!(
+                        told.binding.map(|binding| binding.lmr_triplet),
+                        latest.map(|lmr| piece(&regions[lmr], 0, 1 + lmr as u64)),
+                        "round {round}"
+                    );
+                }
+                _ => {
+                    let lmr = random.usize(..3);
+                    let used = bound.contains(&Some(lmr))
+                        || pending.iter().any(|bind| bind.lmr == Some(lmr));
+                    let id: LmrId = regions[lmr].lmr;
+                    let outcome = ia.lmr_free(id);
+                    assert_eq!(outcome.is_err(), used, "round {round}");
+                    if !used {
+                        regions[lmr] = region(ia, pz, MemoryPrivileges::ALL);
+                    }
+                }
+            }
+        }
+    });
+}
