@@ -382,7 +382,7 @@ fn a_disconnect_takes_back_the_events_of_the_connection() {
     }
 }
 
-/// Spec: EPR-01, EPR-02, E23
+/// Spec: EPR-01, EPR-02
 #[test]
 fn a_reset_queue_pair_connects_again() {
     for options in variety() {

@@ -288,7 +288,7 @@ fn a_receiver_that_is_not_ready_for_a_while() {
     }
 }
 
-/// Spec: E22, EPD-10
+/// Spec: DTO-12, EPD-10
 #[test]
 fn a_short_outage_is_survived_and_a_long_one_is_not() {
     for options in variety() {
@@ -330,7 +330,7 @@ fn a_short_outage_is_survived_and_a_long_one_is_not() {
     }
 }
 
-/// Spec: E22
+/// Spec: EPB-06, DTO-12
 #[test]
 fn an_answer_that_never_comes() {
     for options in variety() {
@@ -355,7 +355,7 @@ fn an_answer_that_never_comes() {
     }
 }
 
-/// Spec: E22, IAC-03
+/// Spec: EPD-10
 #[test]
 fn a_crash_is_silent_to_peers_and_loud_at_home() {
     for options in variety() {
