@@ -70,11 +70,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Event::Dto(completion) if breaks(completion.status) => {
                 self.connection_failed(completion.ep);
             }
-            Event::RmrBind(completion) => {
-                let _noted = self.bind_failed(completion.rmr, completion.status);
-                if breaks(completion.status) {
-                    self.connection_failed(completion.ep);
-                }
+            Event::RmrBind(completion) if breaks(completion.status) => {
+                self.connection_failed(completion.ep);
             }
             _ => {}
         }

@@ -12,8 +12,8 @@ use crate::endpoint::{Endpoint, WorkRing, not_ready, refused_flags, request_repo
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use crate::ia::Ia;
-use crate::id::{EpId, Handle, RmrId};
-use crate::record::{Owner, RecordKind, RecordSlot};
+use crate::id::{EpId, RmrId};
+use crate::record::{RecordKind, RecordSlot};
 use crate::shared::Shared;
 use crate::sync::RawLock;
 
@@ -100,20 +100,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             slot.main
                 .with(|region| self.shared.bind(endpoint, region, bind))
         })
-    }
-
-    /// A failed bind event was dequeued: tells the endpoint whose connection the failure breaks.
-    ///
-    /// `None` for a flushed bind: its connection is over already. The region itself and the counts
-    /// were put right when the completion was polled.
-    ///
-    /// Spec: RMB-22, RMB-42
-    pub(crate) fn bind_failed(&self, rmr: RmrId, status: DtoStatus) -> Option<EpId> {
-        if matches!(status, DtoStatus::Success | DtoStatus::Flushed) {
-            return None;
-        }
-        self.with_remote_region(rmr, |region| region.failed_on.pop())
-            .ok()?
     }
 
     /// Forgets the binds among the posted records of a request queue that is emptied without completions.
@@ -262,7 +248,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         Ok(rmr_context)
     }
 
-    /// The completion of a bind was polled: brings region and counts up to date.
+    /// The completion of a bind was polled: brings region and counts up to date (RMB-42).
     ///
     /// Called while the record is posted; the region's lock is taken under the dispatcher's.
     pub(crate) fn bind_completed(&self, record: &RecordSlot, status: DtoStatus) {
@@ -294,22 +280,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                     let before = core::mem::replace(&mut region.bound, Binding::NONE);
                     self.release_binding(&before);
                     self.release_binding(&binding);
-                    if let Some(ep) = self.poster(record) {
-                        // No room: binds failed on more endpoints than can be under way.
-                        let _fits = region.failed_on.push(ep);
-                    }
                 }
             }
         });
-    }
-
-    /// The endpoint that a request record was posted to.
-    fn poster(&self, record: &RecordSlot) -> Option<EpId> {
-        let Some(Owner::Requests(index)) = record.owner() else {
-            return None;
-        };
-        let endpoint = self.endpoints.get(usize::from(index))?;
-        Some(EpId::from_handle(Handle::from_raw(endpoint.handle.load())))
     }
 
     /// Uncounts the window of a binding on its region.

@@ -5,7 +5,7 @@ use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{MemoryPrivileges, RmrFields};
 use crate::ia::{Control, Ia};
-use crate::id::{EpId, Handle, PzId, RmrId, next_generation};
+use crate::id::{Handle, PzId, RmrId, next_generation};
 use crate::memory::LmrTriplet;
 use crate::storage::find_slot;
 use crate::sync::{Mutex, RawLock};
@@ -32,20 +32,6 @@ impl<L: RawLock> RmrSlot<L> {
     };
 }
 
-impl<L: RawLock> RmrSlot<L> {
-    /// Whether a region lives here.
-    pub(crate) fn is_live(&self) -> bool {
-        self.main.with(|region| !region.id.is_null())
-    }
-
-    /// Frees the slot without a word to anybody, for storage whose adapter is gone.
-    pub(crate) fn forget(&self) {
-        self.main.with(|region| {
-            let _lost = region.take();
-        });
-    }
-}
-
 /// A remote memory region behind its lock.
 #[derive(Debug)]
 pub(crate) struct RemoteRegion {
@@ -59,8 +45,6 @@ pub(crate) struct RemoteRegion {
     pub(super) pending: [Binding; PENDING_BINDS],
     /// Number of the last accepted bind.
     pub(super) sequence: u32,
-    /// Endpoints on which a bind failed, for `Ia::bind_failed`.
-    pub(super) failed_on: heapless::Vec<EpId, PENDING_BINDS>,
     pub(crate) context: u64,
 }
 
@@ -73,7 +57,6 @@ impl RemoteRegion {
         bound: Binding::NONE,
         pending: [Binding::NONE; PENDING_BINDS],
         sequence: 0,
-        failed_on: heapless::Vec::new(),
         context: 0,
     };
 

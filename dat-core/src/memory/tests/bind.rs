@@ -2,7 +2,7 @@
 
 use super::lookup::seeded;
 use super::*;
-use crate::backend::{BindRequest, RegionKeys, Rejected, SendFlags};
+use crate::backend::{BindRequest, RegionKeys, SendFlags};
 use crate::event::RmrBindCompletion;
 use crate::flags::RmrFields;
 use crate::id::{LmrId, RmrId};
@@ -491,13 +491,12 @@ fn a_bind_on_a_dead_connection_is_flushed_and_changes_nothing() {
         assert_eq!(on.bound(), before);
         assert_eq!(on.ia.lmr_free(other.lmr), Ok(()));
         assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
-        assert_eq!(on.ia.bind_failed(on.rmr, DtoStatus::Flushed), None);
     });
 }
 
 /// Spec: RMB-22, RMB-42
 #[test]
-fn a_bind_that_fails_leaves_the_region_unbound_and_names_its_endpoint() {
+fn a_bind_that_fails_leaves_the_region_unbound_and_ends_the_connection() {
     with_setting(|on| {
         on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
         on.complete(DtoStatus::Success);
@@ -511,14 +510,20 @@ fn a_bind_that_fails_leaves_the_region_unbound_and_names_its_endpoint() {
         // Polled, but not reported to anybody yet.
         on.ia.harvest_at(on.endpoint.evd.index() as u16);
         assert_eq!(on.bound(), None);
+        let event = on.ia.evd_dequeue(on.endpoint.evd);
         assert_eq!(
-            on.ia.bind_failed(on.rmr, DtoStatus::RmrOperationFailed),
-            Some(on.endpoint.ep)
+            event,
+            Ok(Event::RmrBind(RmrBindCompletion {
+                rmr: on.rmr,
+                ep: on.endpoint.ep,
+                cookie: 77,
+                status: DtoStatus::RmrOperationFailed
+            }))
         );
-        assert_eq!(
-            on.ia.bind_failed(on.rmr, DtoStatus::RmrOperationFailed),
-            None
-        );
+        let state = on.ia.shared.endpoints[0]
+            .main
+            .with(|endpoint| endpoint.state);
+        assert_eq!(state, EndpointState::Disconnected);
         assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
         assert_eq!(on.ia.lmr_free(other.lmr), Ok(()));
     });
@@ -607,7 +612,6 @@ fn a_bound_or_binding_region_may_be_freed() {
         ));
         let param = on.ia.rmr_query(next, RmrFields::all()).unwrap();
         assert_eq!(param.binding, None);
-        assert_eq!(on.ia.bind_failed(next, DtoStatus::RmrOperationFailed), None);
     });
 }
 
@@ -813,7 +817,6 @@ fn windows_are_counted_right_whatever_happens() {
                     }
                     let event = endpoint.complete(ia, backend, status);
                     assert_eq!(event.is_some(), status != DtoStatus::Success);
-                    ia.bind_failed(windows[done.rmr], status);
                 }
                 7 => {
                     let rmr = random.usize(..3);
