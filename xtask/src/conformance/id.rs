@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// A requirement id such as `EPW-07` or `RSMPV-E03`; ordered by group, list and number.
+/// A requirement id such as `EPW-07` or `RSMPV-E03`, or a transition such as `E22`; ordered by group, list and number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     group: String,
@@ -17,6 +17,11 @@ impl Id {
     /// What stands before the dash.
     pub(crate) fn group(&self) -> &str {
         &self.group
+    }
+
+    /// Groups of requirements have longer names.
+    fn is_transition(&self) -> bool {
+        self.group.len() == 1
     }
 
     /// Whether an id lies between this one and `last` inclusive, in the same list of the same group.
@@ -31,7 +36,10 @@ impl FromStr for Id {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let parsed = text.split_once('-').and_then(|(group, rest)| {
+        let Some(parts) = text.split_once('-') else {
+            return transition(text).with_context(|| format!("`{text}` is no requirement id"));
+        };
+        let parsed = Some(parts).and_then(|(group, rest)| {
             let letters =
                 group.len() >= 2 && group.starts_with(|first: char| first.is_ascii_uppercase());
             let plain = group
@@ -48,6 +56,19 @@ impl FromStr for Id {
     }
 }
 
+/// Reads `E22`: one letter, and a number without leading zeros.
+fn transition(text: &str) -> Option<Id> {
+    let letter = text.chars().next().filter(char::is_ascii_uppercase)?;
+    let digits = &text[letter.len_utf8()..];
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+    let number = plain.then(|| digits.parse().ok()).flatten()?;
+    Some(Id {
+        group: letter.to_string(),
+        list: None,
+        number,
+    })
+}
+
 /// Reads `07` or `E03`.
 fn list_and_number(text: &str) -> Option<(Option<char>, u16)> {
     let list = text.chars().next().filter(char::is_ascii_uppercase);
@@ -60,6 +81,9 @@ fn list_and_number(text: &str) -> Option<(Option<char>, u16)> {
 
 impl fmt::Display for Id {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_transition() {
+            return write!(formatter, "{}{}", self.group, self.number);
+        }
         write!(formatter, "{}-", self.group)?;
         if let Some(list) = self.list {
             write!(formatter, "{list}")?;
@@ -90,7 +114,7 @@ pub(crate) fn expand<'a>(
             continue;
         };
         let first: Id = find(first.parse()?)?;
-        let last = match list_and_number(last) {
+        let last = match list_and_number(last).filter(|_| !first.is_transition()) {
             Some((list, number)) => Id {
                 group: first.group.clone(),
                 list: list.or(first.list),
@@ -127,6 +151,7 @@ pub(crate) fn condense<'a>(
         .into_iter()
         .map(|(first, last)| match (first == last, last.list) {
             (true, _) => first.to_string(),
+            (false, _) if last.is_transition() => format!("{first}..{last}"),
             (false, Some(list)) => format!("{first}..{list}{:02}", last.number),
             (false, None) => format!("{first}..{:02}", last.number),
         });
@@ -143,7 +168,8 @@ mod tests {
 
     fn expanded(list: &str) -> Result<String> {
         let known = known(&[
-            "DTO-01", "EPW-01", "EPW-02", "EPW-04", "EPW-05", "PV-01", "PV-E01", "PV-E02",
+            "DTO-01", "EPW-01", "EPW-02", "EPW-04", "EPW-05", "PV-01", "PV-E01", "PV-E02", "E1",
+            "E2", "E10",
         ]);
         let ids = expand(list, known.iter())?;
         Ok(ids.iter().map(Id::to_string).collect::<Vec<_>>().join(" "))
@@ -151,12 +177,12 @@ mod tests {
 
     #[test]
     fn ids_are_read_and_printed() {
-        for text in ["EPW-07", "RSMPV-E03", "RSM2-01", "GEN-100"] {
+        for text in ["EPW-07", "RSMPV-E03", "RSM2-01", "GEN-100", "E1", "E22"] {
             assert_eq!(text.parse::<Id>().expect("id").to_string(), text);
         }
         for text in [
-            "EPW", "EPW-", "EPW-7", "epw-07", "EPW-07a", "-07", "2-07", "E-07", "EPW-EE1",
-            "EPW 07", "EPW-é1",
+            "EPW", "E", "E01", "EE1", "e1", "E1x", "EPW-", "EPW-7", "epw-07", "EPW-07a", "-07",
+            "2-07", "E-07", "EPW-EE1", "EPW 07", "EPW-é1",
         ] {
             assert!(text.parse::<Id>().is_err(), "{text}");
         }
@@ -174,6 +200,10 @@ mod tests {
             expanded("EPW-02..EPW-04, DTO-01").expect("list"),
             "EPW-02 EPW-04 DTO-01"
         );
+        assert_eq!(
+            expanded("E1..E10, EPW-01").expect("list"),
+            "E1 E2 E10 EPW-01"
+        );
         assert_eq!(expanded("PV-E01..02").expect("list"), "PV-E01 PV-E02");
         assert_eq!(expanded("PV-E01..E02").expect("list"), "PV-E01 PV-E02");
     }
@@ -185,6 +215,9 @@ mod tests {
             "EPW-01..03",
             "EPW-01..06",
             "EPW-05..01",
+            "E2..E1",
+            "E1..E3",
+            "E1..02",
             "EPW-01..DTO-01",
             "PV-01..E02",
             "",
@@ -198,12 +231,14 @@ mod tests {
     #[test]
     fn condensed_lists_expand_to_the_same_ids() {
         let known = known(&[
-            "DTO-01", "EPW-01", "EPW-02", "EPW-04", "EPW-05", "PV-01", "PV-E01", "PV-E02",
+            "DTO-01", "EPW-01", "EPW-02", "EPW-04", "EPW-05", "PV-01", "PV-E01", "PV-E02", "E1",
+            "E2", "E10",
         ]);
         for list in [
             "DTO-01, EPW-01..05, PV-01, PV-E01..E02",
             "DTO-01, EPW-02..04, PV-E02",
             "EPW-01, EPW-04",
+            "E1..E10",
             "",
         ] {
             let ids: Vec<Id> = if list.is_empty() {

@@ -19,6 +19,7 @@ use scan::Citation;
 
 const PAGES: &[&str] = &[
     "docs/spec/dat-requirements.md",
+    "docs/spec/dat-state-machines.md",
     "docs/spec/rsm-requirements.md",
 ];
 const EXCEPTIONS: &str = "docs/spec/exceptions.toml";
