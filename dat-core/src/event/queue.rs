@@ -167,13 +167,9 @@ impl<C> EvdQueue<C> {
     pub(crate) fn is_due(&self) -> bool {
         let queued = self.queued();
         let by_number = self.counts_events();
-        self.waiter.as_ref().is_some_and(|waiter| {
-            if by_number {
-                queued >= waiter.threshold
-            } else {
-                waiter.notified && queued != 0
-            }
-        })
+        self.waiter
+            .as_ref()
+            .is_some_and(|waiter| queued >= waiter.threshold && (by_number || waiter.notified))
     }
 
     /// Whether the number of queued events decides on waits, not notifications.

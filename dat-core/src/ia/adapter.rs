@@ -3,7 +3,7 @@
 use core::fmt;
 
 use atomic_waker::AtomicWaker;
-use portable_atomic::{AtomicU16, AtomicU32, Ordering};
+use portable_atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 
 use super::Control;
 use crate::backend::Backend;
@@ -25,6 +25,8 @@ pub struct Ia<'s, B: Backend, L: RawLock> {
     /// Set by interrupt handlers, cleared by `progress`.
     pub(crate) interrupts: AtomicU32,
     pub(crate) progress_waker: AtomicWaker,
+    /// The failure of the device was reported.
+    pub(crate) catastrophe: AtomicBool,
 }
 
 /// An adapter that could not be opened; the backend comes back.
@@ -98,6 +100,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             async_evd: EvdId::NULL,
             interrupts: AtomicU32::new(0),
             progress_waker: AtomicWaker::new(),
+            catastrophe: AtomicBool::new(false),
         };
         ia.forget_leftovers();
         match ia.make_evd(async_evd_min_qlen, None, EvdFlags::ASYNC) {

@@ -9,8 +9,7 @@ use crate::backend::{
 use crate::connection::Incoming;
 use crate::endpoint::{Ending, Trigger};
 use crate::event::{
-    Aftermath, AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY,
-    REASON_SOFT_HIGH_WATERMARK,
+    Aftermath, AsyncEventKind, ConnectionEventKind, Event, REASON_SOFT_HIGH_WATERMARK,
 };
 use crate::flags::EndpointState;
 use crate::id::EpId;
@@ -227,12 +226,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// The device is gone: everything that was connected, or about to be, is not any more.
     fn device_failed(&self) {
         let mut aftermath = Aftermath::default();
-        let event = Event::Async {
-            kind: AsyncEventKind::IaCatastrophic,
-            handle: self.handle(),
-            reason: REASON_PRIMARY,
-        };
-        self.push_event(self.async_evd, &event, &mut aftermath);
+        self.report_catastrophe(&mut aftermath);
         self.settle(aftermath);
         for slot in self.shared.endpoints {
             let token = slot.handle.load();

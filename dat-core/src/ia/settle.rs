@@ -1,5 +1,7 @@
 //! What follows a call once its locks are released: wake-ups, agents, overflow reports.
 
+use portable_atomic::Ordering;
+
 use super::Ia;
 use crate::backend::{Backend, DeviceFailure};
 use crate::event::{Aftermath, AsyncEventKind, Event, REASON_PRIMARY};
@@ -36,16 +38,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) {
         match failure {
             DeviceFailure::CompletionQueueOverrun => self.report_overflow(evd, aftermath),
-            DeviceFailure::Broken => self.push_event(
-                self.async_evd,
-                &Event::Async {
-                    kind: AsyncEventKind::IaCatastrophic,
-                    handle: self.handle(),
-                    reason: REASON_PRIMARY,
-                },
-                aftermath,
-            ),
+            DeviceFailure::Broken => self.report_catastrophe(aftermath),
         }
+    }
+
+    /// Reports that the adapter failed for good, whichever part of it says so first.
+    pub(crate) fn report_catastrophe(&self, aftermath: &mut Aftermath) {
+        if self.catastrophe.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let event = Event::Async {
+            kind: AsyncEventKind::IaCatastrophic,
+            handle: self.handle(),
+            reason: REASON_PRIMARY,
+        };
+        self.push_event(self.async_evd, &event, aftermath);
     }
 
     /// Reports an overflow on the asynchronous dispatcher; its own overflow has nowhere to go.

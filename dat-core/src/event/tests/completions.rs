@@ -2,7 +2,7 @@ use core::task::Poll;
 use std::vec::Vec;
 
 use super::{TestIa, code, drain};
-use crate::attributes::{EpAttributes, IaAddress};
+use crate::attributes::{EpAttributes, IaAddress, SrqAttributes};
 use crate::backend::{
     Completion, ControlEvent, DeviceFailure, DisconnectMode, PrivateData, QueuePairKey,
 };
@@ -12,7 +12,7 @@ use crate::event::{AsyncEventKind, ConnectionEventKind, DtoOperation, Event, Wai
 use crate::flags::{
     CompletionFlags, ConnectFlags, DtoStatus, EvdFields, EvdFlags, EvdState, QualityOfService,
 };
-use crate::id::{CnoId, EpId, EvdId};
+use crate::id::{CnoId, EpId, EvdId, PzId, SrqId};
 use crate::testing::{Call, TestBackend, TestStorage, WakeCount, open};
 use crate::time::Instant;
 
@@ -34,15 +34,35 @@ fn connected(
     attributes: &EpAttributes,
 ) -> Connected {
     let pz = ia.pz_create().unwrap();
+    connected_on(ia, device, (pz, None), receive, request, attributes)
+}
+
+/// As `connected`, in a zone of the test's choice, and with a shared receive queue.
+fn connected_on(
+    ia: &TestIa<'_>,
+    device: &TestBackend,
+    (pz, srq): (PzId, Option<SrqId>),
+    receive: Option<EvdId>,
+    request: Option<EvdId>,
+    attributes: &EpAttributes,
+) -> Connected {
     let connect = ia.evd_create(4, None, EvdFlags::CONNECTION).unwrap();
     let attributes = EpAttributes {
-        max_recv_dtos: if receive.is_some() { 16 } else { 0 },
+        max_recv_dtos: if receive.is_some() && srq.is_none() {
+            16
+        } else {
+            0
+        },
         max_request_dtos: if request.is_some() { 16 } else { 0 },
         ..*attributes
     };
-    let ep = ia
-        .ep_create(Some(pz), receive, request, Some(connect), Some(&attributes))
-        .unwrap();
+    let ep = match srq {
+        None => ia.ep_create(Some(pz), receive, request, Some(connect), Some(&attributes)),
+        Some(srq) => {
+            ia.ep_create_with_srq(Some(pz), receive, request, Some(connect), srq, &attributes)
+        }
+    }
+    .unwrap();
     let param = ConnectParam {
         address: IaAddress::Node(2),
         qualifier: 7,
@@ -565,6 +585,103 @@ fn a_failed_completion_queue_is_reported_once_and_drained() {
             assert_eq!(tags(&ia, evd), [9]);
         }
     }
+}
+
+/// Spec: DTO-03, EVW-11, EVW-09
+#[test]
+fn a_shared_buffer_is_reported_by_the_endpoint_that_took_it() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let pz = ia.pz_create().unwrap();
+    let attributes = SrqAttributes {
+        max_recv_dtos: 8,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let srq = ia.srq_create(pz, &attributes).unwrap();
+    let shared = ia.shared.shared_receive_queues[srq.index()]
+        .main
+        .with(|queue| queue.key);
+    let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
+    let attributes = EpAttributes {
+        recv_completion_flags: CompletionFlags::UNSIGNALLED,
+        ..EpAttributes::DEFAULT
+    };
+    let takers =
+        [0, 1].map(|_| connected_on(&ia, &device, (pz, Some(srq)), Some(evd), None, &attributes));
+    let [one, two] = &takers;
+    for cookie in 0..6 {
+        ia.srq_post_recv(srq, &[], cookie).unwrap();
+    }
+    // Taken out of order: buffers 2, 0, 3, 1 are left in front, one by one.
+    let take = |position, taker: &Connected| {
+        assert!(device.complete_shared(shared, position, taker.key, DtoStatus::Success, 0));
+    };
+    let (wakes, waker) = WakeCount::new();
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    take(2, two);
+    progress(&ia);
+    // A shared buffer always notifies.
+    assert_eq!(wakes.take(), 1);
+    take(0, one);
+    take(1, two);
+    let taken = |event| match event {
+        Event::Dto(completion) => (completion.ep, completion.cookie, completion.operation),
+        other => panic!("{other:?}"),
+    };
+    match wait.poll(&waker) {
+        Poll::Ready(Ok(waited)) => {
+            assert_eq!(taken(waited.event), (two.ep, 2, DtoOperation::Receive));
+            assert_eq!(waited.more, 2);
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(wait);
+    assert_eq!(
+        taken(ia.evd_dequeue(evd).unwrap()),
+        (one.ep, 0, DtoOperation::Receive)
+    );
+    // What an endpoint had taken goes with it, and the places are free again: 2 are in use.
+    take(0, one);
+    ia.ep_free(two.ep).unwrap();
+    assert_eq!(
+        taken(ia.evd_dequeue(evd).unwrap()),
+        (one.ep, 1, DtoOperation::Receive)
+    );
+    assert_eq!(tags(&ia, evd), []);
+    assert_eq!(device.shared_posted(shared).len(), 2);
+    for cookie in 10..16 {
+        ia.srq_post_recv(srq, &[], cookie).unwrap();
+    }
+    assert_eq!(
+        ia.srq_post_recv(srq, &[], 16).unwrap_err().kind(),
+        ErrorKind::InsufficientResources
+    );
+    for _ in 0..8 {
+        take(0, one);
+    }
+    assert_eq!(tags(&ia, evd), [4, 5, 10, 11, 12, 13, 14, 15]);
+}
+
+/// Spec: DTO-13
+#[test]
+fn the_failure_of_a_device_is_reported_once_however_many_queues_show_it() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evds = [0, 1, 2].map(|_| ia.evd_create(2, None, EvdFlags::DTO).unwrap());
+    for evd in evds {
+        device.fail_queue(number(evd), DeviceFailure::Broken);
+        assert_eq!(tags(&ia, evd), []);
+    }
+    device.push_control(ControlEvent::DeviceFailed);
+    progress(&ia);
+    assert_eq!(
+        drain(&ia, ia.async_evd()),
+        [AsyncEventKind::IaCatastrophic as u64]
+    );
 }
 
 /// Spec: GEN-06, DTO-03
