@@ -47,7 +47,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<EpId> {
         self.control.with(|control| {
             self.check_handles(control, pz, receive, request, connect)?;
-            let adapter = control.backend()?.ia_attributes();
+            let adapter = self.limits(control)?;
             let asked = match attributes {
                 Some(asked) => {
                     let provider = control.backend()?.provider_attributes();
@@ -97,11 +97,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             self.check_handles(control, pz, receive, request, connect)?;
             self.check_srq(srq)?;
-            let backend = control.backend()?;
             check_attributes(
                 attributes,
-                &backend.ia_attributes(),
-                &backend.provider_attributes(),
+                &self.limits(control)?,
+                &control.backend()?.provider_attributes(),
                 true,
                 ATTRIBUTES_WITH_SRQ,
             )?;
@@ -123,7 +122,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Makes the endpoint that a request at a providing service point brings along (PSC-03).
     pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
-        let adapter = control.backend()?.ia_attributes();
+        let adapter = self.limits(control)?;
         let wanted = Wanted {
             pz: None,
             receive: None,

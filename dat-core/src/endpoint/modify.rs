@@ -76,8 +76,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if !selected.difference(EpFields::PZ | PROVIDER).is_empty() {
                 permit(Call::ModifySettings, state)?;
             }
-            let backend = control.backend()?;
-            let (adapter, provider) = (backend.ia_attributes(), backend.provider_attributes());
+            let adapter = self.limits(control)?;
+            let provider = control.backend()?.provider_attributes();
             self.with_endpoint(ep, |slot, endpoint| {
                 slot.receive.with(|side| {
                     let old = endpoint.attributes;

@@ -165,7 +165,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if !backend.provider_attributes().srq_supported {
                 return Err(Error::model_not_supported().because(Cause::Unsupported));
             }
-            let adapter = backend.ia_attributes();
+            let adapter = self.limits(control)?;
             let (receives, segments) = check_sizes(attributes, &adapter)?;
             let exhausted =
                 |cause| Error::insufficient_resources(Subtype::ResourceSrq).because(cause);
@@ -325,7 +325,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn srq_resize(&self, srq: SrqId, max_recv_dtos: i32) -> Result<()> {
         self.control.with(|control| {
             let old = self.with_srq(srq, |_, queue| Ok(queue.max_receives))?;
-            let limit = control.backend()?.ia_attributes().max_recv_per_srq;
+            let limit = self.limits(control)?.max_recv_per_srq;
             let new = positive(max_recv_dtos, limit, NUMBER_ARGUMENT)?;
             if new > old {
                 self.grow_srq(control, srq, old, new)

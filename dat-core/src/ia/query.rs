@@ -1,6 +1,6 @@
 //! What an adapter is and what its provider can do.
 
-use super::Ia;
+use super::{Control, Ia};
 use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result};
@@ -37,28 +37,31 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Error::invalid_argument(5).because(Cause::UnknownMask));
         }
         self.control.with(|control| {
-            let zones = control.protection_zones.len();
-            let backend = control.backend()?;
-            let shared = &self.shared;
-            let records = shared.records.len();
-            let device = backend.ia_attributes();
-            let ia = IaAttributes {
-                max_eps: least(device.max_eps, shared.endpoints.len()),
-                max_dto_per_ep: least(device.max_dto_per_ep, records),
-                max_evds: least(device.max_evds, shared.event_dispatchers.len()),
-                max_evd_qlen: least(device.max_evd_qlen, shared.events.len()),
-                max_lmrs: least(device.max_lmrs, shared.local_regions.len()),
-                max_pzs: least(device.max_pzs, zones),
-                max_rmrs: least(device.max_rmrs, shared.remote_regions.len()),
-                max_srqs: least(device.max_srqs, shared.shared_receive_queues.len()),
-                max_recv_per_srq: least(device.max_recv_per_srq, records),
-                ..device
-            };
             Ok(IaParam {
                 async_evd: self.async_evd,
-                ia,
-                provider: backend.provider_attributes(),
+                ia: self.limits(control)?,
+                provider: control.backend()?.provider_attributes(),
             })
+        })
+    }
+
+    /// The attributes of the adapter as a query tells them; what is beyond them is refused.
+    pub(crate) fn limits(&self, control: &mut Control<'_, B>) -> Result<IaAttributes> {
+        let zones = control.protection_zones.len();
+        let device = control.backend()?.ia_attributes();
+        let shared = &self.shared;
+        let records = shared.records.len();
+        Ok(IaAttributes {
+            max_eps: least(device.max_eps, shared.endpoints.len()),
+            max_dto_per_ep: least(device.max_dto_per_ep, records),
+            max_evds: least(device.max_evds, shared.event_dispatchers.len()),
+            max_evd_qlen: least(device.max_evd_qlen, shared.events.len()),
+            max_lmrs: least(device.max_lmrs, shared.local_regions.len()),
+            max_pzs: least(device.max_pzs, zones),
+            max_rmrs: least(device.max_rmrs, shared.remote_regions.len()),
+            max_srqs: least(device.max_srqs, shared.shared_receive_queues.len()),
+            max_recv_per_srq: least(device.max_recv_per_srq, records),
+            ..device
         })
     }
 }

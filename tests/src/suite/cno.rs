@@ -1,0 +1,222 @@
+//! Consumer notification objects.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::{Poll, Waker};
+use std::sync::Arc;
+use std::task::Wake;
+
+use dat_core::event::ProxyAgent;
+use dat_core::flags::{CnoFields, EvdFlags};
+use dat_core::id::{CnoId, EvdId};
+use dat_core::{Error, Subtype};
+
+use crate::fixture::{Net, Testbed, granted, refused};
+
+const IN_USE: Error = Error::invalid_state(Subtype::InvalidStateCnoInUse);
+const BAD: Error = Error::invalid_handle(Subtype::InvalidHandleCno);
+
+/// A waker that counts.
+struct Count(AtomicU64);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// An agent that writes the dispatcher's handle to the cell that its data points to (1 for none).
+fn agent() -> (ProxyAgent, &'static AtomicU64) {
+    static CELLS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    fn called(data: u64, evd: Option<EvdId>) {
+        let raw = evd.map_or(1, |evd| evd.handle().to_raw());
+        CELLS[data as usize].store(raw, Ordering::Relaxed);
+    }
+    let index = NEXT.fetch_add(1, Ordering::Relaxed);
+    let agent = ProxyAgent {
+        function: called,
+        instance_data: index,
+    };
+    (agent, &CELLS[index as usize])
+}
+
+/// A new object has no dispatcher, no trigger and at most one agent, which a query tells.
+///
+/// Spec: CNC-01, CNC-03, CNQ-01, GEN-03, GEN-08, GEN-11
+pub fn new_notification_object_tells_what_it_is<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let (agent, _) = agent();
+    for wanted in [None, Some(agent)] {
+        let cno = granted(ia.cno_create(wanted));
+        let told = granted(ia.cno_query(cno, CnoFields::all()));
+        assert_eq!(told.ia, ia.handle());
+        assert_eq!(
+            told.agent.map(|agent| agent.instance_data),
+            wanted.map(|agent| agent.instance_data)
+        );
+        assert_eq!(net.triggered(&ia, cno), None);
+        for bit in 2..32 {
+            refused(
+                ia.cno_query(cno, CnoFields::from_bits_retain(1 << bit)),
+                Error::invalid_argument(2),
+            );
+        }
+        granted(ia.cno_free(cno));
+        for bad in [
+            CnoId::NULL,
+            cno,
+            granted(net.adapter().cno_create(None)),
+            CnoId::from_handle(ia.handle()),
+        ] {
+            refused(ia.cno_query(bad, CnoFields::all()), BAD);
+            refused(ia.cno_modify_agent(bad, None), BAD);
+            refused(ia.cno_wait(bad).map(drop), BAD);
+            refused(ia.cno_free(bad), BAD);
+        }
+    }
+}
+
+/// The agent is called once per association, with its data and the dispatcher that fired, in addition to waiters.
+///
+/// Spec: CNC-02, CNM-01
+pub fn agent_is_called_once_per_association<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let (agent, seen) = agent();
+    let cno = granted(ia.cno_create(Some(agent)));
+    let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
+    granted(ia.evd_post_se(evd, 1));
+    assert_eq!(seen.swap(0, Ordering::Relaxed), evd.handle().to_raw());
+    assert_eq!(net.triggered(&ia, cno), Some(evd));
+    assert!(granted(ia.cno_query(cno, CnoFields::AGENT)).agent.is_none());
+    granted(ia.evd_post_se(evd, 2));
+    assert_eq!(seen.load(Ordering::Relaxed), 0);
+    assert_eq!(net.triggered(&ia, cno), Some(evd));
+    granted(ia.cno_modify_agent(cno, Some(agent)));
+    granted(ia.evd_post_se(evd, 3));
+    assert_eq!(seen.swap(0, Ordering::Relaxed), evd.handle().to_raw());
+    granted(ia.cno_modify_agent(cno, Some(agent)));
+    granted(ia.cno_modify_agent(cno, None));
+    granted(ia.evd_post_se(evd, 4));
+    assert_eq!(seen.load(Ordering::Relaxed), 0);
+}
+
+/// A notification that nobody waits for is remembered, once; several dispatchers may fire one object.
+///
+/// Spec: CNW-01, CNW-03, CNW-06
+pub fn notification_is_remembered_for_a_later_wait<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let cno = granted(ia.cno_create(None));
+    let first = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
+    let second = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
+    granted(ia.evd_post_se(first, 1));
+    assert_eq!(net.triggered(&ia, cno), Some(first));
+    assert_eq!(net.triggered(&ia, cno), None);
+    granted(ia.evd_post_se(first, 1));
+    granted(ia.evd_post_se(second, 1));
+    let hint = net.triggered(&ia, cno);
+    assert!(hint == Some(first) || hint == Some(second), "{hint:?}");
+    assert_eq!(net.triggered(&ia, cno), None);
+}
+
+/// Several may wait; one notification releases exactly one of them, by its waker.
+///
+/// Spec: CNW-01, CNW-06, CNF-01
+pub fn one_notification_releases_one_waiter<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let cno = granted(ia.cno_create(None));
+    let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
+    let counts = [(); 3].map(|()| Arc::new(Count(AtomicU64::new(0))));
+    let wakers = counts.clone().map(Waker::from);
+    let mut waits = [(); 3].map(|()| granted(ia.cno_wait(cno)));
+    for (wait, waker) in waits.iter_mut().zip(&wakers) {
+        assert!(wait.poll(waker).is_pending());
+    }
+    for released in 1..=3 {
+        granted(ia.evd_post_se(evd, 1));
+        let woken: u64 = counts
+            .iter()
+            .map(|count| count.0.load(Ordering::Relaxed))
+            .sum();
+        assert!(
+            woken >= released,
+            "{woken} woken by {released} notifications"
+        );
+        let mut ready = 0;
+        for (index, count) in counts.iter().enumerate() {
+            if count.0.load(Ordering::Relaxed) != 0
+                && let Poll::Ready(outcome) = waits[index].poll(Waker::noop())
+            {
+                ready += u64::from(outcome == Ok(Some(evd)));
+            }
+        }
+        assert_eq!(ready, 1, "after notification {released}");
+    }
+}
+
+/// A wait that ends without a notification takes none; a later one finds it.
+///
+/// Spec: CNW-04, CNW-07
+pub fn a_wait_given_up_takes_nothing<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let cno = granted(ia.cno_create(None));
+    let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
+    let mut first = granted(ia.cno_wait(cno));
+    assert!(first.poll(Waker::noop()).is_pending());
+    granted(ia.evd_post_se(evd, 1));
+    drop(first);
+    assert_eq!(net.triggered(&ia, cno), Some(evd));
+}
+
+/// The object is held by its dispatchers and its waiters.
+///
+/// Spec: CNF-01, CNF-02, GEN-15
+pub fn notification_object_is_held_by_its_users<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let cno = granted(ia.cno_create(None));
+    let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
+    refused(ia.cno_free(cno), IN_USE);
+    granted(ia.evd_free(evd));
+    // The end of the last dispatcher was a trigger without a dispatcher.
+    let _trigger = net.triggered(&ia, cno);
+    let mut wait = granted(ia.cno_wait(cno));
+    assert!(wait.poll(Waker::noop()).is_pending());
+    refused(ia.cno_free(cno), IN_USE);
+    let temporary = granted(ia.evd_create(1, Some(cno), EvdFlags::SOFTWARE));
+    granted(ia.evd_post_se(temporary, 1));
+    assert_eq!(wait.poll(Waker::noop()), Poll::Ready(Ok(Some(temporary))));
+    drop(wait);
+    granted(ia.evd_free(temporary));
+    granted(ia.cno_free(cno));
+}
+
+/// When the last dispatcher of an object is freed, all waiters and the agent are released without a dispatcher.
+///
+/// Spec: CNW-05, EVF-04
+pub fn last_dispatcher_releases_everybody<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let (agent, seen) = agent();
+    let cno = granted(ia.cno_create(Some(agent)));
+    let first = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
+    let second = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
+    let mut waits = [(); 2].map(|()| granted(ia.cno_wait(cno)));
+    for wait in &mut waits {
+        assert!(wait.poll(Waker::noop()).is_pending());
+    }
+    granted(ia.evd_free(first));
+    for wait in &mut waits {
+        assert!(wait.poll(Waker::noop()).is_pending());
+    }
+    assert_eq!(seen.load(Ordering::Relaxed), 0);
+    granted(ia.evd_free(second));
+    for wait in &mut waits {
+        assert_eq!(wait.poll(Waker::noop()), Poll::Ready(Ok(None)));
+    }
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+}

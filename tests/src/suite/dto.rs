@@ -1,0 +1,258 @@
+//! Rules for all data transfers.
+
+use dat_core::event::{ConnectionEventKind, DtoOperation, Event};
+use dat_core::flags::{CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags};
+
+use crate::fixture::{Net, Party, PartyOptions, Testbed, granted};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+
+/// One dispatcher may take requests and receives; each stream keeps its own order in it.
+///
+/// Spec: DTO-01, DTO-11, EVW-09
+pub fn streams_keep_their_order_in_a_shared_dispatcher<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = granted(
+        left.ia
+            .evd_create(64, None, EvdFlags::DTO | EvdFlags::RMR_BIND),
+    );
+    let both = Party {
+        receive: evd,
+        request: evd,
+        ep: granted(left.ia.ep_create(
+            Some(left.zone),
+            Some(evd),
+            Some(evd),
+            Some(left.connect),
+            Some(&PartyOptions::default().attributes),
+        )),
+        ..left.clone()
+    };
+    net.connect(&both, &right);
+    for cookie in 0..8 {
+        both.receive_into(&[], 100 + cookie);
+        right.receive_into(&[], cookie);
+    }
+    for cookie in 0..8 {
+        right.send_from(&[], cookie);
+        both.send_from(&[], cookie);
+    }
+    let (mut sent, mut received) = (0, 100);
+    while sent < 8 || received < 108 {
+        let completion = net.completion(&both.ia, evd);
+        assert_eq!(completion.status, DtoStatus::Success);
+        let next = match completion.operation {
+            DtoOperation::Receive => &mut received,
+            _ => &mut sent,
+        };
+        assert_eq!(completion.cookie, *next, "{completion:?}");
+        *next += 1;
+    }
+}
+
+/// Receives complete in the order of the peer's Sends, mixed operations in the order of their posts.
+///
+/// Spec: DTO-11
+pub fn requests_complete_in_posting_order<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    for round in 0..8_u64 {
+        for cookie in 0..4 {
+            right.receive_into(&[right.memory.piece(0, 8)], round * 4 + cookie);
+        }
+        let piece = [left.memory.piece(2048, 8)];
+        for cookie in 0..12 {
+            let remote = right.memory.remote(1024, 8);
+            granted(match cookie % 3 {
+                0 => left.ia.post_send(left.ep, &piece, cookie, DEFAULT),
+                1 => left
+                    .ia
+                    .post_rdma_read(left.ep, &piece, cookie, &remote, DEFAULT),
+                _ => left
+                    .ia
+                    .post_rdma_write(left.ep, &piece, cookie, &remote, DEFAULT),
+            });
+        }
+        for cookie in 0..12 {
+            net.success(&left, cookie);
+        }
+        for cookie in 0..4 {
+            assert_eq!(net.receive_completion(&right).cookie, round * 4 + cookie);
+        }
+    }
+}
+
+/// After the first failure of a direction all later operations of it complete flushed, in order, suppressed ones too; the
+/// other direction is flushed with the connection.
+///
+/// Spec: DTO-04, DTO-11, DTO-12
+pub fn everything_after_a_failure_is_flushed_in_order<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    for cookie in 0..4 {
+        left.receive_into(&[], 50 + cookie);
+    }
+    let piece = [left.memory.piece(0, 8)];
+    let write = |cookie, offset, flags| {
+        let remote = right.memory.remote(offset, 8);
+        granted(
+            left.ia
+                .post_rdma_write(left.ep, &piece, cookie, &remote, flags),
+        );
+    };
+    write(1, 0, DEFAULT);
+    write(2, 8000, CompletionFlags::SUPPRESS);
+    write(3, 0, CompletionFlags::SUPPRESS);
+    write(4, 0, DEFAULT);
+    net.success(&left, 1);
+    for (cookie, status) in [
+        (2, DtoStatus::RemoteAccess),
+        (3, DtoStatus::Flushed),
+        (4, DtoStatus::Flushed),
+    ] {
+        let completion = net.request_completion(&left);
+        assert_eq!((completion.cookie, completion.status), (cookie, status));
+    }
+    for cookie in 50..54 {
+        let completion = net.receive_completion(&left);
+        assert_eq!(
+            (completion.cookie, completion.status),
+            (cookie, DtoStatus::Flushed)
+        );
+    }
+    net.broken(&left, &right);
+    net.quiet(&left);
+}
+
+/// A dispatcher shorter than the queues that feed it loses no completion.
+///
+/// Spec: DTO-13
+pub fn completions_always_have_a_place<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let options = PartyOptions {
+        queue_length: 1,
+        ..PartyOptions::default()
+    };
+    let (left, right) = net.pair(&options);
+    for round in 0..3 {
+        for cookie in 0..16 {
+            right.receive_into(&[], cookie);
+        }
+        for cookie in 0..16 {
+            left.send_from(&[], cookie);
+        }
+        net.settle();
+        for cookie in 0..16 {
+            net.success(&left, cookie);
+            assert_eq!(net.receive_completion(&right).cookie, cookie, "{round}");
+        }
+        net.silent(&left.ia, left.ia.async_evd());
+        net.silent(&right.ia, right.ia.async_evd());
+    }
+}
+
+/// Memory that a post names may be anywhere in the list twice; the operation moves what it held when it ran.
+///
+/// Spec: EPW-11, EPV-02
+pub fn segments_may_overlap<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    left.memory.store(0, b"abcdefgh");
+    let pieces = [
+        left.memory.piece(2, 4),
+        left.memory.piece(2, 4),
+        left.memory.piece(0, 3),
+    ];
+    granted(
+        left.ia
+            .post_rdma_write(left.ep, &pieces, 1, &right.memory.remote(0, 11), DEFAULT),
+    );
+    net.success(&left, 1);
+    assert_eq!(right.memory.load(0, 11), b"cdefcdefabc");
+}
+
+/// An abrupt disconnect ends every posted operation with exactly one completion, successes first, failures after.
+///
+/// Spec: EPD-01, EPD-05, EPD-10, DTO-12
+pub fn disconnect_completes_everything_exactly_once<T: Testbed>(bed: &T) {
+    for steps in [0, 1, 2, 3, 5, 8, 13, 21] {
+        let net = Net::new(bed);
+        let (left, right) = net.pair(&PartyOptions::default());
+        for cookie in 0..16 {
+            left.receive_into(&[], 100 + cookie);
+            granted(left.ia.post_rdma_write(
+                left.ep,
+                &[left.memory.piece(0, 64)],
+                cookie,
+                &right.memory.remote(0, 64),
+                DEFAULT,
+            ));
+        }
+        for _ in 0..steps {
+            net.step();
+        }
+        granted(left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt));
+        assert_eq!(left.state(), EndpointState::Disconnected);
+        let mut failed = false;
+        for cookie in 0..16 {
+            let completion = net.request_completion(&left);
+            assert_eq!(completion.cookie, cookie, "after {steps} steps");
+            failed |= completion.status != DtoStatus::Success;
+            let expected = if failed {
+                DtoStatus::Flushed
+            } else {
+                DtoStatus::Success
+            };
+            assert_eq!(completion.status, expected, "after {steps} steps");
+        }
+        for cookie in 100..116 {
+            let completion = net.receive_completion(&left);
+            assert_eq!(
+                (completion.cookie, completion.status),
+                (cookie, DtoStatus::Flushed)
+            );
+        }
+        for party in [&left, &right] {
+            assert_eq!(net.connection(party), ConnectionEventKind::Disconnected);
+            net.quiet(party);
+        }
+        assert!(left.status().request_idle && left.status().recv_idle);
+    }
+}
+
+/// A completion names its endpoint, so one dispatcher may serve many of them.
+///
+/// Spec: DTO-03, DTO-11
+pub fn completions_name_their_endpoint<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let options = PartyOptions::default();
+    let (left, right) = net.pair(&options);
+    let second = Party {
+        ep: granted(left.ia.ep_create(
+            Some(left.zone),
+            Some(left.receive),
+            Some(left.request),
+            Some(left.connect),
+            Some(&options.attributes),
+        )),
+        ..left.clone()
+    };
+    let other = Party::new(&right.ia, &options);
+    net.connect(&second, &other);
+    for (near, far) in [(&left, &right), (&second, &other)] {
+        far.receive_into(&[], 1);
+        near.send_from(&[], 2);
+    }
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        match net.event(&left.ia, left.request) {
+            Event::Dto(completion) => seen.push(completion.ep),
+            other => panic!("{other:?}"),
+        }
+    }
+    seen.sort_unstable();
+    let mut expected = [left.ep, second.ep];
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
+}

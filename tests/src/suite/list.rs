@@ -1,0 +1,260 @@
+//! The one list of all tests.
+
+/// Makes a `#[test]` of each test of a group: `conformance_suite!(base, MyBed::new())`.
+///
+/// | group | the bed has to implement |
+/// |---|---|
+/// | `base` | [`Testbed`](crate::fixture::Testbed) |
+/// | `non_coherent` | [`NonCoherentTestbed`](crate::fixture::NonCoherentTestbed) |
+/// | `windowless` | [`WindowlessTestbed`](crate::fixture::WindowlessTestbed) |
+/// | `faulty` | [`FaultyTestbed`](crate::fixture::FaultyTestbed) |
+#[macro_export]
+macro_rules! conformance_suite {
+    (base, $bed:expr) => {
+        mod base {
+            use super::*;
+            $crate::conformance_suite! { @each $bed;
+                cno:
+                    new_notification_object_tells_what_it_is
+                    agent_is_called_once_per_association
+                    notification_is_remembered_for_a_later_wait
+                    one_notification_releases_one_waiter
+                    a_wait_given_up_takes_nothing
+                    notification_object_is_held_by_its_users
+                    last_dispatcher_releases_everybody;
+                dto:
+                    streams_keep_their_order_in_a_shared_dispatcher
+                    requests_complete_in_posting_order
+                    everything_after_a_failure_is_flushed_in_order
+                    completions_always_have_a_place
+                    segments_may_overlap
+                    disconnect_completes_everything_exactly_once
+                    completions_name_their_endpoint;
+                epw:
+                    write_gathers_segments_in_list_order
+                    suppressed_write_reports_failure_only
+                    unsignalled_write_needs_configuration
+                    fenced_write_forwards_what_a_read_fetches
+                    segment_list_may_change_after_the_post
+                    write_post_does_not_wait
+                    write_cookies_come_back_untouched
+                    write_follows_the_endpoint_state
+                    write_queue_has_its_exact_size
+                    write_segments_stay_inside_their_region
+                    write_refuses_bad_endpoints
+                    write_needs_a_long_enough_remote_range
+                    write_refuses_regions_of_other_zones
+                    write_refuses_dead_and_unreadable_regions
+                    remote_faults_of_a_write_break_the_connection
+                    write_takes_any_alignment
+                    write_flags_are_checked_bit_by_bit
+                    write_segment_count_is_limited
+                    empty_write_checks_nothing_remote
+                    write_total_is_limited
+                    writes_are_placed_before_a_later_send_arrives
+                    write_checks_come_in_the_specified_order;
+                evd:
+                    new_dispatcher_tells_what_it_is
+                    bad_dispatchers_are_refused
+                    dispatchers_take_only_their_streams
+                    bad_dispatcher_handles_are_refused
+                    software_events_are_queued_or_refused
+                    wait_ends_at_its_threshold
+                    a_waiter_owns_the_dispatcher
+                    unwaitable_ends_waits
+                    unsignalled_completions_do_not_end_a_wait
+                    thresholds_count_completions
+                    failures_always_notify
+                    resized_dispatcher_keeps_its_events
+                    disabled_dispatcher_notifies_nobody
+                    a_waiter_goes_before_the_notification_object
+                    notification_object_can_be_changed
+                    dispatcher_is_held_by_its_streams
+                    overflow_is_reported_once;
+                memory:
+                    zones_live_until_freed
+                    zone_is_held_by_what_is_in_it
+                    registration_tells_what_it_did
+                    remote_context_needs_a_remote_right
+                    bad_registrations_are_refused
+                    region_of_a_region_stands_on_its_own
+                    shared_memory_goes_by_its_whole_cookie
+                    remote_context_lives_as_long_as_the_region
+                    region_is_gone_once_freed
+                    transfers_in_flight_survive_the_end_of_their_region;
+                post:
+                    send_fills_the_receive_in_list_order
+                    empty_messages_take_a_receive
+                    send_flags_are_checked_bit_by_bit
+                    unsignalled_messages_notify_nobody
+                    solicited_wait_of_a_send_notifies_the_receiver
+                    send_follows_the_endpoint_state
+                    send_checks_its_segments
+                    message_longer_than_its_receive_breaks
+                    message_without_a_receive_breaks
+                    send_total_is_limited
+                    receive_flags_are_checked_bit_by_bit
+                    receives_outlive_the_states_before_the_connection
+                    receive_checks_its_segments
+                    read_scatters_in_list_order
+                    read_needs_enough_local_room
+                    read_flags_are_checked_bit_by_bit
+                    read_follows_the_endpoint_state
+                    read_checks_its_segments
+                    remote_faults_of_a_read_break_the_connection
+                    reads_beyond_the_depth_wait_their_turn;
+                rmb:
+                    bind_opens_a_range_for_the_peer
+                    bound_range_and_rights_are_enforced
+                    context_sent_after_the_bind_is_always_usable
+                    operations_behind_a_bind_complete_behind_it
+                    early_use_succeeds_or_breaks
+                    suppressed_bind_reports_failure_only
+                    unsignalled_bind_needs_configuration
+                    bind_flags_are_checked_bit_by_bit
+                    fenced_bind_waits_for_reads
+                    rebind_kills_the_old_context
+                    late_bind_failure_breaks_the_connection
+                    bind_needs_matching_local_rights
+                    empty_bind_unbinds
+                    bind_follows_the_endpoint_state
+                    flushed_rebind_keeps_the_old_binding
+                    binds_share_the_request_queue
+                    bind_range_stays_inside_its_region
+                    bind_refuses_bad_handles
+                    bind_needs_one_zone
+                    bind_privileges_are_checked_bit_by_bit
+                    bind_post_does_not_wait
+                    rmr_query_follows_the_binding
+                    rmr_free_unbinds
+                    binds_and_transfers_report_their_own_kind;
+                srq:
+                    new_shared_queue_tells_what_it_is
+                    bad_shared_queues_are_refused
+                    shared_queues_are_finite
+                    shared_queue_is_held_by_its_endpoints
+                    shared_queue_counts_follow_the_buffers
+                    shared_queue_counts_are_known_as_announced
+                    resized_shared_queue_keeps_its_buffers
+                    shared_queue_does_not_shrink_below_its_use
+                    low_watermark_fires_once_per_setting
+                    low_watermark_fires_at_once_if_passed
+                    bad_low_watermarks_are_refused;
+                srqr:
+                    shared_buffers_serve_any_endpoint
+                    shared_buffer_fills_in_list_order
+                    shared_buffer_list_may_change_after_the_post
+                    shared_post_does_not_wait
+                    shared_receives_keep_the_order_of_each_connection
+                    taker_decides_about_the_notification
+                    threshold_decides_about_the_wake_up
+                    shared_post_refuses_bad_queues
+                    shared_queue_has_its_exact_size
+                    shared_post_checks_its_segments
+                    shared_buffers_take_any_alignment
+                    unconnected_endpoints_take_no_buffers
+                    taken_buffers_come_back_at_the_disconnect
+                    too_short_shared_buffer_breaks_one_connection
+                    own_receives_are_refused_on_a_shared_queue
+                    empty_shared_queue_breaks_the_connection;
+                sync:
+                    coherent_memory_needs_no_call
+                    sync_checks_its_segments;
+            }
+        }
+    };
+    (non_coherent, $bed:expr) => {
+        mod non_coherent {
+            use super::*;
+            $crate::conformance_suite! { @each $bed;
+                sync:
+                    sync_checks_its_segments_where_it_matters
+                    sync_makes_writes_visible
+                    one_sync_covers_several_writes
+                    refused_sync_does_not_spoil_a_later_one
+                    stores_before_a_write_survive_beside_it
+                    stores_after_a_write_survive_beside_it
+                    sync_makes_stores_readable
+                    send_behind_a_write_announces_it;
+            }
+        }
+    };
+    (windowless, $bed:expr) => {
+        mod windowless {
+            use super::*;
+            $crate::conformance_suite! { @each $bed;
+                rmb:
+                    bind_needs_windows;
+            }
+        }
+    };
+    (@each $bed:expr; $($module:ident: $($test:ident)*;)*) => {
+        $(mod $module {
+            use super::*;
+            $(
+                #[test]
+                fn $test() {
+                    $crate::suite::$module::$test(&$bed);
+                }
+            )*
+        })*
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// The functions of a file of the suite that are tests: public, and generic over a bed.
+    fn tests_of(source: &str) -> impl Iterator<Item = (&str, &str)> {
+        source
+            .lines()
+            .filter_map(|line| line.strip_prefix("pub fn ")?.split_once("<T: "))
+    }
+
+    /// The names of a module in a group of the list above.
+    fn listed<'a>(list: &'a str, group: &str, module: &str) -> BTreeSet<&'a str> {
+        let start = format!("    ({group}, $bed:expr) => {{");
+        let Some((_, group)) = list.split_once(&start) else {
+            return BTreeSet::new();
+        };
+        let group = group.split("\n    };").next().unwrap_or_default();
+        let Some((_, names)) = group.split_once(&format!("\n                {module}:")) else {
+            return BTreeSet::new();
+        };
+        let names = names.split(';').next().unwrap_or_default();
+        names.split_whitespace().collect()
+    }
+
+    #[test]
+    fn no_test_is_forgotten_and_names_are_unique() {
+        let list = include_str!("list.rs");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/suite");
+        let mut names = BTreeSet::new();
+        for entry in std::fs::read_dir(folder).expect("the suite") {
+            let path = entry.expect("an entry").path();
+            let module = path.file_stem().and_then(|stem| stem.to_str());
+            let module = module.expect("a name");
+            if ["mod", "list"].contains(&module) {
+                continue;
+            }
+            let source = std::fs::read_to_string(&path).expect("a source");
+            for (name, rest) in tests_of(&source) {
+                let group = match rest.split_once('>').expect("generics").0 {
+                    "Testbed" => "base",
+                    "NonCoherentTestbed" => "non_coherent",
+                    "WindowlessTestbed" => "windowless",
+                    "FaultyTestbed" => "faulty",
+                    other => panic!("{name}: no group for {other}"),
+                };
+                assert!(
+                    listed(list, group, module).contains(name),
+                    "{module}::{name} is not in the list of group {group}"
+                );
+                assert!(names.insert(name.to_owned()), "two tests are called {name}");
+            }
+        }
+        assert!(names.len() > 50);
+    }
+}

@@ -1,0 +1,376 @@
+//! Protection zones and local memory regions.
+
+use dat_core::backend::Backend;
+use dat_core::flags::{
+    CompletionFlags, DtoStatus, LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, PzFields,
+};
+use dat_core::id::{LmrId, PzId};
+use dat_core::memory::{LmrMemory, LmrRequest, LmrSource, Region};
+use dat_core::sync::RawLock;
+use dat_core::{Error, ErrorKind, Ia, Subtype};
+
+use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+const IN_USE: Error = Error::invalid_state(Subtype::InvalidStatePzInUse);
+const BAD_ZONE: Error = Error::invalid_handle(Subtype::InvalidHandlePz);
+const BAD_REGION: Error = Error::invalid_handle(Subtype::InvalidHandleLmr);
+
+fn register_again<B: Backend, L: RawLock>(
+    ia: &Ia<'_, B, L>,
+    source: LmrId,
+    pz: PzId,
+    privileges: MemoryPrivileges,
+) -> dat_core::Result<dat_core::memory::LmrCreated> {
+    ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Lmr(source),
+        pz,
+        privileges,
+    })
+}
+
+/// Zones are made, tell their adapter, and are gone when freed; a handle never comes back to life.
+///
+/// Spec: PZC-01, PZQ-01, PZF-01, GEN-03, GEN-08, GEN-11
+pub fn zones_live_until_freed<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let other = net.adapter();
+    let first = granted(ia.pz_create());
+    let second = granted(ia.pz_create());
+    assert_ne!(first, second);
+    assert_eq!(granted(ia.pz_query(first, PzFields::IA)).ia, ia.handle());
+    granted(ia.pz_query(first, PzFields::empty()));
+    for bit in 1..32 {
+        refused(
+            ia.pz_query(first, PzFields::from_bits_retain(1 << bit)),
+            Error::invalid_argument(2),
+        );
+    }
+    granted(ia.pz_free(first));
+    let third = granted(ia.pz_create());
+    assert_ne!(first, third);
+    for bad in [
+        PzId::NULL,
+        first,
+        granted(other.pz_create()),
+        PzId::from_handle(ia.async_evd().handle()),
+    ] {
+        refused(ia.pz_query(bad, PzFields::all()), BAD_ZONE);
+        refused(ia.pz_free(bad), BAD_ZONE);
+    }
+    granted(ia.pz_free(second));
+    granted(ia.pz_free(third));
+}
+
+/// A zone cannot go while a region, a remote region or an endpoint is in it.
+///
+/// Spec: PZF-01, GEN-15
+pub fn zone_is_held_by_what_is_in_it<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let zone = granted(ia.pz_create());
+    let memory = Memory::register(&ia, zone, 64, MemoryPrivileges::ALL);
+    refused(ia.pz_free(zone), IN_USE);
+    granted(ia.lmr_free(memory.lmr));
+    let rmr = granted(ia.rmr_create(zone));
+    refused(ia.pz_free(zone), IN_USE);
+    granted(ia.rmr_free(rmr));
+    let party = Party::<T>::in_zone(&ia, zone, &PartyOptions::default());
+    granted(ia.lmr_free(party.memory.lmr));
+    refused(ia.pz_free(zone), IN_USE);
+    granted(ia.ep_free(party.ep));
+    granted(ia.pz_free(zone));
+}
+
+/// Registration gives a handle, contexts and the registered range, and a query tells all of it again.
+///
+/// Spec: LMC-01, LMC-02, LMC-04, LMC-06, LMC-07, LMC-10, LMQ-01, GEN-08
+pub fn registration_tells_what_it_did<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let zone = granted(ia.pz_create());
+    let block = Memory::allocate(1000);
+    let region = Region::from_static(block);
+    let address = region.address();
+    let made = granted(ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Virtual(region),
+        pz: zone,
+        privileges: MemoryPrivileges::READ,
+    }));
+    assert_ne!(made.lmr_context, 0);
+    assert_ne!(made.rmr_context, 0);
+    assert!(made.registered_address <= address);
+    assert!(made.registered_address + made.registered_size >= address + 1000);
+    let told = granted(ia.lmr_query(made.lmr, LmrFields::all()));
+    assert_eq!(told.ia, ia.handle());
+    assert_eq!(told.source, LmrSource::Virtual { address });
+    assert_eq!((told.length, told.pz), (1000, zone));
+    assert_eq!(told.privileges, MemoryPrivileges::READ);
+    assert_eq!(told.lmr_context, made.lmr_context);
+    assert_eq!(told.rmr_context, made.rmr_context);
+    assert_eq!(told.registered_size, made.registered_size);
+    assert_eq!(told.registered_address, made.registered_address);
+    for bit in 10..32 {
+        refused(
+            ia.lmr_query(made.lmr, LmrFields::from_bits_retain(1 << bit)),
+            Error::invalid_argument(2),
+        );
+    }
+    granted(ia.lmr_query(made.lmr, LmrFields::empty()));
+}
+
+/// A remote context exists exactly if a remote right was asked for.
+///
+/// Spec: LMC-05, LMC-07
+pub fn remote_context_needs_a_remote_right<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let zone = granted(ia.pz_create());
+    let remote = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
+    for bits in 0..64 {
+        let privileges = MemoryPrivileges::from_bits_retain(bits);
+        if MemoryPrivileges::ALL.contains(privileges) {
+            let memory = Memory::register(&ia, zone, 64, privileges);
+            assert_eq!(
+                memory.remote_context != 0,
+                privileges.intersects(remote),
+                "{privileges:?}"
+            );
+            granted(ia.lmr_free(memory.lmr));
+        }
+    }
+}
+
+/// Undefined privilege bits are refused as argument 6, bad zones as PZ handles, an empty range as argument 4.
+///
+/// Spec: LMC-07, LMC-10, GEN-03, GEN-06, GEN-11
+pub fn bad_registrations_are_refused<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let zone = granted(ia.pz_create());
+    let block = Memory::allocate(64);
+    let attempt = |pz, privileges, length: usize| {
+        ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(Region::from_static(&block[..length])),
+            pz,
+            privileges,
+        })
+    };
+    for bit in 0..32 {
+        let privileges = MemoryPrivileges::from_bits_retain(1 << bit);
+        if !MemoryPrivileges::ALL.contains(privileges) {
+            refused(attempt(zone, privileges, 64), Error::invalid_argument(6));
+        }
+    }
+    refused(
+        attempt(zone, MemoryPrivileges::ALL, 0),
+        Error::invalid_argument(4),
+    );
+    let gone = granted(ia.pz_create());
+    granted(ia.pz_free(gone));
+    for bad in [
+        PzId::NULL,
+        gone,
+        granted(net.adapter().pz_create()),
+        PzId::from_handle(ia.handle()),
+    ] {
+        refused(attempt(bad, MemoryPrivileges::ALL, 64), BAD_ZONE);
+    }
+    // Nothing of the refused registrations holds the zone.
+    granted(ia.pz_free(zone));
+}
+
+/// A region made of another one is the same memory under its own zone and privileges, and outlives its source.
+///
+/// Spec: LMC-02, LMC-04, LMC-08, LMF-04, LMQ-01
+pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let zone = granted(right.ia.pz_create());
+    let source = Memory::register(&right.ia, zone, 256, MemoryPrivileges::LOCAL_READ);
+    let privileges = MemoryPrivileges::LOCAL_WRITE | MemoryPrivileges::REMOTE_WRITE;
+    let made = granted(register_again(
+        &right.ia, source.lmr, right.zone, privileges,
+    ));
+    assert_ne!(made.lmr_context, source.context);
+    assert_eq!(made.registered_address, source.address);
+    assert_eq!(made.registered_size, 256);
+    let told = granted(right.ia.lmr_query(made.lmr, LmrFields::all()));
+    assert_eq!(told.source, LmrSource::Lmr(source.lmr));
+    assert_eq!((told.pz, told.privileges), (right.zone, privileges));
+    granted(right.ia.lmr_free(source.lmr));
+    granted(right.ia.pz_free(zone));
+    left.memory.fill(1);
+    let remote = dat_core::memory::RmrTriplet {
+        context: made.rmr_context,
+        address: source.address,
+        length: 256,
+    };
+    granted(
+        left.ia
+            .post_rdma_write(left.ep, &[left.memory.piece(0, 256)], 1, &remote, DEFAULT),
+    );
+    net.success(&left, 1);
+    equal("memory", &source.content(), &left.memory.load(0, 256));
+    for bad in [
+        LmrId::NULL,
+        source.lmr,
+        left.memory.lmr,
+        LmrId::from_handle(right.ep.handle()),
+    ] {
+        refused(
+            register_again(&right.ia, bad, right.zone, privileges),
+            BAD_REGION,
+        );
+    }
+}
+
+/// Sharers use one cookie, of which all 40 bytes count; memory registered under another cookie is not theirs.
+///
+/// Spec: LMC-02, LMC-03, LMC-10, LMQ-01
+pub fn shared_memory_goes_by_its_whole_cookie<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let zone = granted(ia.pz_create());
+    let block = Memory::allocate(256);
+    let share = |cookie| {
+        ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::SharedVirtual(Region::from_static(block), cookie),
+            pz: zone,
+            privileges: MemoryPrivileges::ALL,
+        })
+    };
+    let mut cookie = [0; LMR_COOKIE_SIZE];
+    cookie[3] = 7;
+    cookie[39] = 9;
+    let first = granted(share(cookie));
+    let second = granted(share(cookie));
+    assert_ne!(first.lmr, second.lmr);
+    assert_ne!(first.lmr_context, second.lmr_context);
+    let address = Region::from_static(block).address();
+    for made in [first, second] {
+        assert_eq!(
+            granted(ia.lmr_query(made.lmr, LmrFields::all())).source,
+            LmrSource::SharedVirtual { address, cookie }
+        );
+    }
+    for place in [0, 4, 39] {
+        let mut other = cookie;
+        other[place] ^= 1;
+        let error = share(other).expect_err("another cookie for the same memory");
+        assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
+    }
+    granted(ia.lmr_free(first.lmr));
+    granted(ia.lmr_free(second.lmr));
+    cookie[39] ^= 1;
+    granted(share(cookie));
+}
+
+/// An advertised remote context stays good until the region is freed, whatever happens to connections meanwhile.
+///
+/// Spec: LMC-09, LMF-02
+pub fn remote_context_lives_as_long_as_the_region<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let remote = right.memory.remote(0, 64);
+    for round in 0..3 {
+        left.memory.fill(round);
+        let piece = [left.memory.piece(0, 64)];
+        granted(
+            left.ia
+                .post_rdma_write(left.ep, &piece, 1, &remote, DEFAULT),
+        );
+        net.success(&left, 1);
+        equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
+        net.disconnect(&left, &right);
+        for party in [&left, &right] {
+            granted(party.ia.ep_reset(party.ep));
+        }
+        net.connect(&left, &right);
+    }
+    granted(right.ia.lmr_free(right.memory.lmr));
+    let before = right.memory.content();
+    let piece = [left.memory.piece(0, 64)];
+    granted(
+        left.ia
+            .post_rdma_write(left.ep, &piece, 2, &remote, DEFAULT),
+    );
+    assert_eq!(
+        net.request_completion(&left).status,
+        DtoStatus::RemoteAccess
+    );
+    net.broken(&left, &right);
+    equal("memory", &right.memory.content(), &before);
+}
+
+/// Freeing kills handle and contexts; bad handles are refused; a bound window holds the region.
+///
+/// Spec: LMF-01, LMF-02, GEN-03, GEN-11, GEN-15
+pub fn region_is_gone_once_freed<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let memory = right.more_memory(64, MemoryPrivileges::ALL);
+    let rmr = granted(right.ia.rmr_create(right.zone));
+    let piece = memory.piece(0, 8);
+    let privileges = MemoryPrivileges::REMOTE_READ;
+    granted(
+        right
+            .ia
+            .rmr_bind(rmr, &piece, privileges, right.ep, 1, DEFAULT),
+    );
+    let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
+    refused(right.ia.lmr_free(memory.lmr), in_use);
+    assert_eq!(net.bound(&right).status, DtoStatus::Success);
+    refused(right.ia.lmr_free(memory.lmr), in_use);
+    granted(right.ia.rmr_free(rmr));
+    granted(right.ia.lmr_free(memory.lmr));
+    let again =
+        Memory::register_block(&right.ia, right.zone, memory.block(), MemoryPrivileges::ALL);
+    assert_ne!(again.lmr, memory.lmr);
+    assert_ne!(again.context, memory.context);
+    for bad in [
+        LmrId::NULL,
+        memory.lmr,
+        left.memory.lmr,
+        LmrId::from_handle(right.zone.handle()),
+    ] {
+        refused(right.ia.lmr_free(bad), BAD_REGION);
+        refused(right.ia.lmr_query(bad, LmrFields::all()), BAD_REGION);
+    }
+    let stale = [memory.piece(0, 8)];
+    net.no_effect(
+        &[&left, &right],
+        Error::privileges_violation(Subtype::PrivilegesRead),
+        || right.ia.post_send(right.ep, &stale, 1, DEFAULT),
+    );
+}
+
+/// A region may be freed under transfers in flight; each of them still completes exactly once.
+///
+/// Spec: LMF-03
+pub fn transfers_in_flight_survive_the_end_of_their_region<T: Testbed>(bed: &T) {
+    for steps in 0..10 {
+        let net = Net::new(bed);
+        let (left, right) = net.pair(&PartyOptions::default());
+        let memory = left.more_memory(1024, MemoryPrivileges::ALL);
+        for cookie in 0..4 {
+            granted(left.ia.post_rdma_write(
+                left.ep,
+                &[memory.piece(0, 1024)],
+                cookie,
+                &right.memory.remote(0, 1024),
+                DEFAULT,
+            ));
+        }
+        for _ in 0..steps {
+            net.step();
+        }
+        granted(left.ia.lmr_free(memory.lmr));
+        for cookie in 0..4 {
+            assert_eq!(net.request_completion(&left).cookie, cookie);
+        }
+        net.settle();
+        refused(left.ia.evd_dequeue(left.request), Error::queue_empty());
+    }
+}

@@ -1,0 +1,15 @@
+//! The tests, one file per group of requirements.
+//!
+//! [`conformance_suite!`](crate::conformance_suite) lists all of them, in groups by what they ask of a bed.
+
+pub mod cno;
+pub mod dto;
+pub mod epw;
+pub mod evd;
+mod list;
+pub mod memory;
+pub mod post;
+pub mod rmb;
+pub mod srq;
+pub mod srqr;
+pub mod sync;

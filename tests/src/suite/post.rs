@@ -1,0 +1,707 @@
+//! `dat_ep_post_send`, `dat_ep_post_recv`, `dat_ep_post_rdma_read`.
+
+use dat_core::event::DtoOperation;
+use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use dat_core::id::EpId;
+use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::{Error, Subtype};
+
+use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+
+/// A list of segments that no post may take, with the error that each deserves.
+fn bad_pieces<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(LmrTriplet, Error)> {
+    let (needed, privileges, protection) = if write {
+        (
+            MemoryPrivileges::LOCAL_WRITE,
+            Subtype::PrivilegesWrite,
+            Subtype::ProtectionWrite,
+        )
+    } else {
+        (
+            MemoryPrivileges::LOCAL_READ,
+            Subtype::PrivilegesRead,
+            Subtype::ProtectionRead,
+        )
+    };
+    let zone = granted(party.ia.pz_create());
+    let other = Memory::register(&party.ia, zone, 64, MemoryPrivileges::ALL);
+    let lacking = party.more_memory(64, MemoryPrivileges::ALL.difference(needed));
+    let gone = party.more_memory(64, MemoryPrivileges::ALL);
+    granted(party.ia.lmr_free(gone.lmr));
+    let size = party.memory.len() as u64;
+    vec![
+        (party.memory.piece(0, size + 1), Error::invalid_argument(3)),
+        (party.memory.piece(size, 1), Error::invalid_argument(3)),
+        (party.memory.piece(u64::MAX, 2), Error::invalid_argument(3)),
+        (party.memory.piece(1, u64::MAX), Error::invalid_argument(3)),
+        (other.piece(0, 8), Error::protection_violation(protection)),
+        (lacking.piece(0, 8), Error::privileges_violation(privileges)),
+        (gone.piece(0, 8), Error::privileges_violation(privileges)),
+        (
+            LmrTriplet {
+                context: 0,
+                address: party.memory.address,
+                length: 1,
+            },
+            Error::privileges_violation(privileges),
+        ),
+    ]
+}
+
+/// Handles that name no endpoint of a party's adapter.
+fn bad_endpoints<T: Testbed>(party: &Party<T>, foreign: &Party<T>) -> [EpId; 4] {
+    let gone = granted(party.ia.ep_create(
+        Some(party.zone),
+        Some(party.receive),
+        Some(party.request),
+        Some(party.connect),
+        None,
+    ));
+    granted(party.ia.ep_free(gone));
+    [
+        EpId::NULL,
+        gone,
+        foreign.ep,
+        EpId::from_handle(party.memory.lmr.handle()),
+    ]
+}
+
+/// The segments travel as one message into the segments of one receive: full ones, one partial, then untouched ones.
+///
+/// Spec: EPS-01, EPV-01, EPV-02, DTO-01, DTO-03, DTO-06
+pub fn send_fills_the_receive_in_list_order<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    left.memory.fill(1);
+    right.memory.fill(2);
+    let mut expected = right.memory.content();
+    let source = left.memory.content();
+    let message: Vec<u8> = [&source[10..30], &source[100..105]].concat();
+    expected[50..60].copy_from_slice(&message[..10]);
+    expected[0..8].copy_from_slice(&message[10..18]);
+    expected[200..207].copy_from_slice(&message[18..]);
+    right.receive_into(
+        &[
+            right.memory.piece(50, 10),
+            right.memory.piece(0, 8),
+            right.memory.piece(200, 100),
+            right.memory.piece(400, 100),
+        ],
+        77,
+    );
+    left.send_from(&[left.memory.piece(10, 20), left.memory.piece(100, 5)], 88);
+    let sent = net.success(&left, 88);
+    assert_eq!(
+        (sent.ep, sent.operation, sent.transferred_length),
+        (left.ep, DtoOperation::Send, 25)
+    );
+    let received = net.receive_completion(&right);
+    assert_eq!(
+        (received.ep, received.operation, received.cookie),
+        (right.ep, DtoOperation::Receive, 77)
+    );
+    assert_eq!(
+        (received.status, received.transferred_length),
+        (DtoStatus::Success, 25)
+    );
+    equal("the receiver's memory", &right.memory.content(), &expected);
+    net.quiet(&left);
+    net.quiet(&right);
+}
+
+/// A message of size zero needs no segment on either side, and takes one receive all the same.
+///
+/// Spec: EPS-01, EPV-01, DTO-06
+pub fn empty_messages_take_a_receive<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    right.receive_into(&[], 1);
+    right.receive_into(&[right.memory.piece(0, 8)], 2);
+    right.receive_into(&[LmrTriplet::default()], 3);
+    left.send_from(&[], 1);
+    left.send_from(&[LmrTriplet::default()], 2);
+    left.send_from(&[], 3);
+    for cookie in 1..=3 {
+        assert_eq!(net.success(&left, cookie).transferred_length, 0);
+        let received = net.receive_completion(&right);
+        assert_eq!(
+            (
+                received.cookie,
+                received.status,
+                received.transferred_length
+            ),
+            (cookie, DtoStatus::Success, 0)
+        );
+    }
+}
+
+/// SUPPRESS hides a success; undefined bits, and UNSIGNALLED without the endpoint's leave, are refused as argument 5.
+///
+/// Spec: EPS-01, EPS-03, DTO-04, DTO-05
+pub fn send_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
+        let flags = CompletionFlags::from_bits_retain(1 << bit);
+        net.no_effect(&[&left, &right], Error::invalid_argument(5), || {
+            left.ia.post_send(left.ep, &[], 1, flags)
+        });
+    }
+    for flags in [
+        CompletionFlags::SUPPRESS,
+        CompletionFlags::SOLICITED_WAIT,
+        CompletionFlags::BARRIER_FENCE,
+    ] {
+        right.receive_into(&[], 1);
+        granted(left.ia.post_send(left.ep, &[], 2, flags));
+        net.receive_completion(&right);
+        if flags != CompletionFlags::SUPPRESS {
+            net.success(&left, 2);
+        }
+        net.quiet(&left);
+    }
+}
+
+/// On an endpoint configured for it, UNSIGNALLED Sends and Receives raise events that notify nobody.
+///
+/// Spec: EPS-01, EPV-01, DTO-04, DTO-05
+pub fn unsignalled_messages_notify_nobody<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let options = PartyOptions::with(|attributes| {
+        attributes.request_completion_flags = CompletionFlags::UNSIGNALLED;
+        attributes.recv_completion_flags = CompletionFlags::UNSIGNALLED;
+    });
+    let (near, far) = (net.adapter(), net.adapter());
+    let near_cno = granted(near.cno_create(None));
+    let far_cno = granted(far.cno_create(None));
+    let left = Party::notifying(&near, near_cno, &options);
+    let right = Party::notifying(&far, far_cno, &options);
+    net.connect(&left, &right);
+    for (flags, notifies) in [(CompletionFlags::UNSIGNALLED, false), (DEFAULT, true)] {
+        granted(right.ia.post_recv(right.ep, &[], 1, flags));
+        granted(left.ia.post_send(left.ep, &[], 2, flags));
+        net.settle();
+        assert_eq!(net.triggered(&near, near_cno).is_some(), notifies);
+        assert_eq!(net.triggered(&far, far_cno).is_some(), notifies);
+        net.success(&left, 2);
+        assert_eq!(net.receive_completion(&right).cookie, 1);
+    }
+}
+
+/// With SOLICITED_WAIT as the receiver's attribute, the matching Send decides whether the Receive notifies.
+///
+/// Spec: EPS-01, DTO-04, EVW-11
+pub fn solicited_wait_of_a_send_notifies_the_receiver<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let options = PartyOptions::with(|attributes| {
+        attributes.recv_completion_flags = CompletionFlags::SOLICITED_WAIT;
+    });
+    let ia = net.adapter();
+    let cno = granted(ia.cno_create(None));
+    let left = Party::new(&net.adapter(), &PartyOptions::default());
+    let right = Party::notifying(&ia, cno, &options);
+    net.connect(&left, &right);
+    for (flags, notifies) in [(DEFAULT, false), (CompletionFlags::SOLICITED_WAIT, true)] {
+        right.receive_into(&[], 1);
+        granted(left.ia.post_send(left.ep, &[], 2, flags));
+        net.settle();
+        assert_eq!(
+            net.triggered(&ia, cno),
+            notifies.then_some(right.receive),
+            "{flags:?}"
+        );
+        net.receive_completion(&right);
+        net.success(&left, 2);
+    }
+}
+
+/// A Send is legal in CONNECTED, flushed in DISCONNECTED whatever its flags, and refused elsewhere.
+///
+/// Spec: EPS-02, DTO-10
+pub fn send_follows_the_endpoint_state<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    net.no_effect(
+        &[&left],
+        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
+        || left.ia.post_send(left.ep, &[], 1, DEFAULT),
+    );
+    net.connect(&left, &right);
+    net.disconnect(&left, &right);
+    for flags in [DEFAULT, CompletionFlags::SUPPRESS] {
+        granted(
+            left.ia
+                .post_send(left.ep, &[left.memory.piece(0, 8)], 2, flags),
+        );
+        let completion = net.request_completion(&left);
+        assert_eq!(
+            (completion.operation, completion.cookie, completion.status),
+            (DtoOperation::Send, 2, DtoStatus::Flushed)
+        );
+    }
+}
+
+/// Everything local is checked at once: handle, region, zone, LOCAL_READ, bounds, count, room.
+///
+/// Spec: EPS-03, DTO-07, GEN-03, GEN-11
+pub fn send_checks_its_segments<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::with(|attributes| {
+        attributes.max_request_dtos = 3;
+        attributes.max_request_iov = 2;
+    }));
+    let good = left.memory.piece(0, 8);
+    for (bad, expected) in bad_pieces(&left, false) {
+        for list in [&[bad][..], &[good, bad]] {
+            net.no_effect(&[&left, &right], expected, || {
+                left.ia.post_send(left.ep, list, 1, DEFAULT)
+            });
+        }
+    }
+    for ep in bad_endpoints(&left, &right) {
+        net.no_effect(
+            &[&left, &right],
+            Error::invalid_handle(Subtype::InvalidHandleEp),
+            || left.ia.post_send(ep, &[good], 1, DEFAULT),
+        );
+    }
+    net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
+        left.ia.post_send(left.ep, &[good; 3], 1, DEFAULT)
+    });
+    for cookie in 0..3 {
+        right.receive_into(&[right.memory.piece(0, 16)], cookie);
+        left.send_from(&[good, good], cookie);
+    }
+    refused(
+        left.ia.post_send(left.ep, &[good], 4, DEFAULT),
+        Error::insufficient_resources(Subtype::ResourceTep),
+    );
+    for cookie in 0..3 {
+        net.success(&left, cookie);
+        assert_eq!(net.receive_completion(&right).cookie, cookie);
+    }
+}
+
+/// A message longer than its receive fails on both sides, with LOCAL_LENGTH at the receiver, and breaks the connection.
+///
+/// Spec: EPS-04, EPV-04, DTO-12
+pub fn message_longer_than_its_receive_breaks<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    right.memory.fill(4);
+    let behind = right.memory.load(16, 1000);
+    right.receive_into(&[right.memory.piece(0, 16)], 1);
+    right.receive_into(&[right.memory.piece(0, 64)], 2);
+    left.send_from(&[left.memory.piece(0, 17)], 3);
+    let received = net.receive_completion(&right);
+    assert_eq!(
+        (received.cookie, received.status),
+        (1, DtoStatus::LocalLength)
+    );
+    let sent = net.request_completion(&left);
+    assert_eq!(sent.cookie, 3);
+    assert_ne!(sent.status, DtoStatus::Success);
+    net.broken(&left, &right);
+    let flushed = net.receive_completion(&right);
+    assert_eq!((flushed.cookie, flushed.status), (2, DtoStatus::Flushed));
+    equal(
+        "bytes behind the receive",
+        &right.memory.load(16, 1000),
+        &behind,
+    );
+    net.quiet(&left);
+    net.quiet(&right);
+}
+
+/// A message that finds no receive fails at the sender and breaks the connection.
+///
+/// Spec: EPS-04, EPH-05
+pub fn message_without_a_receive_breaks<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    left.send_from(&[left.memory.piece(0, 8)], 1);
+    let sent = net.request_completion(&left);
+    assert_eq!((sent.cookie, sent.status), (1, DtoStatus::ReceiverNotReady));
+    net.broken(&left, &right);
+    net.quiet(&left);
+    net.quiet(&right);
+}
+
+/// The total of a Send is limited by `max_message_size`.
+///
+/// Spec: EPS-05
+pub fn send_total_is_limited<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::with(|attributes| {
+        attributes.max_message_size = 64;
+    }));
+    for list in [
+        &[left.memory.piece(0, 65)][..],
+        &[left.memory.piece(0, 40), left.memory.piece(0, 25)],
+    ] {
+        net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
+            left.ia.post_send(left.ep, list, 1, DEFAULT)
+        });
+    }
+    right.receive_into(&[right.memory.piece(0, 64)], 1);
+    left.send_from(&[left.memory.piece(0, 40), left.memory.piece(0, 24)], 2);
+    assert_eq!(net.success(&left, 2).transferred_length, 64);
+    assert_eq!(net.receive_completion(&right).transferred_length, 64);
+}
+
+/// A Receive takes no flag but UNSIGNALLED, and that only as the endpoint's receive attribute allows.
+///
+/// Spec: EPV-01, EPV-05, DTO-05
+pub fn receive_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    for (attribute, allowed) in [
+        (CompletionFlags::empty(), None),
+        (CompletionFlags::EVD_THRESHOLD, None),
+        (CompletionFlags::SOLICITED_WAIT, None),
+        (CompletionFlags::UNSIGNALLED, Some(2)),
+    ] {
+        let options = PartyOptions::with(|attributes| attributes.recv_completion_flags = attribute);
+        let party = Party::new(&net.adapter(), &options);
+        for bit in 0..32 {
+            let flags = CompletionFlags::from_bits_retain(1 << bit);
+            if allowed == Some(bit) {
+                granted(party.ia.post_recv(party.ep, &[], 1, flags));
+            } else {
+                net.no_effect(&[&party], Error::invalid_argument(5), || {
+                    party.ia.post_recv(party.ep, &[], 1, flags)
+                });
+            }
+        }
+    }
+}
+
+/// Receives stay posted until the connection stands, carry data then, and are flushed in order with it.
+///
+/// Spec: EPV-03, EPV-06, DTO-10, DTO-11
+pub fn receives_outlive_the_states_before_the_connection<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    for cookie in 0..4 {
+        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+    }
+    assert!(!right.status().recv_idle);
+    net.quiet(&right);
+    net.connect(&left, &right);
+    left.send_from(&[left.memory.piece(0, 8)], 9);
+    let first = net.receive_completion(&right);
+    assert_eq!((first.cookie, first.status), (0, DtoStatus::Success));
+    net.success(&left, 9);
+    net.disconnect(&left, &right);
+    for cookie in 1..4 {
+        let flushed = net.receive_completion(&right);
+        assert_eq!(
+            (
+                flushed.ep,
+                flushed.operation,
+                flushed.cookie,
+                flushed.status
+            ),
+            (right.ep, DtoOperation::Receive, cookie, DtoStatus::Flushed)
+        );
+    }
+    right.receive_into(&[right.memory.piece(0, 8)], 5);
+    let flushed = net.receive_completion(&right);
+    assert_eq!((flushed.cookie, flushed.status), (5, DtoStatus::Flushed));
+    assert!(right.status().recv_idle);
+    net.quiet(&right);
+}
+
+/// Everything local is checked at once, in every state: handle, region, zone, LOCAL_WRITE, bounds, count, room.
+///
+/// Spec: EPV-05, DTO-07, GEN-03, GEN-11
+pub fn receive_checks_its_segments<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let options = PartyOptions::with(|attributes| {
+        attributes.max_recv_dtos = 3;
+        attributes.max_recv_iov = 2;
+    });
+    let (left, right) = net.strangers(&options);
+    for connected in [false, true] {
+        if connected {
+            net.connect(&left, &right);
+        }
+        for (bad, expected) in bad_pieces(&left, true) {
+            for list in [&[bad][..], &[left.memory.piece(0, 8), bad]] {
+                net.no_effect(&[&left, &right], expected, || {
+                    left.ia.post_recv(left.ep, list, 1, DEFAULT)
+                });
+            }
+        }
+        for ep in bad_endpoints(&left, &right) {
+            net.no_effect(
+                &[&left, &right],
+                Error::invalid_handle(Subtype::InvalidHandleEp),
+                || left.ia.post_recv(ep, &[], 1, DEFAULT),
+            );
+        }
+        let list = [left.memory.piece(0, 8); 3];
+        net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
+            left.ia.post_recv(left.ep, &list, 1, DEFAULT)
+        });
+    }
+    for cookie in 0..3 {
+        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+    }
+    refused(
+        left.ia.post_recv(left.ep, &[], 3, DEFAULT),
+        Error::insufficient_resources(Subtype::ResourceTep),
+    );
+    right.send_from(&[], 1);
+    assert_eq!(net.receive_completion(&left).cookie, 0);
+    left.receive_into(&[], 3);
+    refused(
+        left.ia.post_recv(left.ep, &[], 4, DEFAULT),
+        Error::insufficient_resources(Subtype::ResourceTep),
+    );
+}
+
+/// The whole remote range is read into the local segments in list order; local room behind it stays.
+///
+/// Spec: EPB-01, EPB-02, DTO-01, DTO-03
+pub fn read_scatters_in_list_order<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    left.memory.fill(1);
+    right.memory.fill(2);
+    let source = right.memory.load(300, 25);
+    let mut expected = left.memory.content();
+    expected[90..100].copy_from_slice(&source[..10]);
+    expected[0..15].copy_from_slice(&source[10..]);
+    let before = right.memory.content();
+    let pieces = [
+        left.memory.piece(90, 10),
+        left.memory.piece(50, 0),
+        left.memory.piece(0, 40),
+        left.memory.piece(200, 40),
+    ];
+    granted(
+        left.ia
+            .post_rdma_read(left.ep, &pieces, 5, &right.memory.remote(300, 25), DEFAULT),
+    );
+    let completion = net.success(&left, 5);
+    assert_eq!(
+        (
+            completion.ep,
+            completion.operation,
+            completion.transferred_length
+        ),
+        (left.ep, DtoOperation::RdmaRead, 25)
+    );
+    equal("the local memory", &left.memory.content(), &expected);
+    equal("the peer's memory", &right.memory.content(), &before);
+    net.quiet(&left);
+    net.quiet(&right);
+}
+
+/// LENGTH_ERROR exactly when the local segments are shorter than the remote range.
+///
+/// Spec: EPB-02, EPB-04
+pub fn read_needs_enough_local_room<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let pieces = [left.memory.piece(0, 10), left.memory.piece(20, 6)];
+    for length in [17, 4096, u64::MAX] {
+        net.no_effect(&[&left, &right], Error::length(), || {
+            let remote = right.memory.remote(0, length);
+            left.ia
+                .post_rdma_read(left.ep, &pieces, 1, &remote, DEFAULT)
+        });
+    }
+    for length in [16, 15, 0] {
+        let remote = right.memory.remote(0, length);
+        granted(
+            left.ia
+                .post_rdma_read(left.ep, &pieces, 2, &remote, DEFAULT),
+        );
+        assert_eq!(net.success(&left, 2).transferred_length, length);
+    }
+    let nothing = RmrTriplet::default();
+    granted(left.ia.post_rdma_read(left.ep, &[], 3, &nothing, DEFAULT));
+    assert_eq!(net.success(&left, 3).transferred_length, 0);
+}
+
+/// Flags of a Read: SUPPRESS, BARRIER_FENCE, and SOLICITED_WAIT without effect; others are refused as argument 6.
+///
+/// Spec: EPB-01, EPW-37, DTO-04, DTO-05
+pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let piece = [left.memory.piece(0, 8)];
+    let remote = right.memory.remote(0, 8);
+    for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
+        let flags = CompletionFlags::from_bits_retain(1 << bit);
+        net.no_effect(&[&left, &right], Error::invalid_argument(6), || {
+            left.ia.post_rdma_read(left.ep, &piece, 1, &remote, flags)
+        });
+    }
+    for flags in [
+        CompletionFlags::SOLICITED_WAIT,
+        CompletionFlags::BARRIER_FENCE,
+        CompletionFlags::SUPPRESS,
+    ] {
+        granted(left.ia.post_rdma_read(left.ep, &piece, 2, &remote, flags));
+        if flags != CompletionFlags::SUPPRESS {
+            net.success(&left, 2);
+        }
+        net.quiet(&left);
+    }
+}
+
+/// A Read is legal in CONNECTED, flushed in DISCONNECTED whatever its flags, and refused elsewhere.
+///
+/// Spec: EPB-03, EPB-06, DTO-10
+pub fn read_follows_the_endpoint_state<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let piece = [left.memory.piece(0, 8)];
+    let remote = right.memory.remote(0, 8);
+    net.no_effect(
+        &[&left, &right],
+        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
+        || left.ia.post_rdma_read(left.ep, &piece, 1, &remote, DEFAULT),
+    );
+    net.connect(&left, &right);
+    net.disconnect(&left, &right);
+    for flags in [DEFAULT, CompletionFlags::SUPPRESS] {
+        granted(left.ia.post_rdma_read(left.ep, &piece, 2, &remote, flags));
+        let completion = net.request_completion(&left);
+        assert_eq!(
+            (completion.operation, completion.cookie, completion.status),
+            (DtoOperation::RdmaRead, 2, DtoStatus::Flushed)
+        );
+    }
+}
+
+/// Everything local is checked at once: handle, region, zone, LOCAL_WRITE, bounds, count, total, room.
+///
+/// Spec: EPB-04, EPB-07, DTO-07, GEN-03, GEN-11
+pub fn read_checks_its_segments<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    for (read_iov, request_iov) in [(2, 4), (4, 2)] {
+        let (left, right) = net.pair(&PartyOptions::with(|attributes| {
+            attributes.max_request_dtos = 2;
+            attributes.max_rdma_read_iov = read_iov;
+            attributes.max_request_iov = request_iov;
+            attributes.max_rdma_size = 64;
+        }));
+        let good = left.memory.piece(0, 8);
+        let remote = right.memory.remote(0, 8);
+        for (bad, expected) in bad_pieces(&left, true) {
+            for list in [&[bad][..], &[good, bad]] {
+                net.no_effect(&[&left, &right], expected, || {
+                    left.ia.post_rdma_read(left.ep, list, 1, &remote, DEFAULT)
+                });
+            }
+        }
+        for ep in bad_endpoints(&left, &right) {
+            net.no_effect(
+                &[&left, &right],
+                Error::invalid_handle(Subtype::InvalidHandleEp),
+                || left.ia.post_rdma_read(ep, &[good], 1, &remote, DEFAULT),
+            );
+        }
+        net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
+            left.ia
+                .post_rdma_read(left.ep, &[good; 3], 1, &remote, DEFAULT)
+        });
+        let all = [left.memory.piece(0, 4096)];
+        net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
+            let remote = right.memory.remote(0, 65);
+            left.ia.post_rdma_read(left.ep, &all, 1, &remote, DEFAULT)
+        });
+        for cookie in 0..2 {
+            granted(left.ia.post_rdma_read(
+                left.ep,
+                &all,
+                cookie,
+                &right.memory.remote(0, 64),
+                DEFAULT,
+            ));
+        }
+        refused(
+            left.ia.post_rdma_read(left.ep, &all, 9, &remote, DEFAULT),
+            Error::insufficient_resources(Subtype::ResourceTep),
+        );
+        net.success(&left, 0);
+        net.success(&left, 1);
+    }
+}
+
+/// What only the peer can see of a Read comes as REMOTE_ACCESS and a broken connection; nothing local is filled in.
+///
+/// Spec: EPB-04, DTO-08, DTO-12
+pub fn remote_faults_of_a_read_break_the_connection<T: Testbed>(bed: &T) {
+    let cases: [(&str, fn(&Party<T>) -> RmrTriplet); 5] = [
+        ("another zone", |right| {
+            let zone = granted(right.ia.pz_create());
+            Memory::register(&right.ia, zone, 64, MemoryPrivileges::ALL).remote(0, 64)
+        }),
+        ("no remote read", |right| {
+            let privileges = MemoryPrivileges::ALL.difference(MemoryPrivileges::REMOTE_READ);
+            right.more_memory(64, privileges).remote(0, 64)
+        }),
+        ("unknown context", |right| RmrTriplet {
+            context: right.memory.remote_context ^ 0x5555_0000,
+            ..right.memory.remote(0, 64)
+        }),
+        ("past the end", |right| right.memory.remote(4096 - 63, 64)),
+        ("a freed region", |right| {
+            let gone = right.more_memory(64, MemoryPrivileges::ALL);
+            granted(right.ia.lmr_free(gone.lmr));
+            gone.remote(0, 64)
+        }),
+    ];
+    for (case, remote) in cases {
+        let net = Net::new(bed);
+        let (left, right) = net.pair(&PartyOptions::default());
+        let remote = remote(&right);
+        let piece = [left.memory.piece(0, 64)];
+        granted(left.ia.post_rdma_read(left.ep, &piece, 1, &remote, DEFAULT));
+        let completion = net.request_completion(&left);
+        assert_eq!(
+            (completion.cookie, completion.status),
+            (1, DtoStatus::RemoteAccess),
+            "{case}"
+        );
+        net.broken(&left, &right);
+        equal(case, &left.memory.content(), &[0; 4096]);
+        net.quiet(&left);
+        net.quiet(&right);
+    }
+}
+
+/// More Reads than the endpoint may have under way wait in its queue; all of them complete, in order.
+///
+/// Spec: EPB-05, DTO-11
+pub fn reads_beyond_the_depth_wait_their_turn<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::with(|attributes| {
+        attributes.max_rdma_read_in = 1;
+        attributes.max_rdma_read_out = 1;
+    }));
+    right.memory.fill(6);
+    for cookie in 0..16 {
+        granted(left.ia.post_rdma_read(
+            left.ep,
+            &[left.memory.piece(cookie * 64, 64)],
+            cookie,
+            &right.memory.remote(cookie * 64, 64),
+            DEFAULT,
+        ));
+    }
+    for cookie in 0..16 {
+        net.success(&left, cookie);
+    }
+    equal(
+        "what was read",
+        &left.memory.load(0, 1024),
+        &right.memory.load(0, 1024),
+    );
+}

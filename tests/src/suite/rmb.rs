@@ -1,0 +1,854 @@
+//! `dat_rmr_bind` and the life of remote memory regions.
+
+use dat_core::event::{ConnectionEventKind, DtoOperation, Event, RmrBindCompletion};
+use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges, RmrFields};
+use dat_core::id::{EpId, RmrId};
+use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::{Error, ErrorKind, Subtype};
+
+use crate::fixture::{
+    Memory, Net, Party, PartyOptions, Testbed, WindowlessTestbed, equal, granted, refused,
+};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+const READ: MemoryPrivileges = MemoryPrivileges::REMOTE_READ;
+const WRITE: MemoryPrivileges = MemoryPrivileges::REMOTE_WRITE;
+
+/// A remote memory region in the zone of a party.
+#[track_caller]
+fn window<T: Testbed>(party: &Party<T>) -> RmrId {
+    granted(party.ia.rmr_create(party.zone))
+}
+
+/// Binds and waits for the completion; the new context.
+#[track_caller]
+fn bind<T: Testbed>(
+    net: &Net<'_, T>,
+    party: &Party<T>,
+    rmr: RmrId,
+    piece: &LmrTriplet,
+    privileges: MemoryPrivileges,
+) -> u32 {
+    let context = granted(
+        party
+            .ia
+            .rmr_bind(rmr, piece, privileges, party.ep, 0xB1, DEFAULT),
+    );
+    let completion = net.bound(party);
+    assert_eq!(
+        (completion.rmr, completion.cookie, completion.status),
+        (rmr, 0xB1, DtoStatus::Success)
+    );
+    context
+}
+
+/// The range of a triplet, by another context.
+fn through(context: u32, piece: &LmrTriplet) -> RmrTriplet {
+    RmrTriplet {
+        context,
+        address: piece.address,
+        length: piece.length,
+    }
+}
+
+/// The completion of an RDMA Write of a party through a context.
+#[track_caller]
+fn write_through<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, remote: &RmrTriplet) -> DtoStatus {
+    let piece = [party.memory.piece(0, remote.length)];
+    granted(
+        party
+            .ia
+            .post_rdma_write(party.ep, &piece, 1, remote, DEFAULT),
+    );
+    net.request_completion(party).status
+}
+
+/// The completion of an RDMA Read of a party through a context.
+#[track_caller]
+fn read_through<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, remote: &RmrTriplet) -> DtoStatus {
+    let piece = [party.memory.piece(0, remote.length)];
+    granted(
+        party
+            .ia
+            .post_rdma_read(party.ep, &piece, 1, remote, DEFAULT),
+    );
+    net.request_completion(party).status
+}
+
+/// A bind opens exactly the range for exactly the operations asked for. It completes on the request dispatcher of the
+/// endpoint as a bind completion with region and cookie; nothing has to come from the peer for that.
+///
+/// Spec: RMB-01..06, RMB-10..14, RMB-16, RMB-23, RMB-24, RMB-28, RMB-30, RMB-33, DTO-01, DTO-03
+pub fn bind_opens_a_range_for_the_peer<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    left.memory.fill(1);
+    right.memory.fill(2);
+    let rmr = window(&right);
+    let piece = right.memory.piece(100, 50);
+    let cookie = u64::MAX;
+    let context = granted(
+        right
+            .ia
+            .rmr_bind(rmr, &piece, READ | WRITE, right.ep, cookie, DEFAULT),
+    );
+    let event = net.event(&right.ia, right.request);
+    assert_eq!(event.number(), 0x1001);
+    assert_eq!(
+        event,
+        Event::RmrBind(RmrBindCompletion {
+            ep: right.ep,
+            rmr,
+            cookie,
+            status: DtoStatus::Success
+        })
+    );
+    net.quiet(&right);
+    net.quiet(&left);
+    let remote = through(context, &piece);
+    let before = right.memory.content();
+    assert_eq!(read_through(&net, &left, &remote), DtoStatus::Success);
+    equal("what was read", &left.memory.load(0, 50), &before[100..150]);
+    left.memory.fill(3);
+    assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
+    let mut expected = before;
+    expected[100..150].copy_from_slice(&left.memory.load(0, 50));
+    equal("the peer's memory", &right.memory.content(), &expected);
+}
+
+/// Neither a byte before nor one behind the range, nor an operation that was not granted, gets through.
+///
+/// Spec: RMB-02..05, RMB-24, RMB-35, DTO-08, EPW-34, EPB-04
+pub fn bound_range_and_rights_are_enforced<T: Testbed>(bed: &T) {
+    let cases: [(&str, MemoryPrivileges, u64, bool, bool); 9] = [
+        ("write granted", WRITE, 0, true, true),
+        ("read granted", READ, 0, false, true),
+        ("write without the right", READ, 0, true, false),
+        ("read without the right", WRITE, 0, false, false),
+        (
+            "write with no right",
+            MemoryPrivileges::empty(),
+            0,
+            true,
+            false,
+        ),
+        (
+            "read with no right",
+            MemoryPrivileges::empty(),
+            0,
+            false,
+            false,
+        ),
+        ("a byte behind", READ | WRITE, 1, true, false),
+        ("a byte before", READ | WRITE, u64::MAX, true, false),
+        (
+            "local rights alone",
+            MemoryPrivileges::LOCAL_READ,
+            0,
+            false,
+            false,
+        ),
+    ];
+    for (case, privileges, shift, writes, allowed) in cases {
+        let net = Net::new(bed);
+        let (left, right) = net.pair(&PartyOptions::default());
+        left.memory.fill(1);
+        right.memory.fill(2);
+        let before = right.memory.content();
+        let rmr = window(&right);
+        let piece = right.memory.piece(100, 50);
+        let context = bind(&net, &right, rmr, &piece, privileges);
+        let remote = RmrTriplet {
+            address: piece.address.wrapping_add(shift),
+            ..through(context, &piece)
+        };
+        let status = if writes {
+            write_through(&net, &left, &remote)
+        } else {
+            read_through(&net, &left, &remote)
+        };
+        if allowed {
+            assert_eq!(status, DtoStatus::Success, "{case}");
+        } else {
+            assert_eq!(status, DtoStatus::RemoteAccess, "{case}");
+            equal(case, &right.memory.content(), &before);
+            net.broken(&left, &right);
+        }
+    }
+}
+
+/// The context may be sent in a message right after the bind: the peer can never use it too early, whatever the timing.
+///
+/// Spec: RMB-17..20
+pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    for round in 0..64_u8 {
+        left.memory.fill(round);
+        let rmr = window(&right);
+        let piece = right.memory.piece(1024, 64);
+        left.receive_into(&[left.memory.piece(2048, 4)], 1);
+        let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, DEFAULT));
+        right.memory.store(0, &context.to_be_bytes());
+        right.send_from(&[right.memory.piece(0, 4)], 3);
+        assert_eq!(net.receive_completion(&left).status, DtoStatus::Success);
+        let received = left.memory.load(2048, 4);
+        let received = u32::from_be_bytes(received.try_into().expect("four bytes"));
+        assert_eq!(received, context);
+        let remote = through(received, &piece);
+        assert_eq!(
+            write_through(&net, &left, &remote),
+            DtoStatus::Success,
+            "round {round}"
+        );
+        equal(
+            "data",
+            &right.memory.load(1024, 64),
+            &left.memory.load(0, 64),
+        );
+        assert_eq!(net.bound(&right).status, DtoStatus::Success);
+        net.success(&right, 3);
+        granted(right.ia.rmr_free(rmr));
+    }
+}
+
+/// Operations posted behind a bind on the same endpoint complete behind it.
+///
+/// Spec: RMB-18, DTO-11
+pub fn operations_behind_a_bind_complete_behind_it<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmrs = [window(&right), window(&right)];
+    left.receive_into(&[], 9);
+    let piece = right.memory.piece(0, 8);
+    granted(
+        right
+            .ia
+            .rmr_bind(rmrs[0], &piece, WRITE, right.ep, 1, DEFAULT),
+    );
+    granted(
+        right
+            .ia
+            .rmr_bind(rmrs[1], &piece, WRITE, right.ep, 2, DEFAULT),
+    );
+    right.send_from(&[], 3);
+    granted(
+        right
+            .ia
+            .post_rdma_write(right.ep, &[piece], 4, &left.memory.remote(0, 8), DEFAULT),
+    );
+    assert_eq!(net.bound(&right).rmr, rmrs[0]);
+    assert_eq!(net.bound(&right).rmr, rmrs[1]);
+    net.success(&right, 3);
+    net.success(&right, 4);
+}
+
+/// Use before the bind completed may fail, and then breaks the connection; it never reaches other memory.
+///
+/// Spec: RMB-15
+pub fn early_use_succeeds_or_breaks<T: Testbed>(bed: &T) {
+    for steps in 0..12 {
+        let net = Net::new(bed);
+        let (left, right) = net.pair(&PartyOptions::default());
+        left.memory.fill(1);
+        let rmr = window(&right);
+        let piece = right.memory.piece(64, 64);
+        let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT));
+        for _ in 0..steps {
+            net.step();
+        }
+        let mut expected = right.memory.content();
+        match write_through(&net, &left, &through(context, &piece)) {
+            DtoStatus::Success => {
+                expected[64..128].copy_from_slice(&left.memory.load(0, 64));
+            }
+            DtoStatus::RemoteAccess => net.broken(&left, &right),
+            other => panic!("{other:?} after {steps} steps"),
+        }
+        equal("the peer's memory", &right.memory.content(), &expected);
+    }
+}
+
+/// A suppressed bind that succeeds is no event; one that is flushed is.
+///
+/// Spec: RMB-07, DTO-04
+pub fn suppressed_bind_reports_failure_only<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let piece = right.memory.piece(0, 64);
+    let suppress = CompletionFlags::SUPPRESS;
+    let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, suppress));
+    net.quiet(&right);
+    let remote = through(context, &piece);
+    assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
+    net.disconnect(&left, &right);
+    granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, suppress));
+    let completion = net.bound(&right);
+    assert_eq!(
+        (completion.cookie, completion.status),
+        (2, DtoStatus::Flushed)
+    );
+}
+
+/// UNSIGNALLED needs an endpoint configured for it, and then completes without notification; by default binds notify.
+///
+/// Spec: RMB-08, RMB-23, RMB-28, RMB-29, DTO-05
+pub fn unsignalled_bind_needs_configuration<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let piece = right.memory.piece(0, 64);
+    let rmr = window(&right);
+    let unsignalled = CompletionFlags::UNSIGNALLED;
+    net.no_effect(&[&left, &right], Error::invalid_argument(6), || {
+        right
+            .ia
+            .rmr_bind(rmr, &piece, WRITE, right.ep, 1, unsignalled)
+    });
+    let ia = net.adapter();
+    let cno = granted(ia.cno_create(None));
+    let options = PartyOptions::with(|attributes| {
+        attributes.request_completion_flags = unsignalled;
+    });
+    let far = Party::new(&net.adapter(), &options);
+    let near = Party::notifying(&ia, cno, &options);
+    net.connect(&far, &near);
+    let rmr = window(&near);
+    let piece = near.memory.piece(0, 64);
+    for (flags, notifies) in [(unsignalled, false), (DEFAULT, true)] {
+        granted(ia.rmr_bind(rmr, &piece, WRITE, near.ep, 1, flags));
+        net.settle();
+        assert_eq!(net.triggered(&ia, cno).is_some(), notifies, "{flags:?}");
+        assert_eq!(net.bound(&near).status, DtoStatus::Success);
+    }
+}
+
+/// BARRIER_FENCE and SOLICITED_WAIT are taken; all bits without a meaning are refused as argument 6.
+///
+/// Spec: RMB-07..09, RMB-43, DTO-04, DTO-05
+pub fn bind_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let piece = right.memory.piece(0, 64);
+    for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
+        let flags = CompletionFlags::from_bits_retain(1 << bit);
+        net.no_effect(&[&left, &right], Error::invalid_argument(6), || {
+            right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, flags)
+        });
+    }
+    for flags in [
+        CompletionFlags::BARRIER_FENCE,
+        CompletionFlags::SOLICITED_WAIT,
+    ] {
+        granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, flags));
+        assert_eq!(net.bound(&right).status, DtoStatus::Success);
+    }
+}
+
+/// A fenced bind waits for the reads before it: the memory they fill is opened only when it is filled.
+///
+/// Spec: RMB-09
+pub fn fenced_bind_waits_for_reads<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    for round in 0..16 {
+        left.memory.fill(round);
+        right.memory.fill(200 + round);
+        let piece = right.memory.piece(1024, 64);
+        left.receive_into(&[], 1);
+        granted(right.ia.post_rdma_read(
+            right.ep,
+            &[piece],
+            2,
+            &left.memory.remote(0, 64),
+            DEFAULT,
+        ));
+        let fence = CompletionFlags::BARRIER_FENCE;
+        let context = granted(right.ia.rmr_bind(rmr, &piece, READ, right.ep, 3, fence));
+        right.send_from(&[], 4);
+        net.receive_completion(&left);
+        let target = [left.memory.piece(2048, 64)];
+        granted(
+            left.ia
+                .post_rdma_read(left.ep, &target, 5, &through(context, &piece), DEFAULT),
+        );
+        net.success(&left, 5);
+        equal(
+            "what came back",
+            &left.memory.load(2048, 64),
+            &left.memory.load(0, 64),
+        );
+        net.success(&right, 2);
+        assert_eq!(net.bound(&right).status, DtoStatus::Success);
+        net.success(&right, 4);
+    }
+}
+
+/// Once a rebind has completed, the old context opens nothing any more.
+///
+/// Spec: RMB-10, RMB-11, RMB-21, RMB-42
+pub fn rebind_kills_the_old_context<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let first = right.memory.piece(0, 64);
+    let second = right.memory.piece(64, 64);
+    let old = bind(&net, &right, rmr, &first, WRITE);
+    let new = bind(&net, &right, rmr, &second, WRITE);
+    assert_ne!(old, new);
+    let remote = through(new, &second);
+    assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
+    left.memory.fill(1);
+    let before = right.memory.content();
+    let status = write_through(&net, &left, &through(old, &first));
+    assert_eq!(status, DtoStatus::RemoteAccess);
+    equal("the peer's memory", &right.memory.content(), &before);
+    net.broken(&left, &right);
+}
+
+/// A bind that fails after the call returned breaks the connection of its endpoint.
+///
+/// Spec: RMB-22, DTO-12
+pub fn late_bind_failure_breaks_the_connection<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let piece = right.memory.piece(0, 64);
+    granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT));
+    // The device loses the region before it gets to the bind.
+    granted(right.ia.rmr_free(rmr));
+    let completion = net.bound(&right);
+    assert_eq!(
+        (completion.cookie, completion.status),
+        (1, DtoStatus::RmrOperationFailed)
+    );
+    assert_eq!(net.connection(&right), ConnectionEventKind::Broken);
+    assert_eq!(right.state(), EndpointState::Disconnected);
+    assert_eq!(net.connection(&left), ConnectionEventKind::Broken);
+    granted(right.ia.lmr_free(right.memory.lmr));
+}
+
+/// Remote rights need the matching local rights of the region, and no remote rights of it.
+///
+/// Spec: RMB-25, RMB-26, RMB-39, RMB-45
+pub fn bind_needs_matching_local_rights<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let local = [
+        MemoryPrivileges::empty(),
+        MemoryPrivileges::LOCAL_READ,
+        MemoryPrivileges::LOCAL_WRITE,
+        MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
+    ];
+    for has in local {
+        let memory = right.more_memory(64, has);
+        for asks in [MemoryPrivileges::empty(), READ, WRITE, READ | WRITE] {
+            let read = asks.contains(READ) && !has.contains(MemoryPrivileges::LOCAL_READ);
+            let write = asks.contains(WRITE) && !has.contains(MemoryPrivileges::LOCAL_WRITE);
+            let piece = memory.piece(0, 64);
+            let call = || right.ia.rmr_bind(rmr, &piece, asks, right.ep, 1, DEFAULT);
+            if read || write {
+                let subtype = if read {
+                    Subtype::PrivilegesRead
+                } else {
+                    Subtype::PrivilegesWrite
+                };
+                let expected = Error::privileges_violation(subtype);
+                net.no_effect(&[&left, &right], expected, call);
+                continue;
+            }
+            let context = granted(call());
+            assert_eq!(net.bound(&right).status, DtoStatus::Success);
+            let remote = through(context, &piece);
+            if asks.contains(WRITE) {
+                assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
+            }
+            if asks.contains(READ) {
+                assert_eq!(read_through(&net, &left, &remote), DtoStatus::Success);
+            }
+        }
+    }
+}
+
+/// Length 0 unbinds: the old context is dead, the region it was bound to may go, and nothing of the triplet is checked.
+///
+/// Spec: RMB-27, RMB-28, DTO-06
+pub fn empty_bind_unbinds<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let memory = right.more_memory(64, MemoryPrivileges::ALL);
+    let piece = memory.piece(0, 64);
+    let context = bind(&net, &right, rmr, &piece, READ | WRITE);
+    let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
+    refused(right.ia.lmr_free(memory.lmr), in_use);
+    let nothing = LmrTriplet {
+        context: u32::MAX,
+        address: u64::MAX,
+        length: 0,
+    };
+    bind(&net, &right, rmr, &nothing, READ | WRITE);
+    granted(right.ia.lmr_free(memory.lmr));
+    let status = write_through(&net, &left, &through(context, &piece));
+    assert_eq!(status, DtoStatus::RemoteAccess);
+    net.broken(&left, &right);
+}
+
+/// Legal in CONNECTED; in DISCONNECTED accepted and flushed at once, without a usable context; refused in UNCONNECTED.
+///
+/// Spec: RMB-31, RMB-32, RMB-37, RMB-44, RMB-42, DTO-10
+pub fn bind_follows_the_endpoint_state<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let rmr = window(&right);
+    let memory = right.more_memory(64, MemoryPrivileges::ALL);
+    let piece = memory.piece(0, 64);
+    net.no_effect(
+        &[&left, &right],
+        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
+        || right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT),
+    );
+    granted(right.ia.lmr_free(memory.lmr));
+    let memory = right.more_memory(64, MemoryPrivileges::ALL);
+    let piece = memory.piece(0, 64);
+    net.connect(&left, &right);
+    net.disconnect(&left, &right);
+    let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, DEFAULT));
+    let completion = net.bound(&right);
+    assert_eq!(
+        (completion.rmr, completion.cookie, completion.status),
+        (rmr, 2, DtoStatus::Flushed)
+    );
+    net.quiet(&right);
+    // The region is not held by a bind that never happened, and the context opens nothing.
+    granted(right.ia.ep_reset(right.ep));
+    granted(left.ia.ep_reset(left.ep));
+    net.connect(&left, &right);
+    let status = write_through(&net, &left, &through(context, &piece));
+    assert_eq!(status, DtoStatus::RemoteAccess);
+    granted(right.ia.lmr_free(memory.lmr));
+}
+
+/// A flushed rebind leaves the binding as it was before: the region stays held by the old binding alone.
+///
+/// Spec: RMB-42
+pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let old = right.more_memory(64, MemoryPrivileges::ALL);
+    let new = right.more_memory(64, MemoryPrivileges::ALL);
+    let context = bind(&net, &right, rmr, &old.piece(0, 64), WRITE);
+    net.disconnect(&left, &right);
+    granted(
+        right
+            .ia
+            .rmr_bind(rmr, &new.piece(0, 64), WRITE, right.ep, 2, DEFAULT),
+    );
+    assert_eq!(net.bound(&right).status, DtoStatus::Flushed);
+    granted(right.ia.lmr_free(new.lmr));
+    refused(
+        right.ia.lmr_free(old.lmr),
+        Error::invalid_state(Subtype::InvalidStateLmrInUse),
+    );
+    granted(right.ia.ep_reset(right.ep));
+    granted(left.ia.ep_reset(left.ep));
+    net.connect(&left, &right);
+    let remote = through(context, &old.piece(0, 64));
+    assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
+    granted(right.ia.rmr_free(rmr));
+    granted(right.ia.lmr_free(old.lmr));
+}
+
+/// Binds take request slots like any other request.
+///
+/// Spec: RMB-34, DTO-01
+pub fn binds_share_the_request_queue<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (_left, right) = net.pair(&PartyOptions::with(|attributes| {
+        attributes.max_request_dtos = 3;
+    }));
+    let rmr = window(&right);
+    let piece = right.memory.piece(0, 64);
+    let spare = right.more_memory(64, MemoryPrivileges::ALL);
+    for cookie in 0..3 {
+        granted(
+            right
+                .ia
+                .rmr_bind(rmr, &piece, WRITE, right.ep, cookie, DEFAULT),
+        );
+    }
+    refused(
+        right
+            .ia
+            .rmr_bind(rmr, &spare.piece(0, 64), WRITE, right.ep, 9, DEFAULT),
+        Error::insufficient_resources(Subtype::ResourceTep),
+    );
+    // The refused bind holds nothing.
+    granted(right.ia.lmr_free(spare.lmr));
+    for cookie in 0..3 {
+        assert_eq!(net.bound(&right).cookie, cookie);
+    }
+    assert_eq!(net.request_room(&right), 3);
+}
+
+/// The range must lie in its region, whatever the arithmetic.
+///
+/// Spec: RMB-02, RMB-35
+pub fn bind_range_stays_inside_its_region<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let size = right.memory.len() as u64;
+    for (offset, length) in [
+        (0, size + 1),
+        (size, 1),
+        (u64::MAX, 1),
+        (u64::MAX, 2),
+        (0, u64::MAX),
+        (1, u64::MAX),
+        (8, u64::MAX - right.memory.address - 7),
+    ] {
+        let piece = right.memory.piece(offset, length);
+        net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
+            right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT)
+        });
+    }
+    for (offset, length) in [(0, size), (size - 1, 1), (0, 1)] {
+        let piece = right.memory.piece(offset, length);
+        bind(&net, &right, rmr, &piece, WRITE);
+    }
+}
+
+/// Null, stale, foreign and wrong-kind handles give INVALID_HANDLE with the kind of the bad one.
+///
+/// Spec: RMB-36, GEN-03, GEN-11
+pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let piece = right.memory.piece(0, 64);
+    let gone = window(&right);
+    granted(right.ia.rmr_free(gone));
+    let foreign = window(&left);
+    for bad in [
+        RmrId::NULL,
+        gone,
+        foreign,
+        RmrId::from_handle(right.memory.lmr.handle()),
+    ] {
+        let expected = Error::invalid_handle(Subtype::InvalidHandleRmr);
+        net.no_effect(&[&left, &right], expected, || {
+            right.ia.rmr_bind(bad, &piece, WRITE, right.ep, 1, DEFAULT)
+        });
+    }
+    for bad in [EpId::NULL, left.ep, EpId::from_handle(rmr.handle())] {
+        let expected = Error::invalid_handle(Subtype::InvalidHandleEp);
+        net.no_effect(&[&left, &right], expected, || {
+            right.ia.rmr_bind(rmr, &piece, WRITE, bad, 1, DEFAULT)
+        });
+    }
+}
+
+/// Region, window and endpoint must be of one zone; an unknown region is a PRIVILEGES_VIOLATION.
+///
+/// Spec: RMB-39..41
+pub fn bind_needs_one_zone<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let zone = granted(right.ia.pz_create());
+    let elsewhere = Memory::register(&right.ia, zone, 64, MemoryPrivileges::ALL);
+    let other_window = granted(right.ia.rmr_create(zone));
+    let rmr = window(&right);
+    let here = right.memory.piece(0, 64);
+    let there = elsewhere.piece(0, 64);
+    for (window, piece) in [(rmr, there), (other_window, here), (other_window, there)] {
+        let outcome = right
+            .ia
+            .rmr_bind(window, &piece, WRITE, right.ep, 1, DEFAULT);
+        let error = outcome.expect_err("zones differ");
+        assert_eq!(error.kind(), ErrorKind::ProtectionViolation, "{error}");
+    }
+    let gone = right.more_memory(64, MemoryPrivileges::ALL);
+    granted(right.ia.lmr_free(gone.lmr));
+    for context in [0, u32::MAX, gone.context] {
+        let piece = LmrTriplet { context, ..here };
+        let outcome = right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT);
+        let error = outcome.expect_err("no such region");
+        assert_eq!(error.kind(), ErrorKind::PrivilegesViolation, "{error}");
+    }
+    net.quiet(&right);
+    granted(right.ia.lmr_free(elsewhere.lmr));
+    net.alive(&left, &right);
+}
+
+/// Privilege bits outside ALL are refused as argument 3; ALL itself, and NONE, are fine.
+///
+/// Spec: RMB-03, RMB-43
+pub fn bind_privileges_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let piece = right.memory.piece(0, 64);
+    for bit in 0..32 {
+        let privileges = MemoryPrivileges::from_bits_retain(1 << bit);
+        if MemoryPrivileges::ALL.contains(privileges) {
+            bind(&net, &right, rmr, &piece, privileges);
+        } else {
+            net.no_effect(&[&left, &right], Error::invalid_argument(3), || {
+                right
+                    .ia
+                    .rmr_bind(rmr, &piece, privileges, right.ep, 1, DEFAULT)
+            });
+        }
+    }
+    bind(&net, &right, rmr, &piece, MemoryPrivileges::empty());
+    let context = bind(&net, &right, rmr, &piece, MemoryPrivileges::ALL);
+    let remote = through(context, &piece);
+    assert_eq!(read_through(&net, &left, &remote), DtoStatus::Success);
+    assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
+}
+
+/// Where there are no memory windows, the model is not supported.
+///
+/// Spec: RMB-38
+pub fn bind_needs_windows<T: WindowlessTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter_over(bed.windowless_device());
+    let zone = granted(ia.pz_create());
+    refused(ia.rmr_create(zone), Error::model_not_supported());
+    granted(ia.pz_free(zone));
+}
+
+/// The post does not wait for anything.
+///
+/// Spec: RMB-12, GEN-13
+pub fn bind_post_does_not_wait<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (_left, right) = net.pair(&PartyOptions::default());
+    net.settle();
+    let before = bed.now();
+    let piece = right.memory.piece(0, 64);
+    granted(
+        right
+            .ia
+            .rmr_bind(window(&right), &piece, WRITE, right.ep, 1, DEFAULT),
+    );
+    assert_eq!(bed.now(), before);
+    assert!(!right.status().request_idle);
+    assert_eq!(net.bound(&right).status, DtoStatus::Success);
+    assert!(right.status().request_idle);
+}
+
+/// A remote memory region is made unbound in a zone, which it holds; what a query tells of it follows its binds.
+///
+/// Spec: RMC-01, RMQ-01, PZF-01, GEN-08
+pub fn rmr_query_follows_the_binding<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (_left, right) = net.pair(&PartyOptions::default());
+    for bad in [
+        dat_core::id::PzId::NULL,
+        dat_core::id::PzId::from_handle(right.ep.handle()),
+    ] {
+        refused(
+            right.ia.rmr_create(bad),
+            Error::invalid_handle(Subtype::InvalidHandlePz),
+        );
+    }
+    let zone = granted(right.ia.pz_create());
+    let alone = granted(right.ia.rmr_create(zone));
+    refused(
+        right.ia.pz_free(zone),
+        Error::invalid_state(Subtype::InvalidStatePzInUse),
+    );
+    granted(right.ia.rmr_free(alone));
+    granted(right.ia.pz_free(zone));
+
+    let rmr = window(&right);
+    let unbound = granted(right.ia.rmr_query(rmr, RmrFields::all()));
+    assert_eq!((unbound.ia, unbound.pz), (right.ia.handle(), right.zone));
+    assert!(unbound.binding.is_none());
+    let piece = right.memory.piece(10, 20);
+    let context = bind(&net, &right, rmr, &piece, READ);
+    let bound = granted(right.ia.rmr_query(rmr, RmrFields::all()));
+    assert_eq!((bound.ia, bound.pz), (right.ia.handle(), right.zone));
+    let binding = bound.binding.expect("a binding");
+    assert_eq!(
+        (binding.lmr_triplet, binding.privileges, binding.rmr_context),
+        (piece, READ, context)
+    );
+    refused(
+        right.ia.rmr_query(rmr, RmrFields::from_bits_retain(0x20)),
+        Error::invalid_argument(2),
+    );
+    granted(right.ia.rmr_query(rmr, RmrFields::empty()));
+    granted(right.ia.rmr_free(rmr));
+    let dead = Error::invalid_handle(Subtype::InvalidHandleRmr);
+    refused(right.ia.rmr_query(rmr, RmrFields::all()), dead);
+    refused(right.ia.rmr_free(rmr), dead);
+}
+
+/// A bound region may be freed: it unbinds first, lets go of its memory, and its context opens nothing.
+///
+/// Spec: RMF-01, RMF-02
+pub fn rmr_free_unbinds<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let memory = right.more_memory(64, MemoryPrivileges::ALL);
+    let piece = memory.piece(0, 64);
+    let rmr = window(&right);
+    let context = bind(&net, &right, rmr, &piece, WRITE);
+    refused(
+        right.ia.lmr_free(memory.lmr),
+        Error::invalid_state(Subtype::InvalidStateLmrInUse),
+    );
+    granted(right.ia.rmr_free(rmr));
+    left.memory.fill(1);
+    let status = write_through(&net, &left, &through(context, &piece));
+    assert_eq!(status, DtoStatus::RemoteAccess);
+    equal("the memory", &memory.content(), &[0; 64]);
+    net.broken(&left, &right);
+    granted(right.ia.lmr_free(memory.lmr));
+    for bad in [RmrId::NULL, RmrId::from_handle(right.zone.handle())] {
+        refused(
+            right.ia.rmr_free(bad),
+            Error::invalid_handle(Subtype::InvalidHandleRmr),
+        );
+    }
+}
+
+/// The operation name of a bind's neighbours is not lost in between: kinds of completions do not mix.
+///
+/// Spec: DTO-03, RMB-13
+pub fn binds_and_transfers_report_their_own_kind<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let piece = right.memory.piece(0, 8);
+    for round in 0..4 {
+        granted(
+            right
+                .ia
+                .rmr_bind(rmr, &piece, READ, right.ep, round, DEFAULT),
+        );
+        let remote = left.memory.remote(0, 8);
+        granted(
+            right
+                .ia
+                .post_rdma_write(right.ep, &[piece], round, &remote, DEFAULT),
+        );
+        granted(
+            right
+                .ia
+                .post_rdma_read(right.ep, &[piece], round, &remote, DEFAULT),
+        );
+        assert_eq!(net.bound(&right).cookie, round);
+        for operation in [DtoOperation::RdmaWrite, DtoOperation::RdmaRead] {
+            let completion = net.success(&right, round);
+            assert_eq!(completion.operation, operation);
+        }
+    }
+}

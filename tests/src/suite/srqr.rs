@@ -1,0 +1,599 @@
+//! `dat_srq_post_recv`.
+
+use core::task::{Poll, Waker};
+use std::rc::Rc;
+
+use dat_core::attributes::SrqAttributes;
+use dat_core::event::{DtoCompletion, DtoOperation, Event};
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, DtoStatus, EndpointState, IovOwnership, MemoryPrivileges,
+    ProviderFields, SrqFields,
+};
+use dat_core::id::{CnoId, PzId, SrqId};
+use dat_core::memory::LmrTriplet;
+use dat_core::{Error, ErrorKind, Subtype};
+
+use crate::fixture::{Adapter, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+
+/// An adapter with a shared receive queue and memory for its buffers.
+struct Pool<T: Testbed> {
+    ia: Rc<Adapter<T>>,
+    zone: PzId,
+    srq: SrqId,
+    memory: Memory,
+}
+
+impl<T: Testbed> Pool<T> {
+    #[track_caller]
+    fn new(net: &Net<'_, T>, max_recv_dtos: i32) -> Self {
+        let ia = net.adapter();
+        let zone = granted(ia.pz_create());
+        let srq = granted(ia.srq_create(
+            zone,
+            &SrqAttributes {
+                max_recv_dtos,
+                max_recv_iov: 4,
+                low_watermark: 0,
+            },
+        ));
+        let memory = Memory::register(&ia, zone, 4096, MemoryPrivileges::ALL);
+        Self {
+            ia,
+            zone,
+            srq,
+            memory,
+        }
+    }
+
+    /// An endpoint that takes from the queue, connected to a peer of its own.
+    #[track_caller]
+    fn member(&self, net: &Net<'_, T>, options: &PartyOptions) -> (Party<T>, Party<T>) {
+        self.notified_member(net, None, options)
+    }
+
+    #[track_caller]
+    fn notified_member(
+        &self,
+        net: &Net<'_, T>,
+        cno: Option<CnoId>,
+        options: &PartyOptions,
+    ) -> (Party<T>, Party<T>) {
+        let taker = Party::sharing(&self.ia, self.zone, self.srq, cno, options);
+        let peer = Party::new(&net.adapter(), &PartyOptions::default());
+        net.connect(&peer, &taker);
+        (taker, peer)
+    }
+
+    #[track_caller]
+    fn post(&self, pieces: &[LmrTriplet], cookie: u64) {
+        granted(self.ia.srq_post_recv(self.srq, pieces, cookie));
+    }
+
+    /// Buffers that endpoints can still take, and buffers not reaped.
+    #[track_caller]
+    fn counts(&self) -> (i32, i32) {
+        let parameters = granted(self.ia.srq_query(self.srq, SrqFields::all()));
+        (parameters.available, parameters.outstanding)
+    }
+
+    /// A refused post, and proof that it took no place and left no event.
+    #[track_caller]
+    fn no_effect(&self, expected: Error, srq: SrqId, pieces: &[LmrTriplet]) {
+        let before = (self.counts(), self.memory.content());
+        refused(self.ia.srq_post_recv(srq, pieces, 0xBAD), expected);
+        assert_eq!(self.counts(), before.0);
+        equal("memory", &self.memory.content(), &before.1);
+    }
+}
+
+/// Buffers of one queue serve messages on any of its endpoints. Each completes on the receive dispatcher of the endpoint
+/// that took it, under that endpoint's name and the buffer's cookie.
+///
+/// Spec: SRQR-01..05, SRQR-08, SRQR-09, SRQR-11, SRQR-24, DTO-01, DTO-03, SRC-07
+pub fn shared_buffers_serve_any_endpoint<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 8);
+    let options = PartyOptions::default();
+    let (first, one) = pool.member(&net, &options);
+    let (second, two) = pool.member(&net, &options);
+    let cookies = [7, 7, 0, u64::MAX];
+    for (index, cookie) in cookies.into_iter().enumerate() {
+        pool.post(&[pool.memory.piece(index as u64 * 64, 64)], cookie);
+    }
+    let mut seen = Vec::new();
+    for (taker, peer) in [
+        (&first, &one),
+        (&second, &two),
+        (&second, &two),
+        (&first, &one),
+    ] {
+        peer.memory.fill(seen.len() as u8);
+        peer.send_from(&[peer.memory.piece(0, 32)], 1);
+        let event = net.event(&taker.ia, taker.receive);
+        let Event::Dto(completion) = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!(
+            completion,
+            DtoCompletion {
+                ep: taker.ep,
+                cookie: completion.cookie,
+                status: DtoStatus::Success,
+                transferred_length: 32,
+                operation: DtoOperation::Receive,
+            }
+        );
+        seen.push(completion.cookie);
+        net.success(peer, 1);
+        // One of the four buffers holds the message now.
+        let message = peer.memory.load(0, 32);
+        assert!((0..4).any(|index| pool.memory.load(index * 64, 32) == message));
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 7, 7, u64::MAX]);
+    assert_eq!(pool.counts(), (0, 0));
+    for party in [&first, &second, &one, &two] {
+        net.quiet(party);
+    }
+}
+
+/// The segments of a buffer are filled in list order: full ones, at most one partial, then untouched ones.
+///
+/// Spec: SRQR-02, SRQR-03, SRQR-06, SRQR-07, DTO-06
+pub fn shared_buffer_fills_in_list_order<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 8);
+    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    pool.memory.fill(1);
+    peer.memory.fill(2);
+    let message = peer.memory.load(0, 25);
+    let mut expected = pool.memory.content();
+    expected[50..60].copy_from_slice(&message[..10]);
+    expected[0..8].copy_from_slice(&message[10..18]);
+    expected[200..207].copy_from_slice(&message[18..]);
+    pool.post(
+        &[
+            pool.memory.piece(50, 10),
+            pool.memory.piece(0, 8),
+            pool.memory.piece(200, 100),
+            pool.memory.piece(400, 100),
+        ],
+        1,
+    );
+    peer.send_from(&[peer.memory.piece(0, 25)], 2);
+    assert_eq!(net.receive_completion(&taker).transferred_length, 25);
+    equal("the buffers", &pool.memory.content(), &expected);
+    for list in [&[][..], &[LmrTriplet::default()]] {
+        pool.post(list, 3);
+        peer.send_from(&[], 4);
+        let completion = net.receive_completion(&taker);
+        assert_eq!(
+            (
+                completion.cookie,
+                completion.status,
+                completion.transferred_length
+            ),
+            (3, DtoStatus::Success, 0)
+        );
+    }
+}
+
+/// The list may change as soon as the post returned, since the provider announces that.
+///
+/// Spec: SRQR-15, DTO-09
+pub fn shared_buffer_list_may_change_after_the_post<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 8);
+    let provider = granted(
+        pool.ia
+            .ia_query(Default::default(), ProviderFields::IOV_OWNERSHIP),
+    )
+    .provider;
+    assert_eq!(provider.iov_ownership_on_return, IovOwnership::Consumer);
+    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    peer.memory.fill(1);
+    let mut list = [pool.memory.piece(0, 64)];
+    pool.post(&list, 1);
+    list[0] = pool.memory.piece(1024, 64);
+    peer.send_from(&[peer.memory.piece(0, 64)], 2);
+    assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+    equal("data", &pool.memory.load(0, 64), &peer.memory.load(0, 64));
+    equal("other memory", &pool.memory.load(1024, 64), &[0; 64]);
+    assert_ne!(list[0].address, pool.memory.address);
+}
+
+/// Posting does not wait, and needs no endpoint to be there.
+///
+/// Spec: SRQR-17, SRQR-18, SRQR-22, SRQR-23, GEN-13
+pub fn shared_post_does_not_wait<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 4);
+    let before = bed.now();
+    for cookie in 0..4 {
+        pool.post(&[pool.memory.piece(0, 64)], cookie);
+    }
+    assert_eq!(bed.now(), before);
+    assert_eq!(pool.counts(), (4, 4));
+    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    peer.send_from(&[], 1);
+    assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+}
+
+/// Per connection, messages complete in the order they were sent, whichever buffers they take.
+///
+/// Spec: SRQR-19, SRQR-20, SRC-05, DTO-11
+pub fn shared_receives_keep_the_order_of_each_connection<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 32);
+    let options = PartyOptions::default();
+    let (first, one) = pool.member(&net, &options);
+    let (second, two) = pool.member(&net, &options);
+    for round in 0..8_u8 {
+        for buffer in 0..16 {
+            pool.post(&[pool.memory.piece(buffer * 8, 8)], buffer);
+        }
+        for number in 0..8_u8 {
+            for peer in [&one, &two] {
+                let at = u64::from(number) * 8;
+                peer.memory.store(at as usize, &[round, number, 1, 2]);
+                granted(peer.ia.post_send(
+                    peer.ep,
+                    &[peer.memory.piece(at, 4)],
+                    0,
+                    CompletionFlags::SUPPRESS,
+                ));
+            }
+        }
+        for taker in [&first, &second] {
+            for number in 0..8_u8 {
+                let completion = net.receive_completion(taker);
+                assert_eq!(completion.status, DtoStatus::Success);
+                let place = completion.cookie as usize * 8;
+                assert_eq!(
+                    pool.memory.load(place, 4),
+                    [round, number, 1, 2],
+                    "{completion:?}"
+                );
+            }
+        }
+    }
+}
+
+/// A shared buffer carries no flag: it notifies unless the taker is configured for SOLICITED_WAIT, where the Send decides.
+///
+/// Spec: SRQR-10, SRQR-12, SRQR-13, SRQR-32..35
+pub fn taker_decides_about_the_notification<T: Testbed>(bed: &T) {
+    let unsignalled = CompletionFlags::UNSIGNALLED;
+    let solicited = CompletionFlags::SOLICITED_WAIT;
+    for (attribute, sent, notifies) in [
+        (unsignalled, DEFAULT, true),
+        (unsignalled, solicited, true),
+        (solicited, DEFAULT, false),
+        (solicited, solicited, true),
+        (DEFAULT, DEFAULT, true),
+        (CompletionFlags::EVD_THRESHOLD, DEFAULT, true),
+    ] {
+        let net = Net::new(bed);
+        let pool = Pool::new(&net, 8);
+        let cno = granted(pool.ia.cno_create(None));
+        let options = PartyOptions::with(|attributes| {
+            attributes.recv_completion_flags = attribute;
+        });
+        let (taker, peer) = pool.notified_member(&net, Some(cno), &options);
+        pool.post(&[], 1);
+        granted(peer.ia.post_send(peer.ep, &[], 2, sent));
+        net.settle();
+        assert_eq!(
+            net.triggered(&pool.ia, cno),
+            notifies.then_some(taker.receive),
+            "{attribute:?} {sent:?}"
+        );
+        assert_eq!(net.receive_completion(&taker).cookie, 1);
+    }
+}
+
+/// With EVD_THRESHOLD the threshold of the wait decides when the waiter wakes.
+///
+/// Spec: SRQR-36, EVW-01, EVW-11
+pub fn threshold_decides_about_the_wake_up<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 8);
+    let options = PartyOptions::with(|attributes| {
+        attributes.recv_completion_flags = CompletionFlags::EVD_THRESHOLD;
+    });
+    let (taker, peer) = pool.member(&net, &options);
+    for cookie in 0..3 {
+        pool.post(&[], cookie);
+    }
+    let mut wait = granted(pool.ia.evd_wait(taker.receive, 3));
+    for sent in 0..3 {
+        net.settle();
+        assert!(
+            wait.poll(Waker::noop()).is_pending(),
+            "after {sent} messages"
+        );
+        peer.send_from(&[], 1);
+        net.success(&peer, 1);
+    }
+    net.settle();
+    match wait.poll(Waker::noop()) {
+        Poll::Ready(outcome) => {
+            let waited = granted(outcome);
+            assert!(waited.more >= 2, "{waited:?}");
+        }
+        Poll::Pending => panic!("three events are there"),
+    }
+}
+
+/// Null, stale, foreign and wrong-kind queues give INVALID_HANDLE/SRQ before anything else is looked at.
+///
+/// Spec: SRQR-25, GEN-03, GEN-11
+pub fn shared_post_refuses_bad_queues<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 4);
+    let other = Pool::new(&net, 4);
+    let attributes = SrqAttributes {
+        max_recv_dtos: 1,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let gone = granted(pool.ia.srq_create(pool.zone, &attributes));
+    granted(pool.ia.srq_free(gone));
+    for bad in [
+        SrqId::NULL,
+        gone,
+        other.srq,
+        SrqId::from_handle(pool.zone.handle()),
+    ] {
+        let expected = Error::invalid_handle(Subtype::InvalidHandleSrq);
+        pool.no_effect(expected, bad, &[pool.memory.piece(0, u64::MAX)]);
+    }
+    assert_eq!(other.counts(), (0, 0));
+}
+
+/// The queue takes exactly `max_recv_dtos` buffers; the dequeue of a completion makes room, its arrival does not.
+///
+/// Spec: SRQR-26, SRQR-41, SRY-02
+pub fn shared_queue_has_its_exact_size<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 3);
+    let size = granted(pool.ia.srq_query(pool.srq, SrqFields::all())).max_recv_dtos;
+    assert!(size >= 3);
+    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    for cookie in 0..size {
+        pool.post(&[], cookie as u64);
+    }
+    let full = Error::insufficient_resources(Subtype::ResourceSrq);
+    pool.no_effect(full, pool.srq, &[]);
+    peer.send_from(&[], 1);
+    net.success(&peer, 1);
+    net.settle();
+    pool.no_effect(full, pool.srq, &[]);
+    net.receive_completion(&taker);
+    pool.post(&[], 9);
+    pool.no_effect(full, pool.srq, &[]);
+}
+
+/// Every segment must lie in a live region of the queue's zone that allows local writes; the count is limited.
+///
+/// Spec: SRQR-27..29, SRQR-41, DTO-07
+pub fn shared_post_checks_its_segments<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::<T>::new(&net, 4);
+    let zone = granted(pool.ia.pz_create());
+    let other = Memory::register(&pool.ia, zone, 64, MemoryPrivileges::ALL);
+    let lacking = Memory::register(
+        &pool.ia,
+        pool.zone,
+        64,
+        MemoryPrivileges::ALL.difference(MemoryPrivileges::LOCAL_WRITE),
+    );
+    let gone = Memory::register(&pool.ia, pool.zone, 64, MemoryPrivileges::ALL);
+    granted(pool.ia.lmr_free(gone.lmr));
+    let good = pool.memory.piece(0, 8);
+    let size = pool.memory.len() as u64;
+    let write = Subtype::PrivilegesWrite;
+    for (bad, expected) in [
+        (pool.memory.piece(0, size + 1), Error::invalid_argument(3)),
+        (pool.memory.piece(size, 1), Error::invalid_argument(3)),
+        (pool.memory.piece(u64::MAX, 2), Error::invalid_argument(3)),
+        (pool.memory.piece(8, u64::MAX), Error::invalid_argument(3)),
+        (
+            other.piece(0, 8),
+            Error::protection_violation(Subtype::ProtectionWrite),
+        ),
+        (lacking.piece(0, 8), Error::privileges_violation(write)),
+        (gone.piece(0, 8), Error::privileges_violation(write)),
+        (
+            LmrTriplet { context: 0, ..good },
+            Error::privileges_violation(write),
+        ),
+    ] {
+        for list in [&[bad][..], &[good, bad], &[bad, good]] {
+            pool.no_effect(expected, pool.srq, list);
+        }
+    }
+    let limit = granted(pool.ia.srq_query(pool.srq, SrqFields::all())).max_recv_iov as usize;
+    assert!(limit >= 4);
+    let list = vec![LmrTriplet::default(); limit + 1];
+    pool.no_effect(Error::invalid_argument(2), pool.srq, &list);
+    pool.post(&list[..limit], 1);
+    pool.post(&[pool.memory.piece(0, size), pool.memory.piece(size, 0)], 2);
+}
+
+/// Any alignment of segments works.
+///
+/// Spec: SRQR-30
+pub fn shared_buffers_take_any_alignment<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 4);
+    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    for (round, offset) in [1, 3, 7, 63, 255, 256].into_iter().enumerate() {
+        peer.memory.fill(round as u8);
+        pool.post(&[pool.memory.piece(offset, 33)], offset);
+        peer.send_from(&[peer.memory.piece(offset + 1, 33)], 1);
+        assert_eq!(net.receive_completion(&taker).cookie, offset);
+        net.success(&peer, 1);
+        equal(
+            "data",
+            &pool.memory.load(offset as usize, 33),
+            &peer.memory.load(offset as usize + 1, 33),
+        );
+    }
+}
+
+/// Endpoints that are not connected take nothing; one that disconnects leaves the buffers it had not taken where they are.
+///
+/// Spec: SRQR-37, SRQR-40
+pub fn unconnected_endpoints_take_no_buffers<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 8);
+    let options = PartyOptions::default();
+    let idle = Party::sharing(&pool.ia, pool.zone, pool.srq, None, &options);
+    let (gone, peer) = pool.member(&net, &options);
+    let (working, other) = pool.member(&net, &options);
+    for cookie in 0..4 {
+        pool.post(&[], cookie);
+    }
+    net.settle();
+    assert_eq!(pool.counts(), (4, 4));
+    net.disconnect(&gone, &peer);
+    net.settle();
+    assert_eq!(pool.counts(), (4, 4));
+    for party in [&idle, &gone] {
+        net.quiet(party);
+        assert!(party.status().recv_idle);
+    }
+    for _ in 0..4 {
+        other.send_from(&[], 1);
+        assert_eq!(net.receive_completion(&working).status, DtoStatus::Success);
+    }
+    assert_eq!(pool.counts(), (0, 0));
+}
+
+/// Whenever the connection ends, each buffer is either still on the queue, or appears on the receive dispatcher of the
+/// endpoint that took it: as a success if its message was complete, else flushed.
+///
+/// Spec: SRQR-21, SRQR-37..40, EPD-01
+pub fn taken_buffers_come_back_at_the_disconnect<T: Testbed>(bed: &T) {
+    for graceful in [false, true] {
+        for steps in 0..40 {
+            let net = Net::new(bed);
+            let pool = Pool::new(&net, 8);
+            let (taker, peer) = pool.member(&net, &PartyOptions::default());
+            peer.memory.fill(steps as u8);
+            for cookie in 0..8 {
+                pool.post(&[pool.memory.piece(cookie * 64, 64)], cookie);
+            }
+            for cookie in 0..6 {
+                peer.send_from(&[peer.memory.piece(0, 64)], cookie);
+            }
+            for _ in 0..steps {
+                net.step();
+            }
+            let flags = if graceful {
+                CloseFlags::Graceful
+            } else {
+                CloseFlags::Abrupt
+            };
+            granted(taker.ia.ep_disconnect(taker.ep, flags));
+            net.settle();
+            assert_eq!(taker.state(), EndpointState::Disconnected);
+            let mut back = 0;
+            let mut flushed = false;
+            while let Ok(event) = taker.ia.evd_dequeue(taker.receive) {
+                let Event::Dto(completion) = event else {
+                    panic!("{event:?}");
+                };
+                assert_eq!(completion.ep, taker.ep);
+                back += 1;
+                match completion.status {
+                    DtoStatus::Success => {
+                        assert!(!flushed, "a success behind a flushed one");
+                        equal(
+                            "the message",
+                            &pool.memory.load(completion.cookie as usize * 64, 64),
+                            &peer.memory.load(0, 64),
+                        );
+                    }
+                    DtoStatus::Flushed => flushed = true,
+                    other => panic!("{other:?}"),
+                }
+            }
+            let left = 8 - back;
+            assert_eq!(pool.counts(), (left, left), "after {steps} steps");
+        }
+    }
+}
+
+/// A message longer than the buffer fails with LOCAL_LENGTH at the taker and breaks that connection only.
+///
+/// Spec: SRQR-43, SRQR-21, SRQR-31
+pub fn too_short_shared_buffer_breaks_one_connection<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 8);
+    let options = PartyOptions::default();
+    let (first, one) = pool.member(&net, &options);
+    let (second, two) = pool.member(&net, &options);
+    pool.post(&[pool.memory.piece(0, 16)], 1);
+    one.send_from(&[one.memory.piece(0, 17)], 2);
+    let completion = net.receive_completion(&first);
+    assert_eq!(
+        (completion.ep, completion.cookie, completion.status),
+        (first.ep, 1, DtoStatus::LocalLength)
+    );
+    assert_ne!(net.request_completion(&one).status, DtoStatus::Success);
+    net.broken(&first, &one);
+    equal("bytes behind", &pool.memory.load(16, 1000), &[0; 1000]);
+    pool.post(&[pool.memory.piece(0, 16)], 3);
+    two.send_from(&[two.memory.piece(0, 16)], 4);
+    let completion = net.receive_completion(&second);
+    assert_eq!(
+        (completion.ep, completion.cookie, completion.status),
+        (second.ep, 3, DtoStatus::Success)
+    );
+    net.success(&two, 4);
+    for party in [&first, &second] {
+        net.quiet(party);
+    }
+}
+
+/// An endpoint with a shared queue takes no Receives of its own.
+///
+/// Spec: EPX-04
+pub fn own_receives_are_refused_on_a_shared_queue<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 8);
+    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    net.no_effect(
+        &[&taker, &peer],
+        Error::invalid_state(Subtype::InvalidStateSrqInUse),
+        || taker.ia.post_recv(taker.ep, &[], 1, DEFAULT),
+    );
+}
+
+/// A Send that finds the shared queue empty fares as one that finds no Receive.
+///
+/// Spec: SRC-04, EPS-04
+pub fn empty_shared_queue_breaks_the_connection<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::new(&net, 8);
+    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    peer.send_from(&[], 1);
+    assert_eq!(
+        net.request_completion(&peer).status,
+        DtoStatus::ReceiverNotReady
+    );
+    net.broken(&taker, &peer);
+    assert_eq!(
+        granted(
+            taker
+                .ia
+                .evd_dequeue(taker.receive)
+                .map_or_else(|error| Ok(error.kind()), |event| panic!("{event:?}"))
+        ),
+        ErrorKind::QueueEmpty
+    );
+}

@@ -1,0 +1,354 @@
+//! `dat_lmr_sync_rdma_write` and `dat_lmr_sync_rdma_read`.
+
+use dat_core::backend::Backend;
+use dat_core::flags::{CompletionFlags, MemoryPrivileges, ProviderFields};
+use dat_core::memory::LmrTriplet;
+use dat_core::sync::RawLock;
+use dat_core::{Error, Ia, Result};
+
+use crate::fixture::{
+    Adapter, Memory, Net, NonCoherentTestbed, Party, PartyOptions, Testbed, equal, granted, refused,
+};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+
+type Sync<T> = fn(&Adapter<T>, &[LmrTriplet]) -> Result<()>;
+
+/// Both calls, which check their arguments alike.
+fn both<T: Testbed>() -> [Sync<T>; 2] {
+    [
+        |ia, pieces| ia.lmr_sync_rdma_write(pieces),
+        |ia, pieces| ia.lmr_sync_rdma_read(pieces),
+    ]
+}
+
+/// A writer, and a target on a host with caches that the device does not see.
+#[track_caller]
+fn incoherent_pair<'b, T: NonCoherentTestbed>(bed: &'b T) -> (Net<'b, T>, Party<T>, Party<T>) {
+    let net = Net::new(bed);
+    let options = PartyOptions::default();
+    let left = Party::new(&net.adapter(), &options);
+    let right = Party::new(&net.adapter_over(bed.non_coherent_device()), &options);
+    net.connect(&left, &right);
+    (net, left, right)
+}
+
+/// Writes a range of the left memory to the same place in a block of the right and waits for the completion.
+#[track_caller]
+fn write<T: Testbed>(net: &Net<'_, T>, left: &Party<T>, to: &Memory, offset: u64, length: u64) {
+    granted(left.ia.post_rdma_write(
+        left.ep,
+        &[left.memory.piece(offset, length)],
+        1,
+        &to.remote(offset, length),
+        DEFAULT,
+    ));
+    net.success(left, 1);
+}
+
+/// Whether the provider asks for the calls.
+#[track_caller]
+fn required<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>) -> bool {
+    granted(ia.ia_query(Default::default(), ProviderFields::LMR_SYNC_REQ))
+        .provider
+        .lmr_sync_req
+}
+
+/// Where the provider does not ask for the calls, data is visible and readable without them; they may be made all the same.
+///
+/// Spec: LSW-02, LSW-04, LSW-17, LSW-29, LSW-31, LSR-01, LSR-05, IAQ-10
+pub fn coherent_memory_needs_no_call<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    if required(&right.ia) {
+        // Then the groups for memory that is not coherent speak of this backend.
+        return;
+    }
+    left.memory.fill(1);
+    write(&net, &left, &right.memory, 0, 256);
+    equal(
+        "data",
+        &right.memory.load(0, 256),
+        &left.memory.load(0, 256),
+    );
+    for sync in both::<T>() {
+        granted(sync(&right.ia, &[right.memory.piece(0, 256)]));
+    }
+    equal(
+        "data",
+        &right.memory.load(0, 256),
+        &left.memory.load(0, 256),
+    );
+    right.memory.fill(2);
+    let target = [left.memory.piece(1024, 256)];
+    granted(
+        left.ia
+            .post_rdma_read(left.ep, &target, 2, &right.memory.remote(0, 256), DEFAULT),
+    );
+    net.success(&left, 2);
+    equal(
+        "what was read",
+        &left.memory.load(1024, 256),
+        &right.memory.load(0, 256),
+    );
+}
+
+/// Segments are checked whether or not the provider needs the call: live region, bounds without overflow. One bad segment
+/// refuses the whole call. Zones and privileges do not matter.
+///
+/// Spec: LSW-01, LSW-07, LSW-10, LSW-11, LSW-17, LSW-19, LSW-20, LSW-28..30, LSR-03, LSR-05, DTO-06
+pub fn sync_checks_its_segments<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let party = Party::new(&net.adapter(), &PartyOptions::default());
+    check_segments(&net, &party);
+}
+
+/// The same on an adapter that needs the calls.
+///
+/// Spec: LSW-19, LSW-20, LSW-30, LSR-05
+pub fn sync_checks_its_segments_where_it_matters<T: NonCoherentTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter_over(bed.non_coherent_device());
+    let party = Party::new(&ia, &PartyOptions::default());
+    assert!(required(&ia));
+    check_segments(&net, &party);
+}
+
+fn check_segments<T: Testbed>(net: &Net<'_, T>, party: &Party<T>) {
+    let stranger = Party::<T>::new(&net.adapter(), &PartyOptions::default());
+    let zone = granted(party.ia.pz_create());
+    let elsewhere = Memory::register(&party.ia, zone, 64, MemoryPrivileges::REMOTE_WRITE);
+    let gone = party.more_memory(64, MemoryPrivileges::ALL);
+    granted(party.ia.lmr_free(gone.lmr));
+    let good = party.memory.piece(0, 8);
+    let size = party.memory.len() as u64;
+    let anything = LmrTriplet {
+        context: u32::MAX,
+        address: u64::MAX,
+        length: 0,
+    };
+    for sync in both::<T>() {
+        for list in [
+            &[][..],
+            &[good],
+            &[anything],
+            &[party.memory.piece(0, size)],
+            &[good, elsewhere.piece(0, 64), anything, good],
+            &[party.memory.piece(size - 1, 1); 100],
+        ] {
+            granted(sync(&party.ia, list));
+        }
+        for bad in [
+            party.memory.piece(0, size + 1),
+            party.memory.piece(size, 1),
+            party.memory.piece(u64::MAX, 1),
+            party.memory.piece(u64::MAX, 2),
+            party.memory.piece(1, u64::MAX),
+            party.memory.piece(8, u64::MAX - party.memory.address - 7),
+            gone.piece(0, 8),
+            LmrTriplet { context: 0, ..good },
+            LmrTriplet {
+                context: u32::MAX,
+                ..good
+            },
+            stranger.memory.piece(0, 8),
+        ] {
+            for list in [&[bad][..], &[good, bad], &[bad, good]] {
+                net.no_effect(&[party], Error::invalid_argument(2), || {
+                    sync(&party.ia, list)
+                });
+            }
+        }
+    }
+}
+
+/// After an RDMA Write and the call over its range, the written data is what a local read finds, at once.
+///
+/// Spec: LSW-02..08, LSW-17, LSW-24
+pub fn sync_makes_writes_visible<T: NonCoherentTestbed>(bed: &T) {
+    let (net, left, right) = incoherent_pair(bed);
+    assert!(required(&right.ia));
+    for round in 0..4 {
+        left.memory.fill(round);
+        write(&net, &left, &right.memory, 100, 1000);
+        let now = bed.now();
+        granted(
+            right
+                .ia
+                .lmr_sync_rdma_write(&[right.memory.piece(100, 1000)]),
+        );
+        assert_eq!(bed.now(), now);
+        equal(
+            "data",
+            &right.memory.load(100, 1000),
+            &left.memory.load(100, 1000),
+        );
+    }
+    equal("bytes before", &right.memory.load(0, 100), &[0; 100]);
+    equal("bytes behind", &right.memory.load(1100, 2996), &[0; 2996]);
+}
+
+/// One call may list the ranges of several writes, in several regions and zones.
+///
+/// Spec: LSW-09..11, LSR-03
+pub fn one_sync_covers_several_writes<T: NonCoherentTestbed>(bed: &T) {
+    let (net, left, right) = incoherent_pair(bed);
+    let zone = granted(right.ia.pz_create());
+    let far = Party::in_zone(&right.ia, zone, &PartyOptions::default());
+    let near = Party::new(&left.ia, &PartyOptions::default());
+    net.connect(&near, &far);
+    let second = right.more_memory(4096, MemoryPrivileges::ALL);
+    left.memory.fill(1);
+    near.memory.fill(2);
+    write(&net, &left, &right.memory, 0, 64);
+    write(&net, &left, &right.memory, 1024, 64);
+    write(&net, &left, &second, 512, 64);
+    write(&net, &near, &far.memory, 2048, 64);
+    granted(right.ia.lmr_sync_rdma_write(&[
+        right.memory.piece(0, 64),
+        right.memory.piece(1024, 64),
+        second.piece(512, 64),
+        LmrTriplet::default(),
+        far.memory.piece(2048, 64),
+    ]));
+    for (block, from, offset) in [
+        (&right.memory, &left.memory, 0),
+        (&right.memory, &left.memory, 1024),
+        (&second, &left.memory, 512),
+        (&far.memory, &near.memory, 2048),
+    ] {
+        equal("data", &block.load(offset, 64), &from.load(offset, 64));
+    }
+}
+
+/// A refused call synchronises nothing of what it lists; the next right one does.
+///
+/// Spec: LSW-19, LSW-24, GEN-06
+pub fn refused_sync_does_not_spoil_a_later_one<T: NonCoherentTestbed>(bed: &T) {
+    let (net, left, right) = incoherent_pair(bed);
+    left.memory.fill(1);
+    write(&net, &left, &right.memory, 0, 64);
+    let before = right.memory.content();
+    refused(
+        right
+            .ia
+            .lmr_sync_rdma_write(&[right.memory.piece(0, 64), right.memory.piece(4096, 1)]),
+        Error::invalid_argument(2),
+    );
+    equal("memory", &right.memory.content(), &before);
+    granted(right.ia.lmr_sync_rdma_write(&[right.memory.piece(0, 64)]));
+    equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
+}
+
+/// Local stores followed by the call, then an RDMA Write into part of the range and the call again: both are there.
+///
+/// Spec: LSW-12, LSW-13, LSW-23, LSW-26, LSW-27
+pub fn stores_before_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
+    let (net, left, right) = incoherent_pair(bed);
+    let all = [right.memory.piece(0, 4096)];
+    for round in 0..8 {
+        left.memory.fill(round);
+        right.memory.fill(100 + round);
+        let mut expected = right.memory.content();
+        granted(right.ia.lmr_sync_rdma_write(&all));
+        write(&net, &left, &right.memory, 30, 100);
+        granted(right.ia.lmr_sync_rdma_write(&all));
+        expected[30..130].copy_from_slice(&left.memory.load(30, 100));
+        equal("memory", &right.memory.content(), &expected);
+    }
+}
+
+/// An RDMA Write, the call, then local stores into part of the range: both are there, here and for a peer that reads.
+///
+/// Spec: LSW-12, LSW-14, LSR-01, LSR-02
+pub fn stores_after_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
+    let (net, left, right) = incoherent_pair(bed);
+    let all = [right.memory.piece(0, 1024)];
+    for round in 0..8 {
+        left.memory.fill(round);
+        write(&net, &left, &right.memory, 0, 1024);
+        granted(right.ia.lmr_sync_rdma_write(&all));
+        right.memory.store(500, &[0xEE; 9]);
+        let mut expected = left.memory.load(0, 1024);
+        expected[500..509].fill(0xEE);
+        equal("memory", &right.memory.load(0, 1024), &expected);
+        granted(right.ia.lmr_sync_rdma_read(&all));
+        let target = [left.memory.piece(2048, 1024)];
+        granted(left.ia.post_rdma_read(
+            left.ep,
+            &target,
+            2,
+            &right.memory.remote(0, 1024),
+            DEFAULT,
+        ));
+        net.success(&left, 2);
+        equal(
+            "what a peer reads",
+            &left.memory.load(2048, 1024),
+            &expected,
+        );
+    }
+}
+
+/// Local stores, the call, then an RDMA Read by a peer: it sees the stores.
+///
+/// Spec: LSR-01..04, LSR-06
+pub fn sync_makes_stores_readable<T: NonCoherentTestbed>(bed: &T) {
+    let (net, left, right) = incoherent_pair(bed);
+    for round in 0..4 {
+        right.memory.fill(round);
+        granted(
+            right
+                .ia
+                .lmr_sync_rdma_read(&[right.memory.piece(0, 512), right.memory.piece(512, 512)]),
+        );
+        let target = [left.memory.piece(0, 1024)];
+        granted(left.ia.post_rdma_read(
+            left.ep,
+            &target,
+            1,
+            &right.memory.remote(0, 1024),
+            DEFAULT,
+        ));
+        net.success(&left, 1);
+        equal(
+            "what a peer reads",
+            &left.memory.load(0, 1024),
+            &right.memory.load(0, 1024),
+        );
+    }
+}
+
+/// The accepted way to learn of a write: the writer's Send arrives behind it, then the receiver makes the call and reads.
+///
+/// Spec: LSW-06, LSW-21, LSW-22, EPW-43
+pub fn send_behind_a_write_announces_it<T: NonCoherentTestbed>(bed: &T) {
+    let (net, left, right) = incoherent_pair(bed);
+    for round in 0..16 {
+        left.memory.fill(round);
+        right.receive_into(&[right.memory.piece(4000, 8)], 1);
+        granted(left.ia.post_rdma_write(
+            left.ep,
+            &[left.memory.piece(0, 1024)],
+            2,
+            &right.memory.remote(0, 1024),
+            DEFAULT,
+        ));
+        left.send_from(&[left.memory.piece(4000, 8)], 3);
+        net.receive_completion(&right);
+        granted(right.ia.lmr_sync_rdma_write(&[right.memory.piece(0, 1024)]));
+        equal(
+            "data",
+            &right.memory.load(0, 1024),
+            &left.memory.load(0, 1024),
+        );
+        // A receive buffer needs no call: the provider sees to the coherence of what is posted to it.
+        equal(
+            "the message",
+            &right.memory.load(4000, 8),
+            &left.memory.load(4000, 8),
+        );
+        net.success(&left, 2);
+        net.success(&left, 3);
+    }
+}

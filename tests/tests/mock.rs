@@ -1,0 +1,99 @@
+//! The conformance suite on the mock.
+
+use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions, RemoteError};
+use core::cell::Cell;
+use dat_core::sync::HostLock;
+use dat_core::time::Instant;
+use dat_tests::fixture::{FaultyTestbed, NonCoherentTestbed, Testbed, WindowlessTestbed};
+
+/// A fabric of its own for each test.
+struct MockBed {
+    fabric: Fabric,
+    nodes: Cell<u64>,
+}
+
+impl MockBed {
+    fn new() -> Self {
+        Self {
+            fabric: Fabric::new(FabricOptions::default()),
+            nodes: Cell::new(0),
+        }
+    }
+
+    fn node(&self, change: impl FnOnce(NodeOptions) -> NodeOptions) -> MockBackend {
+        let number = self.nodes.get() + 1;
+        self.nodes.set(number);
+        self.fabric.node(change(NodeOptions::new("mock", number)))
+    }
+}
+
+impl Testbed for MockBed {
+    type Backend = MockBackend;
+    type Lock = HostLock;
+
+    fn device(&self) -> MockBackend {
+        self.node(|options| options)
+    }
+
+    fn now(&self) -> Instant {
+        self.fabric.now()
+    }
+
+    fn step(&self) -> bool {
+        self.fabric.step()
+    }
+
+    fn advance(&self, to: Instant) {
+        self.fabric.run_until(to);
+    }
+}
+
+impl NonCoherentTestbed for MockBed {
+    fn non_coherent_device(&self) -> MockBackend {
+        self.node(NodeOptions::non_coherent)
+    }
+}
+
+impl WindowlessTestbed for MockBed {
+    fn windowless_device(&self) -> MockBackend {
+        self.node(|options| NodeOptions {
+            memory_windows: false,
+            ..options
+        })
+    }
+}
+
+impl FaultyTestbed for MockBed {
+    fn crash(&self, device: u16) {
+        self.fabric.inject(Fault::Crash {
+            adapter: device,
+            at: self.now().as_micros(),
+        });
+    }
+
+    fn fail_allocation(&self, device: u16, nth: u32) {
+        self.fabric.inject(Fault::AllocationFailure {
+            adapter: device,
+            nth,
+        });
+    }
+
+    fn refuse_post(&self, device: u16, nth: u32) {
+        self.fabric.inject(Fault::RefusePost {
+            adapter: device,
+            nth,
+        });
+    }
+
+    fn fail_operation(&self, device: u16, nth: u32) {
+        self.fabric.inject(Fault::RemoteError {
+            adapter: device,
+            nth,
+            error: RemoteError::Responder,
+        });
+    }
+}
+
+dat_tests::conformance_suite!(base, MockBed::new());
+dat_tests::conformance_suite!(non_coherent, MockBed::new());
+dat_tests::conformance_suite!(windowless, MockBed::new());
