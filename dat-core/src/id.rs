@@ -168,7 +168,7 @@ typed_handles! {
     /// A remote memory region.
     RmrId = Rmr / InvalidHandleRmr;
     /// An event dispatcher.
-    EvdId = Evd / InvalidHandleEvdRequest;
+    EvdId = Evd / InvalidHandle1;
     /// A consumer notification object.
     CnoId = Cno / InvalidHandleCno;
     /// An endpoint.

@@ -63,7 +63,8 @@ pub(crate) struct Cno {
     waiters: u32,
     /// How often all waiters were released because no dispatcher was left.
     releases: u32,
-    wakers: heapless::Vec<Waker, WAKERS>,
+    /// Longest wait first.
+    wakers: heapless::Deque<Waker, WAKERS>,
     pub(crate) context: u64,
 }
 
@@ -77,7 +78,7 @@ impl Cno {
         dispatchers: 0,
         waiters: 0,
         releases: 0,
-        wakers: heapless::Vec::new(),
+        wakers: heapless::Deque::new(),
         context: 0,
     };
 
@@ -105,7 +106,7 @@ impl Cno {
         self.waiters = self.waiters.saturating_sub(1);
         self.pending = self.pending.min(self.waiters.max(1));
         if self.pending != 0 {
-            self.wakers.pop()
+            self.wakers.pop_front()
         } else {
             None
         }
@@ -126,15 +127,15 @@ impl Cno {
         if self.wakers.iter().any(|known| known.will_wake(&waker)) {
             return None;
         }
-        match self.wakers.push(waker) {
-            Ok(()) => None,
-            Err(waker) => {
-                // Whoever waited longest looks again and comes to the end of the line.
-                let first = self.wakers.first_mut()?;
-                let displaced = core::mem::replace(first, waker);
-                self.wakers.rotate_left(1);
-                Some(displaced)
-            }
+        // Whoever waited longest looks again and comes to the end of the line.
+        let displaced = if self.wakers.is_full() {
+            self.wakers.pop_front()
+        } else {
+            None
+        };
+        match self.wakers.push_back(waker) {
+            Ok(()) => displaced,
+            Err(waker) => Some(waker),
         }
     }
 
@@ -145,7 +146,7 @@ impl Cno {
         }
         self.triggered = Some(evd);
         self.pending = self.pending.saturating_add(1).min(self.waiters.max(1));
-        (self.wakers.pop(), self.agent.take())
+        (self.wakers.pop_front(), self.agent.take())
     }
 
     /// Lets every waiter and the agent go (CNW-05).
@@ -154,7 +155,7 @@ impl Cno {
         self.waiters = 0;
         self.pending = 0;
         self.triggered = None;
-        while let Some(waker) = self.wakers.pop() {
+        while let Some(waker) = self.wakers.pop_front() {
             aftermath.wake(waker);
         }
         if let Some(agent) = self.agent.take() {

@@ -345,7 +345,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .shared
             .event_dispatchers
             .get(evd.index())
-            .ok_or_else(|| evd.refused_as(self.shared.instance, Subtype::InvalidHandle1))?;
+            .ok_or_else(|| evd.refused(self.shared.instance))?;
         slot.queue.with(|queue| {
             queue.check(evd, self.shared.instance)?;
             f(queue, aftermath)

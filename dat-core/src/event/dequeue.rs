@@ -23,7 +23,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline]
     pub fn evd_dequeue(&self, evd: EvdId) -> Result<Event> {
         let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
-            return Err(evd.refused_as(self.shared.instance, Subtype::InvalidHandle1));
+            return Err(evd.refused(self.shared.instance));
         };
         let outcome = slot.queue.with(|queue| queue.dequeue(evd, &self.shared));
         match &outcome {

@@ -148,7 +148,7 @@ impl<C> EvdQueue<C> {
     /// Whether `evd` is the dispatcher that lives here.
     pub(crate) fn check(&self, evd: EvdId, instance: u16) -> Result<()> {
         if self.id != evd || evd.is_null() {
-            return Err(evd.refused_as(instance, Subtype::InvalidHandle1));
+            return Err(evd.refused(instance));
         }
         Ok(())
     }
