@@ -2,7 +2,7 @@
 
 use super::event::Event;
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Result};
 use crate::flags::{DtoStatus, EvdFlags};
 use crate::ia::Ia;
 use crate::id::EvdId;
