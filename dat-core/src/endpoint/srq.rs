@@ -633,3 +633,6 @@ fn positive(number: i32, limit: i32, argument: u8) -> Result<u32> {
 fn count(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

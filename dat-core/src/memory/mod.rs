@@ -8,7 +8,7 @@ mod region;
 mod rmr;
 mod sync;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod triplet;
 
 pub use lmr::{LmrCreated, LmrMemory, LmrParam, LmrRequest, LmrSource};
