@@ -7,9 +7,7 @@ use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes, SrqAttri
 use crate::backend::{BackendError, ControlEvent, QueuePairKey, SharedReceiveQueueKey};
 use crate::error::{ErrorKind, Result, Subtype};
 use crate::event::{AsyncEventKind, Event, REASON_LOW_WATERMARK};
-use crate::flags::{
-    CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, SrqFields, SrqState,
-};
+use crate::flags::{DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, SrqFields, SrqState};
 use crate::id::{EpId, EvdId, PzId, SrqId};
 use crate::memory::tests::{TestIa, piece, refusal, region, with_backend, with_ia};
 use crate::memory::{LmrCreated, LmrTriplet};
@@ -727,19 +725,16 @@ fn the_adapter_limits_endpoints_on_a_queue() {
         let pz = ia.pz_create().unwrap();
         let srq = ia.srq_create(pz, &SIZE).unwrap();
         let first = Taker::new(ia, &backend, pz, srq);
+        let attributes = EpAttributes {
+            max_request_dtos: 0,
+            ..EpAttributes::DEFAULT
+        };
         let second =
-            || ia.ep_create_with_srq(Some(pz), None, None, None, srq, &EpAttributes::DEFAULT);
+            || ia.ep_create_with_srq(Some(pz), Some(first.evd), None, None, srq, &attributes);
         let (kind, subtype, cause) = refusal(second());
         assert_eq!((kind, subtype), EXHAUSTED);
         assert_eq!(cause, Cause::AboveLimit);
         ia.ep_free(first.ep).unwrap();
-        let (receive, none) = (first.evd, CompletionFlags::empty());
-        let attributes = EpAttributes {
-            max_request_dtos: 0,
-            recv_completion_flags: none,
-            ..EpAttributes::DEFAULT
-        };
-        ia.ep_create_with_srq(Some(pz), Some(receive), None, None, srq, &attributes)
-            .unwrap();
+        second().unwrap();
     });
 }
