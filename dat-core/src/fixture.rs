@@ -167,18 +167,23 @@ impl<'s> Bench<'s> {
 
     /// An endpoint in a state, and its connection request if it has one.
     pub(crate) fn in_state(&self, state: EndpointState) -> (EpId, Option<CrId>) {
+        self.in_state_at(QUALIFIER, state)
+    }
+
+    /// As `in_state`, with service points on another qualifier.
+    pub(crate) fn in_state_at(&self, qualifier: u64, state: EndpointState) -> (EpId, Option<CrId>) {
         match state {
             EndpointState::Unconnected => (self.endpoint(), None),
-            EndpointState::Reserved => (self.reserved(QUALIFIER).0, None),
+            EndpointState::Reserved => (self.reserved(qualifier).0, None),
             EndpointState::PassiveConnectionPending => {
-                let (ep, rsp) = self.reserved(QUALIFIER);
+                let (ep, rsp) = self.reserved(qualifier);
                 self.ask(rsp.handle());
                 (ep, self.request_event())
             }
             EndpointState::TentativeConnectionPending => {
                 let psp = self
                     .ia
-                    .psp_create(QUALIFIER, self.requests, PspFlags::Provider)
+                    .psp_create(qualifier, self.requests, PspFlags::Provider)
                     .unwrap();
                 self.ask(psp.handle());
                 let cr = self.request_event().unwrap();
@@ -191,7 +196,7 @@ impl<'s> Bench<'s> {
                 (ep, None)
             }
             EndpointState::CompletionPending => {
-                let (ep, cr) = self.in_state(EndpointState::PassiveConnectionPending);
+                let (ep, cr) = self.in_state_at(qualifier, EndpointState::PassiveConnectionPending);
                 self.ia.cr_accept(cr.unwrap(), None, &[]).unwrap();
                 (ep, None)
             }

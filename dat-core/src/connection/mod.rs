@@ -4,6 +4,8 @@ mod cr;
 mod incoming;
 mod psp;
 mod rsp;
+#[cfg(test)]
+mod tests;
 
 pub use cr::{CrParam, CrSlot};
 pub(crate) use incoming::Incoming;
