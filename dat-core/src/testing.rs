@@ -356,6 +356,11 @@ impl TestBackend {
         Some(QueuePairKey(*key))
     }
 
+    /// The attributes a queue pair was made with, or last changed to.
+    pub(crate) fn pair_attributes(&self, key: QueuePairKey) -> Option<EpAttributes> {
+        self.device().pairs.get(&key.0).map(|pair| pair.attributes)
+    }
+
     /// What is posted to a queue pair and not completed: requests, receives.
     pub(crate) fn posted(&self, key: QueuePairKey) -> (Vec<Posted>, Vec<Posted>) {
         let device = self.device();

@@ -264,11 +264,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Ok(present);
         }
         self.detach_streams(&present, old);
-        self.attach_streams(control.backend()?, new)
-            .map_err(|error| {
-                self.attach_again(control, old);
-                error
-            })
+        let outcome = self.attach_streams(control.backend()?, new);
+        if outcome.is_err() {
+            self.attach_again(control, old);
+        }
+        outcome
     }
 
     fn restore_streams(

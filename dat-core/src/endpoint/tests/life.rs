@@ -815,3 +815,24 @@ fn multipath_needs_a_provider_that_has_it() {
     };
     bench.ia.ep_connect(ep, &param, Instant::ZERO).unwrap();
 }
+
+/// A consumer that dequeues a failed completion finds the connection broken; flushed ones say nothing new.
+///
+/// Spec: DTO-12, EPS-04, EPV-04
+#[test]
+fn a_failed_completion_breaks_the_connection() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    for failure in DtoStatus::ALL {
+        let ep = bench.connected();
+        bench.send(ep, 1);
+        bench.device.complete_request(bench.pair(ep), *failure);
+        assert_eq!(completions(&bench, bench.data), [(1, *failure)]);
+        let breaks = !matches!(failure, DtoStatus::Success | DtoStatus::Flushed);
+        let told = (ConnectionEventKind::Broken, ep, 0);
+        let expected: &[_] = if breaks { &[told] } else { &[] };
+        assert_eq!(bench.connection_events(), expected, "{failure:?}");
+        assert_eq!(bench.state(ep) == EndpointState::Disconnected, breaks);
+        bench.ia.ep_free(ep).unwrap();
+    }
+}
