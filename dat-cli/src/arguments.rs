@@ -1,0 +1,148 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::size::{Sweep, parse_size, parse_sweep};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  everything went as specified
+  1  an operation failed, or an outcome is not what the specification says
+  2  the arguments cannot be used
+  3  a file cannot be read or written
+
+Without a command, the tour is run.";
+
+/// The Direct Access Transport at work: a tour, file copies through registered memory, measurements.
+#[derive(Parser)]
+#[command(name = "dat", version, after_help = EXIT_CODES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Options of every command.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Common {
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print nothing but errors; the exit code tells the rest
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// What carries the data
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub(crate) backend: BackendName,
+}
+
+/// The backends of this build.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendName {
+    /// A network inside this process: moves real bytes and enforces what hardware enforces
+    #[default]
+    Mock,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Walk through the interface as it works today, comparing every outcome with the specification
+    Tour,
+    /// Copy a file through registered memory, by RDMA Writes from one endpoint to another
+    Copy(CopyArguments),
+    /// Measure what operations cost
+    Perf(PerfArguments),
+    /// Show the backends of this build with all attributes of their adapters and providers
+    Devices,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+The data is first written to a temporary file beside DST, read back, and compared by checksum (XXH3, 128 bits, as \
+`xxh128sum` prints it); only then does it take the place of DST. If anything goes wrong, DST is as it was.
+
+Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
+pub(crate) struct CopyArguments {
+    /// The file to copy
+    #[arg(value_name = "SRC")]
+    pub(crate) source: PathBuf,
+    /// The copy; a directory gets a file of the same name
+    #[arg(value_name = "DST")]
+    pub(crate) target: PathBuf,
+    /// RDMA Writes under way at once
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) depth: u16,
+    /// Segments per RDMA Write
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
+    pub(crate) segments: u8,
+    /// Bytes per segment
+    #[arg(long, default_value = "64K", value_parser = parse_size)]
+    pub(crate) chunk: u64,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+post      time of one post call
+latency   from before the post to its completion event; for send and srq, to the later of the events at both ends
+
+With the mock backend, the transfer itself is done by this program too, so bandwidth is that of its memory copies.
+
+Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
+pub(crate) struct PerfArguments {
+    /// What to measure
+    #[arg(value_enum)]
+    pub(crate) operation: Operation,
+    /// Bytes per operation
+    #[arg(long, default_value = "4K", value_parser = parse_size)]
+    pub(crate) size: u64,
+    /// Measure every power of two from MIN to MAX bytes
+    #[arg(long, value_name = "MIN..MAX", value_parser = parse_sweep, conflicts_with = "size")]
+    pub(crate) sweep: Option<Sweep>,
+    /// Operations under way at once
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) depth: u16,
+    /// Local segments per operation (not for bind)
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=32))]
+    pub(crate) segments: u8,
+    /// Operations per size [default: as many as there is time for]
+    #[arg(long, short = 'n', value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) iterations: Option<u64>,
+    /// Time per size, such as 500ms or 2s
+    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, conflicts_with = "iterations")]
+    pub(crate) duration: Duration,
+    /// Draw the results into this SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// What `dat perf` can measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Operation {
+    /// RDMA Write
+    Write,
+    /// RDMA Read
+    Read,
+    /// Send into posted receives
+    Send,
+    /// Binding a remote memory region
+    Bind,
+    /// Sends of two endpoints into one shared receive queue
+    Srq,
+}
+
+impl Operation {
+    /// Its name on the command line and in reports.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Send => "send",
+            Self::Bind => "bind",
+            Self::Srq => "srq",
+        }
+    }
+}

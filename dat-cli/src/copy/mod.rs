@@ -1,0 +1,316 @@
+//! `dat copy`: a file goes through registered memory, by RDMA Writes from one endpoint to another.
+
+mod link;
+mod target;
+
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use backend_mock::{Fabric, FabricOptions};
+use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use serde::Serialize;
+use twox_hash::XxHash3_128;
+
+use self::link::{Geometry, Link};
+use self::target::Target;
+use crate::arguments::{BackendName, CopyArguments};
+use crate::failure::{Failure, Result};
+use crate::output::{GOOD, Output};
+
+/// Memory for the buffers of each side.
+const MOST_MEMORY: u64 = 1 << 30;
+/// The plain copy moves at least this much, so that the clock can tell.
+const LEAST_PLAIN: u64 = 32 << 20;
+const MOST_PLAIN: u64 = 256 << 20;
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    backend: &'static str,
+    source: String,
+    target: String,
+    bytes: u64,
+    writes: u64,
+    segments: u64,
+    depth: u16,
+    chunk: u64,
+    /// All of it: reading, moving, writing, checking.
+    seconds: f64,
+    bytes_per_second: Option<f64>,
+    /// Posting and polling only: the transfer itself.
+    transfer_seconds: f64,
+    transfer_bytes_per_second: Option<f64>,
+    /// A plain copy between buffers of the same shape.
+    plain_bytes_per_second: f64,
+    /// Transfer to plain copy.
+    ratio: Option<f64>,
+    checksum: String,
+}
+
+/// Copies a file.
+///
+/// # Errors
+/// Usage: source and target cannot be used together. File: one of them cannot be read or written. Operation: the transfer
+/// failed, or the copy does not read back as the source.
+pub(crate) fn run(
+    backend: BackendName,
+    arguments: &CopyArguments,
+    output: &mut Output,
+) -> Result<bool> {
+    let geometry = geometry(arguments)?;
+    let begin = Instant::now();
+    let target = Target::choose(&arguments.source, &arguments.target)?;
+    let mut source =
+        File::open(&arguments.source).map_err(|error| Failure::file("read", &arguments.source, &error))?;
+    let length = source
+        .metadata()
+        .map_err(|error| Failure::file("read", &arguments.source, &error))?
+        .len();
+    let fabric = match backend {
+        BackendName::Mock => Fabric::new(FabricOptions {
+            poll_steps: true,
+            ..FabricOptions::immediate()
+        }),
+    };
+    let progress = progress_bar(length, output);
+    let mut link = Link::open(&fabric, geometry)?;
+    let mut part = target.begin()?;
+    let mut checksum = XxHash3_128::new();
+    let bytes = link.transfer(
+        |buffer| {
+            let count = fill(&mut source, buffer)
+                .map_err(|error| Failure::file("read", &arguments.source, &error))?;
+            checksum.write(&buffer[..count]);
+            Ok(count)
+        },
+        |bytes| {
+            part.write(bytes)?;
+            progress.inc(bytes.len() as u64);
+            Ok(())
+        },
+    )?;
+    let checksum = checksum.finish_128();
+    let read_back = part.checksum()?;
+    if read_back != checksum {
+        return Err(Failure::operation(
+            format!("the copy of {} is not the same", arguments.source.display()),
+            format!("checksum {read_back:032x} instead of {checksum:032x}"),
+        ));
+    }
+    let path = part.keep()?;
+    progress.finish_and_clear();
+    let seconds = begin.elapsed().as_secs_f64();
+    let plain = plain_copy(geometry, bytes);
+    let rate = |seconds: f64| (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds);
+    let transfer_seconds = link.busy().as_secs_f64();
+    let report = Report {
+        ok: true,
+        backend: "mock",
+        source: arguments.source.display().to_string(),
+        target: path.display().to_string(),
+        bytes,
+        writes: link.writes(),
+        segments: link.segments(),
+        depth: arguments.depth,
+        chunk: arguments.chunk,
+        seconds,
+        bytes_per_second: rate(seconds),
+        transfer_seconds,
+        transfer_bytes_per_second: rate(transfer_seconds),
+        plain_bytes_per_second: plain,
+        ratio: rate(transfer_seconds).map(|rate| rate / plain),
+        checksum: format!("{checksum:032x}"),
+    };
+    print(&report, output);
+    Ok(true)
+}
+
+fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
+    let (depth, segments) = (u64::from(arguments.depth), u64::from(arguments.segments));
+    let too_much = || {
+        Failure::usage(
+            "the buffers would be too large",
+            format!(
+                "depth x segments x chunk = {depth} x {segments} x {} is above {}",
+                arguments.chunk,
+                BinaryBytes(MOST_MEMORY)
+            ),
+            "choose a smaller --depth, --segments or --chunk",
+        )
+    };
+    let total = arguments
+        .chunk
+        .checked_mul(depth * segments)
+        .filter(|total| *total <= MOST_MEMORY)
+        .and_then(|_| usize::try_from(arguments.chunk).ok());
+    Ok(Geometry {
+        depth: usize::from(arguments.depth),
+        segments: usize::from(arguments.segments),
+        chunk: total.ok_or_else(too_much)?,
+    })
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match source.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+fn progress_bar(length: u64, output: &Output) -> ProgressBar {
+    if !output.is_text() || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(length);
+    // The template is fixed; if it were wrong, the bar would have its default looks.
+    if let Ok(style) =
+        ProgressStyle::with_template("{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// What a plain copy moves per second between buffers of the same shape, used in the same order.
+fn plain_copy(geometry: Geometry, bytes: u64) -> f64 {
+    let slot = geometry.slot();
+    let mut from = vec![1_u8; slot * geometry.depth];
+    let mut to = vec![0_u8; slot * geometry.depth];
+    let goal = bytes.clamp(LEAST_PLAIN, MOST_PLAIN);
+    let (mut moved, mut busy) = (0_u64, Duration::ZERO);
+    let mut value = 0_u8;
+    while moved < goal {
+        value = value.wrapping_add(1);
+        for (source, destination) in from.chunks_exact_mut(slot).zip(to.chunks_exact_mut(slot)) {
+            // As the file does to the source buffer.
+            source.fill(value);
+            let begin = Instant::now();
+            destination.copy_from_slice(black_box(source));
+            black_box(&*destination);
+            busy += begin.elapsed();
+            moved += slot as u64;
+        }
+    }
+    moved as f64 / busy.as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+fn per_second(rate: Option<f64>) -> String {
+    rate.map_or("-".into(), |rate| format!("{}/s", BinaryBytes(rate as u64)))
+}
+
+fn print(report: &Report, output: &mut Output) {
+    output.line(format_args!(
+        "{GOOD}{} copied{GOOD:#} to {}",
+        BinaryBytes(report.bytes),
+        report.target
+    ));
+    output.line(format_args!(
+        "  RDMA Writes {}, {} segments of at most {}, {} under way at once",
+        report.writes,
+        report.segments,
+        BinaryBytes(report.chunk),
+        report.depth
+    ));
+    output.line(format_args!(
+        "  transfer    {}, plain memory copy {}{}",
+        per_second(report.transfer_bytes_per_second),
+        per_second(Some(report.plain_bytes_per_second)),
+        report.ratio.map_or(String::new(), |ratio| format!(", ratio {ratio:.2}"))
+    ));
+    output.line(format_args!(
+        "  all of it   {} in {:.3} s, with reading, writing and checking",
+        per_second(report.bytes_per_second),
+        report.seconds
+    ));
+    output.line(format_args!("  checksum    {} (XXH3-128, read back)", report.checksum));
+    output.document(report);
+}
+
+/// The checksum of all that a reader yields.
+fn checksum_of(reader: &mut impl Read, path: &Path) -> Result<u128> {
+    let mut checksum = XxHash3_128::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let count = fill(reader, &mut buffer).map_err(|error| Failure::file("read back", path, &error))?;
+        if count == 0 {
+            return Ok(checksum.finish_128());
+        }
+        checksum.write(&buffer[..count]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backend_mock::{Fault, RemoteError};
+
+    const GEOMETRY: Geometry = Geometry {
+        depth: 3,
+        segments: 2,
+        chunk: 100,
+    };
+
+    fn fabric() -> Fabric {
+        Fabric::new(FabricOptions::default())
+    }
+
+    #[test]
+    fn every_length_arrives_whole() {
+        for length in [0, 1, 99, 100, 101, 200, 201, 600, 601, 4999, 5000] {
+            let data: Vec<u8> = (0..length).map(|at: usize| (at * 7 + at / 256) as u8).collect();
+            let (mut left, mut arrived) = (data.as_slice(), Vec::new());
+            let mut link = Link::open(&fabric(), GEOMETRY).unwrap();
+            let moved = link.transfer(
+                |buffer| Ok(fill(&mut left, buffer).unwrap()),
+                |bytes| {
+                    arrived.extend_from_slice(bytes);
+                    Ok(())
+                },
+            );
+            assert_eq!(moved, Ok(length as u64));
+            assert_eq!(arrived, data);
+            assert_eq!(link.writes(), length.div_ceil(200) as u64);
+            assert_eq!(link.segments(), length.div_ceil(100) as u64);
+        }
+    }
+
+    /// A transfer that fails in the middle leaves the target as it was, and no file beside it.
+    ///
+    /// Spec: DTO-12, EPW-41
+    #[test]
+    fn a_failed_transfer_leaves_the_target() {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, path) = (directory.path().join("from"), directory.path().join("to"));
+        std::fs::write(&source, vec![1; 5000]).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        let fabric = fabric();
+        let mut link = Link::open(&fabric, GEOMETRY).unwrap();
+        fabric.inject(Fault::RemoteError {
+            adapter: 0,
+            index: 6,
+            error: RemoteError::Access,
+        });
+        let target = Target::choose(&source, &path).unwrap();
+        let mut part = target.begin().unwrap();
+        let mut file = File::open(&source).unwrap();
+        let result = link.transfer(
+            |buffer| Ok(fill(&mut file, buffer).unwrap()),
+            |bytes| part.write(bytes),
+        );
+        let failure = result.unwrap_err();
+        assert_eq!(failure.kind, crate::failure::FailureKind::Operation);
+        drop(part);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+}

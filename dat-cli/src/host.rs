@@ -1,0 +1,306 @@
+//! Adapters on this host: their storage, memory to register, and endpoints that are connected.
+
+use std::sync::atomic::AtomicU8;
+
+use backend_mock::{Fabric, MockBackend, NodeOptions};
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::{ConnectionEventKind, Event};
+use dat_core::flags::{
+    ConnectFlags, EvdFlags, MemoryPrivileges, PspFlags, QualityOfService, TIMEOUT_INFINITE,
+};
+use dat_core::id::{EpId, EvdId, LmrId, PzId, SrqId};
+use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use dat_core::sync::{SpinLock, load_bytes, store_bytes};
+use dat_core::{ErrorKind, Ia, Storage};
+
+use crate::failure::{During, Failure, Result};
+
+/// An open adapter. Its storage is from the heap and given up for good: a run of the program opens two or three.
+pub(crate) type Adapter = Ia<'static, MockBackend, SpinLock>;
+
+/// How much of everything an adapter gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capacity {
+    pub(crate) endpoints: usize,
+    pub(crate) regions: usize,
+    /// Requests and receives of all queues together.
+    pub(crate) records: usize,
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self {
+            endpoints: 4,
+            regions: 16,
+            records: 512,
+        }
+    }
+}
+
+const DISPATCHERS: usize = 8;
+const EVENTS: usize = 256;
+
+/// Slots that live as long as the program.
+fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
+    Box::leak(std::iter::repeat_with(empty).take(count).collect())
+}
+
+/// Opens the adapter of a backend.
+pub(crate) fn open(backend: MockBackend, capacity: Capacity) -> Result<Adapter> {
+    use dat_core::connection::{CrSlot, PspSlot, RspSlot};
+    use dat_core::endpoint::{EndpointSlot, SrqSlot};
+    use dat_core::event::{CnoSlot, EventSlot, EvdSlot};
+    use dat_core::memory::{LmrSlot, PzSlot, RmrSlot};
+    let Capacity {
+        endpoints,
+        regions,
+        records,
+    } = capacity;
+    let storage = Storage {
+        protection_zones: slots(4, || PzSlot::EMPTY),
+        local_regions: slots(regions, || LmrSlot::EMPTY),
+        remote_regions: slots(regions, || RmrSlot::EMPTY),
+        event_dispatchers: slots(DISPATCHERS, || EvdSlot::EMPTY),
+        notification_objects: slots(1, || CnoSlot::EMPTY),
+        endpoints: slots(endpoints, || EndpointSlot::EMPTY),
+        shared_receive_queues: slots(1, || SrqSlot::EMPTY),
+        public_service_points: slots(1, || PspSlot::EMPTY),
+        reserved_service_points: slots(1, || RspSlot::EMPTY),
+        connection_requests: slots(endpoints, || CrSlot::EMPTY),
+        events: slots(EVENTS, || EventSlot::EMPTY),
+        records: slots(records, || dat_core::RecordSlot::EMPTY),
+    };
+    Ia::open(backend, storage, 16).map_err(|refused| Failure::operation("dat_ia_open failed", refused.error))
+}
+
+/// An open adapter with a protection zone and one event dispatcher for each purpose.
+pub(crate) struct Node {
+    pub(crate) ia: Adapter,
+    pub(crate) address: IaAddress,
+    pub(crate) zone: PzId,
+    /// Completions of requests and binds.
+    pub(crate) requests: EvdId,
+    /// Completions of receives.
+    pub(crate) receives: EvdId,
+    /// What becomes of connections.
+    pub(crate) connections: EvdId,
+    /// Connection requests.
+    pub(crate) arrivals: EvdId,
+}
+
+impl Node {
+    /// Opens an adapter on the fabric; its dispatchers hold `events` events each.
+    pub(crate) fn open(fabric: &Fabric, options: NodeOptions, capacity: Capacity) -> Result<Self> {
+        let ia = open(fabric.node(options), capacity)?;
+        let zone = ia.pz_create().during("dat_pz_create")?;
+        let dispatcher = |flags| ia.evd_create(16, None, flags).during("dat_evd_create");
+        Ok(Self {
+            address: options.address,
+            zone,
+            requests: dispatcher(EvdFlags::DTO | EvdFlags::RMR_BIND)?,
+            receives: dispatcher(EvdFlags::DTO)?,
+            connections: dispatcher(EvdFlags::CONNECTION)?,
+            arrivals: dispatcher(EvdFlags::CR)?,
+            ia,
+        })
+    }
+
+    /// Registers fresh memory, all zero, in the node's zone.
+    pub(crate) fn register(&self, length: usize, privileges: MemoryPrivileges) -> Result<Registered> {
+        self.register_in(self.zone, Memory::new(length), privileges)
+    }
+
+    /// Registers memory in a zone.
+    pub(crate) fn register_in(
+        &self,
+        zone: PzId,
+        memory: Memory,
+        privileges: MemoryPrivileges,
+    ) -> Result<Registered> {
+        let created = self
+            .ia
+            .lmr_create(&LmrRequest {
+                memory: LmrMemory::Virtual(memory.region()),
+                pz: zone,
+                privileges,
+            })
+            .during("dat_lmr_create")?;
+        Ok(Registered {
+            memory,
+            lmr: created.lmr,
+            context: created.lmr_context,
+            remote_context: created.rmr_context,
+        })
+    }
+
+    /// Makes an endpoint on the node's dispatchers, over a shared receive queue if one is given.
+    pub(crate) fn endpoint(&self, attributes: &EpAttributes, shared: Option<SrqId>) -> Result<EpId> {
+        let (receives, requests, connections) =
+            (Some(self.receives), Some(self.requests), Some(self.connections));
+        match shared {
+            None => self
+                .ia
+                .ep_create(Some(self.zone), receives, requests, connections, Some(attributes))
+                .during("dat_ep_create"),
+            Some(srq) => self
+                .ia
+                .ep_create_with_srq(Some(self.zone), receives, requests, connections, srq, attributes)
+                .during("dat_ep_create_with_srq"),
+        }
+    }
+}
+
+/// Memory that lives as long as the program and that everybody may change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    bytes: &'static [AtomicU8],
+}
+
+impl Memory {
+    /// This many zero bytes.
+    pub(crate) fn new(length: usize) -> Self {
+        Self {
+            bytes: slots(length, || AtomicU8::new(0)),
+        }
+    }
+
+    fn region(self) -> Region {
+        Region::from_static(self.bytes)
+    }
+
+    /// Stores as many bytes as there is room for behind `offset`.
+    pub(crate) fn store(self, offset: usize, from: &[u8]) {
+        store_bytes(self.bytes.get(offset..).unwrap_or_default(), from);
+    }
+
+    /// Loads as many bytes as there are behind `offset`.
+    pub(crate) fn load(self, offset: usize, into: &mut [u8]) {
+        load_bytes(self.bytes.get(offset..).unwrap_or_default(), into);
+    }
+}
+
+/// Registered memory with its contexts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registered {
+    pub(crate) memory: Memory,
+    pub(crate) lmr: LmrId,
+    pub(crate) context: u32,
+    pub(crate) remote_context: u32,
+}
+
+impl Registered {
+    fn address(&self, offset: usize) -> u64 {
+        self.memory
+            .region()
+            .address()
+            .wrapping_add(offset as u64)
+    }
+
+    /// A piece, for the consumer that registered it. The piece is not checked.
+    pub(crate) fn piece(&self, offset: usize, length: usize) -> LmrTriplet {
+        LmrTriplet {
+            context: self.context,
+            address: self.address(offset),
+            length: length as u64,
+        }
+    }
+
+    /// A piece, for the peer. The piece is not checked.
+    pub(crate) fn remote(&self, offset: usize, length: usize) -> RmrTriplet {
+        self.remote_through(self.remote_context, offset, length)
+    }
+
+    /// A piece for the peer under another context.
+    pub(crate) fn remote_through(&self, context: u32, offset: usize, length: usize) -> RmrTriplet {
+        RmrTriplet {
+            context,
+            address: self.address(offset),
+            length: length as u64,
+        }
+    }
+
+    /// The start of it as text, up to the first zero byte.
+    pub(crate) fn text(&self, length: usize) -> String {
+        let mut bytes = vec![0; length];
+        self.memory.load(0, &mut bytes);
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(length);
+        String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
+    }
+}
+
+/// The next event of a dispatcher if there is one now.
+pub(crate) fn dequeue(ia: &Adapter, evd: EvdId) -> Result<Option<Event>> {
+    match ia.evd_dequeue(evd) {
+        Ok(event) => Ok(Some(event)),
+        Err(error) if error.kind() == ErrorKind::QueueEmpty => Ok(None),
+        Err(error) => Err(Failure::operation("dat_evd_dequeue failed", error)),
+    }
+}
+
+/// Waits for the next event of a dispatcher of `node`, letting `others` go on meanwhile.
+pub(crate) fn wait(fabric: &Fabric, node: &Node, others: &[&Node], evd: EvdId) -> Result<Event> {
+    // Steps that bring nothing new to this dispatcher; connecting takes about ten.
+    const PATIENCE: usize = 10_000;
+    for _ in 0..PATIENCE {
+        let now = fabric.now();
+        for other in others {
+            other.ia.progress(now);
+        }
+        node.ia.progress(now);
+        if let Some(event) = dequeue(&node.ia, evd)? {
+            return Ok(event);
+        }
+        fabric.step();
+    }
+    Err(Failure::operation(
+        "waiting for an event failed",
+        "none came, and the fabric has nothing left to do",
+    ))
+}
+
+/// Connects an endpoint of one node with one of another.
+pub(crate) fn connect(
+    fabric: &Fabric,
+    (active, active_ep): (&Node, EpId),
+    (passive, passive_ep): (&Node, EpId),
+) -> Result<()> {
+    const QUALIFIER: u64 = 7471;
+    let service = passive
+        .ia
+        .psp_create(QUALIFIER, passive.arrivals, PspFlags::Consumer)
+        .during("dat_psp_create")?;
+    active
+        .ia
+        .ep_connect(
+            active_ep,
+            &ConnectParam {
+                address: passive.address,
+                qualifier: QUALIFIER,
+                timeout: TIMEOUT_INFINITE,
+                private_data: &[],
+                quality: QualityOfService::BEST_EFFORT,
+                flags: ConnectFlags::empty(),
+            },
+            fabric.now(),
+        )
+        .during("dat_ep_connect")?;
+    let request = wait(fabric, passive, &[active], passive.arrivals)?;
+    let Event::ConnectionRequest { cr, .. } = request else {
+        return Err(Failure::operation("connecting failed", format!("{request:?} came instead of a request")));
+    };
+    passive
+        .ia
+        .cr_accept(cr, Some(passive_ep), &[])
+        .during("dat_cr_accept")?;
+    for (node, other) in [(active, passive), (passive, active)] {
+        match wait(fabric, node, &[other], node.connections)? {
+            Event::Connection {
+                kind: ConnectionEventKind::Established,
+                ..
+            } => {}
+            event => return Err(Failure::operation("connecting failed", format!("{event:?}"))),
+        }
+    }
+    passive.ia.psp_free(service).during("dat_psp_free")
+}

@@ -1,0 +1,553 @@
+//! The operations that are measured, and the check that their data arrives.
+//!
+//! Every operation has a slot of memory at its source and one at its destination. Before each post the start of the source
+//! gets a number of its own, which must be found at the destination when the operation is done; at the end, all of every slot
+//! is compared.
+
+use std::collections::VecDeque;
+
+use backend_mock::{Fabric, FabricOptions, NodeOptions};
+use dat_core::attributes::{EpAttributes, SrqAttributes};
+use dat_core::event::Event;
+use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use dat_core::id::{EpId, EvdId, RmrId, SrqId};
+use dat_core::memory::LmrTriplet;
+
+use crate::arguments::{BackendName, Operation};
+use crate::failure::{During, Failure, Result};
+use crate::host::{self, Capacity, Node, Registered};
+
+const NOTHING: CompletionFlags = CompletionFlags::empty();
+/// Bytes of the number at the start of a slot.
+const STAMP: usize = 8;
+
+/// What is to be measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) operation: Operation,
+    /// Bytes per operation.
+    pub(crate) size: usize,
+    /// Operations under way at once.
+    pub(crate) depth: usize,
+    /// Local segments per operation.
+    pub(crate) segments: usize,
+}
+
+/// A connection at the poster.
+struct Stream {
+    ep: EpId,
+    /// Slots whose message is under way, the oldest first.
+    sent: VecDeque<usize>,
+}
+
+/// Operations on a pair of nodes; the near one posts.
+pub(crate) struct Load {
+    shape: Shape,
+    /// RDMA Reads that may be under way on a connection.
+    reads: i32,
+    fabric: Fabric,
+    near: Node,
+    far: Node,
+    streams: Vec<Stream>,
+    /// The far ends of the streams, in the same order.
+    far_eps: Vec<EpId>,
+    near_memory: Registered,
+    far_memory: Registered,
+    shared: Option<SrqId>,
+    windows: Vec<(RmrId, u32)>,
+    /// The number of the operation in each slot.
+    stamps: Vec<u64>,
+    /// The receive buffer that got what each slot held last.
+    arrived_in: Vec<usize>,
+    count: u64,
+    /// Per slot, 1 if its message was received but its send is not completed, or the other way round.
+    halves: Vec<u8>,
+}
+
+impl Load {
+    /// Opens two nodes, connects them and fills the source with data.
+    pub(crate) fn open(backend: BackendName, shape: Shape) -> Result<Self> {
+        let fabric = match backend {
+            BackendName::Mock => Fabric::new(FabricOptions {
+                poll_steps: true,
+                ..FabricOptions::immediate()
+            }),
+        };
+        let Shape {
+            operation,
+            size,
+            depth,
+            ..
+        } = shape;
+        let capacity = Capacity {
+            endpoints: 2,
+            regions: depth + 2,
+            records: 4 * depth + 4,
+        };
+        let options = NodeOptions::new("near", 1);
+        let reads = depth.min(options.limits.rdma_reads as usize);
+        let near = Node::open(&fabric, options, capacity)?;
+        let far = Node::open(&fabric, NodeOptions::new("far", 2), capacity)?;
+        let near_memory = near.register(size * depth, MemoryPrivileges::ALL)?;
+        let far_memory = far.register(size * depth, MemoryPrivileges::ALL)?;
+        let shared = match operation {
+            Operation::Srq => Some(
+                far.ia
+                    .srq_create(
+                        far.zone,
+                        &SrqAttributes {
+                            max_recv_dtos: count(depth),
+                            max_recv_iov: count(shape.segments),
+                            low_watermark: 0,
+                        },
+                    )
+                    .during("dat_srq_create")?,
+            ),
+            _ => None,
+        };
+        let mut load = Self {
+            shape,
+            reads: count(reads),
+            streams: Vec::new(),
+            far_eps: Vec::new(),
+            near_memory,
+            far_memory,
+            shared,
+            windows: Vec::new(),
+            stamps: vec![0; depth],
+            arrived_in: (0..depth).collect(),
+            count: 0,
+            halves: vec![0; depth],
+            fabric,
+            near,
+            far,
+        };
+        load.connect()?;
+        load.fill();
+        Ok(load)
+    }
+
+    fn connect(&mut self) -> Result<()> {
+        let Shape {
+            operation,
+            size,
+            depth,
+            segments,
+        } = self.shape;
+        let attributes = EpAttributes {
+            max_message_size: size as u64,
+            max_rdma_size: size as u64,
+            max_recv_dtos: count(depth),
+            max_request_dtos: count(depth),
+            max_recv_iov: count(segments),
+            max_request_iov: count(segments),
+            max_rdma_read_iov: count(segments),
+            max_rdma_write_iov: count(segments),
+            max_rdma_read_in: self.reads,
+            max_rdma_read_out: self.reads,
+            ..EpAttributes::DEFAULT
+        };
+        let streams = if operation == Operation::Srq { 2 } else { 1 };
+        for _ in 0..streams {
+            let near = self.near.endpoint(&attributes, None)?;
+            let far = self.far.endpoint(&attributes, self.shared)?;
+            host::connect(&self.fabric, (&self.near, near), (&self.far, far))?;
+            self.streams.push(Stream {
+                ep: near,
+                sent: VecDeque::new(),
+            });
+            self.far_eps.push(far);
+        }
+        if matches!(operation, Operation::Send | Operation::Srq) {
+            for buffer in 0..depth {
+                self.post_receive(0, buffer)?;
+            }
+        }
+        if operation == Operation::Bind {
+            for _ in 0..depth {
+                let rmr = self.near.ia.rmr_create(self.near.zone).during("dat_rmr_create")?;
+                self.windows.push((rmr, 0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Different data in every slot of the source.
+    fn fill(&mut self) {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut slot = vec![0; self.shape.size];
+        for number in 0..self.shape.depth {
+            for byte in &mut slot {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                *byte = state as u8;
+            }
+            self.source().memory.store(number * self.shape.size, &slot);
+        }
+    }
+
+    fn source(&self) -> &Registered {
+        match self.shape.operation {
+            Operation::Read | Operation::Bind => &self.far_memory,
+            _ => &self.near_memory,
+        }
+    }
+
+    fn destination(&self) -> &Registered {
+        match self.shape.operation {
+            Operation::Read | Operation::Bind => &self.near_memory,
+            _ => &self.far_memory,
+        }
+    }
+
+    /// Operations under way at once.
+    pub(crate) fn depth(&self) -> usize {
+        self.shape.depth
+    }
+
+    /// Bytes per operation.
+    pub(crate) fn size(&self) -> usize {
+        self.shape.size
+    }
+
+    /// Whether the operation itself moves data.
+    pub(crate) fn moves_data(&self) -> bool {
+        self.shape.operation != Operation::Bind
+    }
+
+    /// Gives the operation that a slot is used for next a number of its own.
+    pub(crate) fn prepare(&mut self, slot: usize) {
+        self.count += 1;
+        if let Some(stamp) = self.stamps.get_mut(slot) {
+            *stamp = self.count;
+        }
+        let bytes = self.count.to_le_bytes();
+        let length = STAMP.min(self.shape.size);
+        let stamp = bytes.get(..length).unwrap_or_default();
+        self.source().memory.store(slot * self.shape.size, stamp);
+    }
+
+    fn segments(&self, memory: &Registered, slot: usize) -> Segments {
+        let mut segments = Segments::default();
+        let start = slot * self.shape.size;
+        let length = self.shape.size / self.shape.segments;
+        for number in 0..self.shape.segments {
+            let from = number * length;
+            let to = if number + 1 == self.shape.segments {
+                self.shape.size
+            } else {
+                from + length
+            };
+            segments.push(memory.piece(start + from, to - from));
+        }
+        segments
+    }
+
+    /// Posts the operation of a slot.
+    pub(crate) fn post(&mut self, slot: usize) -> Result<()> {
+        let cookie = slot as u64;
+        let size = self.shape.size;
+        match self.shape.operation {
+            Operation::Write => self
+                .near
+                .ia
+                .post_rdma_write(
+                    self.stream(0),
+                    self.segments(&self.near_memory, slot).as_slice(),
+                    cookie,
+                    &self.far_memory.remote(slot * size, size),
+                    NOTHING,
+                )
+                .during("dat_ep_post_rdma_write"),
+            Operation::Read => self
+                .near
+                .ia
+                .post_rdma_read(
+                    self.stream(0),
+                    self.segments(&self.near_memory, slot).as_slice(),
+                    cookie,
+                    &self.far_memory.remote(slot * size, size),
+                    NOTHING,
+                )
+                .during("dat_ep_post_rdma_read"),
+            Operation::Send | Operation::Srq => {
+                let number = slot % self.streams.len();
+                let local = self.segments(&self.near_memory, slot);
+                let result = self
+                    .near
+                    .ia
+                    .post_send(self.stream(number), local.as_slice(), cookie, NOTHING)
+                    .during("dat_ep_post_send");
+                if let Some(stream) = self.streams.get_mut(number) {
+                    stream.sent.push_back(slot);
+                }
+                result
+            }
+            Operation::Bind => {
+                let piece = self.near_memory.piece(slot * size, size);
+                let ep = self.stream(0);
+                let Some((rmr, context)) = self.windows.get_mut(slot) else {
+                    return Ok(());
+                };
+                *context = self
+                    .near
+                    .ia
+                    .rmr_bind(*rmr, &piece, MemoryPrivileges::REMOTE_WRITE, ep, cookie, NOTHING)
+                    .during("dat_rmr_bind")?;
+                Ok(())
+            }
+        }
+    }
+
+    fn stream(&self, number: usize) -> EpId {
+        self.streams.get(number).map_or(EpId::NULL, |stream| stream.ep)
+    }
+
+    fn post_receive(&self, stream: usize, buffer: usize) -> Result<()> {
+        let place = self.segments(&self.far_memory, buffer);
+        match (self.shared, self.far_eps.get(stream)) {
+            (Some(srq), _) => self
+                .far
+                .ia
+                .srq_post_recv(srq, place.as_slice(), buffer as u64)
+                .during("dat_srq_post_recv"),
+            (None, Some(ep)) => self
+                .far
+                .ia
+                .post_recv(*ep, place.as_slice(), buffer as u64, NOTHING)
+                .during("dat_ep_post_recv"),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// An operation that is done, if there is one.
+    pub(crate) fn take(&mut self) -> Result<Option<usize>> {
+        match self.shape.operation {
+            Operation::Write | Operation::Read => {
+                let Some((_, slot)) = completion(&self.near, self.near.requests)? else {
+                    return Ok(None);
+                };
+                self.check_stamp(slot, slot)?;
+                Ok(Some(slot))
+            }
+            Operation::Bind => Ok(completion(&self.near, self.near.requests)?.map(|(_, slot)| slot)),
+            Operation::Send | Operation::Srq => self.take_message(),
+        }
+    }
+
+    /// A message that has been received and whose send is completed.
+    fn take_message(&mut self) -> Result<Option<usize>> {
+        if let Some((ep, buffer)) = completion(&self.far, self.far.receives)? {
+            let number = self.far_eps.iter().position(|far| Some(*far) == ep).unwrap_or(0);
+            let sent = self.streams.get_mut(number).and_then(|stream| stream.sent.pop_front());
+            let slot = sent.ok_or_else(|| Failure::operation("checking failed", "a message came that was not sent"))?;
+            self.check_stamp(slot, buffer)?;
+            if let Some(arrived) = self.arrived_in.get_mut(slot) {
+                *arrived = buffer;
+            }
+            self.post_receive(number, buffer)?;
+            if let Some(slot) = self.half_done(slot) {
+                return Ok(Some(slot));
+            }
+        }
+        match completion(&self.near, self.near.requests)? {
+            Some((_, slot)) => Ok(self.half_done(slot)),
+            None => Ok(None),
+        }
+    }
+
+    /// The slot, if both halves of its operation are done.
+    fn half_done(&mut self, slot: usize) -> Option<usize> {
+        let halves = self.halves.get_mut(slot)?;
+        *halves = (*halves + 1) % 2;
+        (*halves == 0).then_some(slot)
+    }
+
+    fn check_stamp(&self, slot: usize, place: usize) -> Result<()> {
+        let length = STAMP.min(self.shape.size);
+        let mut found = [0; STAMP];
+        self.destination()
+            .memory
+            .load(place * self.shape.size, found.get_mut(..length).unwrap_or_default());
+        let stamp = self.stamps.get(slot).copied().unwrap_or(0);
+        let mut expected = [0; STAMP];
+        if let (Some(to), Some(from)) = (expected.get_mut(..length), stamp.to_le_bytes().get(..length)) {
+            to.copy_from_slice(from);
+        }
+        if found == expected {
+            return Ok(());
+        }
+        Err(Failure::operation(
+            "data did not arrive",
+            format!("the operation completed, but slot {place} holds {found:02x?} instead of {expected:02x?}"),
+        ))
+    }
+
+    /// Compares all of the data of every slot that was used.
+    pub(crate) fn verify(&mut self) -> Result<()> {
+        if self.shape.operation == Operation::Bind {
+            return self.verify_windows();
+        }
+        for slot in 0..self.shape.depth {
+            let buffer = self.arrived_in.get(slot).copied().unwrap_or(slot);
+            // A buffer that got something else since is compared with that.
+            let newer = (0..self.shape.depth).any(|other| {
+                self.arrived_in.get(other) == Some(&buffer) && self.stamps.get(other) > self.stamps.get(slot)
+            });
+            if !newer {
+                self.compare(slot, buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self, from: usize, to: usize) -> Result<()> {
+        let size = self.shape.size;
+        let (mut sent, mut arrived) = (vec![0; size], vec![0; size]);
+        self.source().memory.load(from * size, &mut sent);
+        self.destination().memory.load(to * size, &mut arrived);
+        if sent == arrived {
+            return Ok(());
+        }
+        let at = sent.iter().zip(&arrived).position(|(a, b)| a != b);
+        Err(Failure::operation(
+            "data did not arrive",
+            format!("slot {to} differs from what was sent from byte {} on", at.unwrap_or(0)),
+        ))
+    }
+
+    /// Lets the peer write through every window that was bound.
+    fn verify_windows(&mut self) -> Result<()> {
+        let size = self.shape.size;
+        let Some(ep) = self.far_eps.first().copied() else {
+            return Ok(());
+        };
+        for (slot, (_, context)) in self.windows.iter().enumerate() {
+            if self.stamps.get(slot) == Some(&0) {
+                continue;
+            }
+            let remote = self.near_memory.remote_through(*context, slot * size, size);
+            let local = self.segments(&self.far_memory, slot);
+            self.far
+                .ia
+                .post_rdma_write(ep, local.as_slice(), slot as u64, &remote, NOTHING)
+                .during("dat_ep_post_rdma_write")?;
+            match host::wait(&self.fabric, &self.far, &[&self.near], self.far.requests)? {
+                Event::Dto(done) if done.status == DtoStatus::Success => self.compare(slot, slot)?,
+                event => {
+                    return Err(Failure::operation(
+                        "a window that was bound did not open the memory",
+                        format!("{event:?}"),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A count the interface takes; counts here are small.
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// The endpoint (of transfers) and the cookie of a completion, if there is one.
+fn completion(node: &Node, evd: EvdId) -> Result<Option<(Option<EpId>, usize)>> {
+    match host::dequeue(&node.ia, evd)? {
+        None => Ok(None),
+        Some(Event::Dto(done)) if done.status == DtoStatus::Success => {
+            Ok(Some((Some(done.ep), done.cookie as usize)))
+        }
+        Some(Event::RmrBind(done)) if done.status == DtoStatus::Success => {
+            Ok(Some((None, done.cookie as usize)))
+        }
+        Some(event) => Err(Failure::operation("an operation failed", format!("{event:?}"))),
+    }
+}
+
+/// A few segments, without the heap.
+struct Segments {
+    segments: [LmrTriplet; 32],
+    count: usize,
+}
+
+impl Default for Segments {
+    fn default() -> Self {
+        Self {
+            segments: [LmrTriplet::default(); 32],
+            count: 0,
+        }
+    }
+}
+
+impl Segments {
+    fn push(&mut self, segment: LmrTriplet) {
+        if let Some(place) = self.segments.get_mut(self.count) {
+            *place = segment;
+            self.count += 1;
+        }
+    }
+
+    fn as_slice(&self) -> &[LmrTriplet] {
+        self.segments.get(..self.count).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::FailureKind;
+
+    fn done(load: &mut Load, slot: usize) {
+        load.prepare(slot);
+        load.post(slot).unwrap();
+        let taken = (0..1000).find_map(|_| load.take().transpose());
+        assert_eq!(taken, Some(Ok(slot)));
+    }
+
+    /// A measurement whose data does not arrive is an error, not a number.
+    #[test]
+    fn data_that_is_not_there_is_found() {
+        for operation in [Operation::Write, Operation::Read, Operation::Send, Operation::Srq] {
+            for (size, segments) in [(1, 1), (7, 3), (100, 2)] {
+                let shape = Shape {
+                    operation,
+                    size,
+                    depth: 2,
+                    segments,
+                };
+                let mut load = Load::open(BackendName::Mock, shape).unwrap();
+                done(&mut load, 0);
+                done(&mut load, 1);
+                assert_eq!(load.verify(), Ok(()), "{shape:?}");
+                let buffer = load.arrived_in[1];
+                let place = (buffer + 1) * size - 1;
+                let mut byte = [0];
+                load.destination().memory.load(place, &mut byte);
+                load.destination().memory.store(place, &[byte[0] ^ 1]);
+                let failure = load.verify().unwrap_err();
+                assert_eq!(failure.kind, FailureKind::Operation, "{shape:?}");
+                assert!(load.check_stamp(1, load.arrived_in[0]).is_err(), "{shape:?}");
+            }
+        }
+    }
+
+    /// Spec: RMB-21
+    #[test]
+    fn a_window_with_a_stale_context_is_found() {
+        let shape = Shape {
+            operation: Operation::Bind,
+            size: 64,
+            depth: 1,
+            segments: 1,
+        };
+        let mut load = Load::open(BackendName::Mock, shape).unwrap();
+        done(&mut load, 0);
+        let old = load.windows[0].1;
+        assert_eq!(load.verify(), Ok(()));
+        done(&mut load, 0);
+        load.windows[0].1 = old;
+        assert!(load.verify().is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! `dat perf`: what operations cost.
+
+mod load;
+mod measure;
+mod plot;
+
+use std::time::Duration;
+
+use indicatif::{BinaryBytes, HumanDuration};
+use serde::Serialize;
+
+use self::load::{Load, Shape};
+use self::measure::{Goal, Point};
+use crate::arguments::{BackendName, Operation, PerfArguments};
+use crate::failure::{Failure, Result};
+use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
+
+/// Memory for the buffers of each side.
+const MOST_MEMORY: u64 = 1 << 30;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    ok: bool,
+    backend: &'static str,
+    operation: &'static str,
+    depth: u16,
+    segments: u8,
+    /// Clock readings cost this; it is taken off the post times.
+    clock_ns: f64,
+    points: &'a [Point],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plot: Option<String>,
+}
+
+/// Measures and reports.
+///
+/// # Errors
+/// Usage: too much memory, or arguments that do not fit. File: the plot cannot be written. Operation: an operation failed, or
+/// data did not arrive.
+pub(crate) fn run(
+    backend: BackendName,
+    arguments: &PerfArguments,
+    output: &mut Output,
+) -> Result<bool> {
+    let sizes: Vec<u64> = match arguments.sweep {
+        Some(sweep) => sweep.sizes().collect(),
+        None => vec![arguments.size],
+    };
+    check(arguments, &sizes)?;
+    let goal = match arguments.iterations {
+        Some(count) => Goal::Operations(count),
+        None => Goal::Time(arguments.duration),
+    };
+    let operation = arguments.operation;
+    output.line(format_args!(
+        "{HEADING}dat perf {}{HEADING:#}: {} under way at once, {} segment{} each, {} per size",
+        operation.name(),
+        arguments.depth,
+        arguments.segments,
+        if arguments.segments == 1 { "" } else { "s" },
+        match goal {
+            Goal::Operations(count) => format!("{count} operations"),
+            Goal::Time(time) => HumanDuration(time).to_string(),
+        }
+    ));
+    output.line(format_args!(
+        "{FAINT}{:>10} {:>10} {:>9} | latency, µs {:>7} {:>8} {:>8} {:>8} {:>9} | {:>11} {:>12}{FAINT:#}",
+        "size", "operations", "post, ns", "min", "p50", "p99", "p99.9", "max", "rate, 1/s", "bandwidth"
+    ));
+    let clock = measure::clock_cost();
+    let mut points = Vec::new();
+    for size in sizes {
+        let shape = Shape {
+            operation,
+            size: usize::try_from(size).unwrap_or(usize::MAX),
+            depth: usize::from(arguments.depth),
+            segments: usize::from(arguments.segments),
+        };
+        let mut load = Load::open(backend, shape)?;
+        let point = measure::run(&mut load, goal, clock)?;
+        print(&point, output);
+        points.push(point);
+    }
+    output.line(format_args!("{GOOD}all data arrived as it was sent{GOOD:#}"));
+    let plot = match &arguments.plot {
+        Some(path) => {
+            plot::draw(path, operation, &points)?;
+            output.line(format_args!("drawn in {}", path.display()));
+            Some(path.display().to_string())
+        }
+        None => None,
+    };
+    output.document(&Report {
+        ok: true,
+        backend: "mock",
+        operation: operation.name(),
+        depth: arguments.depth,
+        segments: arguments.segments,
+        clock_ns: clock.as_nanos() as f64,
+        points: &points,
+        plot,
+    });
+    Ok(true)
+}
+
+fn check(arguments: &PerfArguments, sizes: &[u64]) -> Result<()> {
+    let largest = sizes.iter().max().copied().unwrap_or(0);
+    let depth = u64::from(arguments.depth);
+    if largest.checked_mul(depth).is_none_or(|total| total > MOST_MEMORY) {
+        return Err(Failure::usage(
+            "the buffers would be too large",
+            format!("size x depth = {largest} x {depth} is above {}", BinaryBytes(MOST_MEMORY)),
+            "choose a smaller size or --depth",
+        ));
+    }
+    if arguments.operation == Operation::Bind && arguments.segments != 1 {
+        return Err(Failure::usage(
+            "--segments cannot be used with bind",
+            "a bind opens one range of one region",
+            "leave out --segments",
+        ));
+    }
+    if let Some(least) = sizes.iter().min().filter(|least| **least < u64::from(arguments.segments)) {
+        return Err(Failure::usage(
+            format!("{least} bytes cannot be cut into {} segments", arguments.segments),
+            "a segment has at least one byte",
+            "choose a larger size, or fewer --segments",
+        ));
+    }
+    if arguments.iterations.is_none() && arguments.duration < Duration::from_millis(1) {
+        return Err(Failure::usage(
+            "--duration is too short",
+            "less than a millisecond says nothing",
+            "write for example --duration 500ms",
+        ));
+    }
+    Ok(())
+}
+
+fn print(point: &Point, output: &mut Output) {
+    let micros = |nanos: u64| nanos as f64 / 1000.0;
+    let latency = &point.latency_ns;
+    output.line(format_args!(
+        "{CODE}{:>10}{CODE:#} {:>10} {:>9.1} | {:>19.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} | {:>11.0} {:>12}",
+        BinaryBytes(point.size).to_string(),
+        point.operations,
+        point.post_ns,
+        micros(latency.min),
+        micros(latency.p50),
+        micros(latency.p99),
+        micros(latency.p99_9),
+        micros(latency.max),
+        point.rate_per_second,
+        point
+            .bandwidth_bytes_per_second
+            .map_or("-".into(), |rate| format!("{}/s", BinaryBytes(rate as u64)))
+    ));
+}

@@ -1,0 +1,222 @@
+//! Memory whose device and processor have to be brought to agree.
+
+use dat_core::event::DtoOperation;
+use dat_core::flags::{CompletionFlags, DtoStatus, IaFields, MemoryPrivileges, ProviderFields};
+use dat_core::id::EpId;
+use dat_core::memory::LmrTriplet;
+use dat_core::{ErrorKind, Subtype};
+
+use super::stage::Stage;
+use super::step::{Chapter, Happening, Outcome, Step};
+use crate::arguments::BackendName;
+use crate::failure::{During, Result};
+use crate::host::{Node, Registered};
+
+pub(crate) struct Scene {
+    stage: Stage,
+    ep: EpId,
+    source: Registered,
+    /// Where A's RDMA Reads go.
+    fetched: Registered,
+    /// B's memory, behind a cache that its device does not see.
+    shared: Registered,
+}
+
+const LENGTH: usize = 32;
+const NOTHING: CompletionFlags = CompletionFlags::empty();
+
+fn set(_: BackendName) -> Result<Scene> {
+    let mut stage = Stage::open(false)?;
+    let source = stage.a.register(LENGTH, MemoryPrivileges::LOCAL_READ)?;
+    source.memory.store(0, b"the new text");
+    let fetched = stage.a.register(LENGTH, MemoryPrivileges::LOCAL_WRITE)?;
+    let shared = stage.b.register(LENGTH, MemoryPrivileges::ALL)?;
+    let doorstep = stage.b.register(LENGTH, MemoryPrivileges::LOCAL_WRITE)?;
+    shared.memory.store(0, b"the old text");
+    stage
+        .b
+        .ia
+        .lmr_sync_rdma_write(&[shared.piece(0, LENGTH)])
+        .during("dat_lmr_sync_rdma_write")?;
+    let ep = stage.a.endpoint(&Stage::attributes(), None)?;
+    let peer = stage.b.endpoint(&Stage::attributes(), None)?;
+    stage.name(ep, "A");
+    stage.name(peer, "B");
+    stage
+        .b
+        .ia
+        .post_recv(peer, &[doorstep.piece(0, LENGTH)], 20, NOTHING)
+        .during("dat_ep_post_recv")?;
+    stage.connect(ep, peer)?;
+    Ok(Scene {
+        stage,
+        ep,
+        source,
+        fetched,
+        shared,
+    })
+}
+
+impl Scene {
+    fn sync_write(&self, segments: &[LmrTriplet]) -> Result<Outcome> {
+        let result = self.stage.b.ia.lmr_sync_rdma_write(segments);
+        let outcome = self.stage.settle(result)?;
+        Ok(outcome.fact(B_READS, self.shared.text(LENGTH)))
+    }
+
+    /// A reads what B's device sees.
+    fn fetch(&self, cookie: u64) -> Result<Outcome> {
+        let piece = [self.fetched.piece(0, 12)];
+        let remote = self.shared.remote(0, 12);
+        let result = self
+            .stage
+            .a
+            .ia
+            .post_rdma_read(self.ep, &piece, cookie, &remote, NOTHING);
+        let outcome = self.stage.settle(result)?;
+        Ok(outcome.fact(A_READS, self.fetched.text(LENGTH)))
+    }
+}
+
+fn needs_sync(node: &Node) -> Result<String> {
+    let attributes = node
+        .ia
+        .ia_query(IaFields::empty(), ProviderFields::LMR_SYNC_REQ)
+        .during("dat_ia_query")?;
+    let needed = attributes.provider.lmr_sync_req;
+    Ok(if needed { "DAT_TRUE" } else { "DAT_FALSE" }.into())
+}
+
+const B_READS: &str = "B reads";
+const A_READS: &str = "A fetched";
+
+fn done(endpoint: &'static str, operation: DtoOperation, length: u64, cookie: u64) -> Happening {
+    Happening::Transfer {
+        endpoint,
+        operation,
+        status: DtoStatus::Success,
+        length,
+        cookie,
+    }
+}
+
+pub(crate) fn chapter() -> Chapter<Scene> {
+    Chapter {
+        title: "Memory that is not coherent",
+        introduction: "B's device does not see B's processor cache, nor the other way round. The mock keeps the two views \
+            apart, so that a forgotten call shows. What is read without the call is undefined by the specification; the \
+            mock always shows the old content.",
+        scene: set,
+        steps: [incoming_writes(), refusals(), incoming_reads()]
+            .into_iter()
+            .flatten()
+            .collect(),
+    }
+}
+
+fn incoming_writes() -> Vec<Step<Scene>> {
+    vec![
+        Step {
+            shows: "The provider attribute tells who has to make the calls.",
+            call: "dat_ia_query(ia, ..., PROVIDER_FIELD_LMR_SYNC_REQ, ...)",
+            expected: Outcome::success()
+                .fact("lmr_sync_req at A", "DAT_FALSE")
+                .fact("lmr_sync_req at B", "DAT_TRUE"),
+            requirements: &["LSW-04", "LSR-01"],
+            run: |scene| {
+                Ok(Outcome::success()
+                    .fact("lmr_sync_req at A", needs_sync(&scene.stage.a)?)
+                    .fact("lmr_sync_req at B", needs_sync(&scene.stage.b)?))
+            },
+        },
+        Step {
+            shows: "A writes, and says so with a Send. It has arrived, but B's processor does not see it.",
+            call: "dat_ep_post_rdma_write(ep, 1, {12 bytes}, cookie 1, {B}, DEFAULT), dat_ep_post_send(ep, 0, {}, cookie 2, DEFAULT)",
+            expected: Outcome::success()
+                .event(done("A", DtoOperation::RdmaWrite, 12, 1))
+                .event(done("A", DtoOperation::Send, 0, 2))
+                .event(done("B", DtoOperation::Receive, 0, 20))
+                .fact(B_READS, "the old text"),
+            requirements: &["LSW-15", "LSW-21", "LSW-22", "EPW-43"],
+            run: |scene| {
+                let piece = [scene.source.piece(0, 12)];
+                let remote = scene.shared.remote(0, LENGTH);
+                let ia = &scene.stage.a.ia;
+                let result = ia
+                    .post_rdma_write(scene.ep, &piece, 1, &remote, NOTHING)
+                    .and_then(|()| ia.post_send(scene.ep, &[], 2, NOTHING));
+                let outcome = scene.stage.settle(result)?;
+                Ok(outcome.fact(B_READS, scene.shared.text(LENGTH)))
+            },
+        },
+        Step {
+            shows: "After the call it does.",
+            call: "dat_lmr_sync_rdma_write(ia, {12 bytes}, 1)",
+            expected: Outcome::success().fact(B_READS, "the new text"),
+            requirements: &["LSW-02", "LSW-05", "LSW-08", "LSW-24"],
+            run: |scene| scene.sync_write(&[scene.shared.piece(0, 12)]),
+        },
+    ]
+}
+
+fn refusals() -> Vec<Step<Scene>> {
+    vec![
+        Step {
+            shows: "The range must lie inside its region,",
+            call: "dat_lmr_sync_rdma_write(ia, {33 bytes of a region of 32}, 1)",
+            expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2)
+                .fact(B_READS, "the new text"),
+            requirements: &["LSW-19", "LSW-30"],
+            run: |scene| scene.sync_write(&[scene.shared.piece(0, LENGTH + 1)]),
+        },
+        Step {
+            shows: "and the region must exist.",
+            call: "dat_lmr_sync_rdma_write(ia, {context of no region}, 1)",
+            expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2)
+                .fact(B_READS, "the new text"),
+            requirements: &["LSW-20"],
+            run: |scene| {
+                let piece = LmrTriplet {
+                    context: !scene.shared.context,
+                    ..scene.shared.piece(0, 12)
+                };
+                scene.sync_write(&[piece])
+            },
+        },
+    ]
+}
+
+fn incoming_reads() -> Vec<Step<Scene>> {
+    vec![
+        Step {
+            shows: "The other way: B changes its memory, A fetches it, and gets what the device saw before.",
+            call: "dat_ep_post_rdma_read(ep, 1, {12 bytes}, cookie 3, {12 bytes of B}, DEFAULT)",
+            expected: Outcome::success()
+                .event(done("A", DtoOperation::RdmaRead, 12, 3))
+                .fact(A_READS, "the new text"),
+            requirements: &["LSR-02"],
+            run: |scene| {
+                scene.shared.memory.store(0, b"text of B  !");
+                scene.fetch(3)
+            },
+        },
+        Step {
+            shows: "After B's call, A gets what B stored.",
+            call: "dat_lmr_sync_rdma_read(ia, {12 bytes}, 1), dat_ep_post_rdma_read(ep, ..., cookie 4, ...)",
+            expected: Outcome::success()
+                .event(done("A", DtoOperation::RdmaRead, 12, 4))
+                .fact(A_READS, "text of B  !"),
+            requirements: &["LSR-01", "LSR-06"],
+            run: |scene| {
+                let piece = [scene.shared.piece(0, 12)];
+                scene
+                    .stage
+                    .b
+                    .ia
+                    .lmr_sync_rdma_read(&piece)
+                    .during("dat_lmr_sync_rdma_read")?;
+                scene.fetch(4)
+            },
+        },
+    ]
+}

@@ -1,0 +1,193 @@
+//! `dat tour`: the interface as it works today, every outcome compared with the specification.
+
+mod bind;
+mod coherence;
+mod shared;
+mod stage;
+mod step;
+mod write;
+
+use serde::Serialize;
+
+use self::step::{ChapterReport, Outcome, Play, StepReport};
+use crate::arguments::BackendName;
+use crate::failure::Result;
+use crate::output::{BAD, CODE, FAINT, GOOD, HEADING, Output};
+
+/// What the tour cannot show, since it does not exist.
+const NOT_INCLUDED: &str = "Remote Shared Memory: rsm_memseg_import_putv and getv, and the local memory handles they \
+    take, are not part of this version. Nothing of them is shown, or imitated, here.";
+
+#[derive(Serialize)]
+struct Report<'a> {
+    ok: bool,
+    backend: &'a str,
+    steps: usize,
+    failed: usize,
+    chapters: &'a [ChapterReport],
+    not_included: &'a str,
+}
+
+fn chapters() -> Vec<Box<dyn Play>> {
+    vec![
+        Box::new(write::chapter()),
+        Box::new(bind::chapter()),
+        Box::new(shared::chapter()),
+        Box::new(coherence::chapter()),
+    ]
+}
+
+/// Runs the tour; false if an outcome is not the specified one.
+///
+/// # Errors
+/// A scene could not be set.
+pub(crate) fn run(backend: BackendName, output: &mut Output) -> Result<bool> {
+    play(chapters(), backend, output)
+}
+
+fn play(chapters: Vec<Box<dyn Play>>, backend: BackendName, output: &mut Output) -> Result<bool> {
+    let name = match backend {
+        BackendName::Mock => "mock",
+    };
+    output.line(format_args!(
+        "{HEADING}The Direct Access Transport, on the backend `{name}`{HEADING:#}\n\
+         Two adapters, A and B. Every outcome below is compared with the specification, whose\n\
+         requirements are named with it. The events are all there were, on both sides."
+    ));
+    let mut reports = Vec::new();
+    for (number, chapter) in chapters.into_iter().enumerate() {
+        let report = chapter.play(backend)?;
+        print_chapter(number + 1, &report, output);
+        reports.push(report);
+    }
+    let steps = || reports.iter().flat_map(|chapter| &chapter.steps);
+    let (count, failed) = (steps().count(), steps().filter(|step| !step.ok).count());
+    let ok = failed == 0;
+    output.line(format_args!(
+        "\n{HEADING}{}. Not part of this version{HEADING:#}\n{}",
+        reports.len() + 1,
+        wrapped(NOT_INCLUDED, 0)
+    ));
+    if ok {
+        output.line(format_args!(
+            "\n{GOOD}{count} steps, every outcome as specified.{GOOD:#} Next: `dat copy SRC DST`, `dat perf write`, `dat --help`."
+        ));
+    } else {
+        output.line(format_args!(
+            "\n{BAD}{failed} of {count} steps did not come out as specified.{BAD:#} Please report this with the text above."
+        ));
+    }
+    output.document(&Report {
+        ok,
+        backend: name,
+        steps: count,
+        failed,
+        chapters: &reports,
+        not_included: NOT_INCLUDED,
+    });
+    Ok(ok)
+}
+
+fn print_chapter(number: usize, chapter: &ChapterReport, output: &mut Output) {
+    output.line(format_args!(
+        "\n{HEADING}{number}. {}{HEADING:#}\n{}",
+        chapter.title,
+        wrapped(chapter.introduction, 0)
+    ));
+    for (index, step) in chapter.steps.iter().enumerate() {
+        print_step(&format!("{number}.{}", index + 1), step, output);
+    }
+}
+
+fn print_step(number: &str, step: &StepReport, output: &mut Output) {
+    output.line(format_args!("\n{HEADING}{number:<5}{HEADING:#}{}", wrapped(step.shows, 5)));
+    output.line(format_args!("     {CODE}{}{CODE:#}", wrapped(step.call, 9)));
+    match (&step.actual, &step.failure) {
+        (Some(outcome), _) => print_outcome(outcome, output),
+        (None, Some(failure)) => output.line(format_args!("     {BAD}could not be made{BAD:#}: {failure}")),
+        (None, None) => {}
+    }
+    let requirements = step.requirements.join(" ");
+    if step.ok {
+        output.line(format_args!("     {GOOD}as specified{GOOD:#} {FAINT}{requirements}{FAINT:#}"));
+    } else {
+        output.line(format_args!("     {BAD}not as specified{BAD:#} {requirements}; this was expected:"));
+        print_outcome(&step.expected, output);
+    }
+}
+
+fn print_outcome(outcome: &Outcome, output: &mut Output) {
+    output.line(format_args!("     -> {}", outcome.returns));
+    for event in &outcome.events {
+        output.line(format_args!("        event   {event}"));
+    }
+    for fact in &outcome.facts {
+        output.line(format_args!("        {}: {}", fact.about, fact.value));
+    }
+}
+
+/// The text in lines of at most 90 characters, all but the first indented.
+fn wrapped(text: &str, indent: usize) -> String {
+    let mut lines = String::new();
+    let mut width = indent;
+    for word in text.split_whitespace() {
+        if width > indent && width + 1 + word.len() > 90 {
+            lines.push('\n');
+            lines.push_str(&" ".repeat(indent));
+            width = indent;
+        } else if width > indent {
+            lines.push(' ');
+            width += 1;
+        }
+        lines.push_str(word);
+        width += word.chars().count();
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Failure;
+
+    fn report(chapter: impl Play) -> ChapterReport {
+        Box::new(chapter).play(BackendName::Mock).unwrap()
+    }
+
+    #[test]
+    fn a_wrong_outcome_is_found_and_fails_the_tour() {
+        for wrong in [
+            Outcome::success(),
+            Outcome::refused(dat_core::ErrorKind::InvalidState, dat_core::Subtype::NoSubtype),
+            write::chapter().steps.remove(0).expected.fact("the moon", "is made of cheese"),
+        ] {
+            let mut chapter = write::chapter();
+            chapter.steps[0].expected = wrong;
+            let mut output = Output::new(false, true);
+            let ok = play(vec![Box::new(chapter)], BackendName::Mock, &mut output);
+            assert_eq!(ok, Ok(false));
+        }
+        let mut chapter = write::chapter();
+        chapter.steps[0].expected = Outcome::success();
+        let report = report(chapter);
+        let wrong: Vec<usize> = (0..report.steps.len()).filter(|step| !report.steps[*step].ok).collect();
+        assert_eq!(wrong, [0]);
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_made_fails_the_tour() {
+        let mut chapter = bind::chapter();
+        chapter.steps[1].run = |_| Err(Failure::operation("the call", "did not return"));
+        let report = report(chapter);
+        assert!(!report.ok);
+        assert!(report.steps[0].ok && !report.steps[1].ok);
+        assert!(report.steps[1].actual.is_none());
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        let text = wrapped(&"word ".repeat(40), 5);
+        assert!(text.lines().all(|line| line.len() <= 90));
+        assert!(text.lines().skip(1).all(|line| line.starts_with("     word")));
+    }
+}
