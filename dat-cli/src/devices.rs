@@ -182,7 +182,11 @@ fn provider(attributes: &ProviderAttributes) -> Map<String, Value> {
 fn merging(matrix: [[bool; 6]; 6]) -> Value {
     matrix
         .iter()
-        .map(|row| row.map(|merges| if merges { '1' } else { '0' }).iter().collect::<String>())
+        .map(|row| {
+            row.map(|merges| if merges { '1' } else { '0' })
+                .iter()
+                .collect::<String>()
+        })
         .collect()
 }
 

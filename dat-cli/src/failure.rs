@@ -74,8 +74,12 @@ impl Failure {
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
         let remedy = match error.kind() {
             io::ErrorKind::NotFound => "check the spelling, and that the directory exists",
-            io::ErrorKind::PermissionDenied => "check the permissions of the file and its directory",
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room, or choose another place",
+            io::ErrorKind::PermissionDenied => {
+                "check the permissions of the file and its directory"
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "make room, or choose another place"
+            }
             _ => "check the file and the file system it is on",
         };
         Self {
@@ -84,13 +88,6 @@ impl Failure {
             why: error.to_string(),
             remedy: remedy.into(),
         }
-    }
-
-    /// The same failure with another advice.
-    #[must_use]
-    pub(crate) fn advising(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = remedy.into();
-        self
     }
 }
 

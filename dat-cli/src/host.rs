@@ -50,7 +50,7 @@ fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
 pub(crate) fn open(backend: MockBackend, capacity: Capacity) -> Result<Adapter> {
     use dat_core::connection::{CrSlot, PspSlot, RspSlot};
     use dat_core::endpoint::{EndpointSlot, SrqSlot};
-    use dat_core::event::{CnoSlot, EventSlot, EvdSlot};
+    use dat_core::event::{CnoSlot, EvdSlot, EventSlot};
     use dat_core::memory::{LmrSlot, PzSlot, RmrSlot};
     let Capacity {
         endpoints,
@@ -71,7 +71,8 @@ pub(crate) fn open(backend: MockBackend, capacity: Capacity) -> Result<Adapter> 
         events: slots(EVENTS, || EventSlot::EMPTY),
         records: slots(records, || dat_core::RecordSlot::EMPTY),
     };
-    Ia::open(backend, storage, 16).map_err(|refused| Failure::operation("dat_ia_open failed", refused.error))
+    Ia::open(backend, storage, 16)
+        .map_err(|refused| Failure::operation("dat_ia_open failed", refused.error))
 }
 
 /// An open adapter with a protection zone and one event dispatcher for each purpose.
@@ -107,7 +108,11 @@ impl Node {
     }
 
     /// Registers fresh memory, all zero, in the node's zone.
-    pub(crate) fn register(&self, length: usize, privileges: MemoryPrivileges) -> Result<Registered> {
+    pub(crate) fn register(
+        &self,
+        length: usize,
+        privileges: MemoryPrivileges,
+    ) -> Result<Registered> {
         self.register_in(self.zone, Memory::new(length), privileges)
     }
 
@@ -135,17 +140,37 @@ impl Node {
     }
 
     /// Makes an endpoint on the node's dispatchers, over a shared receive queue if one is given.
-    pub(crate) fn endpoint(&self, attributes: &EpAttributes, shared: Option<SrqId>) -> Result<EpId> {
-        let (receives, requests, connections) =
-            (Some(self.receives), Some(self.requests), Some(self.connections));
+    pub(crate) fn endpoint(
+        &self,
+        attributes: &EpAttributes,
+        shared: Option<SrqId>,
+    ) -> Result<EpId> {
+        let (receives, requests, connections) = (
+            Some(self.receives),
+            Some(self.requests),
+            Some(self.connections),
+        );
         match shared {
             None => self
                 .ia
-                .ep_create(Some(self.zone), receives, requests, connections, Some(attributes))
+                .ep_create(
+                    Some(self.zone),
+                    receives,
+                    requests,
+                    connections,
+                    Some(attributes),
+                )
                 .during("dat_ep_create"),
             Some(srq) => self
                 .ia
-                .ep_create_with_srq(Some(self.zone), receives, requests, connections, srq, attributes)
+                .ep_create_with_srq(
+                    Some(self.zone),
+                    receives,
+                    requests,
+                    connections,
+                    srq,
+                    attributes,
+                )
                 .during("dat_ep_create_with_srq"),
         }
     }
@@ -191,10 +216,7 @@ pub(crate) struct Registered {
 
 impl Registered {
     fn address(&self, offset: usize) -> u64 {
-        self.memory
-            .region()
-            .address()
-            .wrapping_add(offset as u64)
+        self.memory.region().address().wrapping_add(offset as u64)
     }
 
     /// A piece, for the consumer that registered it. The piece is not checked.
@@ -287,7 +309,10 @@ pub(crate) fn connect(
         .during("dat_ep_connect")?;
     let request = wait(fabric, passive, &[active], passive.arrivals)?;
     let Event::ConnectionRequest { cr, .. } = request else {
-        return Err(Failure::operation("connecting failed", format!("{request:?} came instead of a request")));
+        return Err(Failure::operation(
+            "connecting failed",
+            format!("{request:?} came instead of a request"),
+        ));
     };
     passive
         .ia
@@ -299,7 +324,12 @@ pub(crate) fn connect(
                 kind: ConnectionEventKind::Established,
                 ..
             } => {}
-            event => return Err(Failure::operation("connecting failed", format!("{event:?}"))),
+            event => {
+                return Err(Failure::operation(
+                    "connecting failed",
+                    format!("{event:?}"),
+                ));
+            }
         }
     }
     passive.ia.psp_free(service).during("dat_psp_free")

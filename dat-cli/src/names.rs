@@ -44,7 +44,10 @@ mod tests {
         assert_eq!(return_code(Ok(())), "DAT_SUCCESS");
         assert_eq!(return_code(Err(Error::length())), "DAT_LENGTH_ERROR");
         let error = Error::new(ErrorKind::InvalidParameter, Subtype::InvalidArg3);
-        assert_eq!(return_code(Err(error)), "DAT_INVALID_PARAMETER (DAT_INVALID_ARG3)");
+        assert_eq!(
+            return_code(Err(error)),
+            "DAT_INVALID_PARAMETER (DAT_INVALID_ARG3)"
+        );
         let error = Error::invalid_state(Subtype::InvalidStateEpUnconnected);
         assert_eq!(
             return_code(Err(error)),

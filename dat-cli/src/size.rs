@@ -36,7 +36,9 @@ pub(crate) fn parse_sweep(text: &str) -> Result<Sweep, String> {
         .ok_or("two sizes with `..` between them are needed, for example 64..1M")?;
     let (first, last) = (parse_size(first)?, parse_size(last)?);
     if first > last {
-        return Err(format!("{first} is more than {last}; write the smaller size first"));
+        return Err(format!(
+            "{first} is more than {last}; write the smaller size first"
+        ));
     }
     Ok(Sweep { first, last })
 }
@@ -47,7 +49,13 @@ mod tests {
 
     #[test]
     fn sizes_have_binary_units() {
-        for (text, size) in [("1", 1), ("4096", 4096), ("4K", 4096), ("64KiB", 65_536), ("2MB", 2 << 20)] {
+        for (text, size) in [
+            ("1", 1),
+            ("4096", 4096),
+            ("4K", 4096),
+            ("64KiB", 65_536),
+            ("2MB", 2 << 20),
+        ] {
             assert_eq!(parse_size(text), Ok(size), "{text}");
         }
         for text in ["", "0", "-1", "many", "4 Q"] {

@@ -149,7 +149,11 @@ impl Link {
                 .post_recv(sender.ep, &[], number as u64, CompletionFlags::empty())
                 .during("dat_ep_post_recv")?;
         }
-        host::connect(fabric, (&sender.node, sender.ep), (&receiver.node, receiver.ep))?;
+        host::connect(
+            fabric,
+            (&sender.node, sender.ep),
+            (&receiver.node, receiver.ep),
+        )?;
         Ok(Self {
             geometry,
             sender,
@@ -213,7 +217,10 @@ impl Link {
                 idle = 0;
             }
             if idle > PATIENCE {
-                return Err(Failure::operation("the transfer stands still", "nothing completes any more"));
+                return Err(Failure::operation(
+                    "the transfer stands still",
+                    "nothing completes any more",
+                ));
             }
         }
     }
@@ -226,7 +233,11 @@ impl Link {
     }
 
     /// Fills a slot of the sender from the file.
-    fn fill(&mut self, slot: usize, read: &mut impl FnMut(&mut [u8]) -> Result<usize>) -> Result<usize> {
+    fn fill(
+        &mut self,
+        slot: usize,
+        read: &mut impl FnMut(&mut [u8]) -> Result<usize>,
+    ) -> Result<usize> {
         let length = read(&mut self.staging)?;
         let data = self.staging.get(..length).unwrap_or_default();
         let offset = slot * self.geometry.slot();
@@ -235,9 +246,17 @@ impl Link {
     }
 
     /// Empties a slot of the receiver into the file.
-    fn empty(&mut self, slot: usize, length: usize, write: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn empty(
+        &mut self,
+        slot: usize,
+        length: usize,
+        write: &mut impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let data = self.staging.get_mut(..length).ok_or_else(|| {
-            Failure::operation("the transfer failed", format!("a header announces {length} bytes"))
+            Failure::operation(
+                "the transfer failed",
+                format!("a header announces {length} bytes"),
+            )
         })?;
         self.receiver
             .slots
@@ -262,7 +281,13 @@ impl Link {
             sender
                 .node
                 .ia
-                .post_rdma_write(sender.ep, &pieces, slot as u64, &remote, CompletionFlags::SUPPRESS)
+                .post_rdma_write(
+                    sender.ep,
+                    &pieces,
+                    slot as u64,
+                    &remote,
+                    CompletionFlags::SUPPRESS,
+                )
                 .during("dat_ep_post_rdma_write")?;
             self.writes += 1;
             self.segments += pieces.len() as u64;

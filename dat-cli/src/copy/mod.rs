@@ -22,9 +22,6 @@ use crate::output::{GOOD, Output};
 
 /// Memory for the buffers of each side.
 const MOST_MEMORY: u64 = 1 << 30;
-/// The plain copy moves at least this much, so that the clock can tell.
-const LEAST_PLAIN: u64 = 32 << 20;
-const MOST_PLAIN: u64 = 256 << 20;
 
 #[derive(Serialize)]
 struct Report {
@@ -44,7 +41,7 @@ struct Report {
     transfer_seconds: f64,
     transfer_bytes_per_second: Option<f64>,
     /// A plain copy between buffers of the same shape.
-    plain_bytes_per_second: f64,
+    plain_bytes_per_second: Option<f64>,
     /// Transfer to plain copy.
     ratio: Option<f64>,
     checksum: String,
@@ -63,8 +60,8 @@ pub(crate) fn run(
     let geometry = geometry(arguments)?;
     let begin = Instant::now();
     let target = Target::choose(&arguments.source, &arguments.target)?;
-    let mut source =
-        File::open(&arguments.source).map_err(|error| Failure::file("read", &arguments.source, &error))?;
+    let mut source = File::open(&arguments.source)
+        .map_err(|error| Failure::file("read", &arguments.source, &error))?;
     let length = source
         .metadata()
         .map_err(|error| Failure::file("read", &arguments.source, &error))?
@@ -79,11 +76,13 @@ pub(crate) fn run(
     let mut link = Link::open(&fabric, geometry)?;
     let mut part = target.begin()?;
     let mut checksum = XxHash3_128::new();
+    let mut plain = Plain::new(geometry);
     let bytes = link.transfer(
         |buffer| {
             let count = fill(&mut source, buffer)
                 .map_err(|error| Failure::file("read", &arguments.source, &error))?;
             checksum.write(&buffer[..count]);
+            plain.sample(&buffer[..count]);
             Ok(count)
         },
         |bytes| {
@@ -103,9 +102,9 @@ pub(crate) fn run(
     let path = part.keep()?;
     progress.finish_and_clear();
     let seconds = begin.elapsed().as_secs_f64();
-    let plain = plain_copy(geometry, bytes);
-    let rate = |seconds: f64| (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds);
     let transfer_seconds = link.busy().as_secs_f64();
+    let transfer_rate = rate(bytes, transfer_seconds);
+    let plain_rate = plain.bytes_per_second();
     let report = Report {
         ok: true,
         backend: "mock",
@@ -117,11 +116,13 @@ pub(crate) fn run(
         depth: arguments.depth,
         chunk: arguments.chunk,
         seconds,
-        bytes_per_second: rate(seconds),
+        bytes_per_second: rate(bytes, seconds),
         transfer_seconds,
-        transfer_bytes_per_second: rate(transfer_seconds),
-        plain_bytes_per_second: plain,
-        ratio: rate(transfer_seconds).map(|rate| rate / plain),
+        transfer_bytes_per_second: transfer_rate,
+        plain_bytes_per_second: plain_rate,
+        ratio: transfer_rate
+            .zip(plain_rate)
+            .map(|(transfer, plain)| transfer / plain),
         checksum: format!("{checksum:032x}"),
     };
     print(&report, output);
@@ -173,35 +174,57 @@ fn progress_bar(length: u64, output: &Output) -> ProgressBar {
     }
     let bar = ProgressBar::new(length);
     // The template is fixed; if it were wrong, the bar would have its default looks.
-    if let Ok(style) =
-        ProgressStyle::with_template("{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}")
-    {
+    if let Ok(style) = ProgressStyle::with_template(
+        "{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+    ) {
         bar.set_style(style);
     }
     bar
 }
 
-/// What a plain copy moves per second between buffers of the same shape, used in the same order.
-fn plain_copy(geometry: Geometry, bytes: u64) -> f64 {
-    let slot = geometry.slot();
-    let mut from = vec![1_u8; slot * geometry.depth];
-    let mut to = vec![0_u8; slot * geometry.depth];
-    let goal = bytes.clamp(LEAST_PLAIN, MOST_PLAIN);
-    let (mut moved, mut busy) = (0_u64, Duration::ZERO);
-    let mut value = 0_u8;
-    while moved < goal {
-        value = value.wrapping_add(1);
-        for (source, destination) in from.chunks_exact_mut(slot).zip(to.chunks_exact_mut(slot)) {
-            // As the file does to the source buffer.
-            source.fill(value);
-            let begin = Instant::now();
-            destination.copy_from_slice(black_box(source));
-            black_box(&*destination);
-            busy += begin.elapsed();
-            moved += slot as u64;
+/// Plain copies between buffers of the same shape, made in between, under the same conditions.
+struct Plain {
+    buffers: Vec<u8>,
+    slot: usize,
+    next: usize,
+    bytes: u64,
+    busy: Duration,
+}
+
+impl Plain {
+    fn new(geometry: Geometry) -> Self {
+        Self {
+            // Filled, so that the pages are there.
+            buffers: vec![0xFF; geometry.slot() * geometry.depth],
+            slot: geometry.slot(),
+            next: 0,
+            bytes: 0,
+            busy: Duration::ZERO,
         }
     }
-    moved as f64 / busy.as_secs_f64().max(f64::MIN_POSITIVE)
+
+    /// Copies the data of a slot to a place that was used as long ago as the one it is transferred to.
+    fn sample(&mut self, data: &[u8]) {
+        let start = self.next * self.slot;
+        self.next = (self.next + 1) % (self.buffers.len() / self.slot);
+        let Some(place) = self.buffers.get_mut(start..start + data.len()) else {
+            return;
+        };
+        let begin = Instant::now();
+        place.copy_from_slice(black_box(data));
+        black_box(place);
+        self.busy += begin.elapsed();
+        self.bytes += data.len() as u64;
+    }
+
+    fn bytes_per_second(&self) -> Option<f64> {
+        rate(self.bytes, self.busy.as_secs_f64())
+    }
+}
+
+/// Bytes per second, if there were any.
+fn rate(bytes: u64, seconds: f64) -> Option<f64> {
+    (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds)
 }
 
 fn per_second(rate: Option<f64>) -> String {
@@ -224,15 +247,20 @@ fn print(report: &Report, output: &mut Output) {
     output.line(format_args!(
         "  transfer    {}, plain memory copy {}{}",
         per_second(report.transfer_bytes_per_second),
-        per_second(Some(report.plain_bytes_per_second)),
-        report.ratio.map_or(String::new(), |ratio| format!(", ratio {ratio:.2}"))
+        per_second(report.plain_bytes_per_second),
+        report
+            .ratio
+            .map_or(String::new(), |ratio| format!(", ratio {ratio:.2}"))
     ));
     output.line(format_args!(
         "  all of it   {} in {:.3} s, with reading, writing and checking",
         per_second(report.bytes_per_second),
         report.seconds
     ));
-    output.line(format_args!("  checksum    {} (XXH3-128, read back)", report.checksum));
+    output.line(format_args!(
+        "  checksum    {} (XXH3-128, read back)",
+        report.checksum
+    ));
     output.document(report);
 }
 
@@ -241,7 +269,8 @@ fn checksum_of(reader: &mut impl Read, path: &Path) -> Result<u128> {
     let mut checksum = XxHash3_128::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
-        let count = fill(reader, &mut buffer).map_err(|error| Failure::file("read back", path, &error))?;
+        let count =
+            fill(reader, &mut buffer).map_err(|error| Failure::file("read back", path, &error))?;
         if count == 0 {
             return Ok(checksum.finish_128());
         }
@@ -261,13 +290,18 @@ mod tests {
     };
 
     fn fabric() -> Fabric {
-        Fabric::new(FabricOptions::default())
+        Fabric::new(FabricOptions {
+            poll_steps: true,
+            ..FabricOptions::default()
+        })
     }
 
     #[test]
     fn every_length_arrives_whole() {
         for length in [0, 1, 99, 100, 101, 200, 201, 600, 601, 4999, 5000] {
-            let data: Vec<u8> = (0..length).map(|at: usize| (at * 7 + at / 256) as u8).collect();
+            let data: Vec<u8> = (0..length)
+                .map(|at: usize| (at * 7 + at / 256) as u8)
+                .collect();
             let (mut left, mut arrived) = (data.as_slice(), Vec::new());
             let mut link = Link::open(&fabric(), GEOMETRY).unwrap();
             let moved = link.transfer(
@@ -297,7 +331,7 @@ mod tests {
         let mut link = Link::open(&fabric, GEOMETRY).unwrap();
         fabric.inject(Fault::RemoteError {
             adapter: 0,
-            index: 6,
+            nth: 6,
             error: RemoteError::Access,
         });
         let target = Target::choose(&source, &path).unwrap();
@@ -309,6 +343,7 @@ mod tests {
         );
         let failure = result.unwrap_err();
         assert_eq!(failure.kind, crate::failure::FailureKind::Operation);
+        assert_eq!(failure.why, "an operation completed as RemoteAccess");
         drop(part);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);

@@ -39,7 +39,8 @@ impl Target {
         };
         if let Some(replaced) = &replaced {
             // A link stays a link; what it points to is replaced.
-            path = fs::canonicalize(&path).map_err(|error| Failure::file("write", &path, &error))?;
+            path =
+                fs::canonicalize(&path).map_err(|error| Failure::file("write", &path, &error))?;
             if !replaced.is_file() {
                 return Err(Failure::usage(
                     format!("{} cannot be replaced", path.display()),

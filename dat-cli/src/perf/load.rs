@@ -165,7 +165,11 @@ impl Load {
         }
         if operation == Operation::Bind {
             for _ in 0..depth {
-                let rmr = self.near.ia.rmr_create(self.near.zone).during("dat_rmr_create")?;
+                let rmr = self
+                    .near
+                    .ia
+                    .rmr_create(self.near.zone)
+                    .during("dat_rmr_create")?;
                 self.windows.push((rmr, 0));
             }
         }
@@ -293,7 +297,14 @@ impl Load {
                 *context = self
                     .near
                     .ia
-                    .rmr_bind(*rmr, &piece, MemoryPrivileges::REMOTE_WRITE, ep, cookie, NOTHING)
+                    .rmr_bind(
+                        *rmr,
+                        &piece,
+                        MemoryPrivileges::REMOTE_WRITE,
+                        ep,
+                        cookie,
+                        NOTHING,
+                    )
                     .during("dat_rmr_bind")?;
                 Ok(())
             }
@@ -301,7 +312,9 @@ impl Load {
     }
 
     fn stream(&self, number: usize) -> EpId {
-        self.streams.get(number).map_or(EpId::NULL, |stream| stream.ep)
+        self.streams
+            .get(number)
+            .map_or(EpId::NULL, |stream| stream.ep)
     }
 
     fn post_receive(&self, stream: usize, buffer: usize) -> Result<()> {
@@ -331,7 +344,9 @@ impl Load {
                 self.check_stamp(slot, slot)?;
                 Ok(Some(slot))
             }
-            Operation::Bind => Ok(completion(&self.near, self.near.requests)?.map(|(_, slot)| slot)),
+            Operation::Bind => {
+                Ok(completion(&self.near, self.near.requests)?.map(|(_, slot)| slot))
+            }
             Operation::Send | Operation::Srq => self.take_message(),
         }
     }
@@ -339,9 +354,18 @@ impl Load {
     /// A message that has been received and whose send is completed.
     fn take_message(&mut self) -> Result<Option<usize>> {
         if let Some((ep, buffer)) = completion(&self.far, self.far.receives)? {
-            let number = self.far_eps.iter().position(|far| Some(*far) == ep).unwrap_or(0);
-            let sent = self.streams.get_mut(number).and_then(|stream| stream.sent.pop_front());
-            let slot = sent.ok_or_else(|| Failure::operation("checking failed", "a message came that was not sent"))?;
+            let number = self
+                .far_eps
+                .iter()
+                .position(|far| Some(*far) == ep)
+                .unwrap_or(0);
+            let sent = self
+                .streams
+                .get_mut(number)
+                .and_then(|stream| stream.sent.pop_front());
+            let slot = sent.ok_or_else(|| {
+                Failure::operation("checking failed", "a message came that was not sent")
+            })?;
             self.check_stamp(slot, buffer)?;
             if let Some(arrived) = self.arrived_in.get_mut(slot) {
                 *arrived = buffer;
@@ -367,12 +391,16 @@ impl Load {
     fn check_stamp(&self, slot: usize, place: usize) -> Result<()> {
         let length = STAMP.min(self.shape.size);
         let mut found = [0; STAMP];
-        self.destination()
-            .memory
-            .load(place * self.shape.size, found.get_mut(..length).unwrap_or_default());
+        self.destination().memory.load(
+            place * self.shape.size,
+            found.get_mut(..length).unwrap_or_default(),
+        );
         let stamp = self.stamps.get(slot).copied().unwrap_or(0);
         let mut expected = [0; STAMP];
-        if let (Some(to), Some(from)) = (expected.get_mut(..length), stamp.to_le_bytes().get(..length)) {
+        if let (Some(to), Some(from)) = (
+            expected.get_mut(..length),
+            stamp.to_le_bytes().get(..length),
+        ) {
             to.copy_from_slice(from);
         }
         if found == expected {
@@ -380,7 +408,9 @@ impl Load {
         }
         Err(Failure::operation(
             "data did not arrive",
-            format!("the operation completed, but slot {place} holds {found:02x?} instead of {expected:02x?}"),
+            format!(
+                "the operation completed, but slot {place} holds {found:02x?} instead of {expected:02x?}"
+            ),
         ))
     }
 
@@ -393,7 +423,8 @@ impl Load {
             let buffer = self.arrived_in.get(slot).copied().unwrap_or(slot);
             // A buffer that got something else since is compared with that.
             let newer = (0..self.shape.depth).any(|other| {
-                self.arrived_in.get(other) == Some(&buffer) && self.stamps.get(other) > self.stamps.get(slot)
+                self.arrived_in.get(other) == Some(&buffer)
+                    && self.stamps.get(other) > self.stamps.get(slot)
             });
             if !newer {
                 self.compare(slot, buffer)?;
@@ -413,7 +444,10 @@ impl Load {
         let at = sent.iter().zip(&arrived).position(|(a, b)| a != b);
         Err(Failure::operation(
             "data did not arrive",
-            format!("slot {to} differs from what was sent from byte {} on", at.unwrap_or(0)),
+            format!(
+                "slot {to} differs from what was sent from byte {} on",
+                at.unwrap_or(0)
+            ),
         ))
     }
 
@@ -434,7 +468,9 @@ impl Load {
                 .post_rdma_write(ep, local.as_slice(), slot as u64, &remote, NOTHING)
                 .during("dat_ep_post_rdma_write")?;
             match host::wait(&self.fabric, &self.far, &[&self.near], self.far.requests)? {
-                Event::Dto(done) if done.status == DtoStatus::Success => self.compare(slot, slot)?,
+                Event::Dto(done) if done.status == DtoStatus::Success => {
+                    self.compare(slot, slot)?
+                }
                 event => {
                     return Err(Failure::operation(
                         "a window that was bound did not open the memory",
@@ -462,23 +498,18 @@ fn completion(node: &Node, evd: EvdId) -> Result<Option<(Option<EpId>, usize)>> 
         Some(Event::RmrBind(done)) if done.status == DtoStatus::Success => {
             Ok(Some((None, done.cookie as usize)))
         }
-        Some(event) => Err(Failure::operation("an operation failed", format!("{event:?}"))),
+        Some(event) => Err(Failure::operation(
+            "an operation failed",
+            format!("{event:?}"),
+        )),
     }
 }
 
 /// A few segments, without the heap.
+#[derive(Default)]
 struct Segments {
     segments: [LmrTriplet; 32],
     count: usize,
-}
-
-impl Default for Segments {
-    fn default() -> Self {
-        Self {
-            segments: [LmrTriplet::default(); 32],
-            count: 0,
-        }
-    }
 }
 
 impl Segments {
@@ -509,7 +540,12 @@ mod tests {
     /// A measurement whose data does not arrive is an error, not a number.
     #[test]
     fn data_that_is_not_there_is_found() {
-        for operation in [Operation::Write, Operation::Read, Operation::Send, Operation::Srq] {
+        for operation in [
+            Operation::Write,
+            Operation::Read,
+            Operation::Send,
+            Operation::Srq,
+        ] {
             for (size, segments) in [(1, 1), (7, 3), (100, 2)] {
                 let shape = Shape {
                     operation,
@@ -528,7 +564,10 @@ mod tests {
                 load.destination().memory.store(place, &[byte[0] ^ 1]);
                 let failure = load.verify().unwrap_err();
                 assert_eq!(failure.kind, FailureKind::Operation, "{shape:?}");
-                assert!(load.check_stamp(1, load.arrived_in[0]).is_err(), "{shape:?}");
+                assert!(
+                    load.check_stamp(1, load.arrived_in[0]).is_err(),
+                    "{shape:?}"
+                );
             }
         }
     }

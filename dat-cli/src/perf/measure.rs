@@ -67,8 +67,8 @@ pub(crate) fn run(load: &mut Load, goal: Goal, clock: Duration) -> Result<Point>
     let depth = load.depth() as u64;
     // Once around every slot, so that all memory was touched.
     drive(load, Goal::Operations(depth), &mut |_| Ok(()), &mut |_| {})?;
-    let mut latencies = Histogram::<u64>::new(3)
-        .map_err(|error| Failure::operation("measuring failed", error))?;
+    let mut latencies =
+        Histogram::<u64>::new(3).map_err(|error| Failure::operation("measuring failed", error))?;
     let mut posting = Duration::ZERO;
     let begin = Instant::now();
     let operations = drive(
@@ -147,7 +147,10 @@ fn drive(
             return Ok(count);
         }
         if idle > PATIENCE {
-            return Err(Failure::operation("the measurement stands still", "nothing completes any more"));
+            return Err(Failure::operation(
+                "the measurement stands still",
+                "nothing completes any more",
+            ));
         }
     }
 }

@@ -6,7 +6,7 @@ mod plot;
 
 use std::time::Duration;
 
-use indicatif::{BinaryBytes, HumanDuration};
+use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use self::load::{Load, Shape};
@@ -60,7 +60,7 @@ pub(crate) fn run(
         if arguments.segments == 1 { "" } else { "s" },
         match goal {
             Goal::Operations(count) => format!("{count} operations"),
-            Goal::Time(time) => HumanDuration(time).to_string(),
+            Goal::Time(time) => humantime::format_duration(time).to_string(),
         }
     ));
     output.line(format_args!(
@@ -81,7 +81,9 @@ pub(crate) fn run(
         print(&point, output);
         points.push(point);
     }
-    output.line(format_args!("{GOOD}all data arrived as it was sent{GOOD:#}"));
+    output.line(format_args!(
+        "{GOOD}all data arrived as it was sent{GOOD:#}"
+    ));
     let plot = match &arguments.plot {
         Some(path) => {
             plot::draw(path, operation, &points)?;
@@ -106,10 +108,16 @@ pub(crate) fn run(
 fn check(arguments: &PerfArguments, sizes: &[u64]) -> Result<()> {
     let largest = sizes.iter().max().copied().unwrap_or(0);
     let depth = u64::from(arguments.depth);
-    if largest.checked_mul(depth).is_none_or(|total| total > MOST_MEMORY) {
+    if largest
+        .checked_mul(depth)
+        .is_none_or(|total| total > MOST_MEMORY)
+    {
         return Err(Failure::usage(
             "the buffers would be too large",
-            format!("size x depth = {largest} x {depth} is above {}", BinaryBytes(MOST_MEMORY)),
+            format!(
+                "size x depth = {largest} x {depth} is above {}",
+                BinaryBytes(MOST_MEMORY)
+            ),
             "choose a smaller size or --depth",
         ));
     }
@@ -120,9 +128,16 @@ fn check(arguments: &PerfArguments, sizes: &[u64]) -> Result<()> {
             "leave out --segments",
         ));
     }
-    if let Some(least) = sizes.iter().min().filter(|least| **least < u64::from(arguments.segments)) {
+    if let Some(least) = sizes
+        .iter()
+        .min()
+        .filter(|least| **least < u64::from(arguments.segments))
+    {
         return Err(Failure::usage(
-            format!("{least} bytes cannot be cut into {} segments", arguments.segments),
+            format!(
+                "{least} bytes cannot be cut into {} segments",
+                arguments.segments
+            ),
             "a segment has at least one byte",
             "choose a larger size, or fewer --segments",
         ));

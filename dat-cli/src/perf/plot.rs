@@ -13,6 +13,9 @@ use crate::failure::{Failure, FailureKind, Result};
 type Drawing<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
+/// A name, a colour and a value.
+type Quantile = (&'static str, RGBColor, fn(&Point) -> u64);
+
 const BLUE_LINE: RGBColor = RGBColor(0x1F, 0x5F, 0xA8);
 const ORANGE_LINE: RGBColor = RGBColor(0xC8, 0x5A, 0x11);
 const GREEN_LINE: RGBColor = RGBColor(0x2B, 0x7D, 0x3F);
@@ -65,9 +68,18 @@ fn distribution(root: &Drawing<'_>, operation: Operation, point: &Point) -> Draw
         .curve
         .iter()
         // One operation in so many is slower; the last is slower than all.
-        .map(|(quantile, latency)| (1.0 / (1.0 - quantile).max(1.0 / point.operations as f64), micros(*latency)))
+        .map(|(quantile, latency)| {
+            (
+                1.0 / (1.0 - quantile).max(1.0 / point.operations as f64),
+                micros(*latency),
+            )
+        })
         .collect();
-    let title = format!("{} of {}: latency", operation.name(), bytes(point.size as f64));
+    let title = format!(
+        "{} of {}: latency",
+        operation.name(),
+        bytes(point.size as f64)
+    );
     let mut chart = ChartBuilder::on(root)
         .caption(title, ("sans-serif", 22))
         .margin(16)
@@ -93,18 +105,28 @@ fn sweep(root: &Drawing<'_>, operation: Operation, points: &[Point]) -> Drawn {
     root.fill(&WHITE)?;
     let (left, right) = root.split_horizontally(480);
     let sizes = around(points.iter().map(|point| point.size as f64));
-    let moves_data = points.iter().all(|point| point.bandwidth_bytes_per_second.is_some());
-    let (title, unit) = if moves_data { ("bandwidth", "GiB/s") } else { ("rate", "million/s") };
+    let moves_data = points
+        .iter()
+        .all(|point| point.bandwidth_bytes_per_second.is_some());
+    let (title, unit) = if moves_data {
+        ("bandwidth", "GiB/s")
+    } else {
+        ("rate", "million/s")
+    };
     let rates: Vec<(f64, f64)> = points
         .iter()
         .map(|point| {
             let rate = point
                 .bandwidth_bytes_per_second
-                .map_or(point.rate_per_second / 1e6, |rate| rate / f64::from(1 << 30));
+                .map_or(point.rate_per_second / 1e6, |rate| {
+                    rate / f64::from(1 << 30)
+                });
             (point.size as f64, rate)
         })
         .collect();
-    let top = rates.iter().fold(f64::MIN_POSITIVE, |top, (_, rate)| top.max(*rate));
+    let top = rates
+        .iter()
+        .fold(f64::MIN_POSITIVE, |top, (_, rate)| top.max(*rate));
     let mut chart = ChartBuilder::on(&left)
         .caption(format!("{}: {title}", operation.name()), ("sans-serif", 22))
         .margin(16)
@@ -120,7 +142,7 @@ fn sweep(root: &Drawing<'_>, operation: Operation, points: &[Point]) -> Drawn {
         .draw()?;
     chart.draw_series(LineSeries::new(rates, BLUE_LINE.stroke_width(2)))?;
 
-    let quantiles: [(&str, RGBColor, fn(&Point) -> u64); 3] = [
+    let quantiles: [Quantile; 3] = [
         ("p50", BLUE_LINE, |point| point.latency_ns.p50),
         ("p99", GREEN_LINE, |point| point.latency_ns.p99),
         ("p99.9", ORANGE_LINE, |point| point.latency_ns.p99_9),
@@ -143,7 +165,9 @@ fn sweep(root: &Drawing<'_>, operation: Operation, points: &[Point]) -> Drawn {
         .y_label_formatter(&|value| format!("{value:.2}"))
         .draw()?;
     for (name, colour, latency) in quantiles {
-        let line = points.iter().map(|point| (point.size as f64, micros(latency(point))));
+        let line = points
+            .iter()
+            .map(|point| (point.size as f64, micros(latency(point))));
         chart
             .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
             .label(name)

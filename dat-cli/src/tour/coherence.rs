@@ -196,7 +196,7 @@ fn incoming_reads() -> Vec<Step<Scene>> {
                 .fact(A_READS, "the new text"),
             requirements: &["LSR-02"],
             run: |scene| {
-                scene.shared.memory.store(0, b"text of B  !");
+                scene.shared.memory.store(0, b"what B wrote");
                 scene.fetch(3)
             },
         },
@@ -205,7 +205,7 @@ fn incoming_reads() -> Vec<Step<Scene>> {
             call: "dat_lmr_sync_rdma_read(ia, {12 bytes}, 1), dat_ep_post_rdma_read(ep, ..., cookie 4, ...)",
             expected: Outcome::success()
                 .event(done("A", DtoOperation::RdmaRead, 12, 4))
-                .fact(A_READS, "text of B  !"),
+                .fact(A_READS, "what B wrote"),
             requirements: &["LSR-01", "LSR-06"],
             run: |scene| {
                 let piece = [scene.shared.piece(0, 12)];

@@ -100,18 +100,27 @@ fn print_chapter(number: usize, chapter: &ChapterReport, output: &mut Output) {
 }
 
 fn print_step(number: &str, step: &StepReport, output: &mut Output) {
-    output.line(format_args!("\n{HEADING}{number:<5}{HEADING:#}{}", wrapped(step.shows, 5)));
+    output.line(format_args!(
+        "\n{HEADING}{number:<5}{HEADING:#}{}",
+        wrapped(step.shows, 5)
+    ));
     output.line(format_args!("     {CODE}{}{CODE:#}", wrapped(step.call, 9)));
     match (&step.actual, &step.failure) {
         (Some(outcome), _) => print_outcome(outcome, output),
-        (None, Some(failure)) => output.line(format_args!("     {BAD}could not be made{BAD:#}: {failure}")),
+        (None, Some(failure)) => output.line(format_args!(
+            "     {BAD}could not be made{BAD:#}: {failure}"
+        )),
         (None, None) => {}
     }
     let requirements = step.requirements.join(" ");
     if step.ok {
-        output.line(format_args!("     {GOOD}as specified{GOOD:#} {FAINT}{requirements}{FAINT:#}"));
+        output.line(format_args!(
+            "     {GOOD}as specified{GOOD:#} {FAINT}{requirements}{FAINT:#}"
+        ));
     } else {
-        output.line(format_args!("     {BAD}not as specified{BAD:#} {requirements}; this was expected:"));
+        output.line(format_args!(
+            "     {BAD}not as specified{BAD:#} {requirements}; this was expected:"
+        ));
         print_outcome(&step.expected, output);
     }
 }
@@ -158,8 +167,15 @@ mod tests {
     fn a_wrong_outcome_is_found_and_fails_the_tour() {
         for wrong in [
             Outcome::success(),
-            Outcome::refused(dat_core::ErrorKind::InvalidState, dat_core::Subtype::NoSubtype),
-            write::chapter().steps.remove(0).expected.fact("the moon", "is made of cheese"),
+            Outcome::refused(
+                dat_core::ErrorKind::InvalidState,
+                dat_core::Subtype::NoSubtype,
+            ),
+            write::chapter()
+                .steps
+                .remove(0)
+                .expected
+                .fact("the moon", "is made of cheese"),
         ] {
             let mut chapter = write::chapter();
             chapter.steps[0].expected = wrong;
@@ -170,7 +186,9 @@ mod tests {
         let mut chapter = write::chapter();
         chapter.steps[0].expected = Outcome::success();
         let report = report(chapter);
-        let wrong: Vec<usize> = (0..report.steps.len()).filter(|step| !report.steps[*step].ok).collect();
+        let wrong: Vec<usize> = (0..report.steps.len())
+            .filter(|step| !report.steps[*step].ok)
+            .collect();
         assert_eq!(wrong, [0]);
     }
 
@@ -188,6 +206,10 @@ mod tests {
     fn long_lines_are_broken_between_words() {
         let text = wrapped(&"word ".repeat(40), 5);
         assert!(text.lines().all(|line| line.len() <= 90));
-        assert!(text.lines().skip(1).all(|line| line.starts_with("     word")));
+        assert!(
+            text.lines()
+                .skip(1)
+                .all(|line| line.starts_with("     word"))
+        );
     }
 }

@@ -40,10 +40,11 @@ fn set(_: BackendName) -> Result<Scene> {
         .register(QUEUE as usize * BUFFER, MemoryPrivileges::LOCAL_WRITE)?;
     let unwritable = stage.b.register(BUFFER, MemoryPrivileges::LOCAL_READ)?;
     let other_zone = stage.b.ia.pz_create().during("dat_pz_create")?;
-    let elsewhere =
-        stage
-            .b
-            .register_in(other_zone, Memory::new(BUFFER), MemoryPrivileges::LOCAL_WRITE)?;
+    let elsewhere = stage.b.register_in(
+        other_zone,
+        Memory::new(BUFFER),
+        MemoryPrivileges::LOCAL_WRITE,
+    )?;
     let srq = stage
         .b
         .ia
@@ -188,7 +189,9 @@ fn messages() -> Vec<Step<Scene>> {
                 })
                 .fact("first buffer", "from the first endpoint")
                 .fact(COUNTS, "(2, 2)"),
-            requirements: &["SRQR-09", "SRQR-10", "SRQR-11", "DTO-03", "SRL-03", "SRY-02"],
+            requirements: &[
+                "SRQR-09", "SRQR-10", "SRQR-11", "DTO-03", "SRL-03", "SRY-02",
+            ],
             run: |scene| {
                 let outcome = scene.stage.settle(Ok(()))?;
                 Ok(outcome

@@ -106,14 +106,22 @@ impl Stage {
                 break;
             }
             if round > PATIENCE {
-                return Err(Failure::operation("the fabric does not come to rest", "something goes on for ever"));
+                return Err(Failure::operation(
+                    "the fabric does not come to rest",
+                    "something goes on for ever",
+                ));
             }
         }
         let events = dispatchers.into_iter().flat_map(|(.., events)| events);
         Ok(Outcome::of(result).events(events.collect()))
     }
 
-    fn dequeue(&self, node_name: &'static str, node: &Node, evd: EvdId) -> Result<Option<Happening>> {
+    fn dequeue(
+        &self,
+        node_name: &'static str,
+        node: &Node,
+        evd: EvdId,
+    ) -> Result<Option<Happening>> {
         let endpoint = |ep| {
             let named = self.names.iter().find(|(id, _)| *id == ep);
             named.map_or(node_name, |(_, name)| name)
@@ -156,6 +164,9 @@ impl Stage {
 
 /// The state of an endpoint, as its constant is called.
 pub(crate) fn state(node: &Node, endpoint: EpId) -> Result<String> {
-    let status = node.ia.ep_query(endpoint, EpFields::STATE).during("dat_ep_query")?;
+    let status = node
+        .ia
+        .ep_query(endpoint, EpFields::STATE)
+        .during("dat_ep_query")?;
     Ok(format!("DAT_EP_STATE_{}", constant(status.state)))
 }

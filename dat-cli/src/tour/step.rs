@@ -23,7 +23,11 @@ pub(crate) enum Happening {
         cookie: u64,
     },
     /// A bind completed.
-    Bind { node: &'static str, status: DtoStatus, cookie: u64 },
+    Bind {
+        node: &'static str,
+        status: DtoStatus,
+        cookie: u64,
+    },
     /// Something happened to a connection.
     Connection {
         endpoint: &'static str,
@@ -63,7 +67,11 @@ impl fmt::Display for Happening {
                     DtoOperation::RdmaRead => "RDMA Read",
                     DtoOperation::Receive => "Receive",
                 };
-                write!(formatter, "{endpoint}: {operation} {}", status_name(*status))?;
+                write!(
+                    formatter,
+                    "{endpoint}: {operation} {}",
+                    status_name(*status)
+                )?;
                 if *status == DtoStatus::Success {
                     write!(formatter, ", {length} bytes")?;
                 }
@@ -73,9 +81,17 @@ impl fmt::Display for Happening {
                 node,
                 status,
                 cookie,
-            } => write!(formatter, "{node}: bind {}, cookie {cookie}", status_name(*status)),
+            } => write!(
+                formatter,
+                "{node}: bind {}, cookie {cookie}",
+                status_name(*status)
+            ),
             Self::Connection { endpoint, kind } => {
-                write!(formatter, "{endpoint}: DAT_CONNECTION_EVENT_{}", constant(kind))
+                write!(
+                    formatter,
+                    "{endpoint}: DAT_CONNECTION_EVENT_{}",
+                    constant(kind)
+                )
             }
             Self::Async {
                 node,
@@ -85,7 +101,11 @@ impl fmt::Display for Happening {
             } => write!(formatter, "{node}: DAT_SRQ_LOW_WATERMARK_EVENT"),
             Self::Async {
                 node, kind, reason, ..
-            } => write!(formatter, "{node}: asynchronous event {}, reason {reason}", constant(kind)),
+            } => write!(
+                formatter,
+                "{node}: asynchronous event {}, reason {reason}",
+                constant(kind)
+            ),
             Self::Other(event) => formatter.write_str(event),
         }
     }

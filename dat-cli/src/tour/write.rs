@@ -38,16 +38,17 @@ fn set(_: BackendName) -> Result<Scene> {
     source.memory.store(0, b"real bytes");
     source.memory.store(20, b" move between");
     source.memory.store(40, b" endpoints");
+    source.memory.store(52, b"REAL BYTES");
     let unreadable = stage.a.register(LENGTH, MemoryPrivileges::LOCAL_WRITE)?;
     let other_zone: PzId = stage.a.ia.pz_create().during("dat_pz_create")?;
-    let elsewhere =
-        stage
-            .a
-            .register_in(other_zone, Memory::new(LENGTH), MemoryPrivileges::LOCAL_READ)?;
-    let target = stage.b.register(
-        LENGTH,
-        MemoryPrivileges::READ | MemoryPrivileges::WRITE,
+    let elsewhere = stage.a.register_in(
+        other_zone,
+        Memory::new(LENGTH),
+        MemoryPrivileges::LOCAL_READ,
     )?;
+    let target = stage
+        .b
+        .register(LENGTH, MemoryPrivileges::READ | MemoryPrivileges::WRITE)?;
     let read_only = stage.b.register(
         LENGTH,
         MemoryPrivileges::READ | MemoryPrivileges::LOCAL_WRITE,
@@ -101,7 +102,13 @@ impl Scene {
     }
 
     fn write(&self, local: &[LmrTriplet], cookie: u64, flags: CompletionFlags) -> Result<Outcome> {
-        self.write_from(self.ep, local, cookie, &self.target.remote(0, LENGTH), flags)
+        self.write_from(
+            self.ep,
+            local,
+            cookie,
+            &self.target.remote(0, LENGTH),
+            flags,
+        )
     }
 
     fn target_text(&self) -> String {
@@ -161,10 +168,10 @@ fn successes() -> Vec<Step<Scene>> {
         Step {
             shows: "With SUPPRESS, success raises no event. The data arrives all the same.",
             call: "dat_ep_post_rdma_write(ep, 1, {10 bytes}, cookie 2, {10 bytes of B}, SUPPRESS)",
-            expected: Outcome::success().fact(MEMORY, " endpoints move between endpoints"),
+            expected: Outcome::success().fact(MEMORY, "REAL BYTES move between endpoints"),
             requirements: &["EPW-07", "DTO-04"],
             run: |scene| {
-                let piece = [scene.source.piece(40, 10)];
+                let piece = [scene.source.piece(52, 10)];
                 let outcome = scene.write(&piece, 2, CompletionFlags::SUPPRESS)?;
                 Ok(outcome.fact(MEMORY, scene.target_text()))
             },
@@ -257,7 +264,7 @@ fn refusals() -> Vec<Step<Scene>> {
             call: "dat_ep_post_rdma_write(ep, 0, {}, cookie 11, {64 bytes of B}, DEFAULT)",
             expected: Outcome::success()
                 .event(written(0, 11))
-                .fact(MEMORY, " endpoints move between endpoints")
+                .fact(MEMORY, "REAL BYTES move between endpoints")
                 .fact("state of A", "DAT_EP_STATE_CONNECTED"),
             requirements: &["GEN-06", "EPW-39"],
             run: |scene| {

@@ -36,7 +36,11 @@ fn load(memory: &[AtomicU8], into: &mut [u8], _: usize) {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn store(memory: &[AtomicU8], from: &[u8], length: usize) {
-    move_bytes(from.as_ptr(), memory.as_ptr().cast::<u8>().cast_mut(), length);
+    move_bytes(
+        from.as_ptr(),
+        memory.as_ptr().cast::<u8>().cast_mut(),
+        length,
+    );
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
