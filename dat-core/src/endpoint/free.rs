@@ -52,13 +52,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     return Ok(());
                 }
                 slot.receive.with(|side| {
+                    // A reset may drop what was not polled, and with it how a bind ended.
+                    self.harvest_under_lock(endpoint.request_evd, &mut aftermath);
                     if let (Some(key), Some(send)) = (endpoint.queue_pair, &mut endpoint.send) {
                         control
                             .backend()?
                             .reset_queue_pair(key, send, side.queue.as_mut())
                             .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
                     }
-                    self.harvest_under_lock(endpoint.request_evd, &mut aftermath);
                     self.abandon_binds(endpoint.ring.records(self.shared.records));
                     self.forget_completions(endpoint.request_evd, index);
                     self.forget_completions(endpoint.receive_evd, index);

@@ -140,7 +140,7 @@ impl Origin {
         match self {
             Self::Virtual => 0,
             Self::Lmr(lmr) => lmr.handle().to_raw(),
-            Self::Cookie(index) => index as u64 + 1,
+            Self::Cookie(index) => (index as u64).wrapping_add(1),
         }
     }
 
@@ -199,6 +199,13 @@ impl LmrSlot {
         }
         self.release_window();
         false
+    }
+
+    /// Lets no bind count a window any more; false, and nothing changed, if one is counted.
+    pub(super) fn close(&self) -> bool {
+        self.windows
+            .compare_exchange(0, CLOSED, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
     }
 
     /// Counts one window less.
@@ -496,13 +503,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn try_lmr_free(&self, lmr: LmrId) -> Result<()> {
         self.control.with(|control| {
             let slot = self.live_region(lmr)?;
-            // From here to the cleared key no bind can start to count.
-            slot.windows
-                .compare_exchange(0, CLOSED, Ordering::SeqCst, Ordering::SeqCst)
-                .map_err(|_| {
-                    Error::invalid_state(Subtype::InvalidStateLmrInUse)
-                        .because(Cause::StillReferenced)
-                })?;
+            if !slot.close() {
+                return Err(Error::invalid_state(Subtype::InvalidStateLmrInUse)
+                    .because(Cause::StillReferenced));
+            }
             self.destroy_lmr_at(control, lmr.index() as u16);
             Ok(())
         })

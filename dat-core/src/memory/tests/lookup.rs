@@ -167,6 +167,75 @@ fn empty_pieces_need_no_explanation() {
     assert_eq!(explain(&slots, &piece, access, 3), None);
 }
 
+/// Makes a region of a slot, as a registration does; its context is the generation.
+fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32) {
+    slot.publish(
+        generation,
+        generation << 16,
+        &Registered {
+            zone: 1,
+            privileges: MemoryPrivileges::LOCAL_READ,
+            base,
+            length,
+            keys: RegionKeys {
+                object: 0,
+                local: key,
+                remote: 0,
+            },
+            origin: Origin::Virtual,
+        },
+    );
+}
+
+/// Binds come and go while the region they name is freed and made anew: no free succeeds while a
+/// window is counted, and no window is counted on a region that was freed.
+///
+/// Spec: LMF-01
+#[test]
+fn no_bind_slips_into_a_region_that_is_freed() {
+    const ROUNDS: u32 = 2_000;
+    let slot = LmrSlot::EMPTY;
+    let inside = AtomicU32::new(0);
+    let closed = AtomicBool::new(false);
+    let current = AtomicU32::new(1);
+    publish(&slot, 1, 0x1000, 0x100, 1);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while current.load(Ordering::SeqCst) < ROUNDS {
+                    let generation = current.load(Ordering::SeqCst);
+                    for context in [generation, generation - 1, generation + 1] {
+                        if slot.hold_window(context << 16) {
+                            inside.fetch_add(1, Ordering::SeqCst);
+                            assert!(!closed.load(Ordering::SeqCst));
+                            assert_eq!(slot.key.load(Ordering::SeqCst), context << 16);
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                            slot.release_window();
+                        }
+                    }
+                }
+            });
+        }
+        while current.load(Ordering::SeqCst) < ROUNDS {
+            if slot.close() {
+                closed.store(true, Ordering::SeqCst);
+                assert_eq!(inside.load(Ordering::SeqCst), 0);
+                slot.key.store(0, Ordering::SeqCst);
+                let next = current.load(Ordering::SeqCst) + 1;
+                closed.store(false, Ordering::SeqCst);
+                publish(&slot, next, 0x1000, 0x100, 1);
+                current.store(next, Ordering::SeqCst);
+            } else {
+                thread::yield_now();
+            }
+        }
+    });
+    assert!(slot.hold_window(ROUNDS << 16));
+    assert!(!slot.close());
+    slot.release_window();
+    assert!(slot.close());
+}
+
 /// Two registrations take turns in one slot while others check pieces that only a mixture of both
 /// would let through; and what is let through carries the key that goes with its range.
 #[test]
@@ -223,22 +292,7 @@ fn a_check_never_mixes_two_registrations() {
         }
         for generation in 1..ROUNDS {
             let (base, length, key) = shape(generation);
-            slots[0].publish(
-                generation,
-                generation << 16,
-                &Registered {
-                    zone: 1,
-                    privileges: MemoryPrivileges::LOCAL_READ,
-                    base,
-                    length,
-                    keys: RegionKeys {
-                        object: 0,
-                        local: key,
-                        remote: 0,
-                    },
-                    origin: Origin::Virtual,
-                },
-            );
+            publish(&slots[0], generation, base, length, key);
             current.store(generation, Ordering::Release);
             if generation % 64 == 0 {
                 thread::yield_now();
