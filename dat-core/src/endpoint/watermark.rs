@@ -38,6 +38,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
                 }
                 endpoint.soft_high_watermark = soft;
+                if endpoint.srq.is_some() {
+                    endpoint.attributes.srq_soft_hw = soft;
+                }
                 endpoint.hard_high_watermark = hard;
                 Ok(())
             })

@@ -22,7 +22,7 @@ pub struct Ia<'s, B: Backend, L: RawLock> {
     pub(crate) control: Mutex<L, Control<'s, B>>,
     pub(crate) shared: Shared<'s, B, L>,
     pub(crate) async_evd: EvdId,
-    /// Set by interrupt handlers, cleared by `progress`.
+    /// Interrupts that `take_interrupts` has not told of yet.
     pub(crate) interrupts: AtomicU32,
     pub(crate) progress_waker: AtomicWaker,
     /// The failure of the device was reported.

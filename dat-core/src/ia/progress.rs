@@ -1,7 +1,5 @@
 //! What happens by itself: the backend's control events, deadlines, draining endpoints.
 
-use portable_atomic::Ordering;
-
 use super::{Control, Ia};
 use crate::backend::{
     Armed, Backend, CompletionQueue, ConnectFailure, ControlEvent, DisconnectMode, PrivateData,
@@ -36,7 +34,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPK-06..11, CRA-03, EPD-02, EPD-05, EPD-10, PSC-01, PSC-02, EPH-02, GEN-09
     pub fn progress(&self, now: Instant) -> usize {
-        self.interrupts.store(0, Ordering::Release);
         let mut handled = 0_usize;
         let mut quiet = false;
         while handled < EVENTS_PER_CALL && !quiet {
