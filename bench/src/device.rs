@@ -1,0 +1,282 @@
+//! The control path of the ring device: one queue pair, one completion queue that matters.
+
+use dat_core::attributes::{IaAddress, IaAttributes, ProviderAttributes};
+use dat_core::backend::{
+    Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, ListenerKey,
+    PrivateData, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration,
+    RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
+};
+use dat_core::flags::{
+    CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
+};
+use dat_core::time::Instant;
+
+use crate::ring::{RingCompletions, RingReceives, RingSends, Rings};
+
+/// A device that lives in [`Rings`] and connects to itself at once.
+pub struct RingDevice {
+    rings: &'static Rings,
+    regions: u32,
+    established: Option<u64>,
+}
+
+impl RingDevice {
+    /// A device on its rings.
+    pub const fn new(rings: &'static Rings) -> Self {
+        Self {
+            rings,
+            regions: 0,
+            established: None,
+        }
+    }
+}
+
+impl Backend for RingDevice {
+    type CompletionQueue = RingCompletions;
+    type SendQueue = RingSends;
+    type ReceiveQueue = RingReceives;
+    type SharedReceiveQueue = RingReceives;
+
+    fn ia_attributes(&self) -> IaAttributes {
+        IaAttributes {
+            adapter_name: "ring0",
+            vendor_name: "ring",
+            hardware_version_major: 1,
+            hardware_version_minor: 0,
+            firmware_version_major: 1,
+            firmware_version_minor: 0,
+            ia_address: IaAddress::Node(0),
+            max_eps: 4,
+            max_dto_per_ep: 64,
+            max_rdma_read_per_ep_in: 16,
+            max_rdma_read_per_ep_out: 16,
+            max_evds: 4,
+            max_evd_qlen: 256,
+            max_iov_segments_per_dto: 6,
+            max_lmrs: 16,
+            max_lmr_block_size: u64::MAX,
+            max_lmr_virtual_address: u64::MAX,
+            max_pzs: 4,
+            max_message_size: u64::from(u32::MAX),
+            max_rdma_size: u64::from(u32::MAX),
+            max_rmrs: 4,
+            max_rmr_target_address: u64::MAX,
+            max_srqs: 1,
+            max_ep_per_srq: 4,
+            max_recv_per_srq: 64,
+            max_iov_segments_per_rdma_read: 6,
+            max_iov_segments_per_rdma_write: 6,
+            max_rdma_read_in: 16,
+            max_rdma_read_out: 16,
+            max_rdma_read_per_ep_in_guaranteed: true,
+            max_rdma_read_per_ep_out_guaranteed: true,
+            transport_attributes: &[],
+            vendor_attributes: &[],
+        }
+    }
+
+    fn provider_attributes(&self) -> ProviderAttributes {
+        ProviderAttributes {
+            provider_name: "ring",
+            provider_version_major: 1,
+            provider_version_minor: 0,
+            dapl_version_major: 1,
+            dapl_version_minor: 2,
+            lmr_mem_types_supported: MemoryTypes::all(),
+            iov_ownership_on_return: IovOwnership::Consumer,
+            qos_supported: QualityOfService::BEST_EFFORT,
+            completion_flags_supported: CompletionFlags::MANDATORY,
+            is_thread_safe: true,
+            max_private_data_size: 64,
+            supports_multipath: false,
+            ep_creator: EpCreator::Never,
+            pz_support: PzSupport::Shareable,
+            optimal_buffer_alignment: 64,
+            evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
+            srq_supported: true,
+            srq_watermarks_supported: 0,
+            srq_ep_pz_difference_supported: false,
+            srq_info_supported: 0,
+            ep_recv_info_supported: 0,
+            lmr_sync_req: false,
+            dto_async_return_guaranteed: false,
+            rdma_write_for_rdma_read_req: false,
+            provider_specific_attributes: &[],
+        }
+    }
+
+    fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
+        Ok(DomainKey(0))
+    }
+
+    fn destroy_domain(&mut self, _domain: DomainKey) {}
+
+    fn register(&mut self, _registration: &Registration) -> Result<RegionKeys, BackendError> {
+        self.regions = self.regions.wrapping_add(1);
+        Ok(RegionKeys {
+            object: 0,
+            local: self.regions,
+            remote: self.regions,
+        })
+    }
+
+    fn deregister(&mut self, _region: RegionKeys) {}
+
+    fn sync(&mut self, _direction: SyncDirection, _address: u64, _length: u64) {}
+
+    fn create_window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
+        Ok(WindowKey(1))
+    }
+
+    fn destroy_window(&mut self, _window: WindowKey) {}
+
+    fn create_completion_queue(
+        &mut self,
+        _number: u16,
+        _depth: u32,
+    ) -> Result<RingCompletions, BackendError> {
+        Ok(RingCompletions::new(self.rings))
+    }
+
+    fn resize_completion_queue(
+        &mut self,
+        _queue: &mut RingCompletions,
+        _depth: u32,
+    ) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn destroy_completion_queue(&mut self, _queue: RingCompletions) {}
+
+    fn create_shared_receive_queue(
+        &mut self,
+        _token: u64,
+        _domain: DomainKey,
+        _depth: u32,
+        _segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, RingReceives), BackendError> {
+        Ok((SharedReceiveQueueKey(0), RingReceives::new(self.rings)))
+    }
+
+    fn resize_shared_receive_queue(
+        &mut self,
+        _key: SharedReceiveQueueKey,
+        _queue: &mut RingReceives,
+        _depth: u32,
+    ) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn arm_shared_receive_limit(
+        &mut self,
+        _key: SharedReceiveQueueKey,
+        _limit: u32,
+    ) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn shared_receive_available(&self, _key: SharedReceiveQueueKey) -> Option<u32> {
+        None
+    }
+
+    fn destroy_shared_receive_queue(&mut self, _key: SharedReceiveQueueKey, _queue: RingReceives) {}
+
+    fn create_queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<RingSends, RingReceives>, BackendError> {
+        self.rings.set_queue_pair(request.token);
+        self.established = Some(request.token);
+        Ok(QueuePair {
+            key: QueuePairKey(0),
+            send: RingSends::new(self.rings),
+            receive: request
+                .shared_receive_queue
+                .is_none()
+                .then(|| RingReceives::new(self.rings)),
+        })
+    }
+
+    fn modify_queue_pair(
+        &mut self,
+        _key: QueuePairKey,
+        _send: &mut RingSends,
+        _receive: Option<&mut RingReceives>,
+        _request: &QueuePairRequest,
+    ) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn reset_queue_pair(
+        &mut self,
+        _key: QueuePairKey,
+        _send: &mut RingSends,
+        _receive: Option<&mut RingReceives>,
+    ) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn destroy_queue_pair(
+        &mut self,
+        _key: QueuePairKey,
+        _send: RingSends,
+        _receive: Option<RingReceives>,
+    ) {
+    }
+
+    fn set_high_watermarks(
+        &mut self,
+        _key: QueuePairKey,
+        _soft: Option<u32>,
+        _hard: Option<u32>,
+    ) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn receive_info(&self, _key: QueuePairKey) -> ReceiveInfo {
+        ReceiveInfo::default()
+    }
+
+    fn listen(
+        &mut self,
+        _token: u64,
+        _qualifier: Option<u64>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn stop_listening(&mut self, _listener: ListenerKey) {}
+
+    fn connect(
+        &mut self,
+        _key: QueuePairKey,
+        _request: &ConnectRequest<'_>,
+    ) -> Result<u64, BackendError> {
+        Ok(1)
+    }
+
+    fn accept(
+        &mut self,
+        _request: RequestKey,
+        _key: QueuePairKey,
+        _private_data: &[u8],
+    ) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn reject(&mut self, _request: RequestKey, _by_consumer: bool, _private_data: &[u8]) {}
+
+    fn disconnect(&mut self, _key: QueuePairKey, _mode: DisconnectMode) {}
+
+    fn poll_control(&mut self, _now: Instant) -> Option<ControlEvent> {
+        let queue_pair = self.established.take()?;
+        Some(ControlEvent::Established {
+            queue_pair,
+            private_data: PrivateData::new(),
+        })
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+}

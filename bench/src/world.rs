@@ -1,0 +1,192 @@
+//! An adapter on the ring device with a connected endpoint and registered memory.
+
+use core::sync::atomic::AtomicU8;
+
+use dat_core::attributes::{EpAttributes, IaAddress, SrqAttributes};
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::Event;
+use dat_core::flags::{
+    CompletionFlags, ConnectFlags, EndpointState, EvdFlags, MemoryPrivileges, QualityOfService,
+    TIMEOUT_INFINITE,
+};
+use dat_core::id::{EpId, EvdId, RmrId, SrqId};
+use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use dat_core::sync::SpinLock;
+use dat_core::time::Instant;
+use dat_core::{Error, Ia, IaStorage, Result};
+
+use crate::device::RingDevice;
+use crate::ring::Rings;
+
+/// Everything a world lives in; make it a leaked box or a `static`.
+pub struct WorldMemory {
+    rings: Rings,
+    bytes: [AtomicU8; 65536],
+    storage: Option<IaStorage<RingDevice, SpinLock, 2, 8, 1, 8, 128, 512>>,
+}
+
+impl WorldMemory {
+    /// Memory for one world.
+    pub const fn new() -> Self {
+        Self {
+            rings: Rings::new(),
+            bytes: [const { AtomicU8::new(0) }; 65536],
+            storage: Some(IaStorage::new()),
+        }
+    }
+}
+
+impl Default for WorldMemory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A connected endpoint and what it takes to post on it.
+pub struct World {
+    /// The adapter, on the spin lock.
+    pub ia: Ia<'static, RingDevice, SpinLock>,
+    /// The device's rings.
+    pub rings: &'static Rings,
+    /// The connected endpoint.
+    pub ep: EpId,
+    /// The shared receive queue it takes from, if any.
+    pub srq: Option<SrqId>,
+    /// Gets the completions of requests and receives.
+    pub evd: EvdId,
+    /// Gets software events.
+    pub software: EvdId,
+    /// A remote region to bind.
+    pub rmr: RmrId,
+    /// Six registered pieces of 4 KiB.
+    pub segments: [LmrTriplet; 6],
+    /// Room at the peer.
+    pub remote: RmrTriplet,
+}
+
+impl World {
+    /// Opens an adapter and connects an endpoint.
+    ///
+    /// # Errors
+    /// Whatever call failed; none does on a fresh memory.
+    pub fn new(memory: &'static mut WorldMemory, shared: bool) -> Result<Self> {
+        let rings = &memory.rings;
+        let Some(storage) = &mut memory.storage else {
+            return Err(Error::internal(dat_core::Cause::StorageExhausted));
+        };
+        let ia = Ia::open(RingDevice::new(rings), storage.lend(), 8)
+            .map_err(|refused| refused.error)?;
+        let pz = ia.pz_create()?;
+        let region = Region::from_static(&memory.bytes);
+        let base = region.address();
+        let lmr = ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(region),
+            pz,
+            privileges: MemoryPrivileges::ALL,
+        })?;
+        let evd = ia.evd_create(128, None, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
+        let connections = ia.evd_create(8, None, EvdFlags::CONNECTION)?;
+        let software = ia.evd_create(8, None, EvdFlags::SOFTWARE)?;
+        let attributes = EpAttributes {
+            max_recv_dtos: 64,
+            max_request_dtos: 64,
+            max_recv_iov: 6,
+            max_request_iov: 6,
+            max_rdma_read_iov: 6,
+            max_rdma_write_iov: 6,
+            max_rdma_read_in: 4,
+            max_rdma_read_out: 4,
+            ..EpAttributes::DEFAULT
+        };
+        let (ep, srq) = if shared {
+            let srq = ia.srq_create(
+                pz,
+                &SrqAttributes {
+                    max_recv_dtos: 64,
+                    max_recv_iov: 6,
+                    low_watermark: 0,
+                },
+            )?;
+            let ep = ia.ep_create_with_srq(
+                Some(pz),
+                Some(evd),
+                Some(evd),
+                Some(connections),
+                srq,
+                &attributes,
+            )?;
+            (ep, Some(srq))
+        } else {
+            let ep = ia.ep_create(
+                Some(pz),
+                Some(evd),
+                Some(evd),
+                Some(connections),
+                Some(&attributes),
+            )?;
+            (ep, None)
+        };
+        ia.ep_connect(
+            ep,
+            &ConnectParam {
+                address: IaAddress::Node(0),
+                qualifier: 1,
+                timeout: TIMEOUT_INFINITE,
+                private_data: &[],
+                quality: QualityOfService::BEST_EFFORT,
+                flags: ConnectFlags::empty(),
+            },
+            Instant::ZERO,
+        )?;
+        ia.progress(Instant::ZERO);
+        ia.evd_dequeue(connections)?;
+        if ia.ep_get_status(ep)?.state != EndpointState::Connected {
+            return Err(Error::internal(dat_core::Cause::EndpointState));
+        }
+        let rmr = ia.rmr_create(pz)?;
+        let mut segments = [LmrTriplet::default(); 6];
+        let mut address = base;
+        for segment in &mut segments {
+            *segment = LmrTriplet {
+                context: lmr.lmr_context,
+                address,
+                length: 4096,
+            };
+            address = address.wrapping_add(4096);
+        }
+        Ok(Self {
+            ia,
+            rings,
+            ep,
+            srq,
+            evd,
+            software,
+            rmr,
+            segments,
+            remote: RmrTriplet {
+                context: lmr.rmr_context,
+                address: base,
+                length: 65536,
+            },
+        })
+    }
+
+    /// Posts an RDMA Write of the first `count` pieces.
+    ///
+    /// # Errors
+    /// As `Ia::post_rdma_write`.
+    pub fn write(&self, count: usize) -> Result<()> {
+        let segments = self.segments.get(..count).unwrap_or_default();
+        let flags = CompletionFlags::empty();
+        self.ia
+            .post_rdma_write(self.ep, segments, 7, &self.remote, flags)
+    }
+
+    /// Takes an event.
+    ///
+    /// # Errors
+    /// As `Ia::evd_dequeue`.
+    pub fn dequeue(&self) -> Result<Event> {
+        self.ia.evd_dequeue(self.evd)
+    }
+}
