@@ -27,6 +27,10 @@ fn world(shared: bool) -> World {
     world
 }
 
+fn with_segments(count: usize) -> (World, usize) {
+    (warm(), count)
+}
+
 /// A world with `count` completed writes that nobody dequeued yet.
 fn completed(count: usize) -> World {
     let world = world(false);
@@ -38,8 +42,8 @@ fn completed(count: usize) -> World {
 }
 
 #[library_benchmark]
-#[bench::one(args = (1), setup = |count| (warm(), count))]
-#[bench::four(args = (4), setup = |count| (warm(), count))]
+#[bench::one(with_segments(1))]
+#[bench::four(with_segments(4))]
 fn write((world, count): (World, usize)) -> World {
     let segments = &world.segments[..count];
     let flags = CompletionFlags::empty();
@@ -164,7 +168,7 @@ fn pair(world: World) -> World {
     world
 }
 
-/// The device's share of `pair`.
+// The device's share of `pair`.
 #[library_benchmark]
 #[bench::one(posted())]
 fn device_only(world: World) -> World {

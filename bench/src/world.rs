@@ -22,7 +22,7 @@ use crate::ring::Rings;
 pub struct WorldMemory {
     rings: Rings,
     bytes: [AtomicU8; 65536],
-    storage: Option<IaStorage<RingDevice, SpinLock, 2, 8, 1, 8, 128, 512>>,
+    storage: Option<IaStorage<RingDevice, SpinLock, 2, 8, 1, 8, 256, 512>>,
 }
 
 impl WorldMemory {

@@ -1,0 +1,48 @@
+//! The world that the benchmarks measure does what they think it does.
+
+use dat_bench::{World, WorldMemory};
+use dat_core::event::{DtoOperation, Event};
+use dat_core::flags::{CompletionFlags, DtoStatus};
+
+fn world(shared: bool) -> World {
+    World::new(Box::leak(Box::new(WorldMemory::new())), shared).expect("a world")
+}
+
+/// Spec: EPW-10, EPW-22
+#[test]
+fn a_write_completes_with_its_cookie() {
+    let world = world(false);
+    world.write(2).expect("the write is valid");
+    world.rings.complete_all();
+    let event = world.dequeue().expect("the write completed");
+    let Event::Dto(completion) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(completion.status, DtoStatus::Success);
+    assert_eq!(completion.operation, DtoOperation::RdmaWrite);
+    assert_eq!(completion.cookie, 7);
+    assert_eq!(completion.transferred_length, 8192);
+    world.dequeue().expect_err("nothing else happened");
+}
+
+/// Spec: SRQR-05, SRQR-09
+#[test]
+fn a_shared_buffer_completes_on_the_endpoint() {
+    let world = world(true);
+    let srq = world.srq.expect("a shared queue");
+    world
+        .ia
+        .srq_post_recv(srq, &world.segments[..1], 9)
+        .expect("the buffer is valid");
+    world
+        .ia
+        .post_recv(world.ep, &world.segments[..1], 9, CompletionFlags::empty())
+        .expect_err("its buffers come from the shared queue");
+    world.rings.complete_all();
+    let event = world.dequeue().expect("the receive completed");
+    let Event::Dto(completion) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!((completion.cookie, completion.ep), (9, world.ep));
+    assert_eq!(completion.operation, DtoOperation::Receive);
+}
