@@ -8,17 +8,18 @@ use dat_core::flags::CompletionFlags;
 use gungraun::{library_benchmark, library_benchmark_group, main};
 
 /// A connected world in which every path ran once, so that nothing is met for the first time.
-fn warm() -> World {
+fn warm() -> &'static World {
     world(false)
 }
 
-fn warm_shared() -> World {
+fn warm_shared() -> &'static World {
     world(true)
 }
 
-fn world(shared: bool) -> World {
-    let world = World::new(Box::leak(Box::new(WorldMemory::new())), shared)
-        .expect("a fresh world has room for itself");
+fn world(shared: bool) -> &'static World {
+    let memory = Box::leak(Box::new(WorldMemory::new()));
+    let world = World::new(memory, shared).expect("a fresh world has room for itself");
+    let world: &'static World = Box::leak(Box::new(world));
     for _ in 0..4 {
         world.write(1).expect("there is room");
         world.rings.complete_all();
@@ -27,12 +28,12 @@ fn world(shared: bool) -> World {
     world
 }
 
-fn with_segments(count: usize) -> (World, usize) {
+fn with_segments(count: usize) -> (&'static World, usize) {
     (warm(), count)
 }
 
 /// A world with `count` completed writes that nobody dequeued yet.
-fn completed(count: usize) -> World {
+fn completed(count: usize) -> &'static World {
     let world = world(false);
     for _ in 0..count {
         world.write(1).expect("there is room");
@@ -44,7 +45,7 @@ fn completed(count: usize) -> World {
 #[library_benchmark]
 #[bench::one(with_segments(1))]
 #[bench::four(with_segments(4))]
-fn write((world, count): (World, usize)) -> World {
+fn write((world, count): (&'static World, usize)) {
     let segments = &world.segments[..count];
     let flags = CompletionFlags::empty();
     let posted = black_box(&world.ia).post_rdma_write(
@@ -55,12 +56,11 @@ fn write((world, count): (World, usize)) -> World {
         black_box(flags),
     );
     black_box(posted).expect("the write is valid");
-    world
 }
 
 #[library_benchmark]
 #[bench::one(warm())]
-fn read(world: World) -> World {
+fn read(world: &'static World) {
     let remote = dat_core::memory::RmrTriplet {
         length: 4096,
         ..world.remote
@@ -73,12 +73,11 @@ fn read(world: World) -> World {
         black_box(CompletionFlags::empty()),
     );
     black_box(posted).expect("the read is valid");
-    world
 }
 
 #[library_benchmark]
 #[bench::one(warm())]
-fn send(world: World) -> World {
+fn send(world: &'static World) {
     let posted = black_box(&world.ia).post_send(
         black_box(world.ep),
         black_box(&world.segments[..1]),
@@ -86,12 +85,11 @@ fn send(world: World) -> World {
         black_box(CompletionFlags::empty()),
     );
     black_box(posted).expect("the send is valid");
-    world
 }
 
 #[library_benchmark]
 #[bench::one(warm())]
-fn receive(world: World) -> World {
+fn receive(world: &'static World) {
     let posted = black_box(&world.ia).post_recv(
         black_box(world.ep),
         black_box(&world.segments[..1]),
@@ -99,61 +97,55 @@ fn receive(world: World) -> World {
         black_box(CompletionFlags::empty()),
     );
     black_box(posted).expect("the receive is valid");
-    world
 }
 
 #[library_benchmark]
 #[bench::one(warm_shared())]
-fn shared_receive(world: World) -> World {
+fn shared_receive(world: &'static World) {
     let srq = world.srq.expect("this world has a shared queue");
     let posted =
         black_box(&world.ia).srq_post_recv(black_box(srq), black_box(&world.segments[..1]), 7);
     black_box(posted).expect("the receive is valid");
-    world
 }
 
 #[library_benchmark]
 #[bench::one(completed(4))]
-fn dequeue_one(world: World) -> World {
+fn dequeue_one(world: &'static World) {
     let event = black_box(&world.ia).evd_dequeue(black_box(world.evd));
     black_box(event).expect("a write completed");
-    world
 }
 
 #[library_benchmark]
 #[bench::one(warm())]
-fn dequeue_empty(world: World) -> World {
+fn dequeue_empty(world: &'static World) {
     let event = black_box(&world.ia).evd_dequeue(black_box(world.evd));
     black_box(event).expect_err("nothing completed");
-    world
 }
 
 #[library_benchmark]
 #[bench::one(completed(4))]
-fn wait_ready(world: World) -> World {
+fn wait_ready(world: &'static World) {
     let mut wait = black_box(&world.ia)
         .evd_wait(black_box(world.evd), 1)
         .expect("nobody else waits");
     let waited = wait.poll(Waker::noop());
     assert!(black_box(waited).is_ready());
     drop(wait);
-    world
 }
 
 #[library_benchmark]
 #[bench::one(warm())]
-fn software(world: World) -> World {
+fn software(world: &'static World) {
     black_box(&world.ia)
         .evd_post_se(black_box(world.software), 7)
         .expect("there is room");
     let event = black_box(&world.ia).evd_dequeue(black_box(world.software));
     black_box(event).expect("it was posted");
-    world
 }
 
 #[library_benchmark]
 #[bench::one(warm())]
-fn pair(world: World) -> World {
+fn pair(world: &'static World) {
     let posted = black_box(&world.ia).post_rdma_write(
         black_box(world.ep),
         black_box(&world.segments[..1]),
@@ -165,18 +157,16 @@ fn pair(world: World) -> World {
     world.rings.complete_all();
     let event = black_box(&world.ia).evd_dequeue(black_box(world.evd));
     black_box(event).expect("the write completed");
-    world
 }
 
 // The device's share of `pair`.
 #[library_benchmark]
 #[bench::one(posted())]
-fn device_only(world: World) -> World {
+fn device_only(world: &'static World) {
     world.rings.complete_all();
-    world
 }
 
-fn posted() -> World {
+fn posted() -> &'static World {
     let world = warm();
     world.write(1).expect("there is room");
     world
