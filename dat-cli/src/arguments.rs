@@ -28,6 +28,7 @@ pub(crate) struct Arguments {
 
 /// Options of every command.
 #[derive(Args, Clone, Copy)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Common {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]

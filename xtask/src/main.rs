@@ -3,6 +3,7 @@
 mod bench;
 mod conformance;
 mod features;
+mod manual;
 mod packages;
 mod panic_free;
 mod steps;
@@ -32,6 +33,10 @@ enum Task {
     Bench,
     /// Check that no panic, allocation or foreign call is reachable on the posting and polling paths
     NoPanic(panic_free::Options),
+    /// Write shell completions of the program `dat`
+    Completions(manual::Options),
+    /// Write man pages of the program `dat`
+    Man(manual::Options),
     /// Check the dependencies against the advisory database (needs a network)
     Advisories,
 }
@@ -53,6 +58,8 @@ fn run(arguments: Arguments) -> Result<()> {
         Task::Conformance(options) => conformance::run(&workspace, &options),
         Task::Bench => bench::run(&workspace),
         Task::NoPanic(options) => panic_free::run(&workspace, &options),
+        Task::Completions(options) => manual::write(&workspace, "completions", &options),
+        Task::Man(options) => manual::write(&workspace, "man", &options),
         Task::Advisories => tools::advisories(&workspace),
     }
 }

@@ -51,7 +51,9 @@ fn micros(nanos: u64) -> f64 {
 }
 
 fn bytes(size: f64) -> String {
-    BinaryBytes(size as u64).to_string()
+    BinaryBytes(size.round() as u64)
+        .to_string()
+        .replace(".00", "")
 }
 
 /// A range around values for a logarithmic axis.
@@ -132,7 +134,7 @@ fn sweep(root: &Drawing<'_>, operation: Operation, points: &[Point]) -> Drawn {
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(sizes.clone().log_scale(), 0.0..top * 1.1)?;
+        .build_cartesian_2d(sizes.clone().log_scale().base(2.0), 0.0..top * 1.1)?;
     chart
         .configure_mesh()
         .x_desc("size")
@@ -155,7 +157,7 @@ fn sweep(root: &Drawing<'_>, operation: Operation, points: &[Point]) -> Drawn {
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(sizes.log_scale(), around(latencies).log_scale())?;
+        .build_cartesian_2d(sizes.log_scale().base(2.0), around(latencies).log_scale())?;
     chart
         .configure_mesh()
         .x_desc("size")
