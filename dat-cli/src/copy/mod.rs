@@ -319,8 +319,6 @@ mod tests {
     }
 
     /// A transfer that fails in the middle leaves the target as it was, and no file beside it.
-    ///
-    /// Spec: DTO-12, EPW-41
     #[test]
     fn a_failed_transfer_leaves_the_target() {
         let directory = tempfile::tempdir().unwrap();

@@ -572,7 +572,7 @@ mod tests {
         }
     }
 
-    /// Spec: RMB-21
+    /// A bind that did not take effect is an error, too.
     #[test]
     fn a_window_with_a_stale_context_is_found() {
         let shape = Shape {
