@@ -64,7 +64,9 @@ impl Rings {
         let mut next = done.load(Ordering::Relaxed);
         while next != posted {
             let base = (next % DESCRIPTORS).wrapping_mul(WORDS) as usize;
-            let token = ring.get(base).map_or(0, |word| word.load(Ordering::Relaxed));
+            let token = ring
+                .get(base)
+                .map_or(0, |word| word.load(Ordering::Relaxed));
             self.write_completion(token, length);
             next = next.wrapping_add(1);
         }
@@ -231,7 +233,10 @@ impl SendQueue for RingSends {
             key: request.region.local,
         });
         place.0.put(2, request.window.0 as u64);
-        place.0.put(3, u64::from(key) | u64::from(request.privileges.bits()) << 32);
+        place.0.put(
+            3,
+            u64::from(key) | u64::from(request.privileges.bits()) << 32,
+        );
         place.commit(&SendRequest {
             token: request.token,
             operation: SendOperation::Send,
@@ -330,7 +335,10 @@ impl CompletionQueue for RingCompletions {
         let Some([first, second]) = self.words.get(base..base.wrapping_add(2)) else {
             return Err(DeviceFailure::Broken);
         };
-        let (token, rest) = (first.load(Ordering::Relaxed), second.load(Ordering::Relaxed));
+        let (token, rest) = (
+            first.load(Ordering::Relaxed),
+            second.load(Ordering::Relaxed),
+        );
         self.next = self.next.wrapping_add(1);
         self.doorbell.store(self.next, Ordering::Release);
         let Some(status) = DtoStatus::from_value((rest >> 32) as u32 & 0xFF) else {

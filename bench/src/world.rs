@@ -74,8 +74,8 @@ impl World {
         let Some(storage) = &mut memory.storage else {
             return Err(Error::internal(dat_core::Cause::StorageExhausted));
         };
-        let ia = Ia::open(RingDevice::new(rings), storage.lend(), 8)
-            .map_err(|refused| refused.error)?;
+        let ia =
+            Ia::open(RingDevice::new(rings), storage.lend(), 8).map_err(|refused| refused.error)?;
         let pz = ia.pz_create()?;
         let region = Region::from_static(&memory.bytes);
         let base = region.address();

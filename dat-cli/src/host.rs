@@ -190,6 +190,13 @@ impl Memory {
         }
     }
 
+    /// The start of it, at most this long.
+    pub(crate) fn start(self, length: usize) -> Self {
+        Self {
+            bytes: self.bytes.get(..length).unwrap_or(self.bytes),
+        }
+    }
+
     fn region(self) -> Region {
         Region::from_static(self.bytes)
     }

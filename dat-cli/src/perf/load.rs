@@ -15,7 +15,7 @@ use dat_core::memory::LmrTriplet;
 
 use crate::arguments::{BackendName, Operation};
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Capacity, Node, Registered};
+use crate::host::{self, Capacity, Memory, Node, Registered};
 
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 /// Bytes of the number at the start of a slot.
@@ -31,6 +31,23 @@ pub(crate) struct Shape {
     pub(crate) depth: usize,
     /// Local segments per operation.
     pub(crate) segments: usize,
+}
+
+/// Memory for the two sides of a load, used again for the next: it cannot be given back.
+#[derive(Clone, Copy)]
+pub(crate) struct Sides {
+    near: Memory,
+    far: Memory,
+}
+
+impl Sides {
+    /// Memory for so many slots of at most this size.
+    pub(crate) fn new(size: usize, depth: usize) -> Self {
+        Self {
+            near: Memory::new(size * depth),
+            far: Memory::new(size * depth),
+        }
+    }
 }
 
 /// A connection at the poster.
@@ -66,7 +83,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// Opens two nodes, connects them and fills the source with data.
-    pub(crate) fn open(backend: BackendName, shape: Shape) -> Result<Self> {
+    pub(crate) fn open(backend: BackendName, shape: Shape, sides: Sides) -> Result<Self> {
         let fabric = match backend {
             BackendName::Mock => Fabric::new(FabricOptions {
                 poll_steps: true,
@@ -88,8 +105,12 @@ impl Load {
         let reads = depth.min(options.limits.rdma_reads as usize);
         let near = Node::open(&fabric, options, capacity)?;
         let far = Node::open(&fabric, NodeOptions::new("far", 2), capacity)?;
-        let near_memory = near.register(size * depth, MemoryPrivileges::ALL)?;
-        let far_memory = far.register(size * depth, MemoryPrivileges::ALL)?;
+        let register = |node: &Node, memory: Memory| {
+            let memory = memory.start(size * depth);
+            node.register_in(node.zone, memory, MemoryPrivileges::ALL)
+        };
+        let near_memory = register(&near, sides.near)?;
+        let far_memory = register(&far, sides.far)?;
         let shared = match operation {
             Operation::Srq => Some(
                 far.ia
@@ -553,7 +574,12 @@ mod tests {
                     depth: 2,
                     segments,
                 };
-                let mut load = Load::open(BackendName::Mock, shape).unwrap();
+                let mut load = Load::open(
+                    BackendName::Mock,
+                    shape,
+                    Sides::new(shape.size, shape.depth),
+                )
+                .unwrap();
                 done(&mut load, 0);
                 done(&mut load, 1);
                 assert_eq!(load.verify(), Ok(()), "{shape:?}");
@@ -581,7 +607,12 @@ mod tests {
             depth: 1,
             segments: 1,
         };
-        let mut load = Load::open(BackendName::Mock, shape).unwrap();
+        let mut load = Load::open(
+            BackendName::Mock,
+            shape,
+            Sides::new(shape.size, shape.depth),
+        )
+        .unwrap();
         done(&mut load, 0);
         let old = load.windows[0].1;
         assert_eq!(load.verify(), Ok(()));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
-use self::load::{Load, Shape};
+use self::load::{Load, Shape, Sides};
 use self::measure::{Goal, Point};
 use crate::arguments::{BackendName, Operation, PerfArguments};
 use crate::failure::{Failure, Result};
@@ -69,14 +69,18 @@ pub(crate) fn run(
     ));
     let clock = measure::clock_cost();
     let mut points = Vec::new();
+    // The largest was checked against a limit far below what an address can say.
+    let sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
+    let depth = usize::from(arguments.depth);
+    let sides = Sides::new(sizes.iter().max().copied().unwrap_or(0), depth);
     for size in sizes {
         let shape = Shape {
             operation,
-            size: usize::try_from(size).unwrap_or(usize::MAX),
-            depth: usize::from(arguments.depth),
+            size,
+            depth,
             segments: usize::from(arguments.segments),
         };
-        let mut load = Load::open(backend, shape)?;
+        let mut load = Load::open(backend, shape, sides)?;
         let point = measure::run(&mut load, goal, clock)?;
         print(&point, output);
         points.push(point);
