@@ -157,6 +157,14 @@ macro_rules! conformance_suite {
                     too_short_shared_buffer_breaks_one_connection
                     own_receives_are_refused_on_a_shared_queue
                     empty_shared_queue_breaks_the_connection;
+                states:
+                    connecting_calls_by_state
+                    ending_calls_by_state
+                    request_posts_by_state
+                    receive_posts_by_state
+                    inspecting_calls_by_state
+                    modifications_by_state
+                    endpoints_of_requests_are_accepted_or_rejected;
                 sync:
                     coherent_memory_needs_no_call
                     sync_checks_its_segments;

@@ -12,4 +12,5 @@ pub mod post;
 pub mod rmb;
 pub mod srq;
 pub mod srqr;
+pub mod states;
 pub mod sync;

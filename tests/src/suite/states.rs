@@ -1,0 +1,667 @@
+//! Every call in every state of an endpoint, by the table of the state machines.
+
+use core::fmt;
+use std::rc::Rc;
+
+use dat_core::attributes::EpAttributes;
+use dat_core::endpoint::{ConnectParam, EpParam};
+use dat_core::event::ConnectionEventKind;
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, ConnectFlags, CrFields, DtoStatus, EndpointState, EpFields,
+    EvdFlags, MemoryPrivileges, PspFlags, QualityOfService, TIMEOUT_INFINITE, WATERMARK_INFINITE,
+};
+use dat_core::id::{CrId, EvdId, RmrId};
+use dat_core::{Error, Result, Subtype};
+
+use crate::fixture::{Adapter, Net, Party, PartyOptions, Testbed, granted, refused};
+
+use EndpointState::{
+    ActiveConnectionPending, CompletionPending, Connected, DisconnectPending, Disconnected,
+    PassiveConnectionPending, Reserved, TentativeConnectionPending, Unconnected,
+};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+
+/// The states, in the order of the columns of the table.
+const STATES: [EndpointState; 9] = [
+    Unconnected,
+    Reserved,
+    PassiveConnectionPending,
+    TentativeConnectionPending,
+    ActiveConnectionPending,
+    CompletionPending,
+    Connected,
+    DisconnectPending,
+    Disconnected,
+];
+
+/// What the table says to a call in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Law {
+    /// Legal.
+    Y,
+    /// Legal and flushed at once.
+    F,
+    /// INVALID_STATE.
+    N,
+    /// Succeeds and does nothing.
+    O,
+    /// Gives the attempt up.
+    A,
+    /// Cannot be asked.
+    X,
+}
+use Law::{A, F, N, O, X, Y};
+
+/// An endpoint brought into a state, and what calls need besides.
+struct Stage<T: Testbed> {
+    party: Party<T>,
+    peer: Party<T>,
+    /// The request that the endpoint belongs to.
+    own: Option<CrId>,
+    /// Another request, for an endpoint to be named.
+    other: CrId,
+    /// A connected endpoint of the same adapter.
+    model: Party<T>,
+    /// An unconnected endpoint of the same adapter.
+    spare: Party<T>,
+    rmr: RmrId,
+    requests: EvdId,
+    /// A qualifier of the peer's adapter that somebody listens on.
+    target: u64,
+}
+
+impl<T: Testbed> fmt::Debug for Stage<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.party.fmt(formatter)
+    }
+}
+
+impl<T: Testbed> Stage<T> {
+    #[track_caller]
+    fn new(net: &Net<'_, T>, state: EndpointState) -> Self {
+        let options = PartyOptions::default();
+        let (near, far) = (net.adapter(), net.adapter());
+        let (party, peer) = (Party::new(&near, &options), Party::new(&far, &options));
+        let (model, partner) = (Party::new(&near, &options), Party::new(&far, &options));
+        net.connect(&model, &partner);
+        let requests = granted(near.evd_create(16, None, EvdFlags::CR));
+        let caller = Party::new(&far, &options);
+        let other = arrival(net, &near, requests, &caller, PspFlags::Consumer);
+        let listened = granted(far.evd_create(16, None, EvdFlags::CR));
+        let target = net.qualifier();
+        granted(far.psp_create(target, listened, PspFlags::Consumer));
+        let mut stage = Self {
+            rmr: granted(near.rmr_create(party.zone)),
+            spare: Party::in_zone(&near, party.zone, &options),
+            party,
+            peer,
+            own: None,
+            other,
+            model,
+            requests,
+            target,
+        };
+        stage.enter(net, state);
+        assert_eq!(stage.party.state(), state);
+        stage
+    }
+
+    #[track_caller]
+    fn enter(&mut self, net: &Net<'_, T>, state: EndpointState) {
+        let near = Rc::clone(&self.party.ia);
+        match state {
+            Unconnected => {}
+            Reserved => {
+                granted(near.rsp_create(net.qualifier(), Some(self.party.ep), self.requests));
+            }
+            PassiveConnectionPending => {
+                let qualifier = net.qualifier();
+                granted(near.rsp_create(qualifier, Some(self.party.ep), self.requests));
+                granted(net.try_connect(&self.peer, &near, qualifier, &[]));
+                self.own = Some(net.request(&near, self.requests));
+            }
+            TentativeConnectionPending => {
+                let cr = arrival(net, &near, self.requests, &self.peer, PspFlags::Provider);
+                self.own = Some(cr);
+                let told = granted(near.cr_query(cr, CrFields::all()));
+                self.party.ep = told.local_ep.expect("an endpoint of the provider");
+            }
+            ActiveConnectionPending => granted(self.connect()),
+            CompletionPending => {
+                let cr = arrival(net, &near, self.requests, &self.peer, PspFlags::Consumer);
+                granted(near.cr_accept(cr, Some(self.party.ep), &[]));
+            }
+            Connected => net.connect(&self.party, &self.peer),
+            DisconnectPending => {
+                net.connect(&self.party, &self.peer);
+                self.write(0xF1)
+                    .expect("a request that keeps the endpoint pending");
+                granted(near.ep_disconnect(self.party.ep, CloseFlags::Graceful));
+            }
+            Disconnected => {
+                net.connect(&self.party, &self.peer);
+                net.disconnect(&self.party, &self.peer);
+            }
+        }
+    }
+
+    fn connect(&self) -> Result<()> {
+        self.party.ia.ep_connect(
+            self.party.ep,
+            &ConnectParam {
+                address: granted(
+                    self.peer
+                        .ia
+                        .ia_query(dat_core::flags::IaFields::IA_ADDRESS, Default::default()),
+                )
+                .ia
+                .ia_address,
+                qualifier: self.target,
+                timeout: TIMEOUT_INFINITE,
+                private_data: &[],
+                quality: QualityOfService::BEST_EFFORT,
+                flags: ConnectFlags::empty(),
+            },
+            Default::default(),
+        )
+    }
+
+    fn dup_connect(&self, ep: &Party<T>, model: &Party<T>) -> Result<()> {
+        self.party.ia.ep_dup_connect(
+            ep.ep,
+            model.ep,
+            TIMEOUT_INFINITE,
+            &[],
+            QualityOfService::BEST_EFFORT,
+            Default::default(),
+        )
+    }
+
+    fn write(&self, cookie: u64) -> Result<()> {
+        self.party.ia.post_rdma_write(
+            self.party.ep,
+            &[self.party.memory.piece(0, 8)],
+            cookie,
+            &self.peer.memory.remote(0, 8),
+            DEFAULT,
+        )
+    }
+
+    fn modify(&self, fields: EpFields, change: impl FnOnce(&mut EpParam)) -> Result<()> {
+        let ia = &self.party.ia;
+        let mut wanted = granted(ia.ep_query(self.party.ep, EpFields::all()));
+        change(&mut wanted);
+        ia.ep_modify(self.party.ep, fields, &wanted)
+    }
+}
+
+/// A connection request that has arrived at a public service point.
+#[track_caller]
+fn arrival<T: Testbed>(
+    net: &Net<'_, T>,
+    ia: &Adapter<T>,
+    requests: EvdId,
+    caller: &Party<T>,
+    flags: PspFlags,
+) -> CrId {
+    let qualifier = net.qualifier();
+    granted(ia.psp_create(qualifier, requests, flags));
+    granted(net.try_connect(caller, ia, qualifier, &[]));
+    net.request(ia, requests)
+}
+
+/// A row of the table.
+struct Row<T: Testbed> {
+    call: &'static str,
+    law: [Law; 9],
+    /// The state afterwards where the call is legal; `None`: as before.
+    next: Option<EndpointState>,
+    run: fn(&Stage<T>) -> Result<()>,
+}
+
+/// Runs a row in every state: what is legal succeeds and leads on, what is not is INVALID_STATE of that state and leaves
+/// the endpoint as it is.
+#[track_caller]
+fn walk<T: Testbed>(bed: &T, row: &Row<T>) {
+    for (state, law) in STATES.into_iter().zip(row.law) {
+        if law == X {
+            continue;
+        }
+        let net = Net::new(bed);
+        let stage = Stage::new(&net, state);
+        let before = stage.party.status();
+        let outcome = (row.run)(&stage);
+        let place = format!("{} in {state:?}", row.call);
+        match law {
+            N => {
+                let error = outcome.expect_err(&place);
+                assert!(
+                    error.same_code(state.forbids()),
+                    "{place}: {:?}/{:?}",
+                    error.kind(),
+                    error.subtype()
+                );
+                assert_eq!(stage.party.status(), before, "{place}");
+            }
+            O => {
+                outcome.expect(&place);
+                assert_eq!(stage.party.status(), before, "{place}");
+            }
+            Y | F => {
+                outcome.expect(&place);
+                assert_eq!(stage.party.state(), row.next.unwrap_or(state), "{place}");
+            }
+            A => {
+                outcome.expect(&place);
+                assert_eq!(stage.party.state(), Disconnected, "{place}");
+                assert_eq!(
+                    net.connection(&stage.party),
+                    ConnectionEventKind::Disconnected,
+                    "{place}"
+                );
+                net.quiet(&stage.party);
+            }
+            X => {}
+        }
+    }
+}
+
+/// Connecting, reserving and being named in an accept need UNCONNECTED; the model of a dup_connect needs CONNECTED.
+///
+/// Spec: EPK-01, EPU-02, RSC-02, CRA-01, CRA-05, GEN-06
+pub fn connecting_calls_by_state<T: Testbed>(bed: &T) {
+    let only_unconnected = [Y, N, N, N, N, N, N, N, N];
+    walk(
+        bed,
+        &Row {
+            call: "ep_connect",
+            law: only_unconnected,
+            next: Some(ActiveConnectionPending),
+            run: Stage::connect,
+        },
+    );
+    walk(
+        bed,
+        &Row {
+            call: "ep_dup_connect",
+            law: only_unconnected,
+            next: Some(ActiveConnectionPending),
+            run: |stage| stage.dup_connect(&stage.party, &stage.model),
+        },
+    );
+    walk(
+        bed,
+        &Row {
+            call: "ep_dup_connect as the model",
+            law: [N, N, N, N, N, N, Y, N, N],
+            next: None,
+            run: |stage| stage.dup_connect(&stage.spare, &stage.party),
+        },
+    );
+    walk(
+        bed,
+        &Row {
+            call: "rsp_create",
+            law: only_unconnected,
+            next: Some(Reserved),
+            run: |stage| {
+                let ep = Some(stage.party.ep);
+                stage.party.ia.rsp_create(9_999, ep, stage.requests)?;
+                Ok(())
+            },
+        },
+    );
+    walk(
+        bed,
+        &Row {
+            call: "cr_accept naming the endpoint",
+            law: only_unconnected,
+            next: Some(CompletionPending),
+            run: |stage| {
+                let ep = Some(stage.party.ep);
+                stage.party.ia.cr_accept(stage.other, ep, &[])
+            },
+        },
+    );
+}
+
+/// Disconnecting, resetting and freeing.
+///
+/// Spec: EPD-02..05, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01, EPF-03, EPU-02
+pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
+    walk(
+        bed,
+        &Row {
+            call: "ep_disconnect abrupt",
+            law: [N, N, N, N, A, A, Y, Y, O],
+            next: Some(Disconnected),
+            run: |stage| {
+                let ep = stage.party.ep;
+                stage.party.ia.ep_disconnect(ep, CloseFlags::Abrupt)
+            },
+        },
+    );
+    walk(
+        bed,
+        &Row {
+            call: "ep_disconnect graceful",
+            law: [N, N, N, N, A, A, X, O, O],
+            next: None,
+            run: |stage| {
+                let ep = stage.party.ep;
+                stage.party.ia.ep_disconnect(ep, CloseFlags::Graceful)
+            },
+        },
+    );
+    walk(
+        bed,
+        &Row {
+            call: "ep_disconnect graceful with a request under way",
+            law: [X, X, X, X, X, X, Y, X, X],
+            next: Some(DisconnectPending),
+            run: |stage| {
+                stage.write(1)?;
+                let ep = stage.party.ep;
+                stage.party.ia.ep_disconnect(ep, CloseFlags::Graceful)
+            },
+        },
+    );
+    walk(
+        bed,
+        &Row {
+            call: "ep_reset",
+            law: [O, N, N, N, N, N, N, N, Y],
+            next: Some(Unconnected),
+            run: |stage| stage.party.ia.ep_reset(stage.party.ep),
+        },
+    );
+    for (state, legal) in STATES
+        .into_iter()
+        .zip([true, false, false, false, true, true, true, true, true])
+    {
+        let net = Net::new(bed);
+        let stage = Stage::new(&net, state);
+        let outcome = stage.party.ia.ep_free(stage.party.ep);
+        if legal {
+            granted(outcome);
+            refused(
+                stage.party.ia.ep_get_status(stage.party.ep),
+                Error::invalid_handle(Subtype::InvalidHandleEp),
+            );
+        } else {
+            refused(outcome, state.forbids());
+            assert_eq!(stage.party.state(), state);
+        }
+    }
+}
+
+/// Requests are posted in CONNECTED, flushed in DISCONNECTED, and refused everywhere else.
+///
+/// Spec: EPS-02, EPW-23, EPW-29, EPB-03, RMB-31, RMB-37, EPD-02, DTO-10, GEN-06
+pub fn request_posts_by_state<T: Testbed>(bed: &T) {
+    let law = [N, N, N, N, N, N, Y, N, F];
+    let rows: [(&'static str, fn(&Stage<T>) -> Result<()>); 4] = [
+        ("post_send", |stage| {
+            let party = &stage.party;
+            party.ia.post_send(party.ep, &[], 1, DEFAULT)
+        }),
+        ("post_rdma_write", |stage| stage.write(1)),
+        ("post_rdma_read", |stage| {
+            let party = &stage.party;
+            let piece = [party.memory.piece(0, 8)];
+            let remote = stage.peer.memory.remote(0, 8);
+            party
+                .ia
+                .post_rdma_read(party.ep, &piece, 1, &remote, DEFAULT)
+        }),
+        ("rmr_bind", |stage| {
+            let party = &stage.party;
+            let piece = party.memory.piece(0, 8);
+            let privileges = MemoryPrivileges::REMOTE_READ;
+            party
+                .ia
+                .rmr_bind(stage.rmr, &piece, privileges, party.ep, 1, DEFAULT)?;
+            Ok(())
+        }),
+    ];
+    for (call, run) in rows {
+        walk(
+            bed,
+            &Row {
+                call,
+                law,
+                next: None,
+                run,
+            },
+        );
+    }
+}
+
+/// Receives are posted in every state; they stay until a connection, and are flushed at once in DISCONNECTED. An endpoint
+/// of the provider needs its zone and dispatcher first.
+///
+/// Spec: EPV-03, DTO-10, EPC-09, EPD-08, EPK-11
+pub fn receive_posts_by_state<T: Testbed>(bed: &T) {
+    for state in STATES {
+        let net = Net::new(bed);
+        let stage = Stage::new(&net, state);
+        let party = &stage.party;
+        let outcome = party
+            .ia
+            .post_recv(party.ep, &[party.memory.piece(0, 8)], 5, DEFAULT);
+        if state == TentativeConnectionPending {
+            refused(
+                outcome,
+                Error::invalid_state(Subtype::InvalidStateEpNotReady),
+            );
+            continue;
+        }
+        granted(outcome);
+        assert_eq!(party.state(), state);
+        match state {
+            Disconnected => {
+                let completion = net.receive_completion(party);
+                assert_eq!(
+                    (completion.cookie, completion.status),
+                    (5, DtoStatus::Flushed)
+                );
+            }
+            ActiveConnectionPending | CompletionPending => {
+                assert!(!party.status().recv_idle);
+                granted(party.ia.ep_disconnect(party.ep, CloseFlags::Abrupt));
+                let completion = net.receive_completion(party);
+                assert_eq!(
+                    (completion.cookie, completion.status),
+                    (5, DtoStatus::Flushed)
+                );
+            }
+            _ => assert!(!party.status().recv_idle, "{state:?}"),
+        }
+    }
+}
+
+/// Looking at an endpoint and setting its watermarks is legal in every state and changes none.
+///
+/// Spec: EPQ-01, EPG-01, EPY-01, EPH-01
+pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
+    let rows: [(&'static str, fn(&Stage<T>) -> Result<()>); 4] = [
+        ("ep_query", |stage| {
+            let told = stage.party.ia.ep_query(stage.party.ep, EpFields::all())?;
+            assert_eq!(told.state, stage.party.state());
+            Ok(())
+        }),
+        ("ep_get_status", |stage| {
+            stage.party.ia.ep_get_status(stage.party.ep).map(drop)
+        }),
+        ("ep_recv_query", |stage| {
+            stage.party.ia.ep_recv_query(stage.party.ep).map(drop)
+        }),
+        ("ep_set_watermark", |stage| {
+            let off = WATERMARK_INFINITE;
+            stage.party.ia.ep_set_watermark(stage.party.ep, off, off)
+        }),
+    ];
+    for (call, run) in rows {
+        walk(
+            bed,
+            &Row {
+                call,
+                law: [Y; 9],
+                next: None,
+                run,
+            },
+        );
+    }
+}
+
+/// Which parameters can be changed in which state.
+///
+/// Spec: EPM-01..03, EPM-05..07
+pub fn modifications_by_state<T: Testbed>(bed: &T) {
+    walk(
+        bed,
+        &Row {
+            call: "ep_modify of the zone",
+            law: [Y, N, N, Y, N, N, N, N, N],
+            next: None,
+            run: |stage| {
+                let zone = granted(stage.party.ia.pz_create());
+                stage.modify(EpFields::PZ, |wanted| wanted.pz = Some(zone))
+            },
+        },
+    );
+    let settings: [(&'static str, EpFields, fn(&mut EpAttributes)); 6] = [
+        ("sizes", EpFields::MAX_MESSAGE_SIZE, |wanted| {
+            wanted.max_message_size = 4096;
+        }),
+        ("counts", EpFields::MAX_REQUEST_IOV, |wanted| {
+            wanted.max_request_iov = 2;
+        }),
+        ("receive counts", EpFields::MAX_RECV_IOV, |wanted| {
+            wanted.max_recv_iov = 2;
+        }),
+        ("depths", EpFields::MAX_RDMA_READ_OUT, |wanted| {
+            wanted.max_rdma_read_out = 1;
+        }),
+        ("quality", EpFields::QOS, |_| ()),
+        ("service", EpFields::SERVICE_TYPE, |_| ()),
+    ];
+    for (what, fields, change) in settings {
+        for (state, legal) in STATES
+            .into_iter()
+            .zip([true, true, true, true, false, false, false, false, false])
+        {
+            let net = Net::new(bed);
+            let stage = Stage::new(&net, state);
+            let outcome = stage.modify(fields, |wanted| change(&mut wanted.attributes));
+            if legal {
+                outcome.unwrap_or_else(|error| panic!("{what} in {state:?}: {error}"));
+            } else {
+                refused(outcome, state.forbids());
+            }
+            assert_eq!(stage.party.state(), state);
+        }
+    }
+    walk(
+        bed,
+        &Row {
+            call: "ep_modify of the dispatchers",
+            law: [Y, Y, Y, Y, N, N, N, N, N],
+            next: None,
+            run: |stage| {
+                let spare = &stage.spare;
+                let fields = EpFields::CONNECT_EVD;
+                stage.modify(fields, |wanted| wanted.connect_evd = Some(spare.connect))
+            },
+        },
+    );
+    walk(
+        bed,
+        &Row {
+            call: "ep_modify of provider attributes",
+            law: [Y, N, N, N, N, N, N, N, N],
+            next: None,
+            run: |stage| stage.modify(EpFields::PROVIDER_SPECIFIC_ATTR, |_| ()),
+        },
+    );
+    for state in STATES {
+        let net = Net::new(bed);
+        let stage = Stage::new(&net, state);
+        for field in [
+            EpFields::IA,
+            EpFields::STATE,
+            EpFields::LOCAL_IA_ADDRESS,
+            EpFields::LOCAL_PORT,
+            EpFields::REMOTE_IA_ADDRESS,
+            EpFields::REMOTE_PORT,
+            EpFields::SRQ,
+        ] {
+            for fields in [field, field | EpFields::MAX_MESSAGE_SIZE] {
+                refused(stage.modify(fields, |_| ()), Error::invalid_argument(2));
+                assert_eq!(stage.party.state(), state);
+            }
+        }
+    }
+}
+
+/// The endpoint of a request is accepted without being named, and freed by a rejection: of a reserved service point it
+/// goes back to the consumer, of a providing one it is gone.
+///
+/// Spec: RSC-04, CRA-01, CRA-04, CRR-01, CRR-02, PSC-03
+pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
+    for state in [PassiveConnectionPending, TentativeConnectionPending] {
+        let net = Net::new(bed);
+        let stage = Stage::new(&net, state);
+        let (party, cr) = (&stage.party, stage.own.expect("a request"));
+        let bad = Error::invalid_argument(2);
+        refused(party.ia.cr_accept(cr, Some(stage.spare.ep), &[]), bad);
+        refused(party.ia.cr_accept(cr, Some(party.ep), &[]), bad);
+        assert_eq!(party.state(), state);
+        if state == TentativeConnectionPending {
+            refused(
+                party.ia.cr_accept(cr, None, &[]),
+                Error::invalid_state(Subtype::InvalidStateEpNotReady),
+            );
+            assert_eq!(party.state(), state);
+            let fields =
+                EpFields::PZ | EpFields::RECV_EVD | EpFields::REQUEST_EVD | EpFields::CONNECT_EVD;
+            granted(stage.modify(fields, |wanted| {
+                wanted.pz = Some(party.zone);
+                wanted.recv_evd = Some(party.receive);
+                wanted.request_evd = Some(party.request);
+                wanted.connect_evd = Some(party.connect);
+            }));
+            party.receive_into(&[party.memory.piece(0, 8)], 1);
+        }
+        granted(party.ia.cr_accept(cr, None, &[]));
+        assert_eq!(party.state(), CompletionPending);
+        refused(
+            party.ia.cr_query(cr, CrFields::all()),
+            Error::invalid_handle(Subtype::InvalidHandleCr),
+        );
+        assert_eq!(net.connection(party), ConnectionEventKind::Established);
+        assert_eq!(
+            net.connection(&stage.peer),
+            ConnectionEventKind::Established
+        );
+        net.alive(party, &stage.peer);
+
+        let stage = Stage::new(&net, state);
+        let (party, cr) = (&stage.party, stage.own.expect("a request"));
+        granted(party.ia.cr_reject(cr, &[]));
+        if state == PassiveConnectionPending {
+            assert_eq!(party.state(), Unconnected);
+            granted(party.ia.ep_free(party.ep));
+        } else {
+            refused(
+                party.ia.ep_get_status(party.ep),
+                Error::invalid_handle(Subtype::InvalidHandleEp),
+            );
+        }
+        assert_eq!(
+            net.connection(&stage.peer),
+            ConnectionEventKind::PeerRejected
+        );
+    }
+}
