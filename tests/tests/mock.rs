@@ -97,3 +97,4 @@ impl FaultyTestbed for MockBed {
 dat_tests::conformance_suite!(base, MockBed::new());
 dat_tests::conformance_suite!(non_coherent, MockBed::new());
 dat_tests::conformance_suite!(windowless, MockBed::new());
+dat_tests::conformance_suite!(faulty, MockBed::new());

@@ -22,6 +22,26 @@ macro_rules! conformance_suite {
                     a_wait_given_up_takes_nothing
                     notification_object_is_held_by_its_users
                     last_dispatcher_releases_everybody;
+                connection:
+                    connection_carries_private_data_both_ways
+                    private_data_is_limited
+                    requests_beyond_the_backlog_are_refused
+                    service_points_own_their_qualifier
+                    freed_service_point_leaves_its_requests
+                    reserved_service_point_serves_once
+                    reserved_service_point_may_bring_an_endpoint
+                    bad_accepts_have_no_effect
+                    rejection_reaches_the_active_side
+                    nobody_listening_refuses
+                    unanswered_request_times_out
+                    bad_connects_have_no_effect
+                    duplicate_goes_where_its_model_is
+                    accept_after_the_caller_left_fails_late
+                    request_can_be_handed_off
+                    graceful_disconnect_drains_the_requests
+                    shared_dispatcher_keeps_the_order_of_the_connection
+                    read_depths_are_sorted_out_at_the_connection
+                    adapters_connect_to_themselves;
                 dto:
                     streams_keep_their_order_in_a_shared_dispatcher
                     requests_complete_in_posting_order
@@ -193,6 +213,17 @@ macro_rules! conformance_suite {
             $crate::conformance_suite! { @each $bed;
                 rmb:
                     bind_needs_windows;
+            }
+        }
+    };
+    (faulty, $bed:expr) => {
+        mod faulty {
+            use super::*;
+            $crate::conformance_suite! { @each $bed;
+                connection:
+                    silent_host_is_unreachable
+                    dead_host_breaks_the_connection
+                    failed_operation_breaks_the_connection;
             }
         }
     };

@@ -3,6 +3,7 @@
 //! [`conformance_suite!`](crate::conformance_suite) lists all of them, in groups by what they ask of a bed.
 
 pub mod cno;
+pub mod connection;
 pub mod dto;
 pub mod epw;
 pub mod evd;

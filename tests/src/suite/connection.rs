@@ -1,0 +1,900 @@
+//! Connections: service points, requests, connecting, disconnecting.
+
+use core::time::Duration;
+use std::rc::Rc;
+
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::{ConnectionEventKind, Event};
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, ConnectFlags, CrFields, DtoStatus, EndpointState, EpFields,
+    EvdFlags, ProviderFields, PspFields, PspFlags, QualityOfService, RspFields, TIMEOUT_INFINITE,
+};
+use dat_core::id::{CrId, EpId, EvdId, PspId, RspId};
+use dat_core::time::Instant;
+use dat_core::{Error, ErrorKind, Subtype};
+
+use crate::fixture::{
+    Adapter, FaultyTestbed, Net, Party, PartyOptions, Testbed, equal, granted, refused,
+};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+const BAD_CR: Error = Error::invalid_handle(Subtype::InvalidHandleCr);
+
+/// A dispatcher for connection requests.
+#[track_caller]
+fn requests<T: Testbed>(party: &Party<T>, length: i32) -> EvdId {
+    granted(party.ia.evd_create(length, None, EvdFlags::CR))
+}
+
+/// A connection from a party, with everything to choose.
+fn parameters<'a, T: Testbed>(
+    net: &Net<'_, T>,
+    to: &Adapter<T>,
+    qualifier: u64,
+    private_data: &'a [u8],
+) -> ConnectParam<'a> {
+    ConnectParam {
+        address: net.address(to),
+        qualifier,
+        timeout: TIMEOUT_INFINITE,
+        private_data,
+        quality: QualityOfService::BEST_EFFORT,
+        flags: ConnectFlags::empty(),
+    }
+}
+
+#[track_caller]
+fn max_private_data<T: Testbed>(ia: &Adapter<T>) -> usize {
+    let told = granted(ia.ia_query(Default::default(), ProviderFields::MAX_PRIVATE_DATA_SIZE));
+    usize::try_from(told.provider.max_private_data_size).expect("a size")
+}
+
+/// A connection that failed: this event, DISCONNECTED, and the receives flushed.
+#[track_caller]
+fn failed<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, kind: ConnectionEventKind) {
+    assert_eq!(net.connection(party), kind);
+    assert_eq!(party.state(), EndpointState::Disconnected);
+    let completion = net.receive_completion(party);
+    assert_eq!(
+        (completion.cookie, completion.status),
+        (0xF1, DtoStatus::Flushed)
+    );
+    net.quiet(party);
+}
+
+/// A request at a public service point is an event that names point, qualifier and request; the request tells who asks,
+/// and brings the private data whole. The accept's private data comes with ESTABLISHED, on the active side alone.
+///
+/// Spec: PSC-01, CRQ-01, CRA-01, CRA-03, CRA-04, EPK-01, EPK-02, EPK-06, EVW-12, EVW-13, GEN-10, EPQ-02, EPQ-03, GEN-08
+pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    for length in [0, 1, max_private_data::<T>(&net.adapter())] {
+        let (left, right) = net.strangers(&PartyOptions::default());
+        let evd = requests(&right, 8);
+        let qualifier = net.qualifier();
+        let psp = granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+        let asked: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
+        let answered: Vec<u8> = (0..length).map(|at| at as u8 ^ 0xA5).collect();
+        granted(net.try_connect(&left, &right.ia, qualifier, &asked));
+        assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
+        let pending = granted(left.ia.ep_query(left.ep, EpFields::all()));
+        assert_eq!(pending.remote_address, Some(net.address(&right.ia)));
+        assert_eq!(pending.remote_port, Some(qualifier));
+        let event = net.event(&right.ia, evd);
+        assert_eq!(event.number(), 0x2001);
+        let Event::ConnectionRequest {
+            service_point,
+            qualifier: to,
+            cr,
+            ..
+        } = event
+        else {
+            panic!("{event:?}");
+        };
+        assert_eq!((service_point, to), (Some(psp), qualifier));
+        let told = granted(right.ia.cr_query(cr, CrFields::all()));
+        assert_eq!(told.remote_address, Some(net.address(&left.ia)));
+        assert_eq!(Some(told.remote_port), pending.local_port);
+        assert_eq!(told.local_ep, None);
+        equal("private data", &told.private_data, &asked);
+        refused(
+            right.ia.cr_query(cr, CrFields::from_bits_retain(0x20)),
+            Error::invalid_argument(2),
+        );
+        granted(right.ia.cr_accept(cr, Some(right.ep), &answered));
+        refused(right.ia.cr_query(cr, CrFields::all()), BAD_CR);
+        for (party, size) in [(&left, length), (&right, 0)] {
+            let event = net.event(&party.ia, party.connect);
+            assert_eq!(
+                event,
+                Event::Connection {
+                    kind: ConnectionEventKind::Established,
+                    ep: party.ep,
+                    private_data_size: size as u16,
+                }
+            );
+            assert_eq!(party.state(), EndpointState::Connected);
+        }
+        let mut space = vec![0; length + 8];
+        let size = granted(left.ia.ep_private_data(left.ep, &mut space));
+        equal("private data", &space[..size], &answered);
+        net.alive(&left, &right);
+        let connected = granted(left.ia.ep_query(left.ep, EpFields::all()));
+        assert_eq!(connected.remote_address, Some(net.address(&right.ia)));
+        assert!(connected.local_port.is_some());
+    }
+}
+
+/// More private data than the provider carries is refused by every call that takes any, without effect.
+///
+/// Spec: GEN-10, CRA-02, CRA-05, EPK-14, IAQ-07
+pub fn private_data_is_limited<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let limit = max_private_data::<T>(&left.ia);
+    assert!(limit >= 64);
+    let too_much = vec![1; limit + 1];
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    net.no_effect(&[&left, &right], Error::invalid_argument(5), || {
+        net.try_connect(&left, &right.ia, qualifier, &too_much)
+    });
+    net.silent(&right.ia, evd);
+    granted(net.try_connect(&left, &right.ia, qualifier, &too_much[1..]));
+    let cr = net.request(&right.ia, evd);
+    refused(
+        right.ia.cr_accept(cr, Some(right.ep), &too_much),
+        Error::invalid_argument(3),
+    );
+    assert_eq!(right.state(), EndpointState::Unconnected);
+    let told = granted(right.ia.cr_query(cr, CrFields::all()));
+    equal("private data", &told.private_data, &too_much[1..]);
+    refused(
+        right.ia.cr_reject(cr, &too_much),
+        Error::invalid_argument(2),
+    );
+    granted(right.ia.cr_accept(cr, Some(right.ep), &too_much[1..]));
+    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
+}
+
+/// The queue of the dispatcher is the backlog: what does not fit is refused without the consumer.
+///
+/// Spec: PSC-02, EPK-08, EPK-11
+pub fn requests_beyond_the_backlog_are_refused<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let host = Party::<T>::new(&net.adapter(), &PartyOptions::default());
+    let evd = requests(&host, 2);
+    let length = granted(host.ia.evd_query(evd, Default::default())).qlen as usize;
+    let qualifier = net.qualifier();
+    granted(host.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let ia = net.adapter();
+    let callers: Vec<_> = (0..length + 2)
+        .map(|_| {
+            let caller = Party::new(&ia, &PartyOptions::default());
+            caller.receive_into(&[], 0xF1);
+            granted(net.try_connect(&caller, &host.ia, qualifier, &[]));
+            caller
+        })
+        .collect();
+    net.until("the refusals", || {
+        let refusals = callers
+            .iter()
+            .filter(|caller| caller.state() == EndpointState::Disconnected);
+        (refusals.count() == 2).then_some(())
+    });
+    for caller in &callers {
+        if caller.state() == EndpointState::Disconnected {
+            failed(&net, caller, ConnectionEventKind::NonPeerRejected);
+        } else {
+            assert_eq!(caller.state(), EndpointState::ActiveConnectionPending);
+        }
+    }
+    for _ in 0..length {
+        let cr = net.request(&host.ia, evd);
+        granted(host.ia.cr_reject(cr, &[]));
+    }
+}
+
+/// Qualifiers are of one service point at a time, whichever kind; freed ones can be had again.
+///
+/// Spec: PSC-04, PSA-01, PSQ-01, PSF-01, RSC-05, RSQ-01, RSF-01, GEN-03, GEN-08, GEN-11
+pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    let taken = Error::new(ErrorKind::ConnQualInUse, Subtype::NoSubtype);
+    let psp = granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    refused(
+        right.ia.psp_create(qualifier, evd, PspFlags::Consumer),
+        taken,
+    );
+    net.no_effect(&[&right], taken, || {
+        right.ia.rsp_create(qualifier, Some(right.ep), evd)
+    });
+    let told = granted(right.ia.psp_query(psp, PspFields::all()));
+    assert_eq!(
+        (told.ia, told.qualifier, told.evd, told.flags),
+        (right.ia.handle(), qualifier, evd, PspFlags::Consumer)
+    );
+    refused(
+        right.ia.psp_query(psp, PspFields::from_bits_retain(0x10)),
+        Error::invalid_argument(2),
+    );
+    granted(right.ia.psp_free(psp));
+    let rsp = granted(right.ia.rsp_create(qualifier, Some(right.ep), evd));
+    refused(
+        right.ia.psp_create(qualifier, evd, PspFlags::Consumer),
+        taken,
+    );
+    let told = granted(right.ia.rsp_query(rsp, RspFields::all()));
+    assert_eq!(
+        (told.ia, told.qualifier, told.evd, told.ep),
+        (right.ia.handle(), qualifier, evd, Some(right.ep))
+    );
+    refused(
+        right.ia.rsp_query(rsp, RspFields::from_bits_retain(0x10)),
+        Error::invalid_argument(2),
+    );
+    assert_eq!(right.state(), EndpointState::Reserved);
+    granted(right.ia.rsp_free(rsp));
+    assert_eq!(right.state(), EndpointState::Unconnected);
+    let mut chosen = Vec::new();
+    for _ in 0..4 {
+        let (psp, qualifier) = granted(right.ia.psp_create_any(evd, PspFlags::Consumer));
+        let told = granted(right.ia.psp_query(psp, PspFields::all()));
+        assert_eq!(told.qualifier, qualifier);
+        assert!(!chosen.contains(&qualifier) && qualifier >= 1024);
+        chosen.push(qualifier);
+        granted(net.try_connect(&left, &right.ia, qualifier, &[]));
+        let cr = net.request(&right.ia, evd);
+        granted(right.ia.cr_reject(cr, &[]));
+        assert_eq!(net.connection(&left), ConnectionEventKind::PeerRejected);
+        granted(left.ia.ep_reset(left.ep));
+    }
+    let bad_psp = Error::invalid_handle(Subtype::InvalidHandlePsp);
+    let bad_rsp = Error::invalid_handle(Subtype::InvalidHandleRsp);
+    for bad in [
+        PspId::NULL,
+        psp,
+        PspId::from_handle(rsp.handle()),
+        PspId::from_handle(left.ia.handle()),
+    ] {
+        refused(right.ia.psp_query(bad, PspFields::all()), bad_psp);
+        refused(right.ia.psp_free(bad), bad_psp);
+    }
+    for bad in [RspId::NULL, rsp, RspId::from_handle(psp.handle())] {
+        refused(right.ia.rsp_query(bad, RspFields::all()), bad_rsp);
+        refused(right.ia.rsp_free(bad), bad_rsp);
+    }
+    let next = net.qualifier();
+    for bad in [EvdId::NULL, left.ia.async_evd(), right.request] {
+        let expected = Error::invalid_handle(Subtype::InvalidHandleEvdCr);
+        refused(right.ia.psp_create(next, bad, PspFlags::Consumer), expected);
+        refused(right.ia.rsp_create(next, Some(right.ep), bad), expected);
+    }
+    for bad in [EpId::NULL, left.ep, EpId::from_handle(evd.handle())] {
+        refused(
+            right.ia.rsp_create(next, Some(bad), evd),
+            Error::invalid_handle(Subtype::InvalidHandleEp),
+        );
+    }
+    assert_eq!(right.state(), EndpointState::Unconnected);
+}
+
+/// After the end of a service point new requests are refused as if nobody listened; the ones that are there stay good.
+///
+/// Spec: PSF-01, EPK-08, EPK-11
+pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    let psp = granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    granted(net.try_connect(&left, &right.ia, qualifier, &[]));
+    let cr = net.request(&right.ia, evd);
+    granted(right.ia.psp_free(psp));
+    let late = Party::new(&left.ia, &PartyOptions::default());
+    late.receive_into(&[], 0xF1);
+    granted(net.try_connect(&late, &right.ia, qualifier, &[]));
+    failed(&net, &late, ConnectionEventKind::NonPeerRejected);
+    granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
+    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
+    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    net.alive(&left, &right);
+}
+
+/// A reserved service point yields one request, whose arrival ends it; the next caller finds nobody.
+///
+/// Spec: RSC-01, RSC-03, RSC-04, EPF-01
+pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    let rsp = granted(right.ia.rsp_create(qualifier, Some(right.ep), evd));
+    right.receive_into(&[right.memory.piece(0, 8)], 1);
+    granted(net.try_connect(&left, &right.ia, qualifier, &[]));
+    let event = net.event(&right.ia, evd);
+    let Event::ConnectionRequest {
+        service_point, cr, ..
+    } = event
+    else {
+        panic!("{event:?}");
+    };
+    assert_eq!(service_point, None);
+    assert_eq!(right.state(), EndpointState::PassiveConnectionPending);
+    refused(
+        right.ia.rsp_free(rsp),
+        Error::invalid_handle(Subtype::InvalidHandleRsp),
+    );
+    let told = granted(right.ia.cr_query(cr, CrFields::all()));
+    assert_eq!(told.local_ep, Some(right.ep));
+    let late = Party::new(&left.ia, &PartyOptions::default());
+    late.receive_into(&[], 0xF1);
+    granted(net.try_connect(&late, &right.ia, qualifier, &[]));
+    failed(&net, &late, ConnectionEventKind::NonPeerRejected);
+    granted(right.ia.cr_accept(cr, None, &[]));
+    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
+    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    // The receive posted before the connection takes the first message.
+    left.send_from(&[left.memory.piece(0, 8)], 2);
+    assert_eq!(net.receive_completion(&right).cookie, 1);
+    granted(right.ia.evd_free(evd));
+}
+
+/// A reserved service point without an endpoint gets one from the provider when the request comes.
+///
+/// Spec: RSC-02, PSC-03
+pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    let provided = right.ia.rsp_create(qualifier, None, evd);
+    let creator = granted(
+        right
+            .ia
+            .ia_query(Default::default(), ProviderFields::EP_CREATOR),
+    )
+    .provider
+    .ep_creator;
+    if creator == dat_core::flags::EpCreator::Never {
+        refused(provided, Error::model_not_supported());
+        return;
+    }
+    granted(provided);
+    granted(net.try_connect(&left, &right.ia, qualifier, &[]));
+    let cr = net.request(&right.ia, evd);
+    let told = granted(right.ia.cr_query(cr, CrFields::all()));
+    let ep = told.local_ep.expect("an endpoint");
+    let lent = granted(right.ia.ep_query(ep, EpFields::all()));
+    assert_eq!(lent.state, EndpointState::TentativeConnectionPending);
+    assert_eq!(
+        (lent.pz, lent.recv_evd, lent.request_evd, lent.connect_evd),
+        (None, None, None, None)
+    );
+    granted(right.ia.cr_reject(cr, &[]));
+    assert_eq!(net.connection(&left), ConnectionEventKind::PeerRejected);
+}
+
+/// An accept on a bad endpoint, or of a bad request, has no effect on endpoint, request and peer.
+///
+/// Spec: CRA-02, CRA-05, CRR-01, CRH-01, GEN-03, GEN-11
+pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    granted(net.try_connect(&left, &right.ia, qualifier, &[]));
+    let cr = net.request(&right.ia, evd);
+    let bad_ep = Error::invalid_handle(Subtype::InvalidHandleEp);
+    for bad in [
+        None,
+        Some(EpId::NULL),
+        Some(left.ep),
+        Some(EpId::from_handle(right.zone.handle())),
+    ] {
+        refused(right.ia.cr_accept(cr, bad, &[]), bad_ep);
+    }
+    for bad in [
+        CrId::NULL,
+        CrId::from_handle(left.ia.handle()),
+        CrId::from_handle(evd.handle()),
+    ] {
+        refused(right.ia.cr_accept(bad, Some(right.ep), &[]), BAD_CR);
+        refused(right.ia.cr_reject(bad, &[]), BAD_CR);
+        refused(right.ia.cr_handoff(bad, qualifier), BAD_CR);
+        refused(right.ia.cr_query(bad, CrFields::all()), BAD_CR);
+    }
+    let nobody = right
+        .ia
+        .cr_handoff(cr, qualifier + 1_000)
+        .expect_err("nobody listens");
+    assert_eq!(nobody.kind(), ErrorKind::InvalidParameter, "{nobody}");
+    assert_eq!(right.state(), EndpointState::Unconnected);
+    assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
+    granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
+    refused(right.ia.cr_accept(cr, Some(right.ep), &[]), BAD_CR);
+    refused(right.ia.cr_reject(cr, &[]), BAD_CR);
+    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
+}
+
+/// A rejection reaches the active side as PEER_REJECTED and flushes its receives.
+///
+/// Spec: CRR-01, EPK-07, EPK-11
+pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    left.receive_into(&[], 0xF1);
+    granted(net.try_connect(&left, &right.ia, qualifier, &[]));
+    let cr = net.request(&right.ia, evd);
+    granted(right.ia.cr_reject(cr, b"no"));
+    failed(&net, &left, ConnectionEventKind::PeerRejected);
+}
+
+/// Nobody listening there: NON_PEER_REJECTED.
+///
+/// Spec: EPK-08, EPK-11, EPR-01
+pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    for _ in 0..2 {
+        left.receive_into(&[], 0xF1);
+        granted(net.try_connect(&left, &right.ia, net.qualifier(), &[]));
+        failed(&net, &left, ConnectionEventKind::NonPeerRejected);
+        granted(left.ia.ep_reset(left.ep));
+        assert_eq!(left.state(), EndpointState::Unconnected);
+    }
+    net.connect(&left, &right);
+}
+
+/// The timeout runs out: with a peer that has the request but does not answer, TIMED_OUT.
+///
+/// Spec: EPK-03, EPK-10, EPK-11, GEN-09
+pub fn unanswered_request_times_out<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    left.receive_into(&[], 0xF1);
+    let timeout = 500_000;
+    let wanted = ConnectParam {
+        timeout,
+        ..parameters(&net, &right.ia, qualifier, &[])
+    };
+    let start = bed.now();
+    granted(left.ia.ep_connect(left.ep, &wanted, start));
+    let cr = net.request(&right.ia, evd);
+    net.progress();
+    assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
+    bed.advance(later(start, timeout));
+    failed(&net, &left, ConnectionEventKind::TimedOut);
+    // The request is still there; the accept comes too late.
+    right.receive_into(&[], 0xF1);
+    granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
+    failed(&net, &right, ConnectionEventKind::AcceptCompletionError);
+}
+
+fn later(start: Instant, micros: u32) -> Instant {
+    let passed = Duration::from_micros(u64::from(micros) + 1).as_micros() as u64;
+    Instant::from_micros(start.as_micros() + passed)
+}
+
+/// A host that does not answer at all: UNREACHABLE.
+///
+/// Spec: EPK-09, EPK-11
+pub fn silent_host_is_unreachable<T: FaultyTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let address = net.address(&right.ia);
+    bed.crash(1);
+    net.settle();
+    left.receive_into(&[], 0xF1);
+    let wanted = ConnectParam {
+        address,
+        timeout: 1_000_000,
+        ..parameters(&net, &left.ia, net.qualifier(), &[])
+    };
+    let start = bed.now();
+    granted(left.ia.ep_connect(left.ep, &wanted, start));
+    bed.advance(later(start, 1_000_000));
+    failed(&net, &left, ConnectionEventKind::Unreachable);
+}
+
+/// A host that dies under a connection: what is outstanding fails, and BROKEN says why.
+///
+/// Spec: EPD-10, DTO-12
+pub fn dead_host_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    left.receive_into(&[], 9);
+    bed.crash(1);
+    net.settle();
+    granted(left.ia.post_rdma_write(
+        left.ep,
+        &[left.memory.piece(0, 8)],
+        1,
+        &right.memory.remote(0, 8),
+        DEFAULT,
+    ));
+    left.send_from(&[], 2);
+    let first = net.request_completion(&left);
+    assert_eq!((first.cookie, first.status), (1, DtoStatus::Transport));
+    let second = net.request_completion(&left);
+    assert_eq!((second.cookie, second.status), (2, DtoStatus::Flushed));
+    assert_eq!(net.connection(&left), ConnectionEventKind::Broken);
+    assert_eq!(left.state(), EndpointState::Disconnected);
+    assert_eq!(net.receive_completion(&left).status, DtoStatus::Flushed);
+}
+
+/// An operation that the peer could not carry out fails as such and breaks the connection.
+///
+/// Spec: DTO-12, EPW-41
+pub fn failed_operation_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    bed.fail_operation(0, 1);
+    let write = |cookie| {
+        granted(left.ia.post_rdma_write(
+            left.ep,
+            &[left.memory.piece(0, 8)],
+            cookie,
+            &right.memory.remote(0, 8),
+            DEFAULT,
+        ));
+    };
+    for cookie in 0..3 {
+        write(cookie);
+    }
+    net.success(&left, 0);
+    for (cookie, status) in [(1, DtoStatus::RemoteResponder), (2, DtoStatus::Flushed)] {
+        let completion = net.request_completion(&left);
+        assert_eq!((completion.cookie, completion.status), (cookie, status));
+    }
+    net.broken(&left, &right);
+}
+
+/// Timeouts, qualities, flags, addresses and handles of a connect are checked at once, without effect.
+///
+/// Spec: EPK-03..05, EPK-12, EPK-14, GEN-03, GEN-06, EPC-09
+pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let good = parameters(&net, &right.ia, net.qualifier(), &[]);
+    let provider = granted(left.ia.ia_query(Default::default(), ProviderFields::all())).provider;
+    let attempt = |wanted: ConnectParam<'_>, expected| {
+        net.no_effect(&[&left, &right], expected, || {
+            left.ia.ep_connect(left.ep, &wanted, bed.now())
+        });
+    };
+    attempt(
+        ConnectParam { timeout: 0, ..good },
+        Error::invalid_argument(4),
+    );
+    attempt(
+        ConnectParam {
+            flags: ConnectFlags::from_bits_retain(2),
+            ..good
+        },
+        Error::invalid_argument(8),
+    );
+    attempt(
+        ConnectParam {
+            quality: QualityOfService::from_bits_retain(0x10),
+            ..good
+        },
+        Error::invalid_argument(7),
+    );
+    if !provider.supports_multipath {
+        attempt(
+            ConnectParam {
+                flags: ConnectFlags::MULTIPATH,
+                ..good
+            },
+            Error::model_not_supported(),
+        );
+    }
+    for quality in [QualityOfService::LOW_LATENCY, QualityOfService::PREMIUM] {
+        if !provider.qos_supported.contains(quality) {
+            attempt(
+                ConnectParam { quality, ..good },
+                Error::model_not_supported(),
+            );
+        }
+    }
+    let wrong_family = match good.address {
+        IaAddress::Node(_) => IaAddress::V4([192, 0, 2, 1], 0),
+        IaAddress::V4(..) | IaAddress::V6(..) => IaAddress::Node(1),
+    };
+    let wanted = ConnectParam {
+        address: wrong_family,
+        ..good
+    };
+    let error = left
+        .ia
+        .ep_connect(left.ep, &wanted, bed.now())
+        .expect_err("no address of this fabric");
+    assert_eq!(error.kind(), ErrorKind::InvalidAddress, "{error}");
+    assert_eq!(left.state(), EndpointState::Unconnected);
+    for bad in [
+        EpId::NULL,
+        right.ep,
+        EpId::from_handle(left.request.handle()),
+    ] {
+        refused(
+            left.ia.ep_connect(bad, &good, bed.now()),
+            Error::invalid_handle(Subtype::InvalidHandleEp),
+        );
+    }
+    let bare = granted(left.ia.ep_create(
+        None,
+        Some(left.receive),
+        Some(left.request),
+        Some(left.connect),
+        None,
+    ));
+    refused(
+        left.ia.ep_connect(bare, &good, bed.now()),
+        Error::invalid_state(Subtype::InvalidStateEpNotReady),
+    );
+}
+
+/// A duplicate connects to where its model is connected, with private data of its own.
+///
+/// Spec: EPU-01..03, GEN-10
+pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    granted(net.try_connect(&left, &right.ia, qualifier, &[]));
+    let cr = net.request(&right.ia, evd);
+    granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
+    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
+    let again = Party::new(&left.ia, &PartyOptions::default());
+    let other = Party::new(&right.ia, &PartyOptions::default());
+    let best_effort = QualityOfService::BEST_EFFORT;
+    let duplicate = |timeout, private_data: &[u8], quality| {
+        let now = bed.now();
+        left.ia
+            .ep_dup_connect(again.ep, left.ep, timeout, private_data, quality, now)
+    };
+    refused(duplicate(0, &[], best_effort), Error::invalid_argument(3));
+    let too_much = vec![0; max_private_data::<T>(&left.ia) + 1];
+    refused(
+        duplicate(TIMEOUT_INFINITE, &too_much, best_effort),
+        Error::invalid_argument(4),
+    );
+    assert_eq!(again.state(), EndpointState::Unconnected);
+    granted(duplicate(TIMEOUT_INFINITE, b"twin", best_effort));
+    let cr = net.request(&right.ia, evd);
+    let told = granted(right.ia.cr_query(cr, CrFields::all()));
+    equal("private data", &told.private_data, b"twin");
+    granted(right.ia.cr_accept(cr, Some(other.ep), &[]));
+    assert_eq!(net.connection(&again), ConnectionEventKind::Established);
+    assert_eq!(net.connection(&other), ConnectionEventKind::Established);
+    net.alive(&again, &other);
+    net.alive(&left, &right);
+}
+
+/// An accept that comes after the active side gave up fails late, and flushes the receives.
+///
+/// Spec: CRA-03, EPD-08
+pub fn accept_after_the_caller_left_fails_late<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    granted(net.try_connect(&left, &right.ia, qualifier, &[]));
+    let cr = net.request(&right.ia, evd);
+    granted(left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt));
+    assert_eq!(net.connection(&left), ConnectionEventKind::Disconnected);
+    net.settle();
+    granted(right.ia.cr_query(cr, CrFields::all()));
+    right.receive_into(&[], 0xF1);
+    granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
+    assert_eq!(right.state(), EndpointState::CompletionPending);
+    failed(&net, &right, ConnectionEventKind::AcceptCompletionError);
+}
+
+/// A request can be handed to another service point of the adapter; the active side notices nothing.
+///
+/// Spec: CRH-01
+pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let (first, second) = (requests(&right, 8), requests(&right, 8));
+    let (here, there) = (net.qualifier(), net.qualifier());
+    granted(right.ia.psp_create(here, first, PspFlags::Consumer));
+    let target = granted(right.ia.psp_create(there, second, PspFlags::Consumer));
+    granted(net.try_connect(&left, &right.ia, here, b"hello"));
+    let cr = net.request(&right.ia, first);
+    granted(right.ia.cr_handoff(cr, there));
+    refused(right.ia.cr_query(cr, CrFields::all()), BAD_CR);
+    let event = net.event(&right.ia, second);
+    let Event::ConnectionRequest {
+        service_point, cr, ..
+    } = event
+    else {
+        panic!("{event:?}");
+    };
+    assert_eq!(service_point, Some(target));
+    let told = granted(right.ia.cr_query(cr, CrFields::all()));
+    equal("private data", &told.private_data, b"hello");
+    assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
+    granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
+    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
+    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    net.alive(&left, &right);
+}
+
+/// A graceful disconnect lets every posted request succeed before DISCONNECTED is raised, and takes no new one meanwhile.
+///
+/// Spec: EPD-02, EPD-05, EPD-10
+pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    left.memory.fill(3);
+    left.receive_into(&[], 77);
+    for cookie in 0..8 {
+        granted(left.ia.post_rdma_write(
+            left.ep,
+            &[left.memory.piece(cookie * 64, 64)],
+            cookie,
+            &right.memory.remote(cookie * 64, 64),
+            DEFAULT,
+        ));
+    }
+    granted(left.ia.ep_disconnect(left.ep, CloseFlags::Graceful));
+    assert_eq!(left.state(), EndpointState::DisconnectPending);
+    refused(
+        left.ia.post_send(left.ep, &[], 9, DEFAULT),
+        Error::invalid_state(Subtype::InvalidStateEpDiscPending),
+    );
+    for cookie in 0..8 {
+        net.success(&left, cookie);
+    }
+    assert_eq!(net.connection(&left), ConnectionEventKind::Disconnected);
+    assert_eq!(net.connection(&right), ConnectionEventKind::Disconnected);
+    assert_eq!(right.state(), EndpointState::Disconnected);
+    equal(
+        "data",
+        &right.memory.load(0, 512),
+        &left.memory.load(0, 512),
+    );
+    let flushed = net.receive_completion(&left);
+    assert_eq!((flushed.cookie, flushed.status), (77, DtoStatus::Flushed));
+    net.quiet(&left);
+    net.quiet(&right);
+}
+
+/// Where connection events and completions share a dispatcher, ESTABLISHED comes first, and successful completions come
+/// before DISCONNECTED.
+///
+/// Spec: EPD-06, EVW-09, EPC-05
+pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let threshold = CompletionFlags::EVD_THRESHOLD;
+    let options = PartyOptions::with(|attributes| {
+        attributes.recv_completion_flags = threshold;
+        attributes.request_completion_flags = threshold;
+    });
+    let (left, right) = net.strangers(&options);
+    let evd = granted(left.ia.evd_create(
+        64,
+        None,
+        EvdFlags::DTO | EvdFlags::RMR_BIND | EvdFlags::CONNECTION,
+    ));
+    let one = Party {
+        receive: evd,
+        request: evd,
+        connect: evd,
+        ep: granted(left.ia.ep_create(
+            Some(left.zone),
+            Some(evd),
+            Some(evd),
+            Some(evd),
+            Some(&options.attributes),
+        )),
+        ..left.clone()
+    };
+    let requests = requests(&right, 8);
+    let qualifier = net.qualifier();
+    granted(right.ia.psp_create(qualifier, requests, PspFlags::Consumer));
+    one.receive_into(&[], 50);
+    granted(net.try_connect(&one, &right.ia, qualifier, &[]));
+    let cr = net.request(&right.ia, requests);
+    granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
+    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    right.send_from(&[], 1);
+    net.settle();
+    let Event::Connection { kind, .. } = granted(one.ia.evd_dequeue(evd)) else {
+        panic!("ESTABLISHED is not the first event");
+    };
+    assert_eq!(kind, ConnectionEventKind::Established);
+    assert_eq!(net.completion(&one.ia, evd).cookie, 50);
+    for cookie in 0..4 {
+        granted(one.ia.post_rdma_write(
+            one.ep,
+            &[one.memory.piece(0, 8)],
+            cookie,
+            &right.memory.remote(0, 8),
+            DEFAULT,
+        ));
+    }
+    net.settle();
+    granted(one.ia.ep_disconnect(one.ep, CloseFlags::Abrupt));
+    net.settle();
+    for cookie in 0..4 {
+        let completion = net.completion(&one.ia, evd);
+        assert_eq!(
+            (completion.cookie, completion.status),
+            (cookie, DtoStatus::Success)
+        );
+    }
+    assert_eq!(net.connection(&one), ConnectionEventKind::Disconnected);
+}
+
+/// Read depths: an endpoint works with what both ends can do, or the setup fails; it never works half.
+///
+/// Spec: EPK-13, CRA-06, EPB-05, EPC-10
+pub fn read_depths_are_sorted_out_at_the_connection<T: Testbed>(bed: &T) {
+    for (out, into) in [(1, 1), (1, 4), (4, 4)] {
+        let net = Net::new(bed);
+        let depth = |wanted: &mut EpAttributes| {
+            wanted.max_rdma_read_out = out;
+            wanted.max_rdma_read_in = into;
+        };
+        let (left, right) = net.pair(&PartyOptions::with(depth));
+        for (near, far) in [(&left, &right), (&right, &left)] {
+            let told = granted(near.ia.ep_query(near.ep, EpFields::all()));
+            assert_eq!(told.attributes.max_rdma_read_out, out);
+            assert_eq!(told.attributes.max_rdma_read_in, into);
+            for cookie in 0..8 {
+                granted(near.ia.post_rdma_read(
+                    near.ep,
+                    &[near.memory.piece(0, 64)],
+                    cookie,
+                    &far.memory.remote(0, 64),
+                    DEFAULT,
+                ));
+            }
+            for cookie in 0..8 {
+                net.success(near, cookie);
+            }
+        }
+    }
+}
+
+/// Two endpoints of one adapter can be connected to each other.
+///
+/// Spec: IAO-01
+pub fn adapters_connect_to_themselves<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let options = PartyOptions::default();
+    let (left, right) = (Party::new(&ia, &options), Party::new(&ia, &options));
+    net.connect(&left, &right);
+    assert!(Rc::ptr_eq(&left.ia, &right.ia));
+    left.memory.fill(1);
+    granted(left.ia.post_rdma_write(
+        left.ep,
+        &[left.memory.piece(0, 64)],
+        1,
+        &right.memory.remote(0, 64),
+        DEFAULT,
+    ));
+    net.success(&left, 1);
+    equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
+    net.disconnect(&left, &right);
+}
