@@ -50,6 +50,24 @@ macro_rules! conformance_suite {
                     segments_may_overlap
                     disconnect_completes_everything_exactly_once
                     completions_name_their_endpoint;
+                endpoint:
+                    new_endpoint_tells_what_it_is
+                    default_attributes_make_a_working_endpoint
+                    bad_attributes_are_refused
+                    bad_handles_of_a_new_endpoint_are_told_apart
+                    queue_without_dispatcher_takes_nothing
+                    endpoint_without_zone_waits_for_one
+                    shared_dispatchers_need_agreement
+                    modified_endpoint_behaves_by_its_new_parameters
+                    modification_is_all_or_nothing
+                    receive_flags_are_fixed_by_the_first_receive
+                    freed_endpoint_ends_its_connection
+                    endpoint_is_reused_after_a_reset
+                    zones_of_endpoint_and_shared_queue
+                    receive_query_of_an_idle_endpoint
+                    receive_query_follows_the_messages
+                    soft_high_watermark_fires_once_per_setting
+                    hard_high_watermark_breaks_the_connection;
                 epw:
                     write_gathers_segments_in_list_order
                     suppressed_write_reports_failure_only
@@ -91,6 +109,15 @@ macro_rules! conformance_suite {
                     notification_object_can_be_changed
                     dispatcher_is_held_by_its_streams
                     overflow_is_reported_once;
+                ia:
+                    adapters_are_told_apart
+                    attributes_keep_the_promises
+                    every_object_keeps_a_context
+                    graceful_close_needs_an_empty_adapter
+                    abrupt_close_destroys_everything
+                    dropped_adapter_is_closed
+                    bad_async_queue_gives_the_device_back
+                    objects_are_finite;
                 memory:
                     zones_live_until_freed
                     zone_is_held_by_what_is_in_it
@@ -224,6 +251,9 @@ macro_rules! conformance_suite {
                     silent_host_is_unreachable
                     dead_host_breaks_the_connection
                     failed_operation_breaks_the_connection;
+                ia:
+                    refused_allocations_leave_nothing_behind
+                    refused_posts_leave_nothing_behind;
             }
         }
     };

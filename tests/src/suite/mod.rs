@@ -5,8 +5,10 @@
 pub mod cno;
 pub mod connection;
 pub mod dto;
+pub mod endpoint;
 pub mod epw;
 pub mod evd;
+pub mod ia;
 mod list;
 pub mod memory;
 pub mod post;

@@ -1,0 +1,768 @@
+//! Endpoints apart from connecting and posting.
+
+use dat_core::attributes::{EpAttributes, SrqAttributes};
+use dat_core::endpoint::EpParam;
+use dat_core::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_SOFT_HIGH_WATERMARK};
+use dat_core::flags::{
+    CompletionFlags, DtoStatus, EndpointState, EpFields, EvdFlags, MemoryPrivileges,
+    ProviderFields, QualityOfService, VALUE_UNKNOWN, WATERMARK_INFINITE,
+};
+use dat_core::id::{EpId, EvdId, PzId, SrqId};
+use dat_core::{Error, ErrorKind, Result, Subtype};
+
+use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, granted, refused};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+const BAD_EP: Error = Error::invalid_handle(Subtype::InvalidHandleEp);
+
+/// The attributes of the tests, changed.
+fn attributes(change: impl FnOnce(&mut EpAttributes)) -> EpAttributes {
+    PartyOptions::with(change).attributes
+}
+
+/// Another endpoint with the dispatchers of a party.
+fn another<T: Testbed>(party: &Party<T>, wanted: &EpAttributes) -> Result<EpId> {
+    party.ia.ep_create(
+        Some(party.zone),
+        Some(party.receive),
+        Some(party.request),
+        Some(party.connect),
+        Some(wanted),
+    )
+}
+
+fn modify<T: Testbed>(
+    party: &Party<T>,
+    fields: EpFields,
+    change: impl FnOnce(&mut EpParam),
+) -> Result<()> {
+    let mut wanted = granted(party.ia.ep_query(party.ep, EpFields::all()));
+    change(&mut wanted);
+    party.ia.ep_modify(party.ep, fields, &wanted)
+}
+
+/// A new endpoint is unconnected and idle, and a query tells exactly what was asked for.
+///
+/// Spec: EPC-01, EPC-02, EPC-10, EPQ-01, EPQ-02, EPG-01, EPX-05, GEN-03, GEN-08
+pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let wanted = attributes(|wanted| {
+        wanted.max_recv_dtos = 5;
+        wanted.max_request_dtos = 7;
+        wanted.max_recv_iov = 3;
+        wanted.max_message_size = 12_345;
+    });
+    let options = PartyOptions {
+        attributes: wanted,
+        ..PartyOptions::default()
+    };
+    let party = Party::<T>::new(&net.adapter(), &options);
+    let told = granted(party.ia.ep_query(party.ep, EpFields::all()));
+    assert_eq!(
+        (told.ia, told.state),
+        (party.ia.handle(), EndpointState::Unconnected)
+    );
+    assert_eq!(told.pz, Some(party.zone));
+    assert_eq!(
+        (told.recv_evd, told.request_evd, told.connect_evd, told.srq),
+        (
+            Some(party.receive),
+            Some(party.request),
+            Some(party.connect),
+            None
+        )
+    );
+    assert_eq!(told.attributes, wanted);
+    assert_eq!(told.local_address, net.address(&party.ia));
+    let status = party.status();
+    assert!(status.recv_idle && status.request_idle);
+    party.receive_into(&[], 1);
+    assert!(!party.status().recv_idle && party.status().request_idle);
+    for bit in [11, 31, 40, 63] {
+        refused(
+            party
+                .ia
+                .ep_query(party.ep, EpFields::from_bits_retain(1 << bit)),
+            Error::invalid_argument(2),
+        );
+    }
+    granted(party.ia.ep_free(party.ep));
+    let foreign = Party::<T>::new(&net.adapter(), &options);
+    let off = WATERMARK_INFINITE;
+    for bad in [
+        EpId::NULL,
+        party.ep,
+        foreign.ep,
+        EpId::from_handle(party.zone.handle()),
+    ] {
+        let ia = &party.ia;
+        refused(ia.ep_query(bad, EpFields::all()), BAD_EP);
+        refused(ia.ep_modify(bad, EpFields::PZ, &told), BAD_EP);
+        refused(ia.ep_get_status(bad), BAD_EP);
+        refused(ia.ep_free(bad), BAD_EP);
+        refused(ia.ep_reset(bad), BAD_EP);
+        refused(ia.ep_recv_query(bad), BAD_EP);
+        refused(ia.ep_set_watermark(bad, off, off), BAD_EP);
+        refused(
+            ia.ep_disconnect(bad, dat_core::flags::CloseFlags::Abrupt),
+            BAD_EP,
+        );
+    }
+}
+
+/// Without attributes the defaults of the adapter make an endpoint that works.
+///
+/// Spec: EPC-03
+pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let plain = |party: &Party<T>| Party {
+        ep: granted(party.ia.ep_create(
+            Some(party.zone),
+            Some(party.receive),
+            Some(party.request),
+            Some(party.connect),
+            None,
+        )),
+        ..party.clone()
+    };
+    let (left, right) = (plain(&left), plain(&right));
+    net.connect(&left, &right);
+    right.receive_into(&[right.memory.piece(0, 8)], 1);
+    left.send_from(&[left.memory.piece(0, 8)], 2);
+    net.success(&left, 2);
+    assert_eq!(net.receive_completion(&right).cookie, 1);
+}
+
+/// Values that are negative, beyond the adapter or without meaning are refused as the attributes argument; a quality the
+/// provider does not give is not supported. Nothing is left of a refused endpoint.
+///
+/// Spec: EPC-08, EPM-04, EPX-09, GEN-06, GEN-07
+pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let party = Party::<T>::new(&net.adapter(), &PartyOptions::default());
+    let limits = granted(
+        party
+            .ia
+            .ia_query(dat_core::flags::IaFields::all(), Default::default()),
+    )
+    .ia;
+    let above = |limit: i32| limit.saturating_add(1);
+    let bad = [
+        attributes(|wanted| wanted.max_recv_dtos = -1),
+        attributes(|wanted| wanted.max_request_dtos = i32::MIN),
+        attributes(|wanted| wanted.max_recv_iov = -1),
+        attributes(|wanted| wanted.max_request_iov = -1),
+        attributes(|wanted| wanted.max_rdma_read_in = -1),
+        attributes(|wanted| wanted.max_rdma_read_out = -1),
+        attributes(|wanted| wanted.max_rdma_read_iov = -1),
+        attributes(|wanted| wanted.max_rdma_write_iov = -1),
+        attributes(|wanted| wanted.max_recv_dtos = above(limits.max_dto_per_ep)),
+        attributes(|wanted| wanted.max_request_dtos = above(limits.max_dto_per_ep)),
+        attributes(|wanted| wanted.max_recv_iov = above(limits.max_iov_segments_per_dto)),
+        attributes(|wanted| wanted.max_request_iov = above(limits.max_iov_segments_per_dto)),
+        attributes(|wanted| {
+            wanted.max_rdma_read_iov = above(limits.max_iov_segments_per_rdma_read);
+        }),
+        attributes(|wanted| {
+            wanted.max_rdma_write_iov = above(limits.max_iov_segments_per_rdma_write);
+        }),
+        attributes(|wanted| wanted.max_rdma_read_in = above(limits.max_rdma_read_per_ep_in)),
+        attributes(|wanted| wanted.max_rdma_read_out = above(limits.max_rdma_read_per_ep_out)),
+        attributes(|wanted| wanted.max_message_size = limits.max_message_size.saturating_add(1)),
+        attributes(|wanted| wanted.max_rdma_size = limits.max_rdma_size.saturating_add(1)),
+        attributes(|wanted| wanted.recv_completion_flags = CompletionFlags::SUPPRESS),
+        attributes(|wanted| wanted.recv_completion_flags = CompletionFlags::BARRIER_FENCE),
+        attributes(|wanted| {
+            wanted.recv_completion_flags =
+                CompletionFlags::UNSIGNALLED | CompletionFlags::SOLICITED_WAIT;
+        }),
+        attributes(|wanted| wanted.request_completion_flags = CompletionFlags::SOLICITED_WAIT),
+        attributes(|wanted| wanted.request_completion_flags = CompletionFlags::SUPPRESS),
+        attributes(|wanted| {
+            wanted.request_completion_flags = CompletionFlags::from_bits_retain(0x20);
+        }),
+    ];
+    for wanted in bad {
+        refused(another(&party, &wanted), Error::invalid_argument(6));
+    }
+    let provider = granted(
+        party
+            .ia
+            .ia_query(Default::default(), ProviderFields::QOS_SUPPORTED),
+    )
+    .provider;
+    for quality in [QualityOfService::LOW_LATENCY, QualityOfService::PREMIUM] {
+        let outcome = another(&party, &attributes(|wanted| wanted.qos = quality));
+        if provider.qos_supported.contains(quality) {
+            granted(outcome);
+        } else {
+            refused(outcome, Error::model_not_supported());
+        }
+    }
+}
+
+/// Each handle of the call is checked under its own role.
+///
+/// Spec: EPC-08, GEN-03, GEN-11
+pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (party, foreign) = net.strangers(&PartyOptions::default());
+    let wanted = PartyOptions::default().attributes;
+    let make = |zone, receive, request, connect| {
+        let (receive, request, connect) = (Some(receive), Some(request), Some(connect));
+        party
+            .ia
+            .ep_create(Some(zone), receive, request, connect, Some(&wanted))
+    };
+    let (zone, receive, request, connect) =
+        (party.zone, party.receive, party.request, party.connect);
+    for bad in [
+        PzId::NULL,
+        foreign.zone,
+        PzId::from_handle(party.ep.handle()),
+    ] {
+        refused(
+            make(bad, receive, request, connect),
+            Error::invalid_handle(Subtype::InvalidHandlePz),
+        );
+    }
+    for bad in [
+        EvdId::NULL,
+        foreign.request,
+        EvdId::from_handle(party.ep.handle()),
+    ] {
+        refused(
+            make(zone, bad, request, connect),
+            Error::invalid_handle(Subtype::InvalidHandleEvdRecv),
+        );
+        refused(
+            make(zone, receive, bad, connect),
+            Error::invalid_handle(Subtype::InvalidHandleEvdRequest),
+        );
+        refused(
+            make(zone, receive, request, bad),
+            Error::invalid_handle(Subtype::InvalidHandleEvdConn),
+        );
+    }
+    for bad in [SrqId::NULL, SrqId::from_handle(party.ep.handle())] {
+        refused(
+            party.ia.ep_create_with_srq(
+                Some(zone),
+                Some(receive),
+                Some(request),
+                Some(connect),
+                bad,
+                &wanted,
+            ),
+            Error::invalid_handle(Subtype::InvalidHandleSrq),
+        );
+    }
+}
+
+/// A missing dispatcher means no interest: the queue it belongs to has no places, and nothing can be posted there.
+///
+/// Spec: EPC-02, DTO-02
+pub fn queue_without_dispatcher_takes_nothing<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let make = |receive, request, wanted: &EpAttributes| {
+        let connect = Some(left.connect);
+        left.ia
+            .ep_create(Some(left.zone), receive, request, connect, Some(wanted))
+    };
+    let wanted = PartyOptions::default().attributes;
+    let (receive, request) = (Some(left.receive), Some(left.request));
+    refused(make(None, request, &wanted), Error::invalid_argument(6));
+    refused(make(receive, None, &wanted), Error::invalid_argument(6));
+    let no_receives = attributes(|wanted| wanted.max_recv_dtos = 0);
+    let sender = Party {
+        ep: granted(make(None, request, &no_receives)),
+        ..left.clone()
+    };
+    let no_requests = attributes(|wanted| wanted.max_request_dtos = 0);
+    let receiver = Party {
+        ep: granted(make(receive, None, &no_requests)),
+        ..left.clone()
+    };
+    let outcome = left.ia.post_recv(sender.ep, &[], 1, DEFAULT);
+    assert!(outcome.is_err(), "a receive without a dispatcher");
+    net.connect(&sender, &right);
+    let other = Party::new(&right.ia, &PartyOptions::default());
+    net.connect(&receiver, &other);
+    let outcome = left.ia.post_send(receiver.ep, &[], 1, DEFAULT);
+    assert!(outcome.is_err(), "a request without a dispatcher");
+    right.receive_into(&[], 1);
+    sender.send_from(&[], 2);
+    net.success(&sender, 2);
+    receiver.receive_into(&[], 3);
+    other.send_from(&[], 4);
+    assert_eq!(net.receive_completion(&receiver).cookie, 3);
+}
+
+/// An endpoint can be made without a zone; until it gets one, it neither connects nor takes receives.
+///
+/// Spec: EPC-09, EPM-02
+pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let bare = Party {
+        ep: granted(left.ia.ep_create(
+            None,
+            Some(left.receive),
+            Some(left.request),
+            Some(left.connect),
+            Some(&PartyOptions::default().attributes),
+        )),
+        ..left.clone()
+    };
+    let not_ready = Error::invalid_state(Subtype::InvalidStateEpNotReady);
+    refused(bare.ia.post_recv(bare.ep, &[], 1, DEFAULT), not_ready);
+    refused(
+        net.try_connect(&bare, &right.ia, net.qualifier(), &[]),
+        not_ready,
+    );
+    assert_eq!(bare.state(), EndpointState::Unconnected);
+    granted(modify(&bare, EpFields::PZ, |wanted| {
+        wanted.pz = Some(left.zone);
+    }));
+    bare.receive_into(&[bare.memory.piece(0, 8)], 1);
+    net.connect(&bare, &right);
+    net.alive(&bare, &right);
+}
+
+/// Streams that share a dispatcher must agree: all unsignalled or none; solicited receives alone; and beside streams of
+/// other kinds only thresholds.
+///
+/// Spec: EPC-04..07, EPX-06, GEN-06
+pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let zone = granted(ia.pz_create());
+    let unsignalled = CompletionFlags::UNSIGNALLED;
+    let solicited = CompletionFlags::SOLICITED_WAIT;
+    let threshold = CompletionFlags::EVD_THRESHOLD;
+    let connect = granted(ia.evd_create(8, None, EvdFlags::CONNECTION));
+    let dto = || granted(ia.evd_create(64, None, EvdFlags::DTO | EvdFlags::RMR_BIND));
+    let make = |receive, request, connect, receives, requests| {
+        let wanted = attributes(|wanted| {
+            wanted.recv_completion_flags = receives;
+            wanted.request_completion_flags = requests;
+        });
+        ia.ep_create(
+            Some(zone),
+            Some(receive),
+            Some(request),
+            Some(connect),
+            Some(&wanted),
+        )
+    };
+    let clash = |outcome: Result<EpId>| {
+        let error = outcome.expect_err("streams that do not agree");
+        assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{error}");
+    };
+    // One dispatcher for both directions of one endpoint.
+    for (receives, requests, agree) in [
+        (DEFAULT, DEFAULT, true),
+        (threshold, threshold, true),
+        (unsignalled, unsignalled, true),
+        (unsignalled, DEFAULT, false),
+        (unsignalled, threshold, false),
+        (threshold, unsignalled, false),
+        (solicited, DEFAULT, false),
+        (solicited, threshold, false),
+        (solicited, unsignalled, false),
+    ] {
+        let evd = dto();
+        let outcome = make(evd, evd, connect, receives, requests);
+        if agree {
+            granted(ia.ep_free(granted(outcome)));
+        } else {
+            clash(outcome);
+        }
+        granted(ia.evd_free(evd));
+    }
+    // The receives of two endpoints.
+    for first in [DEFAULT, unsignalled, solicited] {
+        for second in [DEFAULT, unsignalled, solicited] {
+            let (shared, one, two) = (dto(), dto(), dto());
+            let ep = granted(make(shared, one, connect, first, DEFAULT));
+            let outcome = make(shared, two, connect, second, DEFAULT);
+            if first == second {
+                granted(ia.ep_free(granted(outcome)));
+            } else {
+                clash(outcome);
+            }
+            granted(ia.ep_free(ep));
+            for evd in [shared, one, two] {
+                granted(ia.evd_free(evd));
+            }
+        }
+    }
+    // Completions beside connection events.
+    let everything = EvdFlags::DTO | EvdFlags::RMR_BIND | EvdFlags::CONNECTION;
+    let mixed = granted(ia.evd_create(64, None, everything));
+    let apart = dto();
+    for (receives, requests, agree) in [
+        (threshold, threshold, true),
+        (unsignalled, unsignalled, false),
+    ] {
+        let outcome = make(mixed, mixed, mixed, receives, requests);
+        if agree {
+            granted(ia.ep_free(granted(outcome)));
+        } else {
+            clash(outcome);
+        }
+    }
+    clash(make(mixed, apart, mixed, solicited, DEFAULT));
+    granted(ia.evd_free(mixed));
+    granted(ia.evd_free(apart));
+}
+
+/// Zone, counts and limits can be changed before the connection, and the endpoint behaves by the new ones.
+///
+/// Spec: EPM-01..03, EPM-07, EPC-01
+pub fn modified_endpoint_behaves_by_its_new_parameters<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let zone = granted(left.ia.pz_create());
+    let memory = Memory::register(&left.ia, zone, 64, MemoryPrivileges::ALL);
+    let fields = EpFields::PZ
+        | EpFields::MAX_REQUEST_DTOS
+        | EpFields::MAX_REQUEST_IOV
+        | EpFields::MAX_MESSAGE_SIZE;
+    granted(modify(&left, fields, |wanted| {
+        wanted.pz = Some(zone);
+        wanted.attributes.max_request_dtos = 3;
+        wanted.attributes.max_request_iov = 2;
+        wanted.attributes.max_message_size = 16;
+        // Not selected, so not changed.
+        wanted.attributes.max_recv_dtos = 1;
+    }));
+    let told = granted(left.ia.ep_query(left.ep, EpFields::all()));
+    assert_eq!(told.pz, Some(zone));
+    assert_eq!(told.attributes.max_request_dtos, 3);
+    assert_eq!(told.attributes.max_recv_dtos, 16);
+    net.connect(&left, &right);
+    let post = |pieces: &[_]| left.ia.post_send(left.ep, pieces, 1, DEFAULT);
+    refused(
+        post(&[left.memory.piece(0, 8)]),
+        Error::protection_violation(Subtype::ProtectionRead),
+    );
+    refused(post(&[memory.piece(0, 1); 3]), Error::invalid_argument(2));
+    refused(post(&[memory.piece(0, 17)]), Error::invalid_argument(2));
+    assert_eq!(net.request_room(&left), 3);
+    right.receive_into(&[right.memory.piece(0, 16)], 2);
+    granted(post(&[memory.piece(0, 16)]));
+    net.success(&left, 1);
+}
+
+/// A modification is done as a whole or not at all: one bad value refuses the good ones with it.
+///
+/// Spec: EPM-04, EPM-07, GEN-06, GEN-07
+pub fn modification_is_all_or_nothing<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let party = Party::<T>::new(&net.adapter(), &PartyOptions::default());
+    let before = granted(party.ia.ep_query(party.ep, EpFields::all()));
+    let bad: [(EpFields, fn(&mut EpAttributes)); 6] = [
+        (EpFields::MAX_RECV_DTOS, |wanted| wanted.max_recv_dtos = -1),
+        (EpFields::MAX_REQUEST_IOV, |wanted| {
+            wanted.max_request_iov = i32::MAX;
+        }),
+        (EpFields::RECV_COMPLETION_FLAGS, |wanted| {
+            wanted.recv_completion_flags = CompletionFlags::SUPPRESS;
+        }),
+        (EpFields::REQUEST_COMPLETION_FLAGS, |wanted| {
+            wanted.request_completion_flags = CompletionFlags::SOLICITED_WAIT;
+        }),
+        (EpFields::MAX_MESSAGE_SIZE, |wanted| {
+            wanted.max_message_size = u64::MAX;
+        }),
+        (EpFields::MAX_RDMA_READ_IN, |wanted| {
+            wanted.max_rdma_read_in = -1;
+        }),
+    ];
+    for (fields, change) in bad {
+        let outcome = modify(&party, fields | EpFields::MAX_RECV_IOV, |wanted| {
+            wanted.attributes.max_recv_iov = 1;
+            change(&mut wanted.attributes);
+        });
+        let error = outcome.expect_err("a bad value");
+        assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{error}");
+        let after = granted(party.ia.ep_query(party.ep, EpFields::all()));
+        assert_eq!(after.attributes, before.attributes);
+    }
+    refused(
+        modify(&party, EpFields::from_bits_retain(1 << 11), |_| ()),
+        Error::invalid_argument(2),
+    );
+    for bad in [EvdId::NULL, EvdId::from_handle(party.ep.handle())] {
+        let fields = EpFields::RECV_EVD | EpFields::MAX_RECV_IOV;
+        let outcome = modify(&party, fields, |wanted| {
+            wanted.recv_evd = Some(bad);
+            wanted.attributes.max_recv_iov = 1;
+        });
+        refused(
+            outcome,
+            Error::invalid_handle(Subtype::InvalidHandleEvdRecv),
+        );
+    }
+    let after = granted(party.ia.ep_query(party.ep, EpFields::all()));
+    assert_eq!(after.recv_evd, before.recv_evd);
+    assert_eq!(after.attributes, before.attributes);
+}
+
+/// The receive completion flags can change until a receive was posted.
+///
+/// Spec: EPM-04, DTO-05
+pub fn receive_flags_are_fixed_by_the_first_receive<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let party = Party::<T>::new(&net.adapter(), &PartyOptions::default());
+    let unsignalled = CompletionFlags::UNSIGNALLED;
+    let set = |flags| {
+        modify(&party, EpFields::RECV_COMPLETION_FLAGS, |wanted| {
+            wanted.attributes.recv_completion_flags = flags;
+        })
+    };
+    granted(set(unsignalled));
+    granted(party.ia.post_recv(party.ep, &[], 1, unsignalled));
+    let error = set(DEFAULT).expect_err("a receive was posted");
+    assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
+    granted(party.ia.post_recv(party.ep, &[], 2, unsignalled));
+}
+
+/// Freeing a connected endpoint ends the connection for the peer; nothing of it happens here any more.
+///
+/// Spec: EPF-01..03, EPD-10, GEN-15
+pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    for cookie in 0..4 {
+        left.receive_into(&[], cookie);
+        granted(left.ia.post_rdma_write(
+            left.ep,
+            &[left.memory.piece(0, 64)],
+            cookie,
+            &right.memory.remote(0, 64),
+            DEFAULT,
+        ));
+    }
+    right.receive_into(&[], 1);
+    granted(left.ia.ep_free(left.ep));
+    assert_eq!(net.connection(&right), ConnectionEventKind::Disconnected);
+    assert_eq!(net.receive_completion(&right).status, DtoStatus::Flushed);
+    net.quiet(&right);
+    net.silent(&left.ia, left.connect);
+    while let Ok(event) = left.ia.evd_dequeue(left.request) {
+        assert!(matches!(event, Event::Dto(_)), "{event:?}");
+    }
+    for evd in [left.receive, left.request, left.connect] {
+        granted(left.ia.evd_free(evd));
+    }
+    granted(left.ia.lmr_free(left.memory.lmr));
+    granted(left.ia.pz_free(left.zone));
+}
+
+/// An endpoint can be used again and again; a marker posted in DISCONNECTED shows when everything was taken in.
+///
+/// Spec: EPR-01..03, EPX-08
+pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    for round in 0..6 {
+        right.receive_into(&[], round);
+        granted(right.ia.ep_reset(right.ep));
+        net.connect(&left, &right);
+        left.send_from(&[], round);
+        assert_eq!(net.receive_completion(&right).cookie, round);
+        left.receive_into(&[], 40);
+        net.disconnect(&left, &right);
+        left.receive_into(&[], 41);
+        granted(left.ia.post_send(left.ep, &[], 42, DEFAULT));
+        net.success(&left, round);
+        assert_eq!(net.request_completion(&left).cookie, 42);
+        for cookie in [40, 41] {
+            let flushed = net.receive_completion(&left);
+            assert_eq!(
+                (flushed.cookie, flushed.status),
+                (cookie, DtoStatus::Flushed)
+            );
+        }
+        for party in [&left, &right] {
+            granted(party.ia.ep_reset(party.ep));
+            assert_eq!(party.state(), EndpointState::Unconnected);
+            let status = party.status();
+            assert!(status.recv_idle && status.request_idle);
+            net.quiet(party);
+        }
+    }
+}
+
+/// Endpoint and shared queue may be of different zones only if the provider says so; then buffers go by the zone of the
+/// queue and requests by that of the endpoint.
+///
+/// Spec: EPX-01, EPX-02, EPX-09, SRQR-28
+pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (taker, peer) = net.strangers(&PartyOptions::default());
+    let ia = &taker.ia;
+    let zone = granted(ia.pz_create());
+    let buffers = Memory::register(ia, zone, 64, MemoryPrivileges::ALL);
+    let shape = SrqAttributes {
+        max_recv_dtos: 4,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let srq = granted(ia.srq_create(zone, &shape));
+    let wanted = PartyOptions::default().attributes;
+    let outcome = ia.ep_create_with_srq(
+        Some(taker.zone),
+        Some(taker.receive),
+        Some(taker.request),
+        Some(taker.connect),
+        srq,
+        &wanted,
+    );
+    let fields = ProviderFields::SRQ_EP_PZ_DIFFERENCE_SUPPORTED;
+    let provider = granted(ia.ia_query(Default::default(), fields)).provider;
+    if !provider.srq_ep_pz_difference_supported {
+        refused(outcome, Error::invalid_argument(2));
+        return;
+    }
+    let taker = Party {
+        ep: granted(outcome),
+        ..taker.clone()
+    };
+    assert_eq!(
+        granted(taker.ia.ep_query(taker.ep, EpFields::SRQ)).srq,
+        Some(srq)
+    );
+    net.connect(&peer, &taker);
+    refused(
+        taker.ia.srq_post_recv(srq, &[taker.memory.piece(0, 8)], 1),
+        Error::protection_violation(Subtype::ProtectionWrite),
+    );
+    granted(taker.ia.srq_post_recv(srq, &[buffers.piece(0, 8)], 2));
+    peer.send_from(&[peer.memory.piece(0, 8)], 3);
+    net.success(&peer, 3);
+    assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+    refused(
+        taker
+            .ia
+            .post_send(taker.ep, &[buffers.piece(0, 8)], 4, DEFAULT),
+        Error::protection_violation(Subtype::ProtectionRead),
+    );
+    net.alive(&taker, &peer);
+}
+
+/// An idle endpoint holds no buffers; what a provider cannot tell is unknown, and neither value is an error.
+///
+/// Spec: EPY-01..03
+pub fn receive_query_of_an_idle_endpoint<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, _right) = net.pair(&PartyOptions::default());
+    left.receive_into(&[], 1);
+    match left.ia.ep_recv_query(left.ep) {
+        Ok(told) => {
+            for value in [told.allocated, told.span] {
+                assert!(value == 0 || value == VALUE_UNKNOWN, "{told:?}");
+            }
+            assert!(told.allocated != VALUE_UNKNOWN || told.span != VALUE_UNKNOWN);
+        }
+        Err(error) => assert!(error.same_code(Error::model_not_supported()), "{error}"),
+    }
+}
+
+/// While messages arrive, the span is never smaller than the count, and no more than was posted is held.
+///
+/// Spec: EPY-01, EPY-02
+pub fn receive_query_follows_the_messages<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    for cookie in 0..8 {
+        right.receive_into(&[right.memory.piece(0, 64)], cookie);
+    }
+    for cookie in 0..8 {
+        left.send_from(&[left.memory.piece(0, 64)], cookie);
+    }
+    let mut steps = 0;
+    while net.step() && steps < bed.patience() {
+        steps += 1;
+        let Ok(told) = right.ia.ep_recv_query(right.ep) else {
+            return;
+        };
+        if told.allocated != VALUE_UNKNOWN && told.span != VALUE_UNKNOWN {
+            assert!((0..=8).contains(&told.allocated), "{told:?}");
+            assert!(told.span >= told.allocated, "{told:?}");
+        }
+    }
+    for cookie in 0..8 {
+        assert_eq!(net.receive_completion(&right).cookie, cookie);
+    }
+}
+
+/// Above the soft watermark: one asynchronous event per setting, and the connection goes on.
+///
+/// Spec: EPH-01, EPH-02, EPH-04
+pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let off = WATERMARK_INFINITE;
+    for (soft, hard, position) in [(-2, off, 2), (i32::MIN, off, 2), (off, -2, 3)] {
+        refused(
+            right.ia.ep_set_watermark(right.ep, soft, hard),
+            Error::invalid_argument(position),
+        );
+    }
+    let message = || {
+        right.receive_into(&[right.memory.piece(0, 8)], 1);
+        left.send_from(&[left.memory.piece(0, 8)], 2);
+        net.success(&left, 2);
+        assert_eq!(net.receive_completion(&right).status, DtoStatus::Success);
+    };
+    for _ in 0..2 {
+        match right.ia.ep_set_watermark(right.ep, 0, off) {
+            Err(error) => {
+                assert!(error.same_code(Error::model_not_supported()), "{error}");
+                return;
+            }
+            Ok(()) => {
+                for _ in 0..3 {
+                    message();
+                }
+                assert_eq!(
+                    net.event(&right.ia, right.ia.async_evd()),
+                    Event::Async {
+                        kind: AsyncEventKind::EpBroken,
+                        handle: right.ep.handle(),
+                        reason: REASON_SOFT_HIGH_WATERMARK,
+                    }
+                );
+                net.silent(&right.ia, right.ia.async_evd());
+            }
+        }
+    }
+    granted(right.ia.ep_set_watermark(right.ep, off, off));
+    message();
+    net.silent(&right.ia, right.ia.async_evd());
+    net.alive(&left, &right);
+}
+
+/// Above the hard watermark the connection breaks; the two limits do not depend on each other.
+///
+/// Spec: EPH-03, EPH-04, DTO-12
+pub fn hard_high_watermark_breaks_the_connection<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    if let Err(error) = right.ia.ep_set_watermark(right.ep, WATERMARK_INFINITE, 0) {
+        assert!(error.same_code(Error::model_not_supported()), "{error}");
+        return;
+    }
+    right.receive_into(&[right.memory.piece(0, 8)], 1);
+    net.connect(&left, &right);
+    net.quiet(&right);
+    left.send_from(&[left.memory.piece(0, 8)], 2);
+    assert_eq!(net.connection(&right), ConnectionEventKind::Broken);
+    assert_eq!(right.state(), EndpointState::Disconnected);
+    net.silent(&right.ia, right.ia.async_evd());
+}
