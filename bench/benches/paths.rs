@@ -1,4 +1,8 @@
 //! Instructions of the posting and polling paths, counted by callgrind.
+#![expect(
+    missing_docs,
+    reason = "the attribute of each benchmark makes a module of it"
+)]
 
 use std::hint::black_box;
 use std::task::Waker;

@@ -119,7 +119,7 @@ impl Producer {
 }
 
 /// A descriptor that is being written.
-pub struct Descriptor<'a> {
+pub(crate) struct Descriptor<'a> {
     words: &'static [AtomicU64],
     next: &'a mut u32,
     cursor: usize,

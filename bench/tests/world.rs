@@ -8,7 +8,6 @@ fn world(shared: bool) -> World {
     World::new(Box::leak(Box::new(WorldMemory::new())), shared).expect("a world")
 }
 
-/// Spec: EPW-10, EPW-22
 #[test]
 fn a_write_completes_with_its_cookie() {
     let world = world(false);
@@ -25,7 +24,6 @@ fn a_write_completes_with_its_cookie() {
     world.dequeue().expect_err("nothing else happened");
 }
 
-/// Spec: SRQR-05, SRQR-09
 #[test]
 fn a_shared_buffer_completes_on_the_endpoint() {
     let world = world(true);

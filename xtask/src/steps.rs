@@ -22,15 +22,9 @@ pub(crate) struct Options {
 struct Step {
     name: &'static str,
     what: &'static str,
-    /// What the step needs and is still to be written; the step is left out, visibly, until then.
-    awaits: Option<Part>,
+    /// The file that the step needs and that is still to be written; the step is left out, visibly, until then.
+    awaits: Option<&'static str>,
     run: fn(&Workspace) -> Result<()>,
-}
-
-/// A part of the workspace.
-enum Part {
-    Package(&'static str),
-    File(&'static str),
 }
 
 const STEPS: &[Step] = &[
@@ -70,8 +64,7 @@ const STEPS: &[Step] = &[
         "conformance",
         "every seed requirement has its test",
         |workspace| conformance::run(workspace, &conformance::Options::strict()),
-    )
-    .awaiting(Part::Package("dat-tests")),
+    ),
     step(
         "features",
         "every combination of the core's features",
@@ -86,16 +79,13 @@ const STEPS: &[Step] = &[
         "no-panic",
         "no panic on the posting and polling paths",
         panic_free::check_workspace,
-    )
-    .awaiting(Part::Package("no-panic")),
+    ),
     step("fuzz", "random calls for half a minute", tools::fuzz)
-        .awaiting(Part::File("fuzz/fuzz_targets/ops.rs")),
+        .awaiting("fuzz/fuzz_targets/ops.rs"),
     step("tour", "the program as a newcomer runs it", |workspace| {
         cargo(workspace, &["run", "--release"])
-    })
-    .awaiting(Part::Package("dat-cli")),
-    step("bench", "instruction counts within budget", bench::run)
-        .awaiting(Part::Package("dat-bench")),
+    }),
+    step("bench", "instruction counts within budget", bench::run),
 ];
 
 const fn step(name: &'static str, what: &'static str, run: fn(&Workspace) -> Result<()>) -> Step {
@@ -108,20 +98,17 @@ const fn step(name: &'static str, what: &'static str, run: fn(&Workspace) -> Res
 }
 
 impl Step {
-    const fn awaiting(self, part: Part) -> Self {
+    const fn awaiting(self, file: &'static str) -> Self {
         Self {
-            awaits: Some(part),
+            awaits: Some(file),
             ..self
         }
     }
 
-    /// The part that this step still waits for.
+    /// The file that this step still waits for.
     fn missing(&self, workspace: &Workspace) -> Option<&'static str> {
-        match self.awaits {
-            Some(Part::Package(name)) if workspace.member(name).is_none() => Some(name),
-            Some(Part::File(name)) if !workspace.root().join(name).is_file() => Some(name),
-            _ => None,
-        }
+        self.awaits
+            .filter(|file| !workspace.root().join(file).is_file())
     }
 }
 

@@ -145,6 +145,10 @@ pub struct ConnectRequest<'a> {
 
 /// Why a connection attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is no allocator to box the data with, and the event around it carries as much elsewhere"
+)]
 pub enum ConnectFailure {
     /// The peer's consumer said no.
     PeerRejected(PrivateData),

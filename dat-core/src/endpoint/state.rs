@@ -95,7 +95,7 @@ use EndpointState::{
 };
 use Legal::{Aborts as A, Flushed as F, Invalid as N, NoOp as O, Yes as Y};
 
-/// One row for each call, in the order of [`Call`]; columns as [`column`] numbers them.
+/// One row for each call, in the order of [`Call`]; columns as [`column()`] numbers them.
 const LEGAL: [[Legal; 9]; 15] = [
     [Y, N, N, N, N, N, N, N, N], // Connect
     [N, N, N, N, N, N, Y, N, N], // ConnectModel

@@ -47,6 +47,10 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// INVALID_STATE (IA_IN_USE), graceful only: the consumer has not freed all it made; nothing is destroyed.
     ///
     /// Spec: IAC-01..06, GEN-15
+    #[expect(
+        clippy::result_large_err,
+        reason = "the adapter comes back whole, and there is no allocator to box it with"
+    )]
     pub fn close(self, flags: CloseFlags) -> core::result::Result<B, CloseError<'s, B, L>> {
         if flags == CloseFlags::Graceful && self.has_consumer_objects() {
             return Err(CloseError {

@@ -55,7 +55,6 @@ pub struct NoLock(Held);
 // SAFETY: the `Cell` makes the type `!Sync`, so all closures run on one thread; `Held` never lets a
 // second closure start inside the first.
 unsafe impl RawLock for NoLock {
-    #[expect(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self(Held::new());
 
     #[inline]
@@ -74,7 +73,6 @@ pub struct SpinLock(spin::mutex::SpinMutex<()>);
 // SAFETY: `spin` holds its mutex from `lock` to the drop of the guard, which outlives `f`, with
 // acquire and release ordering.
 unsafe impl RawLock for SpinLock {
-    #[expect(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self(spin::mutex::SpinMutex::new(()));
 
     #[inline]
@@ -99,7 +97,6 @@ unsafe impl Sync for CriticalSectionLock {}
 // SAFETY: a critical section excludes every other context; critical sections nest, so `Held` keeps
 // a closure from starting inside another one of the same lock.
 unsafe impl RawLock for CriticalSectionLock {
-    #[expect(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self(Held::new());
 
     #[inline]
@@ -117,7 +114,6 @@ pub struct HostLock(std::sync::Mutex<()>);
 #[expect(unsafe_code)]
 // SAFETY: the guard of the standard mutex outlives `f`; a poisoned mutex still excludes.
 unsafe impl RawLock for HostLock {
-    #[expect(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self(std::sync::Mutex::new(()));
 
     #[inline]

@@ -9,7 +9,9 @@ use dat_core::id::EpId;
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Error, ErrorKind, Subtype};
 
-use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::{
+    MakeTarget, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused,
+};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
@@ -508,7 +510,7 @@ pub fn write_refuses_dead_and_unreadable_regions<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-32, EPW-34, EPW-41, DTO-08, DTO-12, GEN-06
 pub fn remote_faults_of_a_write_break_the_connection<T: Testbed>(bed: &T) {
-    let cases: [(&str, fn(&Party<T>) -> RmrTriplet); 8] = [
+    let cases: [(&str, MakeTarget<T>); 8] = [
         ("another zone", |right| {
             let zone = granted(right.ia.pz_create());
             Memory::register(&right.ia, zone, 64, MemoryPrivileges::ALL).remote(0, 64)

@@ -6,7 +6,9 @@ use dat_core::id::EpId;
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Error, Subtype};
 
-use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::{
+    MakeTarget, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused,
+};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
@@ -638,7 +640,7 @@ pub fn read_checks_its_segments<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPB-04, DTO-08, DTO-12
 pub fn remote_faults_of_a_read_break_the_connection<T: Testbed>(bed: &T) {
-    let cases: [(&str, fn(&Party<T>) -> RmrTriplet); 5] = [
+    let cases: [(&str, MakeTarget<T>); 5] = [
         ("another zone", |right| {
             let zone = granted(right.ia.pz_create());
             Memory::register(&right.ia, zone, 64, MemoryPrivileges::ALL).remote(0, 64)
