@@ -441,21 +441,24 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return Err(bad(Cause::AboveLimit));
             }
             let backend = control.backend()?;
-            match backend.arm_shared_receive_limit(key, low) {
+            let exact = backend.shared_receive_available(key);
+            // The device is not to tell what the call tells: an event of its own would be taken for
+            // one of a later setting.
+            let certain = exact.is_some_and(|available| available < low);
+            match backend.arm_shared_receive_limit(key, if certain { 0 } else { low }) {
                 Ok(()) => {}
                 // What cannot be armed is off already.
                 Err(BackendError::NotSupported) if low == 0 => {}
                 Err(error) => return Err(backend_refused(error, Subtype::ResourceSrq)),
             }
-            let exact = backend.shared_receive_available(key);
             let passed = self.with_srq(srq, |slot, queue| {
                 let passed = exact.unwrap_or_else(|| slot.not_completed(queue)) < low;
                 queue.low_watermark = low;
                 queue.armed = low != 0 && !passed;
                 Ok(passed)
             })?;
-            if passed {
-                // The device is not to tell what the call tells. If it did already, nobody is armed.
+            if passed && !certain {
+                // If the device told already, nobody is armed.
                 let _disarmed = backend.arm_shared_receive_limit(key, 0);
             }
             Ok(passed)
