@@ -125,7 +125,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         {
             backend.destroy_queue_pair(key, send, side.queue);
         }
-        self.harvest_under_lock(endpoint.request_evd, aftermath);
         self.abandon_binds(endpoint.ring.records(self.shared.records));
         self.forget_completions(endpoint.request_evd, index);
         self.forget_completions(endpoint.receive_evd, index);
@@ -150,15 +149,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Ends what an endpoint has of a connection without a word, and takes in what it flushed, so
-    /// that buffers of a shared queue find their way back before their taker is gone.
+    /// Ends what an endpoint has of a connection without a word, and takes in what completed, so
+    /// that buffers of a shared queue find their way back before their taker is gone, and that a bind
+    /// the device carried out counts as carried out although nobody will hear of it.
     fn end_quietly(
         &self,
         control: &mut Control<'_, B>,
         slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
         aftermath: &mut Aftermath,
     ) {
-        let (key, evd) = slot.main.with(|endpoint| {
+        let (key, receives, requests) = slot.main.with(|endpoint| {
             let running = matches!(
                 endpoint.state,
                 EndpointState::ActiveConnectionPending
@@ -169,12 +169,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             (
                 endpoint.queue_pair.filter(|_| running),
                 endpoint.srq.and(endpoint.receive_evd),
+                endpoint.request_evd,
             )
         });
         if let (Some(key), Ok(backend)) = (key, control.backend()) {
             backend.disconnect(key, DisconnectMode::Abrupt);
         }
-        self.harvest_under_lock(evd, aftermath);
+        self.harvest_under_lock(receives, aftermath);
+        self.harvest_under_lock(requests, aftermath);
     }
 
     /// As `harvest_at`, for holders of locks.
