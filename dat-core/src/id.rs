@@ -183,6 +183,14 @@ typed_handles! {
     CrId = Cr / InvalidHandleCr;
 }
 
+impl EpId {
+    /// A value that nobody can ask this endpoint's slot for: its index is another slot's. To be compared
+    /// with where the endpoint's own handle would let a call pass; the null handle would let null handles pass slot 0.
+    pub(crate) const fn unaskable(self) -> Self {
+        Self(Handle::from_raw(self.0.to_raw() ^ 1))
+    }
+}
+
 impl EvdId {
     /// As `refused`, with the subtype of the role the event dispatcher was named for (GEN-03).
     #[cold]

@@ -181,7 +181,8 @@ impl WorkRing {
 /// An endpoint behind its main lock. Posting requests needs the first part only.
 #[derive(Debug)]
 pub(crate) struct Endpoint<S> {
-    /// The handle while requests may be posted, else null: state and identity in one compare.
+    /// The handle while requests may be posted, else one that nobody can ask for: state and identity
+    /// in one compare.
     pub(crate) postable: EpId,
     /// The zone's tag as in a region's `meta` word.
     pub(crate) zone_tag: u32,
@@ -286,7 +287,7 @@ impl<S> Endpoint<S> {
         self.postable = if postable && self.send.is_some() {
             self.id
         } else {
-            EpId::NULL
+            self.id.unaskable()
         };
     }
 
@@ -314,7 +315,7 @@ impl<S> Endpoint<S> {
 /// The receiving side of an endpoint behind its own lock.
 #[derive(Debug)]
 pub(crate) struct ReceiveSide<R> {
-    /// The handle while receives may be posted, else null.
+    /// The handle while receives may be posted, else one that nobody can ask for.
     pub(crate) postable: EpId,
     pub(crate) zone_tag: u32,
     pub(crate) refused_flags: CompletionFlags,

@@ -498,6 +498,6 @@ fn set_limits<S, R>(endpoint: &mut Endpoint<S>, side: &mut ReceiveSide<R>, zone:
     side.postable = if postable && side.queue.is_some() {
         endpoint.id
     } else {
-        crate::id::EpId::NULL
+        endpoint.id.unaskable()
     };
 }
