@@ -1,0 +1,498 @@
+//! Event calls.
+
+use std::task::{Poll, Waker};
+
+use dat_core::error::ErrorKind;
+use dat_core::event::{ConnectionEventKind, Event};
+use dat_core::flags::{CnoFields, CrFields, EvdFields, EvdFlags, EvdState, HandleKind};
+use dat_core::{Error, Result};
+
+use super::{Outcome, Runner, code};
+use crate::expect::{Checks, Verdict};
+use crate::op::{EventOp, Side};
+use crate::world::{Key, Seen};
+
+/// Streams to make a dispatcher for.
+fn flags(choice: u8) -> EvdFlags {
+    let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
+    match choice % 12 {
+        0..=2 => transfers,
+        3 => EvdFlags::CR,
+        4 => EvdFlags::CONNECTION,
+        5 => EvdFlags::CR | EvdFlags::CONNECTION,
+        6 => EvdFlags::SOFTWARE,
+        7 => EvdFlags::DEFAULT,
+        8 => EvdFlags::all(),
+        9 => transfers | EvdFlags::CONNECTION | EvdFlags::SOFTWARE,
+        10 => EvdFlags::DTO,
+        _ if choice < 128 => EvdFlags::empty(),
+        _ => EvdFlags::from_bits_retain(0x1000),
+    }
+}
+
+/// Lengths to ask for: what is not positive as it is, what is large beyond every limit.
+fn length(choice: i8) -> i32 {
+    match choice {
+        112.. => 1_000_000,
+        1.. => 1 + i32::from(choice) % 16,
+        _ => i32::from(choice),
+    }
+}
+
+impl Runner {
+    pub(super) fn event(&mut self, side: Side, op: &EventOp) -> Outcome {
+        match *op {
+            EventOp::EvdCreate {
+                length: choice,
+                cno,
+                flags: streams,
+            } => {
+                let cno = self.pick_optional(side, HandleKind::Cno, cno);
+                let (length, flags) = (length(choice), flags(streams));
+                let verdict = self.world.check_evd_create(side, length, cno, flags);
+                let id = cno.map(|cno| self.cno_id(cno));
+                let outcome = self.with(side, |ia| ia.evd_create(length, id, flags));
+                if let Some(id) = self.judge(&verdict, outcome)? {
+                    let actual = self.with(side, |ia| ia.evd_query(id, EvdFields::all()));
+                    let actual = actual.map_or(0, |param| param.qlen);
+                    self.expect(
+                        actual >= length,
+                        "a queue at least as long as asked for (EVC-01)",
+                        actual,
+                    )?;
+                    let key =
+                        self.world
+                            .evd_create(side, actual.unsigned_abs(), cno.flatten(), flags);
+                    self.name(key, id.handle());
+                }
+            }
+            EventOp::EvdQuery { evd, unknown_mask } => self.evd_query(side, evd, unknown_mask)?,
+            EventOp::EvdModifyCno { evd, cno } => {
+                let key = self.pick(side, HandleKind::Evd, evd);
+                let cno = self.pick_optional(side, HandleKind::Cno, cno);
+                let mut checks = Checks::default();
+                checks.handle(!self.world.is(side, HandleKind::Evd, key), None);
+                let cno_is_good = self.world.is_or_none(side, HandleKind::Cno, cno);
+                checks.handle(!cno_is_good, HandleKind::Cno.subtype());
+                let (id, cno_id) = (self.evd_id(key), cno.map(|cno| self.cno_id(cno)));
+                let outcome = self.with(side, |ia| ia.evd_modify_cno(id, cno_id));
+                if self.judge(&checks.verdict(), outcome)?.is_some()
+                    && let Some(evd) = key.and_then(|key| self.world.evds.get_mut(&key))
+                {
+                    // EVM-02: what is queued may trigger the new object or not. CNW-05: the old one may have lost its last.
+                    let old = std::mem::replace(&mut evd.cno, cno.flatten());
+                    self.world.touch_cno(old, false);
+                    self.world.touch_cno(cno.flatten(), false);
+                }
+            }
+            EventOp::EvdResize {
+                evd,
+                length: choice,
+            } => {
+                let key = self.pick(side, HandleKind::Evd, evd);
+                let (id, length) = (self.evd_id(key), length(choice));
+                let verdict = self.world.check_evd_resize(side, key, length);
+                let outcome = self.with(side, |ia| ia.evd_resize(id, length));
+                if self.judge(&verdict, outcome)?.is_some() {
+                    let actual = self.with(side, |ia| ia.evd_query(id, EvdFields::all()));
+                    let actual = actual.map_or(0, |param| param.qlen);
+                    self.expect(
+                        actual >= length,
+                        "a queue at least as long as asked for (EVZ-01)",
+                        actual,
+                    )?;
+                    if let Some(evd) = key.and_then(|key| self.world.evds.get_mut(&key)) {
+                        evd.length = actual.unsigned_abs();
+                    }
+                }
+            }
+            EventOp::EvdEnable { evd }
+            | EventOp::EvdDisable { evd }
+            | EventOp::EvdSetUnwaitable { evd }
+            | EventOp::EvdClearUnwaitable { evd } => {
+                let key = self.pick(side, HandleKind::Evd, evd);
+                let id = self.evd_id(key);
+                let verdict = self.check_query(side, HandleKind::Evd, key, false);
+                let outcome = self.with(side, |ia| match op {
+                    EventOp::EvdEnable { .. } => ia.evd_enable(id),
+                    EventOp::EvdDisable { .. } => ia.evd_disable(id),
+                    EventOp::EvdSetUnwaitable { .. } => ia.evd_set_unwaitable(id),
+                    _ => ia.evd_clear_unwaitable(id),
+                });
+                if self.judge(&verdict, outcome)?.is_some()
+                    && let Some(evd) = key.and_then(|key| self.world.evds.get_mut(&key))
+                {
+                    match op {
+                        EventOp::EvdEnable { .. } => evd.enabled = true,
+                        EventOp::EvdDisable { .. } => evd.enabled = false,
+                        EventOp::EvdSetUnwaitable { .. } => evd.waitable = false,
+                        _ => evd.waitable = true,
+                    }
+                }
+            }
+            EventOp::EvdFree { evd } => {
+                let key = self.pick(side, HandleKind::Evd, evd);
+                let id = self.evd_id(key);
+                let verdict = self.world.check_evd_free(side, key);
+                let outcome = self.with(side, |ia| ia.evd_free(id));
+                if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
+                    self.world.evd_free(key);
+                }
+            }
+            EventOp::EvdDequeue { evd } => {
+                let key = self.pick(side, HandleKind::Evd, evd);
+                self.dequeue(side, key)?;
+            }
+            EventOp::EvdPostSe { evd, pointer } => {
+                let key = self.pick(side, HandleKind::Evd, evd);
+                let id = self.evd_id(key);
+                let verdict = self.world.check_post_software(side, key);
+                let outcome = self.with(side, |ia| ia.evd_post_se(id, u64::from(pointer)));
+                if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
+                    self.world.post_software(key, u64::from(pointer));
+                }
+            }
+            EventOp::EvdWait { evd, threshold } => {
+                self.evd_wait(side, evd, i32::from(threshold))?
+            }
+            EventOp::Drain => self.drain(side)?,
+            EventOp::CnoCreate => {
+                let mut checks = Checks::default();
+                checks
+                    .resource(self.world.count(side, HandleKind::Cno) >= crate::world::DISPATCHERS);
+                let outcome = self.with(side, |ia| ia.cno_create(None));
+                if let Some(id) = self.judge(&checks.verdict(), outcome)? {
+                    let key = self.world.cno_create(side);
+                    self.name(key, id.handle());
+                }
+            }
+            EventOp::CnoQuery { cno, unknown_mask } => {
+                let key = self.pick(side, HandleKind::Cno, cno);
+                let id = self.cno_id(key);
+                let verdict = self.check_query(side, HandleKind::Cno, key, unknown_mask);
+                let mask =
+                    CnoFields::from_bits_retain(super::mask(CnoFields::all().bits(), unknown_mask));
+                let outcome = self.with(side, |ia| ia.cno_query(id, mask));
+                self.judge(&verdict, outcome)?;
+            }
+            EventOp::CnoWait { cno } => self.cno_wait(side, cno)?,
+            EventOp::CnoFree { cno } => {
+                let key = self.pick(side, HandleKind::Cno, cno);
+                let id = self.cno_id(key);
+                let verdict = self.world.check_cno_free(side, key);
+                let outcome = self.with(side, |ia| ia.cno_free(id));
+                if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
+                    self.world.cnos.remove(&key);
+                    self.world.bury(key);
+                }
+            }
+            EventOp::Context {
+                kind,
+                object,
+                value,
+            } => self.context(side, kind, object, value)?,
+        }
+        Ok(())
+    }
+
+    /// CTX-01 to CTX-04, HTY-01.
+    fn context(&mut self, side: Side, kind: u8, object: crate::op::Pick, value: u16) -> Outcome {
+        let kind = HandleKind::ALL[usize::from(kind) % HandleKind::ALL.len()];
+        let key = self.pick(side, kind, object);
+        let handle = self.handle(key);
+        let found = key.and_then(|key| self.world.objects.get(&key));
+        let good = found.is_some_and(|object| object.alive && object.side == side);
+        let mut checks = Checks::default();
+        checks.handle(!good, None);
+        let verdict = checks.verdict();
+        let kind = found.map(|object| object.kind);
+        let before = found.map_or(0, |object| object.context);
+        let got = self.with(side, |ia| ia.get_consumer_context(handle));
+        if let Some(got) = self.judge(&verdict, got)? {
+            self.expect(
+                got == before,
+                format_args!("context {before} (CTX-04)"),
+                got,
+            )?;
+        }
+        let outcome = self.with(side, |ia| ia.set_consumer_context(handle, u64::from(value)));
+        if self.judge(&verdict, outcome)?.is_some()
+            && let Some(object) = key.and_then(|key| self.world.objects.get_mut(&key))
+        {
+            object.context = u64::from(value);
+        }
+        let got = self.with(side, |ia| ia.get_handle_type(handle));
+        if let Some(got) = self.judge(&verdict, got)? {
+            self.expect(
+                Some(got) == kind,
+                format_args!("kind {kind:?} (HTY-01)"),
+                got,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn evd_query(&mut self, side: Side, evd: crate::op::Pick, unknown_mask: bool) -> Outcome {
+        let key = self.pick(side, HandleKind::Evd, evd);
+        let id = self.evd_id(key);
+        let verdict = self.check_query(side, HandleKind::Evd, key, unknown_mask);
+        let mask = EvdFields::from_bits_retain(super::mask(EvdFields::all().bits(), unknown_mask));
+        let outcome = self.with(side, |ia| ia.evd_query(id, mask));
+        if let Some(param) = self.judge(&verdict, outcome)?
+            && let Some(evd) = key.and_then(|key| self.world.evds.get(&key))
+        {
+            let enabled = if evd.enabled {
+                EvdState::ENABLED
+            } else {
+                EvdState::DISABLED
+            };
+            let waitable = if evd.waitable {
+                EvdState::WAITABLE
+            } else {
+                EvdState::UNWAITABLE
+            };
+            let state = param.state.difference(EvdState::CONFIGURATION);
+            let holds = param.qlen.unsigned_abs() == evd.length
+                && state == enabled | waitable
+                && param.flags == evd.flags
+                && param.cno.map(|cno| self.key(cno)) == evd.cno.map(Some);
+            self.expect(holds, format_args!("{evd:?} (EVQ-01, EVQ-02)"), param)?;
+        }
+        Ok(())
+    }
+
+    /// Dequeues once; whether an event came.
+    fn dequeue(&mut self, side: Side, key: Option<Key>) -> Outcome<bool> {
+        let id = self.evd_id(key);
+        let outcome = self.with(side, |ia| ia.evd_dequeue(id));
+        self.see(side, key, outcome)
+    }
+
+    /// Judges what came out of a dispatcher (EVG-01 to EVG-04); whether it was an event.
+    fn see(&mut self, side: Side, key: Option<Key>, outcome: Result<Event>) -> Outcome<bool> {
+        let Some(key) = key.filter(|&key| self.world.is(side, HandleKind::Evd, Some(key))) else {
+            self.judge(&Verdict::refused(ErrorKind::InvalidHandle, None), outcome)?;
+            return Ok(false);
+        };
+        match outcome {
+            Ok(event) => {
+                let seen = self.translate(side, &event);
+                if !self.is_exact() {
+                    return self.record(side, &seen).map(|()| true);
+                }
+                match self
+                    .world
+                    .evds
+                    .get_mut(&key)
+                    .and_then(|evd| evd.take(&seen))
+                {
+                    Some(queued) => {
+                        self.world.dequeued(&queued);
+                        Ok(true)
+                    }
+                    None => {
+                        self.mismatch(format!("one of these:{}", self.world.describe(key)), event)
+                    }
+                }
+            }
+            Err(error) => {
+                let sure = self.world.evds.get(&key).map_or(0, |evd| evd.bounds().0);
+                let empty = error.kind() == ErrorKind::QueueEmpty && sure == 0;
+                if !empty && self.is_exact() {
+                    return self.mismatch(
+                        format!("one of these:{}", self.world.describe(key)),
+                        code(error),
+                    );
+                }
+                if let Some(evd) = self.world.evds.get_mut(&key) {
+                    evd.found_empty();
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Puts an event into the model's words; learns the handles in it.
+    fn translate(&mut self, side: Side, event: &Event) -> Seen {
+        match *event {
+            Event::Dto(dto) => Seen::Dto {
+                ep: self.key(dto.ep),
+                cookie: dto.cookie,
+                status: dto.status,
+                length: dto.transferred_length,
+                operation: dto.operation,
+            },
+            Event::RmrBind(bind) => Seen::Bind {
+                rmr: self.key(bind.rmr),
+                cookie: bind.cookie,
+                status: bind.status,
+            },
+            Event::ConnectionRequest {
+                service_point,
+                qualifier,
+                cr,
+                ..
+            } => {
+                let query = self.with(side, |ia| ia.cr_query(cr, CrFields::all()));
+                let attempt = query.as_ref().ok().and_then(|param| {
+                    let tag = param.private_data.get(..4)?.try_into().ok()?;
+                    usize::try_from(u32::from_le_bytes(tag)).ok()
+                });
+                if let (Some(attempt), Ok(param)) = (attempt, query) {
+                    let keys = self.world.request_of(
+                        side,
+                        attempt,
+                        param.local_ep.is_some(),
+                        self.is_exact(),
+                    );
+                    if let Some((cr_key, ep)) = keys {
+                        self.name(cr_key, cr.handle());
+                        if let (Some(ep), Some(id)) = (ep, param.local_ep) {
+                            self.name(ep, id.handle());
+                        }
+                    }
+                }
+                Seen::Request {
+                    service_point: service_point.and_then(|psp| self.key(psp)),
+                    qualifier,
+                    attempt,
+                }
+            }
+            Event::Connection {
+                kind,
+                ep,
+                private_data_size,
+            } => {
+                let mut private_data = vec![0; usize::from(private_data_size)];
+                if kind == ConnectionEventKind::Established && private_data_size != 0 {
+                    // EVW-13: gone if the endpoint was freed or unconnected meanwhile; the size tells that it was there.
+                    let read = self.with(side, |ia| ia.ep_private_data(ep, &mut private_data));
+                    if read != Ok(private_data.len()) {
+                        private_data = self.world.private_data_of(self.key(ep));
+                    }
+                }
+                Seen::Connection {
+                    kind,
+                    ep: self.key(ep),
+                    private_data,
+                }
+            }
+            Event::Async {
+                kind,
+                handle,
+                reason,
+            } => Seen::Async {
+                kind,
+                object: self.key(handle),
+                reason,
+            },
+            Event::Software { pointer } => Seen::Software { pointer },
+        }
+    }
+
+    /// Takes everything out of all dispatchers.
+    pub(super) fn drain(&mut self, side: Side) -> Outcome {
+        let mut any = true;
+        while any {
+            any = false;
+            let keys: Vec<Key> = self
+                .world
+                .evds
+                .iter()
+                .filter(|(_, evd)| evd.side == side)
+                .map(|(&key, _)| key)
+                .collect();
+            for key in keys {
+                while self.dequeue(side, Some(key))? {
+                    any = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One poll of a wait, then its end (EVW-01 to EVW-08, EVW-11).
+    fn evd_wait(&mut self, side: Side, evd: crate::op::Pick, threshold: i32) -> Outcome {
+        let key = self.pick(side, HandleKind::Evd, evd);
+        let id = self.evd_id(key);
+        let verdict = self.world.check_evd_wait(side, key, threshold);
+        enum Wait {
+            Refused(Error),
+            Came(dat_core::event::Waited),
+            Expired(u32),
+        }
+        let wait = self.with(side, |ia| match ia.evd_wait(id, threshold) {
+            Err(error) => Wait::Refused(error),
+            Ok(mut wait) => match wait.poll(Waker::noop()) {
+                Poll::Ready(Ok(waited)) => Wait::Came(waited),
+                Poll::Ready(Err(error)) => Wait::Refused(error),
+                Poll::Pending => Wait::Expired(wait.expire().queued),
+            },
+        });
+        let threshold = usize::try_from(threshold).unwrap_or(0);
+        let (sure, most) = key
+            .and_then(|key| self.world.evds.get(&key))
+            .map_or((0, 0), crate::world::Evd::bounds);
+        let selective = key
+            .and_then(|key| self.world.config_of(key))
+            .is_some_and(|config| config != crate::world::Config::Threshold);
+        match wait {
+            Wait::Refused(error) => {
+                self.judge::<()>(&verdict, Err(error))?;
+            }
+            Wait::Came(waited) => {
+                self.judge(&verdict, Ok(()))?;
+                let more = usize::try_from(waited.more).unwrap_or(usize::MAX);
+                self.expect(
+                    (threshold - 1..most.max(1)).contains(&more),
+                    format_args!(
+                        "{} to {most} events after the first (EVW-07)",
+                        threshold - 1
+                    ),
+                    waited,
+                )?;
+                self.see(side, key, Ok(waited.event))?;
+            }
+            Wait::Expired(queued) => {
+                self.judge(&verdict, Ok(()))?;
+                let queued = usize::try_from(queued).unwrap_or(usize::MAX);
+                // On a dispatcher that notifies selectively, quiet events do not wake (EVW-11).
+                self.expect(
+                    queued <= most && (selective || sure < threshold),
+                    format_args!(
+                        "a wait for {threshold} of {sure} to {most} events (EVW-01, EVW-06)"
+                    ),
+                    queued,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One poll of a wait on a notification object (CNW-01 to CNW-03).
+    fn cno_wait(&mut self, side: Side, cno: crate::op::Pick) -> Outcome {
+        let key = self.pick(side, HandleKind::Cno, cno);
+        let id = self.cno_id(key);
+        let verdict = self.check_query(side, HandleKind::Cno, key, false);
+        let polled = self.with(side, |ia| {
+            ia.cno_wait(id).map(|mut wait| wait.poll(Waker::noop()))
+        });
+        let Some(polled) = self.judge(&verdict, polled)? else {
+            return Ok(());
+        };
+        let Some(cno) = key.and_then(|key| self.world.cnos.get_mut(&key)) else {
+            return Ok(());
+        };
+        let (triggered, touched) = (cno.triggered, cno.touched);
+        let ready = polled.is_ready();
+        if ready {
+            // A second event before the wait gives no second trigger; events that come later do.
+            cno.triggered = false;
+        }
+        self.expect(
+            if ready { touched } else { !triggered },
+            format_args!("triggered: {triggered}, perhaps: {touched} (CNW-01)"),
+            polled,
+        )
+    }
+}

@@ -1,0 +1,196 @@
+//! With faults, outcomes are open; what holds whatever goes wrong is kept here.
+//!
+//! - An event that was never owed does not come: each completion is of a post that was accepted, and comes once.
+//! - Nothing that was posted is forgotten: an endpoint in DISCONNECTED has completed all it was given, unless the plan
+//!   loses completions or kills adapters.
+//! - An endpoint that was connected is never found in a state that leads up to a connection, without a reset.
+//! - Memory outside of live registrations keeps its content.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+use backend_mock::{Fault, FaultPlan};
+use dat_core::flags::EndpointState;
+
+use super::{Outcome, Runner, is_after_connected};
+use crate::op::Side;
+use crate::world::{ARENA, Key, Seen};
+
+/// A post that was accepted and has not completed.
+#[derive(Clone, Copy, Debug)]
+struct Post {
+    owner: Key,
+    suppressed: bool,
+}
+
+/// What was posted, what came back, where endpoints were, what memory holds.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger {
+    /// Whether the plan loses completions or kills adapters.
+    lossy: bool,
+    posts: BTreeMap<u64, Post>,
+    /// Posts of endpoints and queues that were reset or freed: they may complete or not.
+    excused: BTreeSet<u64>,
+    states: BTreeMap<Key, EndpointState>,
+    memory: [Vec<u8>; 2],
+    /// Which bytes were registered when memory was last looked at.
+    registered: [Vec<bool>; 2],
+}
+
+impl Ledger {
+    pub(super) fn new(plan: &FaultPlan, runner: &Runner) -> Self {
+        let lossy = plan.faults.iter().any(|fault| {
+            matches!(
+                fault,
+                Fault::DropCompletion { .. }
+                    | Fault::OverrunQueue { .. }
+                    | Fault::Crash { .. }
+                    | Fault::DuplicateCompletion { .. }
+            )
+        });
+        let memory = runner.memory.map(|bytes| {
+            bytes
+                .iter()
+                .map(|byte| byte.load(Ordering::Relaxed))
+                .collect()
+        });
+        let mut posts = BTreeMap::new();
+        for (&key, ep) in &runner.world.eps {
+            for receive in &ep.receives {
+                posts.insert(
+                    receive.cookie,
+                    Post {
+                        owner: key,
+                        suppressed: false,
+                    },
+                );
+            }
+        }
+        for (&key, srq) in &runner.world.srqs {
+            for receive in &srq.buffers {
+                posts.insert(
+                    receive.cookie,
+                    Post {
+                        owner: key,
+                        suppressed: false,
+                    },
+                );
+            }
+        }
+        Self {
+            lossy,
+            posts,
+            excused: BTreeSet::new(),
+            states: BTreeMap::new(),
+            memory,
+            registered: [vec![true; ARENA], vec![true; ARENA]],
+        }
+    }
+
+    pub(super) fn post(&mut self, owner: Key, cookie: u64, suppressed: bool) {
+        self.posts.insert(cookie, Post { owner, suppressed });
+    }
+
+    pub(super) fn post_shared(&mut self, owner: Key, cookie: u64) {
+        self.post(owner, cookie, false);
+    }
+
+    /// What was posted on an endpoint or queue may be lost from here on.
+    pub(super) fn reset(&mut self, owner: Key) {
+        let lost: Vec<u64> = self
+            .posts
+            .iter()
+            .filter(|(_, post)| post.owner == owner)
+            .map(|(&cookie, _)| cookie)
+            .collect();
+        for cookie in lost {
+            self.posts.remove(&cookie);
+            self.excused.insert(cookie);
+        }
+        self.states.remove(&owner);
+    }
+
+    pub(super) fn store(&mut self, side: Side, offset: usize, value: u8) {
+        self.memory[side.index()][offset] = value;
+    }
+
+    pub(super) fn see_state(&mut self, key: Key, state: EndpointState) -> Result<(), String> {
+        let before = self.states.insert(key, state);
+        match before {
+            Some(before) if is_after_connected(before) && !is_after_connected(state) => {
+                Err(format!("no way back from {before:?} without a reset"))
+            }
+            Some(EndpointState::Disconnected) if state != EndpointState::Disconnected => {
+                Err("DISCONNECTED until there is a reset".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn complete(&mut self, cookie: u64) -> bool {
+        self.posts.remove(&cookie).is_some() || self.excused.remove(&cookie)
+    }
+
+    /// Posts of endpoints that are over must all have completed.
+    pub(super) fn finish(&self, runner: &Runner) -> Outcome {
+        if self.lossy {
+            return Ok(());
+        }
+        for (cookie, post) in &self.posts {
+            let over = self.states.get(&post.owner) == Some(&EndpointState::Disconnected);
+            let has_queue = runner.world.eps.contains_key(&post.owner);
+            if over && has_queue && !post.suppressed {
+                return runner.mismatch(
+                    format!("a completion for post {cookie} on object {}", post.owner),
+                    "none came",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Runner {
+    /// Books what came out of a dispatcher.
+    pub(super) fn record(&mut self, _side: Side, seen: &Seen) -> Outcome {
+        let (Seen::Dto { cookie, .. } | Seen::Bind { cookie, .. }) = seen else {
+            return Ok(());
+        };
+        let owed = self
+            .ledger
+            .as_mut()
+            .is_none_or(|ledger| ledger.complete(*cookie));
+        if owed {
+            Ok(())
+        } else {
+            self.mismatch("a completion that is owed, once", seen)
+        }
+    }
+
+    /// Memory outside of live registrations keeps its content.
+    pub(super) fn check_ledger(&mut self) -> Outcome {
+        let Some(mut ledger) = self.ledger.take() else {
+            return Ok(());
+        };
+        let mut outcome = Ok(());
+        for side in [Side::A, Side::B] {
+            let base = self.world.arena(side).base;
+            for offset in 0..ARENA {
+                let actual = self.memory[side.index()][offset].load(Ordering::Relaxed);
+                let kept = &mut ledger.memory[side.index()][offset];
+                let registered = self.world.is_registered(side, base + offset as u64);
+                let was =
+                    std::mem::replace(&mut ledger.registered[side.index()][offset], registered);
+                if actual != *kept && !registered && !was {
+                    outcome = self.mismatch(
+                        format!("byte {offset} of side {side:?} still {kept}"),
+                        actual,
+                    );
+                }
+                *kept = actual;
+            }
+        }
+        self.ledger = Some(ledger);
+        outcome
+    }
+}

@@ -1,0 +1,669 @@
+//! Does operations on real adapters and on the model, and compares.
+
+mod connection;
+mod endpoint;
+mod event;
+mod ledger;
+mod memory;
+mod post;
+mod shared_receive;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use arbitrary::Arbitrary;
+use backend_mock::{Fabric, FabricOptions, FaultPlan, Limits, MockBackend, NodeOptions};
+use dat_core::flags::{EndpointState, HandleKind, SrqFields};
+use dat_core::id::{CnoId, CrId, EpId, EvdId, Handle, LmrId, PspId, PzId, RmrId, RspId, SrqId};
+use dat_core::sync::SpinLock;
+use dat_core::{Error, Ia, IaStorage, Result};
+use self_cell::{MutBorrow, self_cell};
+
+use crate::expect::Verdict;
+use crate::op::{FabricOp, Op, Pick, Segment, Side};
+use crate::scenario::Prologue;
+use crate::world::{self, ARENA, Key, Piece, World};
+use ledger::Ledger;
+
+type Storage = IaStorage<
+    MockBackend,
+    SpinLock,
+    { world::ENDPOINTS },
+    { world::DISPATCHERS },
+    { world::SHARED_QUEUES },
+    { world::ZONES },
+    1024,
+    512,
+>;
+type Adapter<'s> = Ia<'s, MockBackend, SpinLock>;
+type Adapters<'s> = [Adapter<'s>; 2];
+type Stores = [Box<Storage>; 2];
+
+self_cell!(
+    struct Machine {
+        owner: MutBorrow<Stores>,
+        #[not_covariant]
+        dependent: Adapters,
+    }
+);
+
+/// Everything about a run but its operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Arbitrary)]
+pub struct Setup {
+    /// The fabric's seed.
+    pub seed: u64,
+    /// Whether device and processor of the second adapter see different memory.
+    pub non_coherent: bool,
+    /// What is done before the operations.
+    pub prologue: Prologue,
+    /// What goes wrong. If anything does, only invariants are checked.
+    pub faults: FaultPlan,
+}
+
+/// The core did what the catalogue forbids, or did not what it demands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// What was done.
+    pub call: String,
+    /// What was expected.
+    pub expected: String,
+    /// What happened.
+    pub actual: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}\n  expected: {}\n  actual:   {}",
+            self.call, self.expected, self.actual
+        )
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+pub(crate) type Outcome<T = ()> = core::result::Result<T, Mismatch>;
+
+/// Two adapters on a fabric, and the model of both.
+pub struct Runner {
+    fabric: Fabric,
+    machine: Machine,
+    memory: [&'static [AtomicU8]; 2],
+    world: World,
+    handles: BTreeMap<Key, Handle>,
+    keys: BTreeMap<u64, Key>,
+    /// The private data an accept carried, by connection attempt, and other numbers that tell posts apart.
+    posts: u64,
+    /// Some actions of the fabric were done, others not: only what comes out of queues can be judged.
+    loose: bool,
+    /// With faults: what was posted and what came back.
+    ledger: Option<Ledger>,
+    call: String,
+    tally: Tally,
+}
+
+/// How often each call succeeded and was refused.
+pub type Tally = BTreeMap<String, [u32; 2]>;
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner")
+            .field("call", &self.call)
+            .finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    /// The memory that is registered. It has to live for ever, so there is one piece for each thread.
+    static MEMORY: [&'static [AtomicU8]; 2] = std::array::from_fn(|_| {
+        let bytes: Vec<AtomicU8> = (0..ARENA).map(|_| AtomicU8::new(0)).collect();
+        &*bytes.leak()
+    });
+}
+
+const NODES: [(&str, u64); 2] = [("first", 1), ("second", 2)];
+/// More actions than any run needs to come to rest.
+const PATIENCE: usize = 200_000;
+/// The queue of the asynchronous event dispatchers.
+const ASYNC_LENGTH: u32 = 16;
+
+/// Runs operations from the start.
+///
+/// # Errors
+/// The first [`Mismatch`].
+pub fn run(setup: &Setup, ops: &[Op]) -> core::result::Result<(), Mismatch> {
+    let mut runner = Runner::new(setup)?;
+    for op in ops {
+        runner.apply(op)?;
+    }
+    runner.finish()
+}
+
+/// Leaves out operations as long as the run still fails; fewer are easier to understand.
+pub fn shrink(setup: &Setup, ops: &[Op]) -> Vec<Op> {
+    let mut kept = ops.to_vec();
+    let mut size = kept.len().div_ceil(2).max(1);
+    loop {
+        let mut start = 0;
+        while start < kept.len() {
+            let mut fewer = kept.clone();
+            fewer.drain(start..(start + size).min(kept.len()));
+            if run(setup, &fewer).is_err() {
+                kept = fewer;
+            } else {
+                start += size;
+            }
+        }
+        if size == 1 {
+            return kept;
+        }
+        size /= 2;
+    }
+}
+
+impl Runner {
+    /// Opens the adapters and does the prologue.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if already that goes wrong.
+    pub fn new(setup: &Setup) -> core::result::Result<Self, Mismatch> {
+        let memory = MEMORY.with(|memory| *memory);
+        for byte in memory.iter().flat_map(|bytes| bytes.iter()) {
+            byte.store(0, Ordering::Relaxed);
+        }
+        let options = FabricOptions {
+            seed: setup.seed,
+            ..FabricOptions::default()
+        };
+        let fabric = Fabric::new(options);
+        let limits = Limits {
+            segments: world::MOST_SEGMENTS as u32,
+            work_requests: world::MOST_TRANSFERS as u32,
+            shared_buffers: world::MOST_BUFFERS as u32,
+            private_data: world::PRIVATE_DATA as u32,
+            ..Limits::default()
+        };
+        let backends = [Side::A, Side::B].map(|side| {
+            let (name, number) = NODES[side.index()];
+            let node = NodeOptions {
+                limits,
+                ..NodeOptions::new(name, number)
+            };
+            let apart = setup.non_coherent && side == Side::B;
+            fabric.node(if apart { node.non_coherent() } else { node })
+        });
+        let stores = MutBorrow::new([Box::new(Storage::new()), Box::new(Storage::new())]);
+        let opened = Machine::try_new(stores, |stores| {
+            let [first, second] = stores.borrow_mut();
+            let [a, b] = backends;
+            let open = |backend, store| {
+                Ia::open(backend, store, ASYNC_LENGTH as i32).map_err(|refused| refused.error)
+            };
+            match (open(a, first.lend()), open(b, second.lend())) {
+                (Ok(a), Ok(b)) => Ok([a, b]),
+                (Err(error), _) | (_, Err(error)) => Err(error),
+            }
+        });
+        let machine = opened.map_err(|error| Mismatch {
+            call: "open".into(),
+            expected: "two adapters".into(),
+            actual: error.to_string(),
+        })?;
+        let mut runner = Self {
+            fabric,
+            machine,
+            memory,
+            world: World::default(),
+            handles: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            posts: 0,
+            loose: false,
+            ledger: None,
+            call: String::new(),
+            tally: Tally::new(),
+        };
+        for side in [Side::A, Side::B] {
+            let arena = runner.world.arena(side);
+            arena.base = dat_core::memory::Region::from_static(memory[side.index()]).address();
+            arena.coherent = side == Side::A || !setup.non_coherent;
+            let evd = runner.with(side, |ia| ia.async_evd());
+            let flags = dat_core::flags::EvdFlags::ASYNC;
+            let key = runner.world.evd_create(side, ASYNC_LENGTH, None, flags);
+            runner.world.async_evds[side.index()] = key;
+            runner.name(key, evd.handle());
+        }
+        for op in setup.prologue.ops() {
+            runner.apply(&op)?;
+        }
+        if !setup.faults.faults.is_empty() {
+            runner.ledger = Some(Ledger::new(&setup.faults, &runner));
+            for fault in &setup.faults.faults {
+                runner.fabric.inject(fault.clone());
+            }
+        }
+        Ok(runner)
+    }
+
+    /// Does one operation.
+    ///
+    /// # Errors
+    /// What the model calls impossible.
+    pub fn apply(&mut self, op: &Op) -> core::result::Result<(), Mismatch> {
+        self.call = format!("{op:?}");
+        if self.needs_rest(op) {
+            self.rest()?;
+        }
+        match op {
+            Op::Memory(side, op) => self.memory(*side, op)?,
+            Op::Event(side, op) => self.event(*side, op)?,
+            Op::Endpoint(side, op) => self.endpoint(*side, op)?,
+            Op::Connection(side, op) => self.connection(*side, op)?,
+            Op::Post(side, op) => self.post(*side, op)?,
+            Op::SharedReceive(side, op) => self.shared_receive(*side, op)?,
+            Op::Fabric(FabricOp::Settle) => self.rest()?,
+            Op::Fabric(FabricOp::Step(count)) => self.step(*count)?,
+            Op::Fabric(FabricOp::Expire) => self.expire()?,
+        }
+        self.compare()
+    }
+
+    /// How often each call succeeded and was refused so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Comes to rest, takes every event out, and closes the adapters.
+    ///
+    /// # Errors
+    /// What the model calls impossible, above all events that are missing or too many.
+    pub fn finish(mut self) -> core::result::Result<(), Mismatch> {
+        self.call = "the end of the run".into();
+        self.rest()?;
+        for side in [Side::A, Side::B] {
+            self.drain(side)?;
+        }
+        self.rest()?;
+        for side in [Side::A, Side::B] {
+            self.drain(side)?;
+        }
+        self.compare()?;
+        self.ledger
+            .as_ref()
+            .map_or(Ok(()), |ledger| ledger.finish(&self))
+    }
+
+    fn with<R>(&self, side: Side, act: impl for<'s> FnOnce(&Adapter<'s>) -> R) -> R {
+        self.machine
+            .with_dependent(|_, adapters| act(&adapters[side.index()]))
+    }
+
+    fn mismatch<T>(&self, expected: impl Into<String>, actual: impl fmt::Debug) -> Outcome<T> {
+        Err(Mismatch {
+            call: self.call.clone(),
+            expected: expected.into(),
+            actual: format!("{actual:?}"),
+        })
+    }
+
+    fn expect(&self, holds: bool, expected: impl fmt::Display, actual: impl fmt::Debug) -> Outcome {
+        if holds || self.ledger.is_some() {
+            return Ok(());
+        }
+        self.mismatch(expected.to_string(), actual)
+    }
+
+    /// Compares a return with the verdict; `Some` with the value if the call succeeded.
+    fn judge<T: fmt::Debug>(
+        &mut self,
+        verdict: &Verdict,
+        outcome: Result<T>,
+    ) -> Outcome<Option<T>> {
+        let (group, call) = self.call.split_once(", ").unwrap_or_default();
+        let group = group.split('(').next().unwrap_or_default();
+        let call = call.split([' ', ')']).next().unwrap_or_default();
+        let counts = self.tally.entry(format!("{group} {call}")).or_default();
+        counts[usize::from(outcome.is_err())] += 1;
+        if self.ledger.is_none() && !verdict.allows(&outcome) {
+            return self.mismatch(format!("{verdict:?}"), outcome);
+        }
+        Ok(outcome.ok())
+    }
+
+    fn name(&mut self, key: Key, handle: Handle) {
+        self.handles.insert(key, handle);
+        self.keys.insert(handle.to_raw(), key);
+    }
+
+    fn handle(&self, key: Option<Key>) -> Handle {
+        key.and_then(|key| self.handles.get(&key))
+            .copied()
+            .unwrap_or(Handle::NULL)
+    }
+
+    fn key(&self, handle: impl Into<Handle>) -> Option<Key> {
+        self.keys.get(&handle.into().to_raw()).copied()
+    }
+
+    fn pick(&self, side: Side, kind: HandleKind, pick: Pick) -> Option<Key> {
+        self.world
+            .pick(side, kind, pick)
+            .filter(|key| self.handles.contains_key(key))
+    }
+
+    fn pick_optional(
+        &self,
+        side: Side,
+        kind: HandleKind,
+        pick: Option<Pick>,
+    ) -> Option<Option<Key>> {
+        pick.map(|pick| self.pick(side, kind, pick))
+    }
+
+    fn is_exact(&self) -> bool {
+        self.ledger.is_none()
+    }
+
+    fn next_post(&mut self) -> u64 {
+        self.posts += 1;
+        self.posts
+    }
+
+    /// The range of a region that offset and length choose. The length may reach beyond its end.
+    fn range(address: u64, length: u64, offset: u8, bytes: u8) -> (u64, u64) {
+        let start = address + u64::from(offset >> 5) * length / 8 + u64::from(offset & 31);
+        let bytes = match bytes {
+            255 => length + 1,
+            254 => u64::MAX - 8,
+            _ => u64::from(bytes),
+        };
+        (start, bytes)
+    }
+
+    fn piece(&self, side: Side, segment: &Segment) -> Piece {
+        let key = self.pick(side, HandleKind::Lmr, segment.region);
+        let Some(lmr) = key.and_then(|key| self.world.region_ever(key)) else {
+            return Piece {
+                context: if key.is_some() { u32::MAX } else { 0 },
+                address: u64::from(segment.offset),
+                length: u64::from(segment.length),
+            };
+        };
+        let (address, length) =
+            Self::range(lmr.address, lmr.length, segment.offset, segment.length);
+        Piece {
+            context: lmr.context,
+            address,
+            length,
+        }
+    }
+
+    fn pieces(&self, side: Side, segments: &[Segment]) -> Vec<Piece> {
+        segments
+            .iter()
+            .take(8)
+            .map(|segment| self.piece(side, segment))
+            .collect()
+    }
+
+    /// Lets the fabric do so many actions; the model does all that is under way.
+    fn step(&mut self, count: u8) -> Outcome {
+        for _ in 0..count {
+            if !self.fabric.step() {
+                break;
+            }
+            let now = self.fabric.now();
+            for side in [Side::A, Side::B] {
+                self.with(side, |ia| ia.progress(now));
+            }
+        }
+        if self.is_exact() && count != 0 {
+            self.world.advance();
+            self.loose = true;
+        }
+        Ok(())
+    }
+
+    /// Lets everything that is under way happen.
+    fn rest(&mut self) -> Outcome {
+        let mut idle = false;
+        for _ in 0..PATIENCE {
+            let steps = self.fabric.run_until_idle(PATIENCE);
+            let now = self.fabric.now();
+            let handled: usize = [Side::A, Side::B]
+                .map(|side| self.with(side, |ia| ia.progress(now)))
+                .iter()
+                .sum();
+            if steps + handled == 0 {
+                idle = true;
+                break;
+            }
+        }
+        self.expect(idle, "the fabric comes to rest", "it goes on for ever")?;
+        if self.is_exact() {
+            self.world.settle();
+        }
+        self.loose = false;
+        Ok(())
+    }
+
+    fn expire(&mut self) -> Outcome {
+        self.rest()?;
+        let later = self.fabric.now().as_micros().saturating_add(10_000_000_000);
+        let later = dat_core::time::Instant::from_micros(later);
+        self.fabric.run_until(later);
+        if self.is_exact() {
+            self.world.expire();
+        }
+        self.rest()
+    }
+
+    /// Whether an operation would race with what is under way.
+    fn needs_rest(&self, op: &Op) -> bool {
+        use crate::op::{EndpointOp, EventOp, MemoryOp};
+        if !self.is_exact() {
+            return false;
+        }
+        let looks = match op {
+            Op::Fabric(_) => true,
+            Op::Event(_, op) => !matches!(
+                op,
+                EventOp::EvdResize { .. }
+                    | EventOp::EvdFree { .. }
+                    | EventOp::EvdPostSe { .. }
+                    | EventOp::EvdModifyCno { .. }
+            ),
+            Op::Memory(_, op) => matches!(op, MemoryOp::PzQuery { .. } | MemoryOp::LmrQuery { .. }),
+            Op::Endpoint(_, op) => {
+                matches!(
+                    op,
+                    EndpointOp::GetStatus { .. } | EndpointOp::RecvQuery { .. }
+                )
+            }
+            _ => false,
+        };
+        if looks {
+            return false;
+        }
+        if self.loose {
+            return true;
+        }
+        if self.world.is_at_rest() {
+            return false;
+        }
+        match op {
+            Op::Memory(_, op) => matches!(
+                op,
+                MemoryOp::LmrFree { .. }
+                    | MemoryOp::RmrFree { .. }
+                    | MemoryOp::Store { .. }
+                    | MemoryOp::SyncRead { .. }
+                    | MemoryOp::SyncWrite { .. }
+            ),
+            Op::Endpoint(side, op) => match op {
+                EndpointOp::Free { ep } | EndpointOp::Disconnect { ep, .. } => {
+                    let key = self.pick(*side, HandleKind::Ep, *ep);
+                    !self.world.is_alone(key)
+                }
+                EndpointOp::ModifyPz { .. }
+                | EndpointOp::ModifyEvds { .. }
+                | EndpointOp::Reset { .. }
+                | EndpointOp::Query { .. } => true,
+                _ => false,
+            },
+            Op::Connection(..) => true,
+            _ => false,
+        }
+    }
+
+    /// Compares what can be looked at without changing anything.
+    fn compare(&mut self) -> Outcome {
+        if self.loose {
+            return Ok(());
+        }
+        let eps: Vec<Key> = self.world.eps.keys().copied().collect();
+        for key in eps {
+            self.compare_endpoint(key)?;
+        }
+        if self.is_exact() {
+            self.compare_shared_queues()?;
+            self.compare_memory()?;
+        } else {
+            self.check_ledger()?;
+        }
+        Ok(())
+    }
+
+    fn compare_endpoint(&mut self, key: Key) -> Outcome {
+        let Some(ep) = self
+            .world
+            .eps
+            .get(&key)
+            .filter(|_| self.handles.contains_key(&key))
+        else {
+            return Ok(());
+        };
+        let id = EpId::from_handle(self.handle(Some(key)));
+        let status = self.with(ep.side, |ia| ia.ep_get_status(id));
+        let Ok(status) = status else {
+            return self.mismatch("a live endpoint (EPG-01)", status);
+        };
+        self.expect(
+            ep.may_be(status.state),
+            format_args!("endpoint {id:?} in state {:?}", ep.state),
+            status.state,
+        )?;
+        if ep.may_still_be_ending {
+            // Its receives may have been flushed by now.
+            return Ok(());
+        }
+        // EPG-01. Completed but not dequeued: either.
+        let busy = ep.request_places.pending() != 0;
+        let idle = ep.request_places.held() == 0;
+        self.expect(
+            if status.request_idle { !busy } else { !idle },
+            format_args!("endpoint {id:?} with requests idle: {idle}, busy: {busy} (EPG-01)"),
+            status,
+        )?;
+        if ep.srq.is_none() {
+            let busy = ep.receive_places.pending() != 0;
+            let idle = ep.receive_places.held() == 0;
+            self.expect(
+                if status.recv_idle { !busy } else { !idle },
+                format_args!("endpoint {id:?} with receives idle: {idle}, busy: {busy} (EPG-01)"),
+                status,
+            )?;
+        }
+        if let Some(ledger) = &mut self.ledger
+            && let Err(text) = ledger.see_state(key, status.state)
+        {
+            return self.mismatch(text, status.state);
+        }
+        Ok(())
+    }
+
+    fn compare_shared_queues(&self) -> Outcome {
+        for (&key, srq) in &self.world.srqs {
+            let id = SrqId::from_handle(self.handle(Some(key)));
+            let query = self.with(srq.side, |ia| ia.srq_query(id, SrqFields::all()));
+            let Ok(param) = query else {
+                return self.mismatch("a live shared receive queue", query);
+            };
+            let (least, most) = srq.outstanding_bounds();
+            let outstanding = usize::try_from(param.outstanding).unwrap_or(usize::MAX);
+            let available = usize::try_from(param.available).unwrap_or(usize::MAX);
+            let holds = (least..=most).contains(&outstanding) && available == srq.buffers.len();
+            self.expect(
+                holds,
+                format_args!(
+                    "{id:?} with {} available and {least} to {most} outstanding (SRY-02)",
+                    srq.buffers.len()
+                ),
+                (param.available, param.outstanding),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn compare_memory(&mut self) -> Outcome {
+        for side in [Side::A, Side::B] {
+            for (offset, byte) in self.memory[side.index()].iter().enumerate() {
+                let actual = byte.load(Ordering::Relaxed);
+                if let Some(expected) = self.world.arena(side).expected(offset)
+                    && expected != actual
+                {
+                    return self.mismatch(
+                        format!("byte {offset} of side {side:?} is {expected}"),
+                        actual,
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The identifier of each kind that a handle argument is passed as.
+macro_rules! ids {
+    ($($name:ident $id:ident)*) => {
+        impl Runner {
+            $(
+                fn $name(&self, key: Option<Key>) -> $id {
+                    $id::from_handle(self.handle(key))
+                }
+            )*
+        }
+    };
+}
+
+ids! {
+    pz_id PzId
+    lmr_id LmrId
+    rmr_id RmrId
+    evd_id EvdId
+    cno_id CnoId
+    ep_id EpId
+    srq_id SrqId
+    psp_id PspId
+    rsp_id RspId
+    cr_id CrId
+}
+
+/// A flag word with a bit that is none.
+fn mask<T: From<u32>>(all: u32, unknown: bool) -> T {
+    T::from(if unknown { all | 1 << 30 } else { all })
+}
+
+/// States that a connected endpoint can be found in later without a reset.
+fn is_after_connected(state: EndpointState) -> bool {
+    matches!(
+        state,
+        EndpointState::Connected | EndpointState::DisconnectPending | EndpointState::Disconnected
+    )
+}
+
+/// What the interface says of an error, without its cause.
+fn code(error: Error) -> String {
+    format!("{:?}/{:?}", error.kind(), error.subtype())
+}

@@ -1,0 +1,344 @@
+//! Posts.
+
+use dat_core::event::DtoOperation;
+use dat_core::flags::{CompletionFlags, HandleKind};
+use dat_core::memory::RmrTriplet;
+
+use super::memory::{privileges, triplet, triplets};
+use super::{Outcome, Runner};
+use crate::op::{Pick, PostOp, Remote, Segment, Side};
+use crate::world::{Key, Piece, Receive, RemoteContext, Request, Work};
+
+/// Flags to post with: mostly none, rarely illegal ones.
+fn flags(choice: u8) -> CompletionFlags {
+    CompletionFlags::from_bits_retain(match choice {
+        0..=143 => 0,
+        144..=191 => 0x01,
+        192..=207 => 0x02,
+        208..=223 => 0x08,
+        224..=231 => 0x09,
+        232..=243 => 0x04,
+        244..=249 => 0x10,
+        _ => 0x40,
+    })
+}
+
+fn total(pieces: &[Piece]) -> u64 {
+    pieces
+        .iter()
+        .fold(0, |sum, piece| sum.saturating_add(piece.length))
+}
+
+impl Runner {
+    pub(super) fn post(&mut self, side: Side, op: &PostOp) -> Outcome {
+        match op {
+            PostOp::Send {
+                ep,
+                segments,
+                flags: choice,
+            } => {
+                let pieces = self.pieces(side, segments);
+                let key = self.pick(side, HandleKind::Ep, *ep);
+                self.request(side, key, pieces, Work::Send, flags(*choice))
+            }
+            PostOp::RdmaWrite {
+                ep,
+                segments,
+                remote,
+                flags: choice,
+            } => {
+                let pieces = self.pieces(side, segments);
+                let key = self.pick(side, HandleKind::Ep, *ep);
+                let (number, address) = self.remote(side, key, remote);
+                let work = Work::Write { number, address };
+                let length = match remote.slack {
+                    255 => total(&pieces).saturating_sub(1),
+                    slack => total(&pieces).saturating_add(u64::from(slack)),
+                };
+                self.rdma(side, key, pieces, work, length, flags(*choice))
+            }
+            PostOp::RdmaRead {
+                ep,
+                segments,
+                remote,
+                flags: choice,
+            } => {
+                let pieces = self.pieces(side, segments);
+                let key = self.pick(side, HandleKind::Ep, *ep);
+                let (number, address) = self.remote(side, key, remote);
+                let length = match remote.slack {
+                    255 => total(&pieces).saturating_add(1),
+                    slack => total(&pieces).saturating_sub(u64::from(slack & 7)),
+                };
+                let work = Work::Read {
+                    number,
+                    address,
+                    length,
+                };
+                self.rdma(side, key, pieces, work, length, flags(*choice))
+            }
+            PostOp::Receive {
+                ep,
+                segments,
+                flags: choice,
+            } => self.receive(side, *ep, segments, flags(*choice)),
+            PostOp::Bind {
+                rmr,
+                segment,
+                privileges: rights,
+                ep,
+                flags: choice,
+            } => self.bind(side, [*rmr, *ep], segment, *rights, flags(*choice)),
+        }
+    }
+
+    /// The context and address that a remote range choice means.
+    fn remote(&self, side: Side, ep: Option<Key>, remote: &Remote) -> (u32, u64) {
+        let peer = ep.and_then(|key| self.world.eps.get(&key)?.peer);
+        let far = peer
+            .and_then(|peer| self.world.eps.get(&peer))
+            .map_or(side.other(), |peer| peer.side);
+        let known: Vec<&RemoteContext> = self
+            .world
+            .contexts
+            .iter()
+            .rev()
+            .filter(|context| context.side == far)
+            .collect();
+        let index = usize::from(remote.context).checked_rem(known.len());
+        match index.and_then(|index| known.get(index)) {
+            Some(context) if remote.context != 255 => {
+                let (address, _) = Self::range(context.address, context.length, remote.offset, 0);
+                (context.number, address)
+            }
+            _ => (0xDEAD_BEEF, u64::from(remote.offset)),
+        }
+    }
+
+    fn rdma(
+        &mut self,
+        side: Side,
+        key: Option<Key>,
+        pieces: Vec<Piece>,
+        work: Work,
+        length: u64,
+        flags: CompletionFlags,
+    ) -> Outcome {
+        // Without a read depth, what an RDMA Read comes to is the provider's matter (EPB-05, EPC-10).
+        let connected = key.and_then(|key| self.world.eps.get(&key));
+        let peer = connected.and_then(|ep| self.world.eps.get(&ep.peer?));
+        let no_depth = [connected, peer]
+            .into_iter()
+            .flatten()
+            .any(|ep| ep.has_defaults);
+        if matches!(work, Work::Read { .. }) && no_depth && self.is_exact() {
+            return Ok(());
+        }
+        self.request_with(side, key, pieces, work, length, flags)
+    }
+
+    fn request(
+        &mut self,
+        side: Side,
+        key: Option<Key>,
+        pieces: Vec<Piece>,
+        work: Work,
+        flags: CompletionFlags,
+    ) -> Outcome {
+        self.request_with(side, key, pieces, work, u64::MAX, flags)
+    }
+
+    fn request_with(
+        &mut self,
+        side: Side,
+        key: Option<Key>,
+        pieces: Vec<Piece>,
+        work: Work,
+        length: u64,
+        flags: CompletionFlags,
+    ) -> Outcome {
+        let post = self.next_post();
+        let operation = match work {
+            Work::Write { .. } => DtoOperation::RdmaWrite,
+            Work::Read { .. } => DtoOperation::RdmaRead,
+            _ => DtoOperation::Send,
+        };
+        let request = Request {
+            post,
+            cookie: post,
+            pieces,
+            work,
+            suppressed: flags.contains(CompletionFlags::SUPPRESS),
+            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
+        };
+        let pieces = &request.pieces;
+        let mut verdict = self
+            .world
+            .check_request(side, key, pieces, operation, length, flags);
+        if verdict.may_succeed {
+            self.rest_if_racing(key, &request)?;
+            verdict = self
+                .world
+                .check_request(side, key, pieces, operation, length, flags);
+        }
+        let (id, list) = (self.ep_id(key), triplets(pieces));
+        let outcome = match request.work {
+            Work::Write { number, address } => {
+                let remote = RmrTriplet {
+                    context: number,
+                    address,
+                    length,
+                };
+                self.with(side, |ia| {
+                    ia.post_rdma_write(id, &list, post, &remote, flags)
+                })
+            }
+            Work::Read {
+                number,
+                address,
+                length,
+            } => {
+                let remote = RmrTriplet {
+                    context: number,
+                    address,
+                    length,
+                };
+                self.with(side, |ia| {
+                    ia.post_rdma_read(id, &list, post, &remote, flags)
+                })
+            }
+            _ => self.with(side, |ia| ia.post_send(id, &list, post, flags)),
+        };
+        if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
+            self.accepted(key, request);
+        }
+        Ok(())
+    }
+
+    fn accepted(&mut self, key: Key, request: Request) {
+        match &mut self.ledger {
+            Some(ledger) => ledger.post(key, request.cookie, request.suppressed),
+            None => self.world.post_request(key, request),
+        }
+    }
+
+    /// If the outcome would depend on what another endpoint does at the same time, that is done first.
+    fn rest_if_racing(&mut self, key: Option<Key>, request: &Request) -> Outcome {
+        if !self.is_exact() || self.world.is_at_rest() {
+            return Ok(());
+        }
+        let races = match key.filter(|key| self.world.eps.contains_key(key)) {
+            Some(key) => self.world.would_race(key, request),
+            None => false,
+        };
+        if races { self.rest() } else { Ok(()) }
+    }
+
+    fn receive(
+        &mut self,
+        side: Side,
+        ep: Pick,
+        segments: &[Segment],
+        flags: CompletionFlags,
+    ) -> Outcome {
+        let key = self.pick(side, HandleKind::Ep, ep);
+        if key
+            .and_then(|key| self.world.eps.get(&key))
+            .is_some_and(|ep| ep.may_still_be_ending)
+        {
+            self.rest()?;
+        }
+        let pieces = self.pieces(side, segments);
+        let post = self.next_post();
+        let verdict = self.world.check_receive(side, key, &pieces, flags);
+        let (id, list) = (self.ep_id(key), triplets(&pieces));
+        let outcome = self.with(side, |ia| ia.post_recv(id, &list, post, flags));
+        if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
+            let receive = Receive {
+                post,
+                cookie: post,
+                pieces,
+            };
+            match &mut self.ledger {
+                Some(ledger) => ledger.post(key, post, false),
+                None => self.world.post_receive(key, receive),
+            }
+        }
+        Ok(())
+    }
+
+    fn bind(
+        &mut self,
+        side: Side,
+        [rmr, ep]: [Pick; 2],
+        segment: &Segment,
+        rights: u8,
+        flags: CompletionFlags,
+    ) -> Outcome {
+        let rmr = self.pick(side, HandleKind::Rmr, rmr);
+        let key = self.pick(side, HandleKind::Ep, ep);
+        let piece = self.piece(side, segment);
+        let privileges = privileges(rights);
+        let post = self.next_post();
+        let mut request = Request {
+            post,
+            cookie: post,
+            pieces: Vec::new(),
+            work: Work::Bind {
+                rmr: rmr.unwrap_or_default(),
+                context: None,
+            },
+            suppressed: flags.contains(CompletionFlags::SUPPRESS),
+            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
+        };
+        let mut verdict = self
+            .world
+            .check_bind(side, rmr, &piece, privileges, key, flags);
+        if verdict.may_succeed {
+            self.rest_if_racing(key, &request)?;
+            verdict = self
+                .world
+                .check_bind(side, rmr, &piece, privileges, key, flags);
+        }
+        let (rmr_id, id, piece_given) = (self.rmr_id(rmr), self.ep_id(key), triplet(&piece));
+        let outcome = self.with(side, |ia| {
+            ia.rmr_bind(rmr_id, &piece_given, privileges, id, post, flags)
+        });
+        let Some(number) = self.judge(&verdict, outcome)? else {
+            return Ok(());
+        };
+        let (Some(rmr), Some(key)) = (rmr, key) else {
+            return Ok(());
+        };
+        let region = self
+            .world
+            .lmr_of(side, piece.context)
+            .map(|lmr| lmr.pz)
+            .filter(|_| piece.length != 0);
+        let context = region.map(|pz| RemoteContext {
+            side,
+            number,
+            alive: false,
+            pz,
+            address: piece.address,
+            length: piece.length,
+            privileges,
+            lmr: self.world.lmr_key(side, piece.context).unwrap_or_default(),
+        });
+        if let Some(context) = &context {
+            // RMB-11, RMB-21: a value that no peer can know from before.
+            self.expect(
+                !self.world.was_remote_context(side, context.number),
+                "a new remote context (RMB-11)",
+                number,
+            )?;
+        }
+        let index = self.world.accept_bind(rmr, context);
+        request.work = Work::Bind {
+            rmr,
+            context: index,
+        };
+        self.accepted(key, request);
+        Ok(())
+    }
+}

@@ -1,0 +1,715 @@
+//! Event dispatchers: one list per stream, merged in any order that the catalogue allows.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use dat_core::error::{ErrorKind, Subtype};
+use dat_core::event::{AsyncEventKind, ConnectionEventKind, DtoOperation};
+use dat_core::flags::{CompletionFlags, DtoStatus, EvdFlags, HandleKind};
+
+use super::{DISPATCHERS, Key, World};
+use crate::expect::{Checks, Verdict};
+use crate::op::Side;
+
+/// The longest queue an adapter makes.
+pub(crate) const LONGEST_QUEUE: i32 = 32;
+
+/// Events of one stream come in order; streams among each other in any (EVW-09).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stream {
+    /// Completions of the requests of an endpoint.
+    Requests(Key),
+    /// Completions of its receives.
+    Receives(Key),
+    /// What happens to its connection.
+    Connection(Key),
+    /// A connection request.
+    ConnectionRequest(Key),
+    /// Posted by the consumer.
+    Software,
+    /// Asynchronous, of one object.
+    Async(Key),
+}
+
+impl Stream {
+    const fn is_completion(self) -> bool {
+        matches!(self, Self::Requests(_) | Self::Receives(_))
+    }
+}
+
+/// An event as the consumer saw it, in the model's names. Handles that name nothing are `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Dto {
+        ep: Option<Key>,
+        cookie: u64,
+        status: DtoStatus,
+        length: u64,
+        operation: DtoOperation,
+    },
+    Bind {
+        rmr: Option<Key>,
+        cookie: u64,
+        status: DtoStatus,
+    },
+    /// `attempt` is read from the private data of the new connection request.
+    Request {
+        service_point: Option<Key>,
+        qualifier: u64,
+        attempt: Option<usize>,
+    },
+    Connection {
+        kind: ConnectionEventKind,
+        ep: Option<Key>,
+        private_data: Vec<u8>,
+    },
+    Async {
+        kind: AsyncEventKind,
+        object: Option<Key>,
+        reason: u32,
+    },
+    Software {
+        pointer: u64,
+    },
+}
+
+/// Which ends of an operation are legal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Is(DtoStatus),
+    /// EPS-04 only says that the sender's completion is an error too.
+    AnyFault,
+}
+
+impl Status {
+    fn allows(self, status: DtoStatus) -> bool {
+        match self {
+            Self::Is(expected) => status == expected,
+            Self::AnyFault => !matches!(status, DtoStatus::Success | DtoStatus::Flushed),
+        }
+    }
+
+    pub(crate) fn is_success(self) -> bool {
+        self == Self::Is(DtoStatus::Success)
+    }
+}
+
+/// An event that is or will be queued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Dto {
+        ep: Key,
+        cookie: u64,
+        status: Status,
+        length: u64,
+        operation: DtoOperation,
+    },
+    Bind {
+        rmr: Key,
+        cookie: u64,
+        status: Status,
+    },
+    Request {
+        service_point: Option<Key>,
+        qualifier: u64,
+        attempt: usize,
+    },
+    /// `kinds`: EPK-10 leaves the choice between TIMED_OUT and UNREACHABLE to the transport.
+    Connection {
+        kinds: Vec<ConnectionEventKind>,
+        ep: Key,
+        private_data: Vec<u8>,
+    },
+    Async {
+        kind: AsyncEventKind,
+        object: Key,
+        reason: u32,
+    },
+    Software {
+        pointer: u64,
+    },
+}
+
+impl Expected {
+    fn allows(&self, seen: &Seen) -> bool {
+        match (self, seen) {
+            (
+                Self::Dto {
+                    ep,
+                    cookie,
+                    status,
+                    length,
+                    operation,
+                },
+                Seen::Dto {
+                    ep: e,
+                    cookie: c,
+                    status: s,
+                    length: l,
+                    operation: o,
+                },
+            ) => {
+                // The length means something for successes only (DTO-03).
+                Some(*ep) == *e
+                    && cookie == c
+                    && status.allows(*s)
+                    && operation == o
+                    && (*s != DtoStatus::Success || length == l)
+            }
+            (
+                Self::Bind {
+                    rmr,
+                    cookie,
+                    status,
+                },
+                Seen::Bind {
+                    rmr: r,
+                    cookie: c,
+                    status: s,
+                },
+            ) => Some(*rmr) == *r && cookie == c && status.allows(*s),
+            (
+                Self::Request {
+                    service_point,
+                    qualifier,
+                    attempt,
+                },
+                Seen::Request {
+                    service_point: p,
+                    qualifier: q,
+                    attempt: a,
+                },
+            ) => service_point == p && qualifier == q && Some(*attempt) == *a,
+            (
+                Self::Connection {
+                    kinds,
+                    ep,
+                    private_data,
+                },
+                Seen::Connection {
+                    kind,
+                    ep: e,
+                    private_data: data,
+                },
+            ) => kinds.contains(kind) && Some(*ep) == *e && private_data == data,
+            (
+                Self::Async {
+                    kind,
+                    object,
+                    reason,
+                },
+                Seen::Async {
+                    kind: k,
+                    object: o,
+                    reason: r,
+                },
+            ) => kind == k && Some(*object) == *o && reason == r,
+            (Self::Software { pointer }, Seen::Software { pointer: p }) => pointer == p,
+            _ => false,
+        }
+    }
+
+    fn success_of(&self, endpoint: Key) -> bool {
+        matches!(self, Self::Dto { ep, status, .. } if *ep == endpoint && status.is_success())
+    }
+
+    fn established(&self) -> bool {
+        matches!(self, Self::Connection { kinds, .. } if kinds.contains(&ConnectionEventKind::Established))
+    }
+}
+
+/// An event in its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued {
+    pub(crate) event: Expected,
+    /// It has certainly arrived.
+    pub(crate) sure: bool,
+    /// It may have been lost (EPR-01, EPF-02, overflow).
+    pub(crate) optional: bool,
+    /// The post whose place in its work queue it holds.
+    pub(crate) post: u64,
+    stamp: u64,
+}
+
+/// An event dispatcher.
+#[derive(Clone, Debug)]
+pub(crate) struct Evd {
+    pub(crate) side: Side,
+    pub(crate) flags: EvdFlags,
+    pub(crate) length: u32,
+    pub(crate) enabled: bool,
+    pub(crate) waitable: bool,
+    pub(crate) cno: Option<Key>,
+    pub(crate) streams: BTreeMap<Stream, VecDeque<Queued>>,
+    overflowed: bool,
+}
+
+impl Evd {
+    pub(super) fn settle(&mut self) {
+        for queued in self.streams.values_mut().flatten() {
+            queued.sure = true;
+        }
+    }
+
+    fn queued(&self, wanted: impl Fn(&Stream, &Queued) -> bool) -> usize {
+        let streams = self.streams.iter();
+        streams
+            .flat_map(|(stream, events)| events.iter().map(move |event| (stream, event)))
+            .filter(|(stream, event)| wanted(stream, event))
+            .count()
+    }
+
+    /// Events that are certainly queued, and those that may be.
+    pub(crate) fn bounds(&self) -> (usize, usize) {
+        (
+            self.queued(|_, e| e.sure && !e.optional),
+            self.queued(|_, _| true),
+        )
+    }
+
+    /// The same without completions, which have places of their own.
+    fn ring_bounds(&self) -> (usize, usize) {
+        let ring = |stream: &Stream| !stream.is_completion();
+        (
+            self.queued(|s, e| ring(s) && e.sure && !e.optional),
+            self.queued(|s, _| ring(s)),
+        )
+    }
+
+    /// Marks what is queued of a stream as lost or not.
+    pub(super) fn may_lose(&mut self, stream: Stream) {
+        for queued in self.streams.get_mut(&stream).into_iter().flatten() {
+            queued.optional = true;
+        }
+    }
+
+    /// Whether something must come out before this event: a success before the end of its connection
+    /// (EPD-06), ESTABLISHED before data (state machines, 1.5).
+    fn is_held_back(&self, stream: Stream, candidate: &Queued) -> bool {
+        let earlier = |stream: Stream, wanted: &dyn Fn(&Expected) -> bool| {
+            self.streams
+                .get(&stream)
+                .into_iter()
+                .flatten()
+                .any(|queued| {
+                    queued.stamp < candidate.stamp && !queued.optional && wanted(&queued.event)
+                })
+        };
+        match stream {
+            Stream::Connection(ep) => {
+                earlier(Stream::Requests(ep), &|event| event.success_of(ep))
+                    || earlier(Stream::Receives(ep), &|event| event.success_of(ep))
+            }
+            Stream::Requests(ep) | Stream::Receives(ep) => {
+                earlier(Stream::Connection(ep), &Expected::established)
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes out the event that was seen; `None` if it must not come now.
+    pub(crate) fn take(&mut self, seen: &Seen) -> Option<Queued> {
+        let mut found = None;
+        for (&stream, events) in &self.streams {
+            for (index, queued) in events.iter().enumerate() {
+                if queued.event.allows(seen) && !self.is_held_back(stream, queued) {
+                    found = Some((stream, index));
+                    break;
+                }
+                if !queued.optional {
+                    break;
+                }
+            }
+            if found.is_some() {
+                break;
+            }
+        }
+        let (stream, index) = found?;
+        let events = self.streams.get_mut(&stream)?;
+        let taken = events.drain(..=index).next_back();
+        if events.is_empty() {
+            self.streams.remove(&stream);
+        }
+        taken
+    }
+
+    /// The dispatcher said that it is empty: what may have been lost was.
+    pub(crate) fn found_empty(&mut self) {
+        for events in self.streams.values_mut() {
+            events.retain(|queued| !(queued.optional && queued.sure));
+        }
+        self.streams.retain(|_, events| !events.is_empty());
+    }
+}
+
+/// A consumer notification object.
+#[derive(Clone, Debug)]
+pub(crate) struct Cno {
+    /// A notification certainly came since the last wait.
+    pub(crate) triggered: bool,
+    /// One may have come.
+    pub(crate) touched: bool,
+}
+
+/// How the completions of a dispatcher wake a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Config {
+    Notify,
+    Solicited,
+    Threshold,
+}
+
+impl Config {
+    pub(crate) fn of(flags: CompletionFlags) -> Self {
+        if flags == CompletionFlags::UNSIGNALLED {
+            Self::Notify
+        } else if flags == CompletionFlags::SOLICITED_WAIT {
+            Self::Solicited
+        } else {
+            Self::Threshold
+        }
+    }
+}
+
+impl World {
+    /// EVC-02 to EVC-04. `length` is what was asked for.
+    pub(crate) fn check_evd_create(
+        &self,
+        side: Side,
+        length: i32,
+        cno: Option<Option<Key>>,
+        flags: EvdFlags,
+    ) -> Verdict {
+        let mut checks = Checks::default();
+        let cno_is_good = self.is_or_none(side, HandleKind::Cno, cno);
+        checks.handle(!cno_is_good, Subtype::InvalidHandleCno);
+        checks.parameter(length <= 0, 2);
+        checks.parameter(
+            flags.is_empty() || EvdFlags::from_bits(flags.bits()).is_none(),
+            4,
+        );
+        checks.resource(length > LONGEST_QUEUE);
+        checks.resource(self.count(side, HandleKind::Evd) >= DISPATCHERS);
+        checks.verdict()
+    }
+
+    pub(crate) fn evd_create(
+        &mut self,
+        side: Side,
+        length: u32,
+        cno: Option<Key>,
+        flags: EvdFlags,
+    ) -> Key {
+        let key = self.add(side, HandleKind::Evd, true);
+        let evd = Evd {
+            side,
+            flags,
+            length,
+            enabled: true,
+            waitable: true,
+            cno,
+            streams: BTreeMap::new(),
+            overflowed: false,
+        };
+        self.evds.insert(key, evd);
+        key
+    }
+
+    /// EVF-02.
+    pub(crate) fn check_evd_free(&self, side: Side, evd: Option<Key>) -> Verdict {
+        let mut checks = Checks::default();
+        checks.handle(!self.is(side, HandleKind::Evd, evd), None);
+        let used = evd.is_some()
+            && (self
+                .eps
+                .values()
+                .any(|ep| [ep.receive, ep.request, ep.connect].contains(&evd))
+                || self.psps.values().any(|psp| Some(psp.evd) == evd)
+                || self.rsps.values().any(|rsp| Some(rsp.evd) == evd)
+                || Some(self.async_evds[side.index()]) == evd);
+        checks.state(used, Subtype::InvalidStateEvdInUse);
+        checks.verdict()
+    }
+
+    pub(crate) fn evd_free(&mut self, key: Key) {
+        let cno = self.evds.remove(&key).and_then(|evd| evd.cno);
+        self.bury(key);
+        // CNW-05: the last dispatcher gone releases waiters; whether a trigger is remembered is open.
+        self.touch_cno(cno, false);
+    }
+
+    /// EVZ-01.
+    pub(crate) fn check_evd_resize(&self, side: Side, key: Option<Key>, length: i32) -> Verdict {
+        let mut checks = Checks::default();
+        checks.handle(!self.is(side, HandleKind::Evd, key), None);
+        checks.parameter(length <= 0, 2);
+        checks.resource(length > LONGEST_QUEUE);
+        if let Some(evd) = key.and_then(|key| self.evds.get(&key)) {
+            let (sure, possible) = evd.bounds();
+            let length = usize::try_from(length).unwrap_or(0);
+            if length != 0 {
+                checks.state(sure > length, None);
+                if possible > length {
+                    checks.possible(ErrorKind::InvalidState);
+                }
+            }
+        }
+        checks.verdict()
+    }
+
+    /// EVS-01 to EVS-03. The queue is full when as many events are queued as it has places; completions have
+    /// places of their own in some providers, so that with them it may be full or not.
+    pub(crate) fn check_post_software(&self, side: Side, key: Option<Key>) -> Verdict {
+        let mut checks = Checks::default();
+        checks.handle(!self.is(side, HandleKind::Evd, key), None);
+        let Some(evd) = key.and_then(|key| self.evds.get(&key)) else {
+            return checks.verdict();
+        };
+        checks.parameter(!evd.flags.contains(EvdFlags::SOFTWARE), 0);
+        if !evd.flags.contains(EvdFlags::SOFTWARE) {
+            return checks.verdict();
+        }
+        let length = evd.length as usize;
+        if evd.ring_bounds().0 >= length {
+            return Verdict::refused(ErrorKind::QueueFull, None);
+        }
+        if evd.bounds().1 >= length {
+            checks.possible(ErrorKind::QueueFull);
+        }
+        checks.verdict()
+    }
+
+    /// EVW-02, EVW-03, EVW-05: what a wait returns before it waits.
+    pub(crate) fn check_evd_wait(&self, side: Side, key: Option<Key>, threshold: i32) -> Verdict {
+        let mut checks = Checks::default();
+        checks.handle(!self.is(side, HandleKind::Evd, key), None);
+        if let Some(evd) = key.and_then(|key| self.evds.get(&key)) {
+            let too_long = u32::try_from(threshold).is_ok_and(|value| value > evd.length);
+            checks.parameter(threshold < 1 || too_long, 3);
+            checks.state(!evd.waitable, Subtype::InvalidStateEvdUnwaitable);
+            let selective = key
+                .and_then(|key| self.config_of(key))
+                .is_some_and(|config| config != Config::Threshold);
+            checks.state(threshold != 1 && selective, None);
+            if evd.overflowed {
+                // State machines, section 2: an overflown dispatcher is in error once it is drained.
+                checks.possible(ErrorKind::InvalidState);
+            }
+        }
+        checks.verdict()
+    }
+
+    /// The configuration that the endpoint streams of a dispatcher gave it (EPC-04).
+    pub(crate) fn config_of(&self, evd: Key) -> Option<Config> {
+        self.eps.values().find_map(|ep| {
+            if ep.receive == Some(evd) {
+                Some(Config::of(ep.shape.receive_flags))
+            } else if ep.request == Some(evd) {
+                Some(Config::of(ep.shape.request_flags))
+            } else {
+                None
+            }
+        })
+    }
+
+    /// CNF-01.
+    pub(crate) fn check_cno_free(&self, side: Side, cno: Option<Key>) -> Verdict {
+        let mut checks = Checks::default();
+        checks.handle(
+            !self.is(side, HandleKind::Cno, cno),
+            Subtype::InvalidHandleCno,
+        );
+        let used = self
+            .evds
+            .values()
+            .any(|evd| evd.cno.is_some() && evd.cno == cno);
+        checks.state(used, Subtype::InvalidStateCnoInUse);
+        checks.verdict()
+    }
+
+    pub(crate) fn cno_create(&mut self, side: Side) -> Key {
+        let key = self.add(side, HandleKind::Cno, true);
+        let cno = Cno {
+            triggered: false,
+            touched: false,
+        };
+        self.cnos.insert(key, cno);
+        key
+    }
+
+    pub(crate) fn touch_cno(&mut self, cno: Option<Key>, surely: bool) {
+        if let Some(cno) = cno.and_then(|key| self.cnos.get_mut(&key)) {
+            cno.triggered |= surely;
+            cno.touched = true;
+        }
+    }
+
+    /// Queues a completion; a stream without a dispatcher is dropped (DTO-02).
+    pub(crate) fn complete(
+        &mut self,
+        evd: Option<Key>,
+        stream: Stream,
+        post: u64,
+        event: Expected,
+    ) {
+        let stamp = self.stamp();
+        let Some(queue) = evd.and_then(|key| self.evds.get_mut(&key)) else {
+            return;
+        };
+        let cno = queue.cno;
+        queue.streams.entry(stream).or_default().push_back(Queued {
+            event,
+            sure: false,
+            optional: false,
+            post,
+            stamp,
+        });
+        self.touch_cno(cno, false);
+    }
+
+    /// Queues any other event, if there is room (state machines, section 2: arrival of one event).
+    pub(crate) fn raise(&mut self, evd: Option<Key>, stream: Stream, event: Expected) {
+        let stamp = self.stamp();
+        let Some((key, queue)) = evd.and_then(|key| Some((key, self.evds.get_mut(&key)?))) else {
+            return;
+        };
+        let (sure, possible) = queue.ring_bounds();
+        let (side, cno, length) = (queue.side, queue.cno, queue.length as usize);
+        let full = sure >= length;
+        let maybe_full = possible >= length;
+        let again = queue.overflowed;
+        queue.overflowed |= maybe_full;
+        if !full {
+            queue.streams.entry(stream).or_default().push_back(Queued {
+                event,
+                sure: false,
+                optional: maybe_full,
+                post: 0,
+                stamp,
+            });
+            self.touch_cno(cno, false);
+        }
+        let async_evd = self.async_evds[side.index()];
+        if maybe_full && key != async_evd {
+            self.raise_overflow(async_evd, key, !full || again);
+        }
+    }
+
+    fn raise_overflow(&mut self, async_evd: Key, evd: Key, optional: bool) {
+        let stamp = self.stamp();
+        let Some(queue) = self.evds.get_mut(&async_evd) else {
+            return;
+        };
+        let optional = optional || queue.ring_bounds().1 >= queue.length as usize;
+        queue
+            .streams
+            .entry(Stream::Async(evd))
+            .or_default()
+            .push_back(Queued {
+                event: Expected::Async {
+                    kind: AsyncEventKind::EvdOverflow,
+                    object: evd,
+                    reason: 0,
+                },
+                sure: false,
+                optional,
+                post: 0,
+                stamp,
+            });
+    }
+
+    /// Whether a connection request finds room (PSC-02).
+    pub(crate) fn has_room(&self, evd: Key) -> bool {
+        let evd = self.evds.get(&evd);
+        evd.is_some_and(|evd| evd.ring_bounds().1 < evd.length as usize)
+    }
+
+    pub(crate) fn post_software(&mut self, key: Key, pointer: u64) {
+        let stamp = self.stamp();
+        let Some(evd) = self.evds.get_mut(&key) else {
+            return;
+        };
+        evd.streams
+            .entry(Stream::Software)
+            .or_default()
+            .push_back(Queued {
+                event: Expected::Software { pointer },
+                sure: true,
+                optional: false,
+                post: 0,
+                stamp,
+            });
+        let (cno, enabled) = (evd.cno, evd.enabled);
+        // EVN-02: a disabled dispatcher does not affect the object.
+        if enabled {
+            self.touch_cno(cno, true);
+        }
+    }
+
+    /// An event came out: its place in its work queue is free.
+    pub(crate) fn dequeued(&mut self, queued: &Queued) {
+        match queued.event {
+            Expected::Dto {
+                ep,
+                operation: DtoOperation::Receive,
+                ..
+            } => {
+                self.free_receive(ep, queued.post);
+            }
+            Expected::Dto { ep, .. } => self.free_request(ep, queued.post),
+            Expected::Bind { .. } => {
+                let eps: Vec<Key> = self.eps.keys().copied().collect();
+                for ep in eps {
+                    self.free_request(ep, queued.post);
+                }
+            }
+            Expected::Request { attempt, .. } => self.name_request(attempt),
+            _ => {}
+        }
+    }
+
+    /// Whether a bind failed whose completion was not dequeued.
+    pub(crate) fn has_failed_bind(&self) -> bool {
+        self.evds
+            .values()
+            .flat_map(|evd| evd.streams.values().flatten())
+            .any(|queued| matches!(queued.event, Expected::Bind { status, .. } if !status.is_success()))
+    }
+
+    /// The private data that ESTABLISHED of an endpoint brings next.
+    pub(crate) fn private_data_of(&self, key: Option<Key>) -> Vec<u8> {
+        let events = self
+            .evds
+            .values()
+            .filter_map(|evd| evd.streams.get(&Stream::Connection(key?)))
+            .flatten();
+        events
+            .filter(|queued| queued.event.established())
+            .find_map(|queued| match &queued.event {
+                Expected::Connection { private_data, .. } => Some(private_data.clone()),
+                _ => None,
+            })
+            .unwrap_or_default()
+    }
+
+    /// The catalogue calls what was seen impossible; lists what was possible.
+    pub(crate) fn describe(&self, evd: Key) -> String {
+        let mut lines = String::new();
+        if let Some(evd) = self.evds.get(&evd) {
+            for (stream, events) in &evd.streams {
+                for queued in events {
+                    lines += &format!(
+                        "\n    {stream:?}: {:?}{}{}",
+                        queued.event,
+                        if queued.sure { "" } else { " (on its way)" },
+                        if queued.optional {
+                            " (may be lost)"
+                        } else {
+                            ""
+                        },
+                    );
+                }
+            }
+        }
+        lines
+    }
+}

@@ -1,0 +1,625 @@
+//! Posts, and what becomes of them.
+
+use std::ops::Range;
+
+use dat_core::error::{ErrorKind, Subtype};
+use dat_core::event::DtoOperation;
+use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, HandleKind, MemoryPrivileges};
+
+use super::event::{Expected, Status, Stream};
+use super::{Ep, Key, Lmr, World};
+use crate::expect::{Checks, Verdict};
+use crate::op::Side;
+
+/// A segment as it is given to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) context: u32,
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+}
+
+impl Piece {
+    pub(crate) fn is_within(&self, lmr: &Lmr) -> bool {
+        let end = self.address.checked_add(self.length);
+        self.address >= lmr.address && end.is_some_and(|end| end <= lmr.address + lmr.length)
+    }
+
+    pub(crate) fn bytes(&self) -> Range<u64> {
+        self.address..self.address.saturating_add(self.length)
+    }
+}
+
+fn total(pieces: &[Piece]) -> u64 {
+    pieces
+        .iter()
+        .fold(0, |sum, piece| sum.saturating_add(piece.length))
+}
+
+fn addresses(pieces: &[Piece]) -> impl Iterator<Item = u64> + '_ {
+    pieces.iter().flat_map(Piece::bytes)
+}
+
+/// A posted receive buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Receive {
+    pub(crate) post: u64,
+    pub(crate) cookie: u64,
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// What a request does.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Send,
+    Write {
+        number: u32,
+        address: u64,
+    },
+    Read {
+        number: u32,
+        address: u64,
+        length: u64,
+    },
+    /// `context`: what it makes, unless it unbinds.
+    Bind {
+        rmr: Key,
+        context: Option<usize>,
+    },
+}
+
+/// A posted request.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) post: u64,
+    pub(crate) cookie: u64,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) work: Work,
+    pub(crate) suppressed: bool,
+    /// Waits for the reads before it (DTO-04).
+    pub(crate) fenced: bool,
+}
+
+/// What a transfer touched, to find out whether the order of two of them matters.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) agent: Key,
+    pub(crate) place: Place,
+    pub(crate) write: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A byte of a side.
+    Byte(Side, u64),
+    /// A remote context of a side, by number.
+    Context(Side, u32),
+    /// The order of buffers of a shared receive queue.
+    Shared(Key),
+    /// A remote memory region.
+    Window(Key),
+}
+
+/// The answer to an RDMA Read arrives at a time of its own: unless later requests are fenced, they may
+/// be carried out before it is placed.
+const ANSWER: Key = 1 << 31;
+
+/// Flags that are legal on a request post whatever the endpoint (DTO-05, EPW-37).
+const REQUEST_FLAGS: CompletionFlags = CompletionFlags::SUPPRESS
+    .union(CompletionFlags::SOLICITED_WAIT)
+    .union(CompletionFlags::BARRIER_FENCE);
+
+impl World {
+    fn check_flags(
+        flags: CompletionFlags,
+        legal: CompletionFlags,
+        attribute: CompletionFlags,
+        position: u8,
+    ) -> Option<Verdict> {
+        let unsignalled = attribute == CompletionFlags::UNSIGNALLED;
+        let legal = if unsignalled {
+            legal | CompletionFlags::UNSIGNALLED
+        } else {
+            legal
+        };
+        let bad = flags.bits() & !legal.bits() != 0;
+        bad.then(|| Verdict::refused(ErrorKind::InvalidParameter, Subtype::argument(position)))
+    }
+
+    /// Handle and state of a request post: EPS-02, EPB-03, EPW-23, EPW-29, RMB-31, RMB-37.
+    fn check_postable(&self, side: Side, ep: Option<Key>) -> Result<(Key, &Ep), Verdict> {
+        let bad = || Verdict::refused(ErrorKind::InvalidHandle, Subtype::InvalidHandleEp);
+        let key = ep
+            .filter(|_| self.is(side, HandleKind::Ep, ep))
+            .ok_or_else(bad)?;
+        let ep = self.eps.get(&key).ok_or_else(bad)?;
+        match ep.state {
+            EndpointState::Connected | EndpointState::Disconnected => Ok((key, ep)),
+            state => Err(Verdict::refused(ErrorKind::InvalidState, state.subtype())),
+        }
+    }
+
+    /// A request post in the order of DTO-07. `remote`: the length of the remote range.
+    pub(crate) fn check_request(
+        &self,
+        side: Side,
+        ep: Option<Key>,
+        pieces: &[Piece],
+        operation: DtoOperation,
+        remote: u64,
+        flags: CompletionFlags,
+    ) -> Verdict {
+        let (_, ep) = match self.check_postable(side, ep) {
+            Ok(found) => found,
+            Err(verdict) => return verdict,
+        };
+        let Some(pz) = ep.pz else {
+            return Verdict::refused(ErrorKind::InvalidState, Subtype::InvalidStateEpNotReady);
+        };
+        let flags_position = if operation == DtoOperation::Send {
+            5
+        } else {
+            6
+        };
+        if let Some(bad) =
+            Self::check_flags(flags, REQUEST_FLAGS, ep.shape.request_flags, flags_position)
+        {
+            return bad;
+        }
+        let limit = match operation {
+            DtoOperation::RdmaRead => ep.shape.read_segments.min(ep.shape.request_segments),
+            DtoOperation::RdmaWrite => ep.shape.write_segments.min(ep.shape.request_segments),
+            DtoOperation::Send | DtoOperation::Receive => ep.shape.request_segments,
+        };
+        if pieces.len() > limit {
+            return Verdict::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2);
+        }
+        let for_reading = operation != DtoOperation::RdmaRead;
+        if let Some(bad) = self.check_pieces(side, pz, pieces, for_reading, 3) {
+            return bad;
+        }
+        // Lengths: EPS-05, EPW-30, EPW-40, EPB-02. Which of two wrong lengths is named is open.
+        let total = total(pieces);
+        let mut checks = Checks::default();
+        match operation {
+            DtoOperation::RdmaWrite => {
+                checks.parameter(total > ep.shape.rdma_size, 0);
+                checks.other(total > remote, ErrorKind::LengthError);
+            }
+            DtoOperation::RdmaRead => {
+                checks.parameter(remote > ep.shape.rdma_size, 0);
+                checks.other(total < remote, ErrorKind::LengthError);
+            }
+            DtoOperation::Send | DtoOperation::Receive => {
+                checks.parameter(total > ep.shape.message_size, 0);
+            }
+        }
+        Self::check_room(&mut checks, &ep.request_places, ep.request_room());
+        checks.verdict()
+    }
+
+    /// No queue slot: certain while as many are posted and not carried out as fit, impossible while as
+    /// many places are free; in between it depends on when a provider frees a place (DTO-07, DTO-13).
+    fn check_room(checks: &mut Checks, places: &super::endpoint::Places, room: usize) {
+        checks.resource(places.pending() >= room);
+        if places.held() >= room {
+            checks.possible(ErrorKind::InsufficientResources);
+        }
+    }
+
+    /// EPV-01, EPV-03, EPV-05, EPX-04.
+    pub(crate) fn check_receive(
+        &self,
+        side: Side,
+        ep: Option<Key>,
+        pieces: &[Piece],
+        flags: CompletionFlags,
+    ) -> Verdict {
+        let Some(ep) = ep
+            .filter(|_| self.is(side, HandleKind::Ep, ep))
+            .and_then(|key| self.eps.get(&key))
+        else {
+            return Verdict::refused(ErrorKind::InvalidHandle, Subtype::InvalidHandleEp);
+        };
+        if ep.srq.is_some() {
+            return Verdict::refused(ErrorKind::InvalidState, Subtype::InvalidStateSrqInUse);
+        }
+        let Some(pz) = ep.pz else {
+            return Verdict::refused(ErrorKind::InvalidState, Subtype::InvalidStateEpNotReady);
+        };
+        if let Some(bad) =
+            Self::check_flags(flags, CompletionFlags::empty(), ep.shape.receive_flags, 5)
+        {
+            return bad;
+        }
+        if pieces.len() > ep.shape.receive_segments {
+            return Verdict::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2);
+        }
+        if let Some(bad) = self.check_pieces(side, pz, pieces, false, 3) {
+            return bad;
+        }
+        let mut checks = Checks::default();
+        Self::check_room(&mut checks, &ep.receive_places, ep.receive_room());
+        checks.verdict()
+    }
+
+    /// RMB-25 to RMB-43 in the order of DTO-07.
+    pub(crate) fn check_bind(
+        &self,
+        side: Side,
+        rmr: Option<Key>,
+        piece: &Piece,
+        privileges: MemoryPrivileges,
+        ep: Option<Key>,
+        flags: CompletionFlags,
+    ) -> Verdict {
+        let mut checks = Checks::default();
+        checks.handle(
+            !self.is(side, HandleKind::Rmr, rmr),
+            Subtype::InvalidHandleRmr,
+        );
+        checks.handle(!self.is(side, HandleKind::Ep, ep), Subtype::InvalidHandleEp);
+        if checks.has_bad_handle() {
+            return checks.verdict();
+        }
+        let (_, ep) = match self.check_postable(side, ep) {
+            Ok(found) => found,
+            Err(verdict) => return verdict,
+        };
+        let (Some(pz), Some(rmr)) = (ep.pz, rmr.and_then(|key| self.rmrs.get(&key))) else {
+            return Verdict::refused(ErrorKind::InvalidState, Subtype::InvalidStateEpNotReady);
+        };
+        let mut checks = Checks::default();
+        checks.parameter(MemoryPrivileges::from_bits(privileges.bits()).is_none(), 3);
+        if let Some(bad) = Self::check_flags(flags, REQUEST_FLAGS, ep.shape.request_flags, 6) {
+            checks.parameter(!bad.may_succeed, 6);
+        }
+        let verdict = checks.verdict();
+        if !verdict.may_succeed {
+            return verdict;
+        }
+        if rmr.pz != pz {
+            let mut verdict = Verdict::refused(ErrorKind::ProtectionViolation, None);
+            // Whether the region or the zones of the other two are looked at first is open (RMB-41).
+            verdict.refusals.extend(
+                self.check_bind_range(side, pz, piece, privileges)
+                    .into_iter()
+                    .flat_map(|bad| bad.refusals),
+            );
+            return verdict;
+        }
+        if let Some(bad) = self.check_bind_range(side, pz, piece, privileges) {
+            return bad;
+        }
+        let mut checks = Checks::default();
+        Self::check_room(&mut checks, &ep.request_places, ep.request_room());
+        checks.verdict()
+    }
+
+    /// A request was accepted.
+    pub(crate) fn post_request(&mut self, key: Key, request: Request) {
+        let Some(ep) = self.eps.get_mut(&key) else {
+            return;
+        };
+        ep.request_places.take(request.post);
+        if ep.state == EndpointState::Disconnected {
+            self.finish_request(key, &request, Status::Is(DtoStatus::Flushed));
+        } else {
+            ep.requests.push_back(request);
+        }
+    }
+
+    /// A receive was accepted.
+    pub(crate) fn post_receive(&mut self, key: Key, receive: Receive) {
+        let Some(ep) = self.eps.get_mut(&key) else {
+            return;
+        };
+        ep.receive_places.take(receive.post);
+        ep.received_any = true;
+        if ep.state == EndpointState::Disconnected {
+            self.finish_receive(key, &receive, Status::Is(DtoStatus::Flushed), 0);
+        } else {
+            ep.receives.push_back(receive);
+        }
+    }
+
+    /// Carries out what was posted on connected endpoints, in posting order of each.
+    pub(super) fn carry_out_requests(&mut self) {
+        let keys: Vec<Key> = self.eps.keys().copied().collect();
+        for key in keys {
+            while let Some((peer, request)) = self.next_request(key) {
+                let status = self.carry_out(key, peer, &request);
+                self.finish_request(key, &request, status);
+                if !status.is_success() {
+                    self.failures.push(key);
+                    self.break_connection(key);
+                }
+            }
+        }
+    }
+
+    fn next_request(&mut self, key: Key) -> Option<(Key, Request)> {
+        let ep = self.eps.get_mut(&key)?;
+        let flowing = matches!(
+            ep.state,
+            EndpointState::Connected | EndpointState::DisconnectPending
+        );
+        let peer = ep.peer.filter(|_| flowing)?;
+        Some((peer, ep.requests.pop_front()?))
+    }
+
+    fn note(&mut self, agent: Key, place: Place, write: bool) {
+        self.accesses.push(Access {
+            agent,
+            place,
+            write,
+        });
+    }
+
+    fn gather(&mut self, agent: Key, side: Side, pieces: &[Piece]) -> Vec<Option<u8>> {
+        addresses(pieces)
+            .map(|at| {
+                self.note(agent, Place::Byte(side, at), false);
+                self.arena(side).local_read(at)
+            })
+            .collect()
+    }
+
+    fn scatter(&mut self, agent: Key, side: Side, pieces: &[Piece], data: &[Option<u8>]) {
+        for (at, &byte) in addresses(pieces).zip(data) {
+            self.note(agent, Place::Byte(side, at), true);
+            self.arena(side).local_write(at, byte);
+        }
+    }
+
+    fn carry_out(&mut self, key: Key, peer: Key, request: &Request) -> Status {
+        let success = Status::Is(DtoStatus::Success);
+        let refused = Status::Is(DtoStatus::RemoteAccess);
+        let (Some(side), Some(far)) = (
+            self.eps.get(&key).map(|ep| ep.side),
+            self.eps.get(&peer).map(|ep| ep.side),
+        ) else {
+            return refused;
+        };
+        if request.fenced {
+            for access in &mut self.accesses {
+                if access.agent == key | ANSWER {
+                    access.agent = key;
+                }
+            }
+        }
+        match request.work {
+            Work::Send => {
+                let data = self.gather(key, side, &request.pieces);
+                self.deliver(key, peer, &data)
+            }
+            Work::Write { number, address } => {
+                let length = total(&request.pieces);
+                // EPW-39: nothing to write, nothing to check.
+                if length == 0 {
+                    return success;
+                }
+                let right = MemoryPrivileges::REMOTE_WRITE;
+                if !self.grants(key, peer, number, address, length, right) {
+                    return refused;
+                }
+                let data = self.gather(key, side, &request.pieces);
+                for (at, byte) in (address..).zip(data) {
+                    self.note(key, Place::Byte(far, at), true);
+                    self.arena(far).remote_write(at, byte);
+                }
+                success
+            }
+            Work::Read {
+                number,
+                address,
+                length,
+            } => {
+                if length == 0 {
+                    return success;
+                }
+                let right = MemoryPrivileges::REMOTE_READ;
+                if !self.grants(key, peer, number, address, length, right) {
+                    return refused;
+                }
+                let data: Vec<Option<u8>> = (address..address + length)
+                    .map(|at| {
+                        self.note(key, Place::Byte(far, at), false);
+                        self.arena(far).remote_read(at)
+                    })
+                    .collect();
+                self.scatter(key | ANSWER, side, &request.pieces, &data);
+                success
+            }
+            Work::Bind { rmr, context } => {
+                self.note(key, Place::Window(rmr), true);
+                let old = self
+                    .rmrs
+                    .get_mut(&rmr)
+                    .and_then(|rmr| std::mem::replace(&mut rmr.bound, context));
+                for (index, alive) in [(old, false), (context, true)] {
+                    if let Some(entry) = index.and_then(|index| self.contexts.get_mut(index)) {
+                        entry.alive = alive;
+                        let place = Place::Context(entry.side, entry.number);
+                        self.note(key, place, true);
+                    }
+                }
+                success
+            }
+        }
+    }
+
+    /// What the target checks of an RDMA operation: EPW-32, EPW-34, EPB-04, LMF-02, RMF-02, RMB-21, RMB-24.
+    fn grants(
+        &mut self,
+        agent: Key,
+        peer: Key,
+        number: u32,
+        address: u64,
+        length: u64,
+        right: MemoryPrivileges,
+    ) -> bool {
+        let Some((side, pz)) = self.eps.get(&peer).map(|ep| (ep.side, ep.pz)) else {
+            return false;
+        };
+        self.note(agent, Place::Context(side, number), false);
+        self.contexts.iter().any(|context| {
+            context.alive
+                && context.side == side
+                && context.number == number
+                && Some(context.pz) == pz
+                && context.privileges.contains(right)
+                && address >= context.address
+                && address
+                    .checked_add(length)
+                    .is_some_and(|end| end <= context.address + context.length)
+        })
+    }
+
+    /// A message arrives: EPV-02, EPV-04, EPH-05, SRQR-05, SRQR-06.
+    fn deliver(&mut self, agent: Key, key: Key, data: &[Option<u8>]) -> Status {
+        let Some((side, srq)) = self.eps.get(&key).map(|ep| (ep.side, ep.srq)) else {
+            return Status::Is(DtoStatus::ReceiverNotReady);
+        };
+        let receive = match srq {
+            Some(srq) => {
+                self.note(agent, Place::Shared(srq), true);
+                self.take_shared(srq)
+            }
+            None => self
+                .eps
+                .get_mut(&key)
+                .and_then(|ep| ep.receives.pop_front()),
+        };
+        let Some(receive) = receive else {
+            return Status::Is(DtoStatus::ReceiverNotReady);
+        };
+        if data.len() as u64 > total(&receive.pieces) {
+            // What the buffer holds afterwards is undefined (EPV-06).
+            for at in addresses(&receive.pieces) {
+                self.note(agent, Place::Byte(side, at), true);
+                self.arena(side).forget(at);
+            }
+            self.finish_receive(key, &receive, Status::Is(DtoStatus::LocalLength), 0);
+            return Status::AnyFault;
+        }
+        self.scatter(agent, side, &receive.pieces, data);
+        self.finish_receive(
+            key,
+            &receive,
+            Status::Is(DtoStatus::Success),
+            data.len() as u64,
+        );
+        Status::Is(DtoStatus::Success)
+    }
+
+    /// A request is over: its event, unless it is suppressed and succeeded (DTO-04).
+    pub(super) fn finish_request(&mut self, key: Key, request: &Request, status: Status) {
+        let Some(ep) = self.eps.get_mut(&key) else {
+            return;
+        };
+        let silent = request.suppressed && status.is_success();
+        ep.request_places.finish(request.post, silent);
+        let evd = ep.request;
+        let operation = match request.work {
+            Work::Send => DtoOperation::Send,
+            Work::Write { .. } => DtoOperation::RdmaWrite,
+            Work::Read { .. } => DtoOperation::RdmaRead,
+            Work::Bind { rmr, context } => {
+                if !status.is_success() {
+                    self.undo_bind(rmr, context);
+                }
+                if !silent {
+                    let event = Expected::Bind {
+                        rmr,
+                        cookie: request.cookie,
+                        status,
+                    };
+                    self.complete(evd, Stream::Requests(key), request.post, event);
+                }
+                return;
+            }
+        };
+        if !silent {
+            let length = match request.work {
+                // EPB-02: what is read is the remote range.
+                Work::Read { length, .. } => length,
+                _ => total(&request.pieces),
+            };
+            let event = Expected::Dto {
+                ep: key,
+                cookie: request.cookie,
+                status,
+                length,
+                operation,
+            };
+            self.complete(evd, Stream::Requests(key), request.post, event);
+        }
+    }
+
+    /// A flushed bind leaves the region as it was before (RMB-42, state machines section 5).
+    pub(super) fn undo_bind(&mut self, rmr: Key, context: Option<usize>) {
+        if let Some(entry) = context.and_then(|index| self.contexts.get_mut(index)) {
+            entry.alive = false;
+        }
+        if let Some(rmr) = self.rmrs.get_mut(&rmr) {
+            let bound = rmr.bound.and_then(|index| self.contexts.get(index));
+            rmr.target = bound.map(|context| context.lmr);
+        }
+    }
+
+    pub(super) fn finish_receive(
+        &mut self,
+        key: Key,
+        receive: &Receive,
+        status: Status,
+        length: u64,
+    ) {
+        let Some(ep) = self.eps.get_mut(&key) else {
+            return;
+        };
+        ep.receive_places.finish(receive.post, false);
+        let (evd, cookie) = (ep.receive, receive.cookie);
+        let operation = DtoOperation::Receive;
+        let event = Expected::Dto {
+            ep: key,
+            cookie,
+            status,
+            length,
+            operation,
+        };
+        self.complete(evd, Stream::Receives(key), receive.post, event);
+    }
+
+    /// Whether the order in which requests of different endpoints are carried out matters.
+    pub(crate) fn is_contested(&self) -> bool {
+        self.contested().next().is_some()
+    }
+
+    fn contested(&self) -> impl Iterator<Item = (&Access, &Access)> {
+        let all = &self.accesses;
+        all.iter().enumerate().flat_map(move |(index, a)| {
+            all[index + 1..]
+                .iter()
+                .filter(move |b| a.agent != b.agent && a.place == b.place && (a.write || b.write))
+                .map(move |b| (a, b))
+        })
+    }
+
+    /// Bytes that endpoints wrote whose order mattered hold nobody knows what.
+    pub(super) fn forget_contested_bytes(&mut self) {
+        let agents: Vec<Key> = self
+            .contested()
+            .flat_map(|(a, b)| [a.agent, b.agent])
+            .collect();
+        let accesses = std::mem::take(&mut self.accesses);
+        for access in accesses {
+            if let Place::Byte(side, at) = access.place
+                && access.write
+                && agents.contains(&access.agent)
+            {
+                self.arena(side).forget(at);
+            }
+        }
+    }
+}

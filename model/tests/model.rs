@@ -1,0 +1,187 @@
+//! Random operations over all calls, on the core over the mock fabric and on the reference model.
+//!
+//! `PROPTEST_CASES` sets the number of runs, `DAT_MODEL_SEED` the seed that a failure printed.
+
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arbitrary::{Arbitrary, Unstructured};
+use backend_mock::FaultPlan;
+use dat_model::{Mismatch, Op, Prologue, Runner, Setup};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed};
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
+
+/// What a failure prints besides the operations: all that is needed to do the run again.
+#[derive(Clone, Debug)]
+struct Run {
+    setup: Setup,
+    ops: Vec<Op>,
+}
+
+/// Bytes that become a value the way a fuzzer's do, so that both draw from the same runs.
+fn arbitrary<T: for<'a> Arbitrary<'a> + std::fmt::Debug + 'static>(
+    bytes: usize,
+) -> BoxedStrategy<T> {
+    vec(any::<u8>(), bytes)
+        .prop_filter_map("too few bytes", |bytes| {
+            T::arbitrary(&mut Unstructured::new(&bytes)).ok()
+        })
+        .boxed()
+}
+
+fn prologue() -> impl Strategy<Value = Prologue> {
+    prop_oneof![
+        1 => Just(Prologue::Empty),
+        4 => Just(Prologue::Pair),
+        3 => Just(Prologue::Shared),
+    ]
+}
+
+struct Exact;
+
+impl ReferenceStateMachine for Exact {
+    type State = Run;
+    type Transition = Op;
+
+    fn init_state() -> BoxedStrategy<Run> {
+        (any::<u64>(), any::<bool>(), prologue())
+            .prop_map(|(seed, non_coherent, prologue)| Run {
+                setup: Setup {
+                    seed,
+                    non_coherent,
+                    prologue,
+                    faults: FaultPlan::default(),
+                },
+                ops: Vec::new(),
+            })
+            .boxed()
+    }
+
+    fn transitions(_state: &Run) -> BoxedStrategy<Op> {
+        arbitrary(40)
+    }
+
+    fn apply(mut state: Run, transition: &Op) -> Run {
+        state.ops.push(transition.clone());
+        state
+    }
+}
+
+/// Runs of which only the invariants are checked, since something goes wrong in them.
+struct Faulty;
+
+impl ReferenceStateMachine for Faulty {
+    type State = Run;
+    type Transition = Op;
+
+    fn init_state() -> BoxedStrategy<Run> {
+        (Exact::init_state(), arbitrary::<FaultPlan>(120))
+            .prop_map(|(run, faults)| Run {
+                setup: Setup {
+                    faults,
+                    ..run.setup
+                },
+                ..run
+            })
+            .boxed()
+    }
+
+    fn transitions(state: &Run) -> BoxedStrategy<Op> {
+        Exact::transitions(state)
+    }
+
+    fn apply(state: Run, transition: &Op) -> Run {
+        <Exact as ReferenceStateMachine>::apply(state, transition)
+    }
+}
+
+fn fail(mismatch: &Mismatch, run: &Run) -> ! {
+    let ops: Vec<String> = run.ops.iter().map(|op| format!("    {op:?},")).collect();
+    panic!("{mismatch}\n{:?}\n[\n{}\n]", run.setup, ops.join("\n"));
+}
+
+fn begin(run: &Run) -> Runner {
+    Runner::new(&run.setup).unwrap_or_else(|mismatch| fail(&mismatch, run))
+}
+
+fn go_on(mut runner: Runner, run: &Run, op: &Op) -> Runner {
+    if let Err(mismatch) = runner.apply(op) {
+        fail(&mismatch, run);
+    }
+    runner
+}
+
+fn end(runner: Runner, run: &Run) {
+    if let Err(mismatch) = runner.finish() {
+        fail(&mismatch, run);
+    }
+}
+
+impl StateMachineTest for Exact {
+    type SystemUnderTest = Runner;
+    type Reference = Self;
+
+    fn init_test(run: &Run) -> Runner {
+        begin(run)
+    }
+
+    fn apply(runner: Runner, run: &Run, op: Op) -> Runner {
+        go_on(runner, run, &op)
+    }
+
+    fn teardown(runner: Runner, run: Run) {
+        end(runner, &run);
+    }
+}
+
+impl StateMachineTest for Faulty {
+    type SystemUnderTest = Runner;
+    type Reference = Self;
+
+    fn init_test(run: &Run) -> Runner {
+        begin(run)
+    }
+
+    fn apply(runner: Runner, run: &Run, op: Op) -> Runner {
+        go_on(runner, run, &op)
+    }
+
+    fn teardown(runner: Runner, run: Run) {
+        end(runner, &run);
+    }
+}
+
+/// The seed of all runs of this process, printed once.
+static SEED: LazyLock<u64> = LazyLock::new(|| {
+    let given = std::env::var("DAT_MODEL_SEED").ok();
+    let seed = given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.map_or(1, |elapsed| elapsed.as_nanos() as u64)
+    });
+    println!("DAT_MODEL_SEED={seed}");
+    seed
+});
+
+fn config() -> Config {
+    Config {
+        rng_seed: RngSeed::Fixed(*SEED),
+        failure_persistence: None,
+        max_shrink_iters: 4000,
+        ..Config::default()
+    }
+}
+
+prop_state_machine! {
+    #![proptest_config(config())]
+
+    /// Spec: GEN-01, GEN-03, GEN-04, GEN-06, GEN-07, GEN-08, GEN-11, GEN-15, DTO-01, DTO-03, DTO-04, DTO-05, DTO-06, DTO-07,
+    /// DTO-10, DTO-11, DTO-12, EVW-09, EVG-01, EVG-03
+    #[test]
+    fn core_and_model_agree(sequential 1..120 => Exact);
+
+    /// Spec: DTO-08, DTO-11, DTO-12
+    #[test]
+    fn whatever_goes_wrong_the_invariants_hold(sequential 1..120 => Faulty);
+}

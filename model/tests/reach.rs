@@ -1,0 +1,72 @@
+//! Random runs are worth something only if they get everywhere.
+
+use arbitrary::{Arbitrary, Unstructured};
+use dat_model::{Op, Prologue, Runner, Setup, Tally, shrink};
+
+/// Bytes as a linear congruential generator gives them.
+fn bytes(seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let step = move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(step).take(2400).collect()
+}
+
+/// Spec: GEN-06
+#[test]
+fn every_call_succeeds_and_is_refused_somewhere() {
+    let mut total = Tally::new();
+    for seed in 0..300 {
+        let prologues = [
+            Prologue::Pair,
+            Prologue::Shared,
+            Prologue::Pair,
+            Prologue::Empty,
+        ];
+        let setup = Setup {
+            seed,
+            non_coherent: seed % 3 == 0,
+            prologue: prologues[seed as usize % 4],
+            ..Setup::default()
+        };
+        let bytes = bytes(seed);
+        let mut input = Unstructured::new(&bytes);
+        let mut ops = Vec::new();
+        let mut runner = Runner::new(&setup).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+        while !input.is_empty() {
+            let Ok(op) = Op::arbitrary(&mut input) else {
+                break;
+            };
+            ops.push(op.clone());
+            if let Err(mismatch) = runner.apply(&op) {
+                panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(&setup, &ops));
+            }
+        }
+        for (call, counts) in runner.tally() {
+            let sum = total.entry(call.clone()).or_default();
+            sum[0] += counts[0];
+            sum[1] += counts[1];
+        }
+        runner.finish().unwrap_or_else(|mismatch| {
+            panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(&setup, &ops))
+        });
+    }
+    println!("{total:#?}");
+    // Calls that no consumer can get refused, or succeed with, by what these operations choose.
+    let never_refused = ["Memory PzCreate", "Event CnoCreate"];
+    let never_succeeds = ["Endpoint ModifyState", "Event EvdDequeue"];
+    for (call, [done, refused]) in &total {
+        assert!(
+            *done > 0 || never_succeeds.contains(&call.as_str()),
+            "{call} never succeeded"
+        );
+        assert!(
+            *refused > 0 || never_refused.contains(&call.as_str()),
+            "{call} was never refused"
+        );
+    }
+    assert!(total.len() > 60, "{} calls", total.len());
+}
