@@ -1,6 +1,10 @@
 //! The conformance suite on the mock.
+//!
+//! The seed of the fabric decides whatever the rules leave open; `DAT_SEED` sets it, and a failing test prints it.
 
-use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions, RemoteError};
+use backend_mock::{
+    BufferOrder, Fabric, FabricOptions, Fault, MockBackend, NodeOptions, RemoteError,
+};
 use core::cell::Cell;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
@@ -14,8 +18,14 @@ struct MockBed {
 
 impl MockBed {
     fn new() -> Self {
+        let seed = std::env::var("DAT_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+        println!("DAT_SEED={seed}");
         Self {
-            fabric: Fabric::new(FabricOptions::default()),
+            fabric: Fabric::new(FabricOptions {
+                seed,
+                buffer_order: BufferOrder::Seeded,
+                ..FabricOptions::default()
+            }),
             nodes: Cell::new(0),
         }
     }

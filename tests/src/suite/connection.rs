@@ -66,7 +66,7 @@ fn failed<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, kind: ConnectionEventK
 /// A request at a public service point is an event that names point, qualifier and request; the request tells who asks,
 /// and brings the private data whole. The accept's private data comes with ESTABLISHED, on the active side alone.
 ///
-/// Spec: PSC-01, CRQ-01, CRA-01, CRA-03, CRA-04, EPK-01, EPK-02, EPK-06, EVW-12, EVW-13, GEN-10, EPQ-02, EPQ-03, GEN-08
+/// Spec: PSC-01, CRQ-01, CRA-01, CRA-03, CRA-04, EPK-01, EPK-02, EPK-06, EVW-12, EVW-13, GEN-10, EPQ-02, EPQ-03, GEN-08, E11, E13
 pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     for length in [0, 1, max_private_data::<T>(&net.adapter())] {
@@ -199,7 +199,7 @@ pub fn requests_beyond_the_backlog_are_refused<T: Testbed>(bed: &T) {
 
 /// Qualifiers are of one service point at a time, whichever kind; freed ones can be had again.
 ///
-/// Spec: PSC-04, PSA-01, PSQ-01, PSF-01, RSC-05, RSQ-01, RSF-01, GEN-03, GEN-08, GEN-11
+/// Spec: PSC-04, PSA-01, PSQ-01, PSF-01, RSC-05, RSQ-01, RSF-01, GEN-03, GEN-08, GEN-11, E3, E4
 pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
@@ -308,7 +308,7 @@ pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
 
 /// A reserved service point yields one request, whose arrival ends it; the next caller finds nobody.
 ///
-/// Spec: RSC-01, RSC-03, RSC-04, EPF-01
+/// Spec: RSC-01, RSC-03, RSC-04, EPF-01, E5, E7
 pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
@@ -347,7 +347,7 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
 
 /// A reserved service point without an endpoint gets one from the provider when the request comes.
 ///
-/// Spec: RSC-02, PSC-03
+/// Spec: RSC-02, PSC-03, E2
 pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
@@ -425,7 +425,7 @@ pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
 
 /// A rejection reaches the active side as PEER_REJECTED and flushes its receives.
 ///
-/// Spec: CRR-01, EPK-07, EPK-11
+/// Spec: CRR-01, EPK-07, EPK-11, E12
 pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
@@ -441,7 +441,7 @@ pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
 
 /// Nobody listening there: NON_PEER_REJECTED.
 ///
-/// Spec: EPK-08, EPK-11, EPR-01
+/// Spec: EPK-08, EPK-11, EPR-01, E12
 pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
@@ -457,7 +457,7 @@ pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
 
 /// The timeout runs out: with a peer that has the request but does not answer, TIMED_OUT.
 ///
-/// Spec: EPK-03, EPK-10, EPK-11, GEN-09
+/// Spec: EPK-03, EPK-10, EPK-11, GEN-09, E12, E14
 pub fn unanswered_request_times_out<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
@@ -490,7 +490,7 @@ fn later(start: Instant, micros: u32) -> Instant {
 
 /// A host that does not answer at all: UNREACHABLE.
 ///
-/// Spec: EPK-09, EPK-11
+/// Spec: EPK-09, EPK-11, E12
 pub fn silent_host_is_unreachable<T: FaultyTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
@@ -688,7 +688,7 @@ pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
 
 /// An accept that comes after the active side gave up fails late, and flushes the receives.
 ///
-/// Spec: CRA-03, EPD-08
+/// Spec: CRA-03, EPD-08, E14, E15
 pub fn accept_after_the_caller_left_fails_late<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
@@ -740,7 +740,7 @@ pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
 
 /// A graceful disconnect lets every posted request succeed before DISCONNECTED is raised, and takes no new one meanwhile.
 ///
-/// Spec: EPD-02, EPD-05, EPD-10
+/// Spec: EPD-02, EPD-05, EPD-10, E17, E18, E21
 pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());

@@ -174,7 +174,7 @@ pub fn segments_may_overlap<T: Testbed>(bed: &T) {
 
 /// An abrupt disconnect ends every posted operation with exactly one completion, successes first, failures after.
 ///
-/// Spec: EPD-01, EPD-05, EPD-10, DTO-12
+/// Spec: EPD-01, EPD-05, EPD-10, DTO-12, E16, E21
 pub fn disconnect_completes_everything_exactly_once<T: Testbed>(bed: &T) {
     for steps in [0, 1, 2, 3, 5, 8, 13, 21] {
         let net = Net::new(bed);

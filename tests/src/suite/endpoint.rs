@@ -43,7 +43,7 @@ fn modify<T: Testbed>(
 
 /// A new endpoint is unconnected and idle, and a query tells exactly what was asked for.
 ///
-/// Spec: EPC-01, EPC-02, EPC-10, EPQ-01, EPQ-02, EPG-01, EPX-05, GEN-03, GEN-08
+/// Spec: EPC-01, EPC-02, EPC-10, EPQ-01, EPQ-02, EPG-01, EPX-05, GEN-03, GEN-08, E1, EPD-09
 pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let wanted = attributes(|wanted| {
@@ -565,7 +565,7 @@ pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
 
 /// An endpoint can be used again and again; a marker posted in DISCONNECTED shows when everything was taken in.
 ///
-/// Spec: EPR-01..03, EPX-08
+/// Spec: EPR-01..03, EPX-08, E23, E24
 pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
@@ -750,7 +750,7 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
 
 /// Above the hard watermark the connection breaks; the two limits do not depend on each other.
 ///
-/// Spec: EPH-03, EPH-04, DTO-12
+/// Spec: EPH-03, EPH-04, DTO-12, E22
 pub fn hard_high_watermark_breaks_the_connection<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());

@@ -508,7 +508,7 @@ pub fn write_refuses_dead_and_unreadable_regions<T: Testbed>(bed: &T) {
 
 /// What only the peer can see comes as the status REMOTE_ACCESS and a broken connection, and no byte is changed.
 ///
-/// Spec: EPW-32, EPW-34, EPW-41, DTO-08, DTO-12, GEN-06
+/// Spec: EPW-32, EPW-34, EPW-41, DTO-08, DTO-12, GEN-06, E22
 pub fn remote_faults_of_a_write_break_the_connection<T: Testbed>(bed: &T) {
     let cases: [(&str, MakeTarget<T>); 8] = [
         ("another zone", |right| {

@@ -211,10 +211,17 @@ macro_rules! conformance_suite {
                     receive_posts_by_state
                     inspecting_calls_by_state
                     modifications_by_state
-                    endpoints_of_requests_are_accepted_or_rejected;
+                    endpoints_of_requests_are_accepted_or_rejected
+                    peer_events_end_a_pending_disconnect
+                    abrupt_close_by_state;
                 sync:
                     coherent_memory_needs_no_call
                     sync_checks_its_segments;
+                wait:
+                    blocking_wait_returns_with_the_event
+                    blocking_wait_times_out
+                    signals_interrupt_waits
+                    blocking_notification_wait;
             }
         }
     };

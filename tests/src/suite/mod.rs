@@ -17,3 +17,4 @@ pub mod srq;
 pub mod srqr;
 pub mod states;
 pub mod sync;
+pub mod wait;

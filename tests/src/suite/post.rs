@@ -319,7 +319,7 @@ pub fn message_longer_than_its_receive_breaks<T: Testbed>(bed: &T) {
 
 /// A message that finds no receive fails at the sender and breaks the connection.
 ///
-/// Spec: EPS-04, EPH-05
+/// Spec: EPS-04, EPH-05, E22
 pub fn message_without_a_receive_breaks<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());

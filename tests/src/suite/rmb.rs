@@ -410,7 +410,7 @@ pub fn rebind_kills_the_old_context<T: Testbed>(bed: &T) {
 
 /// A bind that fails after the call returned breaks the connection of its endpoint.
 ///
-/// Spec: RMB-22, DTO-12
+/// Spec: RMB-22, DTO-12, E22
 pub fn late_bind_failure_breaks_the_connection<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());

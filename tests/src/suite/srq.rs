@@ -149,7 +149,7 @@ pub fn shared_queues_are_finite<T: Testbed>(bed: &T) {
 /// A queue goes only when no endpoint is on it; it takes the buffers on it along without completions, and lets go of its
 /// zone and their regions.
 ///
-/// Spec: SRF-01, SRF-02, PZF-02, EPX-03, GEN-03, GEN-15
+/// Spec: SRF-01, SRF-02, PZF-02, EPX-03, GEN-03, GEN-15, E23
 pub fn shared_queue_is_held_by_its_endpoints<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 10);

@@ -269,7 +269,7 @@ fn walk<T: Testbed>(bed: &T, row: &Row<T>) {
 
 /// Connecting, reserving and being named in an accept need UNCONNECTED; the model of a dup_connect needs CONNECTED.
 ///
-/// Spec: EPK-01, EPU-02, RSC-02, CRA-01, CRA-05, GEN-06
+/// Spec: EPK-01, EPU-02, RSC-02, CRA-01, CRA-05, GEN-06, E3, E6, E10
 pub fn connecting_calls_by_state<T: Testbed>(bed: &T) {
     let only_unconnected = [Y, N, N, N, N, N, N, N, N];
     walk(
@@ -328,7 +328,7 @@ pub fn connecting_calls_by_state<T: Testbed>(bed: &T) {
 
 /// Disconnecting, resetting and freeing.
 ///
-/// Spec: EPD-02..05, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01, EPF-03, EPU-02
+/// Spec: EPD-02..05, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01, EPF-03, EPU-02, E15, E16, E19, E20, E23..E26, EPD-09
 pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
     walk(
         bed,
@@ -608,7 +608,7 @@ pub fn modifications_by_state<T: Testbed>(bed: &T) {
 /// The endpoint of a request is accepted without being named, and freed by a rejection: of a reserved service point it
 /// goes back to the consumer, of a providing one it is gone.
 ///
-/// Spec: RSC-04, CRA-01, CRA-04, CRR-01, CRR-02, PSC-03
+/// Spec: RSC-04, CRA-01, CRA-04, CRR-01, CRR-02, PSC-03, E2, E7..E9
 pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
     for state in [PassiveConnectionPending, TentativeConnectionPending] {
         let net = Net::new(bed);
@@ -662,6 +662,68 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
         assert_eq!(
             net.connection(&stage.peer),
             ConnectionEventKind::PeerRejected
+        );
+    }
+}
+
+/// While an endpoint waits for its requests to drain, the peer's disconnect ends it as a disconnect, and a failure as a
+/// broken connection; what is left is flushed, and there is one event.
+///
+/// Spec: E18, E21, E22, EPD-02, EPD-10, DTO-12
+pub fn peer_events_end_a_pending_disconnect<T: Testbed>(bed: &T) {
+    for breaks in [false, true] {
+        let net = Net::new(bed);
+        let (left, right) = net.pair(&PartyOptions::default());
+        left.receive_into(&[], 8);
+        // Without a receive at the peer the request neither succeeds nor fails soon.
+        left.send_from(&[], 1);
+        granted(left.ia.ep_disconnect(left.ep, CloseFlags::Graceful));
+        assert_eq!(left.state(), DisconnectPending);
+        if !breaks {
+            granted(right.ia.ep_disconnect(right.ep, CloseFlags::Abrupt));
+        }
+        let sent = net.request_completion(&left);
+        assert_eq!(sent.cookie, 1);
+        let (status, kind) = if breaks {
+            (DtoStatus::ReceiverNotReady, ConnectionEventKind::Broken)
+        } else {
+            (DtoStatus::Flushed, ConnectionEventKind::Disconnected)
+        };
+        assert_eq!(sent.status, status);
+        assert_eq!(net.connection(&left), kind);
+        assert_eq!(left.state(), Disconnected);
+        let flushed = net.receive_completion(&left);
+        assert_eq!((flushed.cookie, flushed.status), (8, DtoStatus::Flushed));
+        assert_eq!(net.connection(&right), kind);
+        net.quiet(&left);
+        net.quiet(&right);
+    }
+}
+
+/// An abrupt close of the adapter ends an endpoint in any state; its peer is left neither connected nor waiting.
+///
+/// Spec: E27, IAC-01, IAC-05
+pub fn abrupt_close_by_state<T: Testbed>(bed: &T) {
+    for state in STATES {
+        let net = Net::new(bed);
+        let Stage {
+            party,
+            peer,
+            model,
+            spare,
+            ..
+        } = Stage::new(&net, state);
+        drop((model, spare));
+        let Party { ia, .. } = party;
+        assert!(
+            net.release(ia).close(CloseFlags::Abrupt).is_ok(),
+            "{state:?}"
+        );
+        net.settle();
+        assert!(
+            matches!(peer.state(), Unconnected | Disconnected),
+            "the peer of an endpoint in {state:?} is in {:?}",
+            peer.state()
         );
     }
 }
