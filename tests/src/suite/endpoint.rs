@@ -15,6 +15,9 @@ use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, granted, refused
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 const BAD_EP: Error = Error::invalid_handle(Subtype::InvalidHandleEp);
 
+/// A change of attributes.
+type Change = fn(&mut EpAttributes);
+
 /// The attributes of the tests, changed.
 fn attributes(change: impl FnOnce(&mut EpAttributes)) -> EpAttributes {
     PartyOptions::with(change).attributes
@@ -464,7 +467,7 @@ pub fn modification_is_all_or_nothing<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let party = Party::<T>::new(&net.adapter(), &PartyOptions::default());
     let before = granted(party.ia.ep_query(party.ep, EpFields::all()));
-    let bad: [(EpFields, fn(&mut EpAttributes)); 6] = [
+    let bad: [(EpFields, Change); 6] = [
         (EpFields::MAX_RECV_DTOS, |wanted| wanted.max_recv_dtos = -1),
         (EpFields::MAX_REQUEST_IOV, |wanted| {
             wanted.max_request_iov = i32::MAX;

@@ -210,6 +210,7 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
 ///
 /// Spec: IAC-03, IAC-04, IAC-06, GEN-15
 pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
+    type Undo<'u, T> = Box<dyn FnMut(&crate::fixture::Adapter<T>) + 'u>;
     let net = Net::new(bed);
     let in_use = Error::invalid_state(Subtype::InvalidStateIaInUse);
     let mut ia = open::<T>(bed.device());
@@ -220,7 +221,7 @@ pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
     let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::all()));
     let ep = granted(ia.ep_create(Some(zone), Some(evd), Some(evd), Some(evd), None));
     let psp = granted(ia.psp_create(net.qualifier(), evd, PspFlags::Consumer));
-    let mut undo: [Box<dyn FnMut(&crate::fixture::Adapter<T>)>; 7] = [
+    let mut undo: [Undo<'_, T>; 7] = [
         Box::new(|ia| granted(ia.psp_free(psp))),
         Box::new(|ia| granted(ia.ep_free(ep))),
         Box::new(|ia| granted(ia.evd_free(evd))),

@@ -36,12 +36,13 @@ macro_rules! conformance_suite {
                     unanswered_request_times_out
                     bad_connects_have_no_effect
                     duplicate_goes_where_its_model_is
-                    accept_after_the_caller_left_fails_late
                     request_can_be_handed_off
-                    graceful_disconnect_drains_the_requests
-                    shared_dispatcher_keeps_the_order_of_the_connection
                     read_depths_are_sorted_out_at_the_connection
                     adapters_connect_to_themselves;
+                disconnect:
+                    graceful_disconnect_drains_the_requests
+                    shared_dispatcher_keeps_the_order_of_the_connection
+                    accept_after_the_caller_left_fails_late;
                 dto:
                     streams_keep_their_order_in_a_shared_dispatcher
                     requests_complete_in_posting_order
@@ -78,18 +79,19 @@ macro_rules! conformance_suite {
                     write_cookies_come_back_untouched
                     write_follows_the_endpoint_state
                     write_queue_has_its_exact_size
+                    remote_faults_of_a_write_break_the_connection
+                    write_takes_any_alignment
+                    empty_write_checks_nothing_remote
+                    writes_are_placed_before_a_later_send_arrives;
+                epw_refusals:
                     write_segments_stay_inside_their_region
                     write_refuses_bad_endpoints
                     write_needs_a_long_enough_remote_range
                     write_refuses_regions_of_other_zones
                     write_refuses_dead_and_unreadable_regions
-                    remote_faults_of_a_write_break_the_connection
-                    write_takes_any_alignment
                     write_flags_are_checked_bit_by_bit
                     write_segment_count_is_limited
-                    empty_write_checks_nothing_remote
                     write_total_is_limited
-                    writes_are_placed_before_a_later_send_arrives
                     write_checks_come_in_the_specified_order;
                 evd:
                     new_dispatcher_tells_what_it_is
@@ -160,21 +162,22 @@ macro_rules! conformance_suite {
                     unsignalled_bind_needs_configuration
                     bind_flags_are_checked_bit_by_bit
                     fenced_bind_waits_for_reads
-                    rebind_kills_the_old_context
                     late_bind_failure_breaks_the_connection
                     bind_needs_matching_local_rights
-                    empty_bind_unbinds
                     bind_follows_the_endpoint_state
-                    flushed_rebind_keeps_the_old_binding
                     binds_share_the_request_queue
                     bind_range_stays_inside_its_region
                     bind_refuses_bad_handles
                     bind_needs_one_zone
                     bind_privileges_are_checked_bit_by_bit
                     bind_post_does_not_wait
+                    binds_and_transfers_report_their_own_kind;
+                rmr:
                     rmr_query_follows_the_binding
                     rmr_free_unbinds
-                    binds_and_transfers_report_their_own_kind;
+                    flushed_rebind_keeps_the_old_binding
+                    rebind_kills_the_old_context
+                    empty_bind_unbinds;
                 srq:
                     new_shared_queue_tells_what_it_is
                     bad_shared_queues_are_refused
@@ -254,7 +257,7 @@ macro_rules! conformance_suite {
         mod faulty {
             use super::*;
             $crate::conformance_suite! { @each $bed;
-                connection:
+                disconnect:
                     silent_host_is_unreachable
                     dead_host_breaks_the_connection
                     failed_operation_breaks_the_connection;

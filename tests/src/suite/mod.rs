@@ -4,15 +4,18 @@
 
 pub mod cno;
 pub mod connection;
+pub mod disconnect;
 pub mod dto;
 pub mod endpoint;
 pub mod epw;
+pub mod epw_refusals;
 pub mod evd;
 pub mod ia;
 mod list;
 pub mod memory;
 pub mod post;
 pub mod rmb;
+pub mod rmr;
 pub mod srq;
 pub mod srqr;
 pub mod states;

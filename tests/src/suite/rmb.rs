@@ -1,7 +1,7 @@
 //! `dat_rmr_bind` and the life of remote memory regions.
 
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event, RmrBindCompletion};
-use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges, RmrFields};
+use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use dat_core::id::{EpId, RmrId};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Error, ErrorKind, Subtype};
@@ -11,18 +11,18 @@ use crate::fixture::{
 };
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
-const READ: MemoryPrivileges = MemoryPrivileges::REMOTE_READ;
-const WRITE: MemoryPrivileges = MemoryPrivileges::REMOTE_WRITE;
+pub(super) const READ: MemoryPrivileges = MemoryPrivileges::REMOTE_READ;
+pub(super) const WRITE: MemoryPrivileges = MemoryPrivileges::REMOTE_WRITE;
 
 /// A remote memory region in the zone of a party.
 #[track_caller]
-fn window<T: Testbed>(party: &Party<T>) -> RmrId {
+pub(super) fn window<T: Testbed>(party: &Party<T>) -> RmrId {
     granted(party.ia.rmr_create(party.zone))
 }
 
 /// Binds and waits for the completion; the new context.
 #[track_caller]
-fn bind<T: Testbed>(
+pub(super) fn bind<T: Testbed>(
     net: &Net<'_, T>,
     party: &Party<T>,
     rmr: RmrId,
@@ -43,7 +43,7 @@ fn bind<T: Testbed>(
 }
 
 /// The range of a triplet, by another context.
-fn through(context: u32, piece: &LmrTriplet) -> RmrTriplet {
+pub(super) fn through(context: u32, piece: &LmrTriplet) -> RmrTriplet {
     RmrTriplet {
         context,
         address: piece.address,
@@ -53,7 +53,11 @@ fn through(context: u32, piece: &LmrTriplet) -> RmrTriplet {
 
 /// The completion of an RDMA Write of a party through a context.
 #[track_caller]
-fn write_through<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, remote: &RmrTriplet) -> DtoStatus {
+pub(super) fn write_through<T: Testbed>(
+    net: &Net<'_, T>,
+    party: &Party<T>,
+    remote: &RmrTriplet,
+) -> DtoStatus {
     let piece = [party.memory.piece(0, remote.length)];
     granted(
         party
@@ -386,28 +390,6 @@ pub fn fenced_bind_waits_for_reads<T: Testbed>(bed: &T) {
     }
 }
 
-/// Once a rebind has completed, the old context opens nothing any more.
-///
-/// Spec: RMB-10, RMB-11, RMB-21, RMB-42
-pub fn rebind_kills_the_old_context<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    let rmr = window(&right);
-    let first = right.memory.piece(0, 64);
-    let second = right.memory.piece(64, 64);
-    let old = bind(&net, &right, rmr, &first, WRITE);
-    let new = bind(&net, &right, rmr, &second, WRITE);
-    assert_ne!(old, new);
-    let remote = through(new, &second);
-    assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
-    left.memory.fill(1);
-    let before = right.memory.content();
-    let status = write_through(&net, &left, &through(old, &first));
-    assert_eq!(status, DtoStatus::RemoteAccess);
-    equal("the peer's memory", &right.memory.content(), &before);
-    net.broken(&left, &right);
-}
-
 /// A bind that fails after the call returned breaks the connection of its endpoint.
 ///
 /// Spec: RMB-22, DTO-12, E22
@@ -473,30 +455,6 @@ pub fn bind_needs_matching_local_rights<T: Testbed>(bed: &T) {
     }
 }
 
-/// Length 0 unbinds: the old context is dead, the region it was bound to may go, and nothing of the triplet is checked.
-///
-/// Spec: RMB-27, RMB-28, DTO-06
-pub fn empty_bind_unbinds<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    let rmr = window(&right);
-    let memory = right.more_memory(64, MemoryPrivileges::ALL);
-    let piece = memory.piece(0, 64);
-    let context = bind(&net, &right, rmr, &piece, READ | WRITE);
-    let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
-    refused(right.ia.lmr_free(memory.lmr), in_use);
-    let nothing = LmrTriplet {
-        context: u32::MAX,
-        address: u64::MAX,
-        length: 0,
-    };
-    bind(&net, &right, rmr, &nothing, READ | WRITE);
-    granted(right.ia.lmr_free(memory.lmr));
-    let status = write_through(&net, &left, &through(context, &piece));
-    assert_eq!(status, DtoStatus::RemoteAccess);
-    net.broken(&left, &right);
-}
-
 /// Legal in CONNECTED; in DISCONNECTED accepted and flushed at once, without a usable context; refused in UNCONNECTED.
 ///
 /// Spec: RMB-31, RMB-32, RMB-37, RMB-44, RMB-42, DTO-10
@@ -530,37 +488,6 @@ pub fn bind_follows_the_endpoint_state<T: Testbed>(bed: &T) {
     let status = write_through(&net, &left, &through(context, &piece));
     assert_eq!(status, DtoStatus::RemoteAccess);
     granted(right.ia.lmr_free(memory.lmr));
-}
-
-/// A flushed rebind leaves the binding as it was before: the region stays held by the old binding alone.
-///
-/// Spec: RMB-42
-pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    let rmr = window(&right);
-    let old = right.more_memory(64, MemoryPrivileges::ALL);
-    let new = right.more_memory(64, MemoryPrivileges::ALL);
-    let context = bind(&net, &right, rmr, &old.piece(0, 64), WRITE);
-    net.disconnect(&left, &right);
-    granted(
-        right
-            .ia
-            .rmr_bind(rmr, &new.piece(0, 64), WRITE, right.ep, 2, DEFAULT),
-    );
-    assert_eq!(net.bound(&right).status, DtoStatus::Flushed);
-    granted(right.ia.lmr_free(new.lmr));
-    refused(
-        right.ia.lmr_free(old.lmr),
-        Error::invalid_state(Subtype::InvalidStateLmrInUse),
-    );
-    granted(right.ia.ep_reset(right.ep));
-    granted(left.ia.ep_reset(left.ep));
-    net.connect(&left, &right);
-    let remote = through(context, &old.piece(0, 64));
-    assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
-    granted(right.ia.rmr_free(rmr));
-    granted(right.ia.lmr_free(old.lmr));
 }
 
 /// Binds take request slots like any other request.
@@ -741,83 +668,6 @@ pub fn bind_post_does_not_wait<T: Testbed>(bed: &T) {
     assert!(!right.status().request_idle);
     assert_eq!(net.bound(&right).status, DtoStatus::Success);
     assert!(right.status().request_idle);
-}
-
-/// A remote memory region is made unbound in a zone, which it holds; what a query tells of it follows its binds.
-///
-/// Spec: RMC-01, RMQ-01, PZF-01, GEN-08
-pub fn rmr_query_follows_the_binding<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (_left, right) = net.pair(&PartyOptions::default());
-    for bad in [
-        dat_core::id::PzId::NULL,
-        dat_core::id::PzId::from_handle(right.ep.handle()),
-    ] {
-        refused(
-            right.ia.rmr_create(bad),
-            Error::invalid_handle(Subtype::InvalidHandlePz),
-        );
-    }
-    let zone = granted(right.ia.pz_create());
-    let alone = granted(right.ia.rmr_create(zone));
-    refused(
-        right.ia.pz_free(zone),
-        Error::invalid_state(Subtype::InvalidStatePzInUse),
-    );
-    granted(right.ia.rmr_free(alone));
-    granted(right.ia.pz_free(zone));
-
-    let rmr = window(&right);
-    let unbound = granted(right.ia.rmr_query(rmr, RmrFields::all()));
-    assert_eq!((unbound.ia, unbound.pz), (right.ia.handle(), right.zone));
-    assert!(unbound.binding.is_none());
-    let piece = right.memory.piece(10, 20);
-    let context = bind(&net, &right, rmr, &piece, READ);
-    let bound = granted(right.ia.rmr_query(rmr, RmrFields::all()));
-    assert_eq!((bound.ia, bound.pz), (right.ia.handle(), right.zone));
-    let binding = bound.binding.expect("a binding");
-    assert_eq!(
-        (binding.lmr_triplet, binding.privileges, binding.rmr_context),
-        (piece, READ, context)
-    );
-    refused(
-        right.ia.rmr_query(rmr, RmrFields::from_bits_retain(0x20)),
-        Error::invalid_argument(2),
-    );
-    granted(right.ia.rmr_query(rmr, RmrFields::empty()));
-    granted(right.ia.rmr_free(rmr));
-    let dead = Error::invalid_handle(Subtype::InvalidHandleRmr);
-    refused(right.ia.rmr_query(rmr, RmrFields::all()), dead);
-    refused(right.ia.rmr_free(rmr), dead);
-}
-
-/// A bound region may be freed: it unbinds first, lets go of its memory, and its context opens nothing.
-///
-/// Spec: RMF-01, RMF-02
-pub fn rmr_free_unbinds<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    let memory = right.more_memory(64, MemoryPrivileges::ALL);
-    let piece = memory.piece(0, 64);
-    let rmr = window(&right);
-    let context = bind(&net, &right, rmr, &piece, WRITE);
-    refused(
-        right.ia.lmr_free(memory.lmr),
-        Error::invalid_state(Subtype::InvalidStateLmrInUse),
-    );
-    granted(right.ia.rmr_free(rmr));
-    left.memory.fill(1);
-    let status = write_through(&net, &left, &through(context, &piece));
-    assert_eq!(status, DtoStatus::RemoteAccess);
-    equal("the memory", &memory.content(), &[0; 64]);
-    net.broken(&left, &right);
-    granted(right.ia.lmr_free(memory.lmr));
-    for bad in [RmrId::NULL, RmrId::from_handle(right.zone.handle())] {
-        refused(
-            right.ia.rmr_free(bad),
-            Error::invalid_handle(Subtype::InvalidHandleRmr),
-        );
-    }
 }
 
 /// The operation name of a bind's neighbours is not lost in between: kinds of completions do not mix.

@@ -211,13 +211,19 @@ fn arrival<T: Testbed>(
     net.request(ia, requests)
 }
 
+/// A call on a staged endpoint.
+type Run<T> = fn(&Stage<T>) -> Result<()>;
+
+/// A change of attributes.
+type Change = fn(&mut EpAttributes);
+
 /// A row of the table.
 struct Row<T: Testbed> {
     call: &'static str,
     law: [Law; 9],
     /// The state afterwards where the call is legal; `None`: as before.
     next: Option<EndpointState>,
-    run: fn(&Stage<T>) -> Result<()>,
+    run: Run<T>,
 }
 
 /// Runs a row in every state: what is legal succeeds and leads on, what is not is INVALID_STATE of that state and leaves
@@ -401,7 +407,7 @@ pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
 /// Spec: EPS-02, EPW-23, EPW-29, EPB-03, RMB-31, RMB-37, EPD-02, DTO-10, GEN-06
 pub fn request_posts_by_state<T: Testbed>(bed: &T) {
     let law = [N, N, N, N, N, N, Y, N, F];
-    let rows: [(&'static str, fn(&Stage<T>) -> Result<()>); 4] = [
+    let rows: [(&'static str, Run<T>); 4] = [
         ("post_send", |stage| {
             let party = &stage.party;
             party.ia.post_send(party.ep, &[], 1, DEFAULT)
@@ -485,7 +491,7 @@ pub fn receive_posts_by_state<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPQ-01, EPG-01, EPY-01, EPH-01
 pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
-    let rows: [(&'static str, fn(&Stage<T>) -> Result<()>); 4] = [
+    let rows: [(&'static str, Run<T>); 4] = [
         ("ep_query", |stage| {
             let told = stage.party.ia.ep_query(stage.party.ep, EpFields::all())?;
             assert_eq!(told.state, stage.party.state());
@@ -531,7 +537,7 @@ pub fn modifications_by_state<T: Testbed>(bed: &T) {
             },
         },
     );
-    let settings: [(&'static str, EpFields, fn(&mut EpAttributes)); 6] = [
+    let settings: [(&'static str, EpFields, Change); 6] = [
         ("sizes", EpFields::MAX_MESSAGE_SIZE, |wanted| {
             wanted.max_message_size = 4096;
         }),

@@ -1,0 +1,165 @@
+//! The life of remote memory regions: made, bound, bound again, unbound, freed.
+
+use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges, RmrFields};
+use dat_core::id::RmrId;
+use dat_core::memory::LmrTriplet;
+use dat_core::{Error, Subtype};
+
+use super::rmb::{READ, WRITE, bind, through, window, write_through};
+use crate::fixture::{Net, PartyOptions, Testbed, equal, granted, refused};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+
+/// A remote memory region is made unbound in a zone, which it holds; what a query tells of it follows its binds.
+///
+/// Spec: RMC-01, RMQ-01, PZF-01, GEN-08
+pub fn rmr_query_follows_the_binding<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (_left, right) = net.pair(&PartyOptions::default());
+    for bad in [
+        dat_core::id::PzId::NULL,
+        dat_core::id::PzId::from_handle(right.ep.handle()),
+    ] {
+        refused(
+            right.ia.rmr_create(bad),
+            Error::invalid_handle(Subtype::InvalidHandlePz),
+        );
+    }
+    let zone = granted(right.ia.pz_create());
+    let alone = granted(right.ia.rmr_create(zone));
+    refused(
+        right.ia.pz_free(zone),
+        Error::invalid_state(Subtype::InvalidStatePzInUse),
+    );
+    granted(right.ia.rmr_free(alone));
+    granted(right.ia.pz_free(zone));
+
+    let rmr = window(&right);
+    let unbound = granted(right.ia.rmr_query(rmr, RmrFields::all()));
+    assert_eq!((unbound.ia, unbound.pz), (right.ia.handle(), right.zone));
+    assert!(unbound.binding.is_none());
+    let piece = right.memory.piece(10, 20);
+    let context = bind(&net, &right, rmr, &piece, READ);
+    let bound = granted(right.ia.rmr_query(rmr, RmrFields::all()));
+    assert_eq!((bound.ia, bound.pz), (right.ia.handle(), right.zone));
+    let binding = bound.binding.expect("a binding");
+    assert_eq!(
+        (binding.lmr_triplet, binding.privileges, binding.rmr_context),
+        (piece, READ, context)
+    );
+    refused(
+        right.ia.rmr_query(rmr, RmrFields::from_bits_retain(0x20)),
+        Error::invalid_argument(2),
+    );
+    granted(right.ia.rmr_query(rmr, RmrFields::empty()));
+    granted(right.ia.rmr_free(rmr));
+    let dead = Error::invalid_handle(Subtype::InvalidHandleRmr);
+    refused(right.ia.rmr_query(rmr, RmrFields::all()), dead);
+    refused(right.ia.rmr_free(rmr), dead);
+}
+
+/// A bound region may be freed: it unbinds first, lets go of its memory, and its context opens nothing.
+///
+/// Spec: RMF-01, RMF-02
+pub fn rmr_free_unbinds<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let memory = right.more_memory(64, MemoryPrivileges::ALL);
+    let piece = memory.piece(0, 64);
+    let rmr = window(&right);
+    let context = bind(&net, &right, rmr, &piece, WRITE);
+    refused(
+        right.ia.lmr_free(memory.lmr),
+        Error::invalid_state(Subtype::InvalidStateLmrInUse),
+    );
+    granted(right.ia.rmr_free(rmr));
+    left.memory.fill(1);
+    let status = write_through(&net, &left, &through(context, &piece));
+    assert_eq!(status, DtoStatus::RemoteAccess);
+    equal("the memory", &memory.content(), &[0; 64]);
+    net.broken(&left, &right);
+    granted(right.ia.lmr_free(memory.lmr));
+    for bad in [RmrId::NULL, RmrId::from_handle(right.zone.handle())] {
+        refused(
+            right.ia.rmr_free(bad),
+            Error::invalid_handle(Subtype::InvalidHandleRmr),
+        );
+    }
+}
+
+/// A flushed rebind leaves the binding as it was before: the region stays held by the old binding alone.
+///
+/// Spec: RMB-42
+pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let old = right.more_memory(64, MemoryPrivileges::ALL);
+    let new = right.more_memory(64, MemoryPrivileges::ALL);
+    let context = bind(&net, &right, rmr, &old.piece(0, 64), WRITE);
+    net.disconnect(&left, &right);
+    granted(
+        right
+            .ia
+            .rmr_bind(rmr, &new.piece(0, 64), WRITE, right.ep, 2, DEFAULT),
+    );
+    assert_eq!(net.bound(&right).status, DtoStatus::Flushed);
+    granted(right.ia.lmr_free(new.lmr));
+    refused(
+        right.ia.lmr_free(old.lmr),
+        Error::invalid_state(Subtype::InvalidStateLmrInUse),
+    );
+    granted(right.ia.ep_reset(right.ep));
+    granted(left.ia.ep_reset(left.ep));
+    net.connect(&left, &right);
+    let remote = through(context, &old.piece(0, 64));
+    assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
+    granted(right.ia.rmr_free(rmr));
+    granted(right.ia.lmr_free(old.lmr));
+}
+
+/// Once a rebind has completed, the old context opens nothing any more.
+///
+/// Spec: RMB-10, RMB-11, RMB-21, RMB-42
+pub fn rebind_kills_the_old_context<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let first = right.memory.piece(0, 64);
+    let second = right.memory.piece(64, 64);
+    let old = bind(&net, &right, rmr, &first, WRITE);
+    let new = bind(&net, &right, rmr, &second, WRITE);
+    assert_ne!(old, new);
+    let remote = through(new, &second);
+    assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
+    left.memory.fill(1);
+    let before = right.memory.content();
+    let status = write_through(&net, &left, &through(old, &first));
+    assert_eq!(status, DtoStatus::RemoteAccess);
+    equal("the peer's memory", &right.memory.content(), &before);
+    net.broken(&left, &right);
+}
+
+/// Length 0 unbinds: the old context is dead, the region it was bound to may go, and nothing of the triplet is checked.
+///
+/// Spec: RMB-27, RMB-28, DTO-06
+pub fn empty_bind_unbinds<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let memory = right.more_memory(64, MemoryPrivileges::ALL);
+    let piece = memory.piece(0, 64);
+    let context = bind(&net, &right, rmr, &piece, READ | WRITE);
+    let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
+    refused(right.ia.lmr_free(memory.lmr), in_use);
+    let nothing = LmrTriplet {
+        context: u32::MAX,
+        address: u64::MAX,
+        length: 0,
+    };
+    bind(&net, &right, rmr, &nothing, READ | WRITE);
+    granted(right.ia.lmr_free(memory.lmr));
+    let status = write_through(&net, &left, &through(context, &piece));
+    assert_eq!(status, DtoStatus::RemoteAccess);
+    net.broken(&left, &right);
+}
