@@ -11,19 +11,20 @@ use dat_core::flags::DtoStatus;
 /// Descriptors of a ring; a power of two.
 const DESCRIPTORS: u32 = 64;
 /// Words of a descriptor: 128 bytes, of which the first 64 hold the header and two segments.
-const WORDS: u32 = 16;
-const HEADER_WORDS: u32 = 4;
-const MAX_SEGMENTS: usize = ((WORDS - HEADER_WORDS) / 2) as usize;
+const WORDS: usize = 16;
+const HEADER_WORDS: usize = 4;
+const MAX_SEGMENTS: usize = (WORDS - HEADER_WORDS) / 2;
 const COMPLETIONS: u32 = 256;
-const COMPLETION_WORDS: u32 = 2;
+
+type Descriptors = [[AtomicU64; WORDS]; DESCRIPTORS as usize];
 
 /// The memory that host and device share.
 pub struct Rings {
-    send: [AtomicU64; (DESCRIPTORS * WORDS) as usize],
+    send: Descriptors,
     send_doorbell: AtomicU32,
-    receive: [AtomicU64; (DESCRIPTORS * WORDS) as usize],
+    receive: Descriptors,
     receive_doorbell: AtomicU32,
-    completions: [AtomicU64; (COMPLETIONS * COMPLETION_WORDS) as usize],
+    completions: [[AtomicU64; 2]; COMPLETIONS as usize],
     completions_written: AtomicU32,
     completions_doorbell: AtomicU32,
     send_done: AtomicU32,
@@ -35,11 +36,11 @@ impl Rings {
     /// Rings with nothing in them.
     pub const fn new() -> Self {
         Self {
-            send: [const { AtomicU64::new(0) }; (DESCRIPTORS * WORDS) as usize],
+            send: [const { [const { AtomicU64::new(0) }; WORDS] }; DESCRIPTORS as usize],
             send_doorbell: AtomicU32::new(0),
-            receive: [const { AtomicU64::new(0) }; (DESCRIPTORS * WORDS) as usize],
+            receive: [const { [const { AtomicU64::new(0) }; WORDS] }; DESCRIPTORS as usize],
             receive_doorbell: AtomicU32::new(0),
-            completions: [const { AtomicU64::new(0) }; (COMPLETIONS * COMPLETION_WORDS) as usize],
+            completions: [const { [const { AtomicU64::new(0) }; 2] }; COMPLETIONS as usize],
             completions_written: AtomicU32::new(0),
             completions_doorbell: AtomicU32::new(0),
             send_done: AtomicU32::new(0),
@@ -59,15 +60,13 @@ impl Rings {
         self.complete(&self.receive, &self.receive_doorbell, &self.receive_done, 8);
     }
 
-    fn complete(&self, ring: &[AtomicU64], posted: &AtomicU32, done: &AtomicU32, length: u32) {
+    fn complete(&self, ring: &Descriptors, posted: &AtomicU32, done: &AtomicU32, length: u32) {
         let posted = posted.load(Ordering::Acquire);
         let mut next = done.load(Ordering::Relaxed);
         while next != posted {
-            let base = (next % DESCRIPTORS).wrapping_mul(WORDS) as usize;
-            let token = ring
-                .get(base)
-                .map_or(0, |word| word.load(Ordering::Relaxed));
-            self.write_completion(token, length);
+            if let Some([token, ..]) = ring.get((next % DESCRIPTORS) as usize) {
+                self.write_completion(token.load(Ordering::Relaxed), length);
+            }
             next = next.wrapping_add(1);
         }
         done.store(next, Ordering::Relaxed);
@@ -75,8 +74,7 @@ impl Rings {
 
     fn write_completion(&self, token: u64, length: u32) {
         let written = self.completions_written.load(Ordering::Relaxed);
-        let base = (written % COMPLETIONS).wrapping_mul(COMPLETION_WORDS) as usize;
-        if let Some([first, second]) = self.completions.get(base..base.wrapping_add(2)) {
+        if let Some([first, second]) = self.completions.get((written % COMPLETIONS) as usize) {
             first.store(token, Ordering::Relaxed);
             second.store(u64::from(length), Ordering::Relaxed);
         }
@@ -93,47 +91,49 @@ impl Default for Rings {
 
 /// The producer's side of a ring of descriptors.
 struct Producer {
-    words: &'static [AtomicU64],
+    descriptors: &'static Descriptors,
     doorbell: &'static AtomicU32,
     done: &'static AtomicU32,
     next: u32,
 }
 
 impl Producer {
-    #[inline]
-    fn reserve(&mut self, segments: usize) -> Option<(&'static [AtomicU64], &mut u32)> {
+    #[inline(always)]
+    fn reserve(&mut self, segments: usize) -> Option<Descriptor<'_>> {
         if segments > MAX_SEGMENTS
             || self.next.wrapping_sub(self.done.load(Ordering::Relaxed)) >= DESCRIPTORS
         {
             return None;
         }
-        let base = (self.next % DESCRIPTORS).wrapping_mul(WORDS) as usize;
-        let words = self.words.get(base..base.wrapping_add(WORDS as usize))?;
-        Some((words, &mut self.next))
+        Some(Descriptor {
+            words: self.descriptors.get((self.next % DESCRIPTORS) as usize)?,
+            next: &mut self.next,
+            cursor: HEADER_WORDS,
+        })
     }
 
-    #[inline]
+    #[inline(always)]
     fn ring(&mut self) {
         self.doorbell.store(self.next, Ordering::Release);
     }
 }
 
 /// A descriptor that is being written.
-pub(crate) struct Descriptor<'a> {
-    words: &'static [AtomicU64],
+pub struct Descriptor<'a> {
+    words: &'static [AtomicU64; WORDS],
     next: &'a mut u32,
     cursor: usize,
 }
 
 impl Descriptor<'_> {
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, position: usize, value: u64) {
         if let Some(word) = self.words.get(position) {
             word.store(value, Ordering::Relaxed);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn segment(&mut self, segment: Segment) {
         self.put(self.cursor, segment.address);
         self.put(
@@ -150,7 +150,7 @@ pub struct RingSends(Producer);
 impl RingSends {
     pub(crate) fn new(rings: &'static Rings) -> Self {
         Self(Producer {
-            words: &rings.send,
+            descriptors: &rings.send,
             doorbell: &rings.send_doorbell,
             done: &rings.send_done,
             next: 0,
@@ -164,12 +164,12 @@ pub struct SendPlace<'a>(Descriptor<'a>);
 impl WorkSlot for SendPlace<'_> {
     type Request = SendRequest;
 
-    #[inline]
+    #[inline(always)]
     fn segment(&mut self, segment: Segment) {
         self.0.segment(segment);
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(mut self, request: &SendRequest) -> Result<(), Rejected> {
         let (opcode, remote) = match request.operation {
             SendOperation::Send => (1, None),
@@ -198,17 +198,12 @@ impl WorkQueue for RingSends {
     type Request = SendRequest;
     type Slot<'a> = SendPlace<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn reserve(&mut self, segments: usize) -> Option<SendPlace<'_>> {
-        let (words, next) = self.0.reserve(segments)?;
-        Some(SendPlace(Descriptor {
-            words,
-            next,
-            cursor: HEADER_WORDS as usize,
-        }))
+        self.0.reserve(segments).map(SendPlace)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
         self.0.ring();
         Ok(())
@@ -216,17 +211,12 @@ impl WorkQueue for RingSends {
 }
 
 impl SendQueue for RingSends {
-    #[inline]
+    #[inline(always)]
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
         let key = request.token as u32 | 1 << 31;
-        let Some((words, next)) = self.0.reserve(1) else {
+        let Some(mut place) = self.0.reserve(1).map(SendPlace) else {
             return Err(Rejected);
         };
-        let mut place = SendPlace(Descriptor {
-            words,
-            next,
-            cursor: HEADER_WORDS as usize,
-        });
         place.segment(Segment {
             address: request.address,
             length: request.length as u32,
@@ -254,7 +244,7 @@ pub struct RingReceives(Producer);
 impl RingReceives {
     pub(crate) fn new(rings: &'static Rings) -> Self {
         Self(Producer {
-            words: &rings.receive,
+            descriptors: &rings.receive,
             doorbell: &rings.receive_doorbell,
             done: &rings.receive_done,
             next: 0,
@@ -268,12 +258,12 @@ pub struct ReceivePlace<'a>(Descriptor<'a>);
 impl WorkSlot for ReceivePlace<'_> {
     type Request = ReceiveRequest;
 
-    #[inline]
+    #[inline(always)]
     fn segment(&mut self, segment: Segment) {
         self.0.segment(segment);
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(mut self, request: &ReceiveRequest) -> Result<(), Rejected> {
         let segments = self.0.cursor as u64;
         self.0.put(0, request.token);
@@ -287,17 +277,12 @@ impl WorkQueue for RingReceives {
     type Request = ReceiveRequest;
     type Slot<'a> = ReceivePlace<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn reserve(&mut self, segments: usize) -> Option<ReceivePlace<'_>> {
-        let (words, next) = self.0.reserve(segments)?;
-        Some(ReceivePlace(Descriptor {
-            words,
-            next,
-            cursor: HEADER_WORDS as usize,
-        }))
+        self.0.reserve(segments).map(ReceivePlace)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
         self.0.ring();
         Ok(())
@@ -306,7 +291,7 @@ impl WorkQueue for RingReceives {
 
 /// The completion ring.
 pub struct RingCompletions {
-    words: &'static [AtomicU64],
+    words: &'static [[AtomicU64; 2]; COMPLETIONS as usize],
     written: &'static AtomicU32,
     doorbell: &'static AtomicU32,
     queue_pair: &'static AtomicU64,
@@ -326,13 +311,12 @@ impl RingCompletions {
 }
 
 impl CompletionQueue for RingCompletions {
-    #[inline]
+    #[inline(always)]
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         if self.next == self.written.load(Ordering::Acquire) {
             return Ok(None);
         }
-        let base = (self.next % COMPLETIONS).wrapping_mul(COMPLETION_WORDS) as usize;
-        let Some([first, second]) = self.words.get(base..base.wrapping_add(2)) else {
+        let Some([first, second]) = self.words.get((self.next % COMPLETIONS) as usize) else {
             return Err(DeviceFailure::Broken);
         };
         let (token, rest) = (

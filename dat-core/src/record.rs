@@ -10,7 +10,7 @@
 use portable_atomic::{AtomicU32, Ordering};
 
 use crate::event::DtoOperation;
-use crate::flags::DtoStatus;
+use crate::flags::{CompletionFlags, DtoStatus};
 use crate::sync::Word64;
 
 /// Place for one posted request; lend as many as all queues together may hold.
@@ -39,6 +39,8 @@ const POSTED: u32 = 1;
 const READY: u32 = 2;
 const KIND_SHIFT: u32 = 2;
 const KIND: u32 = 0b111 << KIND_SHIFT;
+/// Tells binds from data transfers.
+const BIND: u32 = 0b100 << KIND_SHIFT;
 const STATUS_SHIFT: u32 = 16;
 
 /// How a completion is to be reported.
@@ -57,6 +59,20 @@ impl Report {
     /// The taker of a shared buffer decides.
     pub(crate) const TAKER: Self = Self(1 << 8);
     const ALL: u32 = 0b1111 << 5;
+
+    /// What the flags of a request ask for. SUPPRESS and UNSIGNALLED are the bits of `SUPPRESS` and
+    /// `QUIET` shifted; with both set SUPPRESS decides on successes, and a failure always notifies.
+    #[inline(always)]
+    pub(crate) const fn of_request(flags: CompletionFlags) -> Self {
+        let suppress = (flags.bits() & CompletionFlags::SUPPRESS.bits()) << 5;
+        let quiet = (flags.bits() & CompletionFlags::UNSIGNALLED.bits()) << 4;
+        Self(suppress | quiet)
+    }
+
+    /// Whether a success is no event.
+    pub(crate) const fn suppresses(self) -> bool {
+        self.0 & Self::SUPPRESS.0 != 0
+    }
 
     pub(crate) const fn to_word(self) -> u32 {
         self.0
@@ -85,7 +101,7 @@ impl RecordKind {
         }) << KIND_SHIFT
     }
 
-    #[inline]
+    #[inline(always)]
     const fn from_bits(meta: u32) -> Self {
         match (meta & KIND) >> KIND_SHIFT {
             0 => Self::Dto(DtoOperation::Send),
@@ -114,7 +130,7 @@ impl Owner {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     const fn from_word(word: u32) -> Option<Self> {
         let index = (word & 0xFFFF) as u16;
         match word >> 16 {
@@ -124,6 +140,16 @@ impl Owner {
             _ => None,
         }
     }
+}
+
+/// What the record of a plain data transfer says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain {
+    pub(crate) operation: DtoOperation,
+    /// The endpoint slot it was posted on.
+    pub(crate) endpoint: u16,
+    pub(crate) cookie: u64,
+    pub(crate) length: u32,
 }
 
 /// What a record says once its request completed.
@@ -154,7 +180,7 @@ impl RecordSlot {
     };
 
     /// Whether the record can be posted; only its work queue asks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_free(&self) -> bool {
         self.meta.load(Ordering::Acquire) & STATE == FREE
     }
@@ -164,22 +190,45 @@ impl RecordSlot {
         self.meta.load(Ordering::Acquire) & STATE == POSTED
     }
 
-    /// The token the next post of this record will carry.
-    #[inline]
-    pub(crate) fn next_token(&self, index: u32) -> u64 {
+    /// Fills in the record of a request that goes to the device; returns the token to send along.
+    #[inline(always)]
+    pub(crate) fn post(
+        &self,
+        index: u32,
+        kind: RecordKind,
+        report: Report,
+        cookie: u64,
+        length: u32,
+    ) -> u64 {
         let sequence = self.sequence.load(Ordering::Relaxed).wrapping_add(1);
+        self.sequence.store(sequence, Ordering::Relaxed);
+        self.cookie.store(cookie);
+        self.length.store(length, Ordering::Relaxed);
+        self.meta
+            .store(POSTED | kind.bits() | report.0, Ordering::Release);
         u64::from(sequence) << 32 | u64::from(index)
     }
 
-    /// Fills in the record of a request that goes to the device with `next_token`.
-    #[inline]
-    pub(crate) fn post(&self, kind: RecordKind, report: Report, cookie: u64, length: u32) {
-        self.cookie.store(cookie);
-        self.length.store(length, Ordering::Relaxed);
-        let sequence = self.sequence.load(Ordering::Relaxed).wrapping_add(1);
-        self.sequence.store(sequence, Ordering::Relaxed);
-        self.meta
-            .store(POSTED | kind.bits() | report.0, Ordering::Release);
+    /// What the posted record of `token` says, if it is a plain data transfer: one of an endpoint's
+    /// own queues, whose success is an event.
+    #[inline(always)]
+    pub(crate) fn plain(&self, token: u64) -> Option<Plain> {
+        let meta = self.meta.load(Ordering::Acquire);
+        let unusual = BIND | Report::SUPPRESS.0 | Report::TAKER.0;
+        if meta & (STATE | unusual) != POSTED
+            || u64::from(self.sequence.load(Ordering::Relaxed)) != token >> 32
+        {
+            return None;
+        }
+        let RecordKind::Dto(operation) = RecordKind::from_bits(meta & !BIND) else {
+            return None;
+        };
+        Some(Plain {
+            operation,
+            endpoint: self.owner.load(Ordering::Relaxed) as u16,
+            cookie: self.cookie.load(),
+            length: self.length.load(Ordering::Relaxed),
+        })
     }
 
     /// Notes what only a bind needs.
@@ -193,20 +242,20 @@ impl RecordSlot {
     }
 
     /// Whether a completion token names the request that is posted now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn matches(&self, token: u64) -> bool {
         self.meta.load(Ordering::Acquire) & STATE == POSTED
             && u64::from(self.sequence.load(Ordering::Relaxed)) == token >> 32
     }
 
     /// How the completion is to be reported.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn report(&self) -> Report {
         Report(self.meta.load(Ordering::Relaxed) & Report::ALL)
     }
 
     /// The queue the record belongs to.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn owner(&self) -> Option<Owner> {
         Owner::from_word(self.owner.load(Ordering::Relaxed))
     }
@@ -215,12 +264,12 @@ impl RecordSlot {
         self.cookie.load()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn kind(&self) -> RecordKind {
         RecordKind::from_bits(self.meta.load(Ordering::Relaxed))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn length(&self) -> u32 {
         self.length.load(Ordering::Relaxed)
     }
@@ -255,7 +304,7 @@ impl RecordSlot {
     }
 
     /// The record can be posted again.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&self) {
         self.meta.store(FREE, Ordering::Release);
     }

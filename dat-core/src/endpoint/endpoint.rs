@@ -8,7 +8,7 @@ use crate::backend::{PrivateData, QueuePairKey};
 use crate::event::EvdConfig;
 use crate::flags::{CompletionFlags, EndpointState};
 use crate::id::EpId;
-use crate::record::{self, RecordKind, RecordSlot, Report};
+use crate::record::{self, NO_RECORD, RecordSlot, Report};
 use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;
 
@@ -54,20 +54,17 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
 }
 
 impl<S, R, L> EndpointSlot<S, R, L> {
-    /// Books one completed request; called under the lock of the one dispatcher that gets them.
-    #[inline]
-    pub(crate) fn count_request_completion(&self) {
-        let count = self.requests_completed.load(Ordering::Relaxed);
-        self.requests_completed
-            .store(count.wrapping_add(1), Ordering::Release);
-    }
-
-    /// Books one completed receive of the endpoint's own queue.
-    #[inline]
-    pub(crate) fn count_receive_completion(&self) {
-        let count = self.receives_completed.load(Ordering::Relaxed);
-        self.receives_completed
-            .store(count.wrapping_add(1), Ordering::Release);
+    /// Books one completed request, or receive of the endpoint's own queue; called under the lock of
+    /// the one dispatcher that gets them.
+    #[inline(always)]
+    pub(crate) fn count_completion(&self, received: bool) {
+        let counter = if received {
+            &self.receives_completed
+        } else {
+            &self.requests_completed
+        };
+        let count = counter.load(Ordering::Relaxed);
+        counter.store(count.wrapping_add(1), Ordering::Release);
     }
 
     /// Requests that ever completed; compare with `Endpoint::ring.posted`.
@@ -107,16 +104,12 @@ pub(crate) struct WorkRing {
 }
 
 impl WorkRing {
-    pub(crate) const EMPTY: Self = Self {
-        base: 0,
-        capacity: 0,
-        head: 0,
-        posted: 0,
-    };
+    pub(crate) const EMPTY: Self = Self::new(0, 0);
 
+    /// A ring of `capacity` records; one without any starts behind all records, so that it is full.
     pub(crate) const fn new(base: u32, capacity: u32) -> Self {
         Self {
-            base,
+            base: if capacity == 0 { NO_RECORD } else { base },
             capacity,
             head: 0,
             posted: 0,
@@ -124,18 +117,15 @@ impl WorkRing {
     }
 
     /// The record for the next post; `None` if the queue is full.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next<'r>(&self, records: &'r [RecordSlot]) -> Option<(u32, &'r RecordSlot)> {
-        if self.capacity == 0 {
-            return None;
-        }
         let index = self.base.wrapping_add(self.head);
         let record = records.get(index as usize)?;
         record.is_free().then_some((index, record))
     }
 
     /// Moves past the record that was just posted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance(&mut self) {
         let next = self.head.wrapping_add(1);
         self.head = if next == self.capacity { 0 } else { next };
@@ -160,21 +150,6 @@ impl WorkRing {
     /// The records of the ring.
     pub(crate) fn records<'r>(&self, records: &'r [RecordSlot]) -> &'r [RecordSlot] {
         record::run(records, self.base, self.capacity)
-    }
-
-    /// Gives the record its content and returns the token for the device.
-    #[inline]
-    pub(crate) fn fill(
-        record: &RecordSlot,
-        index: u32,
-        kind: RecordKind,
-        report: Report,
-        cookie: u64,
-        length: u32,
-    ) -> u64 {
-        let token = record.next_token(index);
-        record.post(kind, report, cookie, length);
-        token
     }
 }
 

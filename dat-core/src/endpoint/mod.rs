@@ -23,7 +23,7 @@ pub use connect::ConnectParam;
 pub use endpoint::EndpointSlot;
 pub(crate) use endpoint::{Endpoint, ReceiveSide, WorkRing};
 pub(crate) use link::Ending;
-pub(crate) use post::{request_report, send_flags};
+pub(crate) use post::send_flags;
 pub use query::{EpParam, EpStatus, RecvQuery};
 pub(crate) use refuse::{not_ready, refused_flags};
 pub(crate) use srq::SharedReceives;

@@ -6,7 +6,7 @@
 
 use portable_atomic::Ordering;
 
-use super::{Endpoint, ReceiveSide, SharedReceives, SrqSlot, WorkRing};
+use super::{Endpoint, ReceiveSide, SharedReceives, SrqSlot};
 use crate::backend::{
     Backend, ReceiveRequest, RemoteRange, Segment, SendFlags, SendOperation, SendRequest,
     WorkQueue, WorkSlot,
@@ -24,13 +24,20 @@ const SEND: u8 = 0;
 const WRITE: u8 = 1;
 const READ: u8 = 2;
 
+/// Sends name no remote memory.
+const NO_REMOTE: RmrTriplet = RmrTriplet {
+    context: 0,
+    address: 0,
+    length: 0,
+};
+
 /// A request as the consumer asked for it.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     pub(super) ep: EpId,
     pub(super) segments: &'a [LmrTriplet],
     pub(super) cookie: u64,
-    pub(super) remote: Option<&'a RmrTriplet>,
+    pub(super) remote: &'a RmrTriplet,
     pub(super) flags: CompletionFlags,
     pub(super) operation: DtoOperation,
 }
@@ -70,14 +77,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<()> {
-        self.post_request::<SEND>(&Request {
-            ep,
-            segments,
-            cookie,
-            remote: None,
-            flags,
-            operation: DtoOperation::Send,
-        })
+        self.post_request::<SEND>(ep, segments, cookie, &NO_REMOTE, flags)
     }
 
     /// Writes the segments, in order, to the start of the peer's buffer.
@@ -99,14 +99,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<()> {
-        self.post_request::<WRITE>(&Request {
-            ep,
-            segments,
-            cookie,
-            remote: Some(remote),
-            flags,
-            operation: DtoOperation::RdmaWrite,
-        })
+        self.post_request::<WRITE>(ep, segments, cookie, remote, flags)
     }
 
     /// Reads the peer's buffer, all of it, into the segments in order.
@@ -124,14 +117,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<()> {
-        self.post_request::<READ>(&Request {
-            ep,
-            segments,
-            cookie,
-            remote: Some(remote),
-            flags,
-            operation: DtoOperation::RdmaRead,
-        })
+        self.post_request::<READ>(ep, segments, cookie, remote, flags)
     }
 
     /// Posts a buffer for an incoming message.
@@ -194,39 +180,86 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    #[inline]
-    fn post_request<const OPERATION: u8>(&self, request: &Request<'_>) -> Result<()> {
-        let Some(slot) = self.shared.endpoints.get(request.ep.index()) else {
-            return Err(request.ep.refused(self.shared.instance));
+    /// The way of a request: one attempt, and what failed is looked at only afterwards.
+    #[inline(always)]
+    fn post_request<const OPERATION: u8>(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
+            return Err(ep.refused(self.shared.instance));
         };
-        let mut outcome = slot
-            .main
-            .with(|endpoint| self.try_request::<OPERATION>(endpoint, request));
-        if matches!(outcome, Err(Refusal::Full)) && self.reclaim_requests(request.ep) {
-            outcome = slot
-                .main
-                .with(|endpoint| self.try_request::<OPERATION>(endpoint, request));
-        }
+        let outcome = slot.main.with(|endpoint| {
+            self.try_request::<OPERATION>(endpoint, ep, segments, cookie, remote, flags)
+        });
         match outcome {
             Ok(()) => Ok(()),
-            Err(refusal) => Err(self.explain_request(request, &refusal)),
+            Err(refusal) => self.post_again::<OPERATION>(
+                &Request {
+                    ep,
+                    segments,
+                    cookie,
+                    remote,
+                    flags,
+                    operation: operation(OPERATION),
+                },
+                refusal,
+            ),
         }
     }
 
-    #[inline]
+    /// A full queue may hold completions that leave no event: takes them in and tries once more.
+    #[cold]
+    #[inline(never)]
+    fn post_again<const OPERATION: u8>(
+        &self,
+        request: &Request<'_>,
+        mut refusal: Refusal,
+    ) -> Result<()> {
+        if refusal == Refusal::Full
+            && self.reclaim_requests(request.ep)
+            && let Some(slot) = self.shared.endpoints.get(request.ep.index())
+        {
+            let outcome = slot.main.with(|endpoint| {
+                self.try_request::<OPERATION>(
+                    endpoint,
+                    request.ep,
+                    request.segments,
+                    request.cookie,
+                    request.remote,
+                    request.flags,
+                )
+            });
+            match outcome {
+                Ok(()) => return Ok(()),
+                Err(again) => refusal = again,
+            }
+        }
+        Err(self.explain_request(request, &refusal))
+    }
+
+    #[inline(always)]
     fn try_request<const OPERATION: u8>(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
-        request: &Request<'_>,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
     ) -> core::result::Result<(), Refusal> {
         let limit = match OPERATION {
             SEND => endpoint.max_send_segments,
             WRITE => endpoint.max_write_segments,
             _ => endpoint.max_read_segments,
         };
-        if endpoint.postable != request.ep
-            || request.flags.intersects(endpoint.refused_flags)
-            || request.segments.len() > limit as usize
+        if endpoint.postable != ep
+            || flags.intersects(endpoint.refused_flags)
+            || segments.len() > limit as usize
         {
             return Err(Refusal::Invalid);
         }
@@ -236,7 +269,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(queue) = &mut endpoint.send else {
             return Err(Refusal::Invalid);
         };
-        let Some(mut place) = queue.reserve(request.segments.len()) else {
+        let Some(mut place) = queue.reserve(segments.len()) else {
             return Err(Refusal::Full);
         };
         let access = LocalAccess {
@@ -247,63 +280,44 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 MemoryPrivileges::LOCAL_READ
             },
         };
-        let (length, operation) = match (OPERATION, request.remote) {
-            (READ, Some(remote)) => {
-                // The whole remote range is read; local room behind it stays untouched.
-                let total = copy_segments(
-                    self.shared.local_regions,
-                    request.segments,
-                    access,
-                    remote.length,
-                    &mut place,
-                )?;
-                if remote.length > total || remote.length > u64::from(endpoint.max_rdma_size) {
-                    return Err(Refusal::Invalid);
-                }
-                (remote.length, SendOperation::RdmaRead(range(remote)))
-            }
-            (WRITE, Some(remote)) => {
-                let total = copy_segments(
-                    self.shared.local_regions,
-                    request.segments,
-                    access,
-                    u64::MAX,
-                    &mut place,
-                )?;
-                if total > u64::from(endpoint.max_rdma_size) || total > remote.length {
-                    return Err(Refusal::Invalid);
-                }
-                (total, SendOperation::RdmaWrite(range(remote)))
-            }
-            _ => {
-                let total = copy_segments(
-                    self.shared.local_regions,
-                    request.segments,
-                    access,
-                    u64::MAX,
-                    &mut place,
-                )?;
-                if total > u64::from(endpoint.max_message_size) {
-                    return Err(Refusal::Invalid);
-                }
-                (total, SendOperation::Send)
-            }
+        // A read takes the whole remote range; local room behind it stays untouched.
+        let room = if OPERATION == READ {
+            remote.length
+        } else {
+            u64::MAX
         };
-        // Checked against a 32-bit limit above.
+        let total = copy_segments(
+            self.shared.local_regions,
+            segments,
+            access,
+            room,
+            &mut place,
+        )?;
+        let (length, most, operation) = match OPERATION {
+            SEND => (total, endpoint.max_message_size, SendOperation::Send),
+            WRITE if total <= remote.length => (
+                total,
+                endpoint.max_rdma_size,
+                SendOperation::RdmaWrite(range(remote)),
+            ),
+            READ if remote.length <= total => (
+                remote.length,
+                endpoint.max_rdma_size,
+                SendOperation::RdmaRead(range(remote)),
+            ),
+            _ => return Err(Refusal::Invalid),
+        };
+        if length > u64::from(most) {
+            return Err(Refusal::Invalid);
+        }
         let length = length as u32;
-        let token = WorkRing::fill(
-            record,
-            index,
-            RecordKind::Dto(request.operation),
-            request_report(request.flags),
-            request.cookie,
-            length,
-        );
+        let kind = RecordKind::Dto(self::operation(OPERATION));
+        let token = record.post(index, kind, Report::of_request(flags), cookie, length);
         let committed = place.commit(&SendRequest {
             token,
             operation,
             length,
-            flags: send_flags(request.flags, OPERATION == SEND),
+            flags: send_flags(flags, OPERATION == SEND),
         });
         if committed.is_err() {
             record.withdraw();
@@ -317,7 +331,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_receive(
         &self,
         side: &mut ReceiveSide<B::ReceiveQueue>,
@@ -363,7 +377,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Report::NOTIFY
         };
         let kind = RecordKind::Dto(DtoOperation::Receive);
-        let token = WorkRing::fill(record, index, kind, report, cookie, length);
+        let token = record.post(index, kind, report, cookie, length);
         if place.commit(&ReceiveRequest { token }).is_err() {
             record.withdraw();
             return Err(Refusal::Device);
@@ -376,7 +390,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_shared_receive(
         &self,
         slot: &SrqSlot<B::SharedReceiveQueue, L>,
@@ -419,7 +433,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let after = record.next();
         let kind = RecordKind::Dto(DtoOperation::Receive);
-        let token = WorkRing::fill(record, index, kind, Report::TAKER, cookie, length);
+        let token = record.post(index, kind, Report::TAKER, cookie, length);
         if place.commit(&ReceiveRequest { token }).is_err() || queue.ring().is_err() {
             record.withdraw();
             return Err(Refusal::Device);
@@ -445,7 +459,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 /// Checks the segments and copies them into a slot, up to `room` bytes; returns the sum of all.
-#[inline]
+#[inline(always)]
 fn copy_segments(
     regions: &[LmrSlot],
     segments: &[LmrTriplet],
@@ -477,22 +491,20 @@ fn copy_segments(
     Ok(total)
 }
 
+/// The operation behind a path's number.
+const fn operation(path: u8) -> DtoOperation {
+    match path {
+        SEND => DtoOperation::Send,
+        WRITE => DtoOperation::RdmaWrite,
+        _ => DtoOperation::RdmaRead,
+    }
+}
+
 #[inline]
 fn range(remote: &RmrTriplet) -> RemoteRange {
     RemoteRange {
         address: remote.address,
         key: remote.context,
-    }
-}
-
-#[inline]
-pub(crate) fn request_report(flags: CompletionFlags) -> Report {
-    if flags.contains(CompletionFlags::SUPPRESS) {
-        Report::SUPPRESS
-    } else if flags.contains(CompletionFlags::UNSIGNALLED) {
-        Report::QUIET
-    } else {
-        Report::NOTIFY
     }
 }
 

@@ -57,7 +57,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return error;
             }
             let total = total(request.segments);
-            let remote = request.remote.map_or(u64::MAX, |remote| remote.length);
+            let remote = request.remote.length;
             let too_long =
                 || Error::invalid_argument(COUNT_ARGUMENT).because(Cause::MessageTooLong);
             match request.operation {

@@ -25,7 +25,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         let endpoint = match owner {
             Owner::Requests(queue) => {
                 let endpoint = self.endpoints.get(usize::from(queue))?;
-                endpoint.count_request_completion();
+                endpoint.count_completion(false);
                 if record.kind() == RecordKind::Bind {
                     self.bind_completed(record, completion.status);
                 }
@@ -33,7 +33,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             }
             Owner::Receives(queue) => {
                 let endpoint = self.endpoints.get(usize::from(queue))?;
-                endpoint.count_receive_completion();
+                endpoint.count_completion(true);
                 endpoint
             }
             Owner::Shared(queue) => {
@@ -59,8 +59,35 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 
     /// Turns a completion straight into an event; `None` if it makes none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deliver(&self, completion: &Completion) -> Option<Event> {
+        if completion.status == DtoStatus::Success
+            && let Some(record) = self.records.get(completion.token as u32 as usize)
+            && let Some(plain) = record.plain(completion.token)
+            && let Some(endpoint) = self.endpoints.get(usize::from(plain.endpoint))
+        {
+            let received = plain.operation == DtoOperation::Receive;
+            endpoint.count_completion(received);
+            let length = if received {
+                completion.length.min(plain.length)
+            } else {
+                plain.length
+            };
+            record.release();
+            return Some(Event::Dto(DtoCompletion {
+                ep: EpId::from_handle(Handle::from_raw(endpoint.handle.load())),
+                cookie: plain.cookie,
+                status: DtoStatus::Success,
+                transferred_length: u64::from(length),
+                operation: plain.operation,
+            }));
+        }
+        self.deliver_unusual(completion)
+    }
+
+    /// Failures, suppressed ones, binds, shared buffers, and what a device made up.
+    #[inline(never)]
+    fn deliver_unusual(&self, completion: &Completion) -> Option<Event> {
         let booked = self.book(completion)?;
         let record = booked.record;
         let finished = Finished {
@@ -71,7 +98,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             status: completion.status,
             owner: Some(booked.owner),
         };
-        let silent = record.report() == Report::SUPPRESS && completion.status == DtoStatus::Success;
+        let silent = record.report().suppresses() && completion.status == DtoStatus::Success;
         self.free(record, booked.index, booked.owner);
         if silent {
             return None;
@@ -89,7 +116,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             Report::TAKER => booked.endpoint.shared_receive_report(),
             report => report,
         };
-        if success && report == Report::SUPPRESS {
+        if success && report.suppresses() {
             self.free(record, booked.index, booked.owner);
             return None;
         }

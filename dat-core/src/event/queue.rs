@@ -282,7 +282,7 @@ impl<C> EvdQueue<C> {
 
 impl<C: CompletionQueue> EvdQueue<C> {
     /// Removes the first event.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn dequeue<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,

@@ -8,12 +8,12 @@ use super::lookup::slot_index;
 use super::rmr::{Binding, RemoteRegion};
 use super::{LmrSlot, LmrTriplet, zone_tag};
 use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue, WorkQueue};
-use crate::endpoint::{Endpoint, WorkRing, not_ready, refused_flags, request_report, send_flags};
+use crate::endpoint::{Endpoint, not_ready, refused_flags, send_flags};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use crate::ia::Ia;
 use crate::id::{EpId, RmrId};
-use crate::record::{RecordKind, RecordSlot};
+use crate::record::{RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
 use crate::sync::RawLock;
 
@@ -207,11 +207,10 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         // 0 marks a place that is free.
         let sequence = region.sequence.wrapping_add(1).max(1);
-        let token = WorkRing::fill(
-            record,
+        let token = record.post(
             index,
             RecordKind::Bind,
-            request_report(bind.flags),
+            Report::of_request(bind.flags),
             bind.cookie,
             bind.rmr.index() as u32,
         );

@@ -109,7 +109,7 @@ pub(crate) struct LocalAccess {
 impl LocalAccess {
     /// Checks one piece and returns the device's key; `None` says only that something is wrong,
     /// `explain` finds out what.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check(self, regions: &[LmrSlot], piece: &LmrTriplet) -> Option<u32> {
         let slot = regions.get(slot_index(piece.context))?;
         let key = slot.key.load(Ordering::Acquire);

@@ -57,7 +57,7 @@ pub struct NoLock(Held);
 unsafe impl RawLock for NoLock {
     const INIT: Self = Self(Held::new());
 
-    #[inline]
+    #[inline(always)]
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         self.0.with(f)
     }
@@ -75,7 +75,7 @@ pub struct SpinLock(spin::mutex::SpinMutex<()>);
 unsafe impl RawLock for SpinLock {
     const INIT: Self = Self(spin::mutex::SpinMutex::new(()));
 
-    #[inline]
+    #[inline(always)]
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         let _guard = self.0.lock();
         f()
@@ -99,7 +99,7 @@ unsafe impl Sync for CriticalSectionLock {}
 unsafe impl RawLock for CriticalSectionLock {
     const INIT: Self = Self(Held::new());
 
-    #[inline]
+    #[inline(always)]
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         critical_section::with(|_| self.0.with(f))
     }
@@ -116,7 +116,7 @@ pub struct HostLock(std::sync::Mutex<()>);
 unsafe impl RawLock for HostLock {
     const INIT: Self = Self(std::sync::Mutex::new(()));
 
-    #[inline]
+    #[inline(always)]
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         let _guard = self
             .0

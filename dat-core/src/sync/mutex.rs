@@ -24,7 +24,7 @@ impl<L: RawLock, T> Mutex<L, T> {
     }
 
     /// Runs `f` on the value while holding the lock.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         self.lock.with(|| {
             #[expect(unsafe_code)]

@@ -35,26 +35,26 @@ impl Word64 {
     }
 
     #[cfg(target_has_atomic = "64")]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn load(&self) -> u64 {
         self.whole.load(Ordering::Relaxed)
     }
 
     #[cfg(not(target_has_atomic = "64"))]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn load(&self) -> u64 {
         let [low, high] = &self.halves;
         u64::from(low.load(Ordering::Relaxed)) | u64::from(high.load(Ordering::Relaxed)) << 32
     }
 
     #[cfg(target_has_atomic = "64")]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn store(&self, value: u64) {
         self.whole.store(value, Ordering::Relaxed);
     }
 
     #[cfg(not(target_has_atomic = "64"))]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn store(&self, value: u64) {
         let [low, high] = &self.halves;
         low.store(value as u32, Ordering::Relaxed);
