@@ -4,20 +4,19 @@
     reason = "the attribute of each benchmark makes a module of it"
 )]
 
-use std::hint::black_box;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use dat_bench::{World, WorldMemory};
+use dat_core::Result;
+use dat_core::event::{Event, Waited};
 use dat_core::flags::CompletionFlags;
+use dat_core::id::SrqId;
+use dat_core::memory::LmrTriplet;
 use gungraun::{library_benchmark, library_benchmark_group, main};
 
 /// A connected world in which every path ran once, so that nothing is met for the first time.
 fn warm() -> &'static World {
     world(false)
-}
-
-fn warm_shared() -> &'static World {
-    world(true)
 }
 
 fn world(shared: bool) -> &'static World {
@@ -32,8 +31,15 @@ fn world(shared: bool) -> &'static World {
     world
 }
 
-fn with_segments(count: usize) -> (&'static World, usize) {
-    (warm(), count)
+fn with_segments(count: usize) -> (&'static World, &'static [LmrTriplet]) {
+    let world = warm();
+    (world, &world.segments[..count])
+}
+
+fn shared() -> (&'static World, SrqId, &'static [LmrTriplet]) {
+    let world = world(true);
+    let srq = world.srq.expect("this world has a shared queue");
+    (world, srq, &world.segments[..1])
 }
 
 /// A world with `count` completed writes that nobody dequeued yet.
@@ -49,118 +55,81 @@ fn completed(count: usize) -> &'static World {
 #[library_benchmark]
 #[bench::one(with_segments(1))]
 #[bench::four(with_segments(4))]
-fn write((world, count): (&'static World, usize)) {
-    let segments = &world.segments[..count];
-    let flags = CompletionFlags::empty();
-    let posted = black_box(&world.ia).post_rdma_write(
-        black_box(world.ep),
-        black_box(segments),
-        7,
-        black_box(&world.remote),
-        black_box(flags),
-    );
-    black_box(posted).expect("the write is valid");
+fn write((world, segments): (&'static World, &'static [LmrTriplet])) {
+    let (ia, remote) = (&world.ia, &world.remote);
+    let posted = ia.post_rdma_write(world.ep, segments, 7, remote, CompletionFlags::empty());
+    assert!(posted.is_ok());
 }
 
 #[library_benchmark]
 #[bench::one(warm())]
 fn read(world: &'static World) {
-    let remote = dat_core::memory::RmrTriplet {
-        length: 4096,
-        ..world.remote
-    };
-    let posted = black_box(&world.ia).post_rdma_read(
-        black_box(world.ep),
-        black_box(&world.segments[..1]),
-        7,
-        black_box(&remote),
-        black_box(CompletionFlags::empty()),
-    );
-    black_box(posted).expect("the read is valid");
+    let (ia, remote) = (&world.ia, &world.small_remote);
+    let segments = &world.segments[..1];
+    let posted = ia.post_rdma_read(world.ep, segments, 7, remote, CompletionFlags::empty());
+    assert!(posted.is_ok());
 }
 
 #[library_benchmark]
-#[bench::one(warm())]
-fn send(world: &'static World) {
-    let posted = black_box(&world.ia).post_send(
-        black_box(world.ep),
-        black_box(&world.segments[..1]),
-        7,
-        black_box(CompletionFlags::empty()),
-    );
-    black_box(posted).expect("the send is valid");
+#[bench::one(with_segments(1))]
+fn send((world, segments): (&'static World, &'static [LmrTriplet])) {
+    let posted = world
+        .ia
+        .post_send(world.ep, segments, 7, CompletionFlags::empty());
+    assert!(posted.is_ok());
 }
 
 #[library_benchmark]
-#[bench::one(warm())]
-fn receive(world: &'static World) {
-    let posted = black_box(&world.ia).post_recv(
-        black_box(world.ep),
-        black_box(&world.segments[..1]),
-        7,
-        black_box(CompletionFlags::empty()),
-    );
-    black_box(posted).expect("the receive is valid");
+#[bench::one(with_segments(1))]
+fn receive((world, segments): (&'static World, &'static [LmrTriplet])) {
+    let posted = world
+        .ia
+        .post_recv(world.ep, segments, 7, CompletionFlags::empty());
+    assert!(posted.is_ok());
 }
 
 #[library_benchmark]
-#[bench::one(warm_shared())]
-fn shared_receive(world: &'static World) {
-    let srq = world.srq.expect("this world has a shared queue");
-    let posted =
-        black_box(&world.ia).srq_post_recv(black_box(srq), black_box(&world.segments[..1]), 7);
-    black_box(posted).expect("the receive is valid");
+#[bench::one(shared())]
+fn shared_receive((world, srq, segments): (&'static World, SrqId, &'static [LmrTriplet])) {
+    let posted = world.ia.srq_post_recv(srq, segments, 7);
+    assert!(posted.is_ok());
 }
 
 #[library_benchmark]
 #[bench::one(completed(4))]
-fn dequeue_one(world: &'static World) {
-    let event = black_box(&world.ia).evd_dequeue(black_box(world.evd));
-    black_box(event).expect("a write completed");
+fn dequeue_one(world: &'static World) -> Result<Event> {
+    world.ia.evd_dequeue(world.evd)
 }
 
 #[library_benchmark]
 #[bench::one(warm())]
-fn dequeue_empty(world: &'static World) {
-    let event = black_box(&world.ia).evd_dequeue(black_box(world.evd));
-    black_box(event).expect_err("nothing completed");
+fn dequeue_empty(world: &'static World) -> Result<Event> {
+    world.ia.evd_dequeue(world.evd)
 }
 
 #[library_benchmark]
 #[bench::one(completed(4))]
-fn wait_ready(world: &'static World) {
-    let mut wait = black_box(&world.ia)
-        .evd_wait(black_box(world.evd), 1)
-        .expect("nobody else waits");
-    let waited = wait.poll(Waker::noop());
-    assert!(black_box(waited).is_ready());
-    drop(wait);
+fn wait_ready(world: &'static World) -> Poll<Result<Waited>> {
+    match world.ia.evd_wait(world.evd, 1) {
+        Ok(mut wait) => wait.poll(Waker::noop()),
+        Err(error) => Poll::Ready(Err(error)),
+    }
 }
 
 #[library_benchmark]
 #[bench::one(warm())]
-fn software(world: &'static World) {
-    black_box(&world.ia)
-        .evd_post_se(black_box(world.software), 7)
-        .expect("there is room");
-    let event = black_box(&world.ia).evd_dequeue(black_box(world.software));
-    black_box(event).expect("it was posted");
+fn software(world: &'static World) -> Result<Event> {
+    world.ia.evd_post_se(world.software, 7)?;
+    world.ia.evd_dequeue(world.software)
 }
 
 #[library_benchmark]
-#[bench::one(warm())]
-fn pair(world: &'static World) {
-    let posted = black_box(&world.ia).post_rdma_write(
-        black_box(world.ep),
-        black_box(&world.segments[..1]),
-        7,
-        black_box(&world.remote),
-        black_box(CompletionFlags::empty()),
-    );
-    black_box(posted).expect("the write is valid");
+#[bench::one(with_segments(1))]
+fn pair((world, segments): (&'static World, &'static [LmrTriplet])) -> Result<Event> {
+    let (ia, remote) = (&world.ia, &world.remote);
+    ia.post_rdma_write(world.ep, segments, 7, remote, CompletionFlags::empty())?;
     world.rings.complete_all();
-    let event = black_box(&world.ia).evd_dequeue(black_box(world.evd));
-    black_box(event).expect("the write completed");
+    ia.evd_dequeue(world.evd)
 }
 
 // The device's share of `pair`.

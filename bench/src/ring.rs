@@ -4,19 +4,19 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dat_core::backend::{
     Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, ReceiveRequest, Rejected,
-    Segment, SendFlags, SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,
+    Segment, SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 use dat_core::flags::DtoStatus;
 
 /// Descriptors of a ring; a power of two.
 const DESCRIPTORS: u32 = 64;
-/// Words of a descriptor: 128 bytes, of which the first 64 hold the header and two segments.
-const WORDS: usize = 16;
-const HEADER_WORDS: usize = 4;
-const MAX_SEGMENTS: usize = (WORDS - HEADER_WORDS) / 2;
+/// Pairs of words of a descriptor: 128 bytes, of which the first 64 hold the header and two segments.
+const PAIRS: usize = 8;
+
 const COMPLETIONS: u32 = 256;
 
-type Descriptors = [[AtomicU64; WORDS]; DESCRIPTORS as usize];
+type Pair = [AtomicU64; 2];
+type Descriptors = [[Pair; PAIRS]; DESCRIPTORS as usize];
 
 /// The memory that host and device share.
 pub struct Rings {
@@ -36,9 +36,11 @@ impl Rings {
     /// Rings with nothing in them.
     pub const fn new() -> Self {
         Self {
-            send: [const { [const { AtomicU64::new(0) }; WORDS] }; DESCRIPTORS as usize],
+            send: [const { [const { [const { AtomicU64::new(0) }; 2] }; PAIRS] };
+                DESCRIPTORS as usize],
             send_doorbell: AtomicU32::new(0),
-            receive: [const { [const { AtomicU64::new(0) }; WORDS] }; DESCRIPTORS as usize],
+            receive: [const { [const { [const { AtomicU64::new(0) }; 2] }; PAIRS] };
+                DESCRIPTORS as usize],
             receive_doorbell: AtomicU32::new(0),
             completions: [const { [const { AtomicU64::new(0) }; 2] }; COMPLETIONS as usize],
             completions_written: AtomicU32::new(0),
@@ -64,7 +66,7 @@ impl Rings {
         let posted = posted.load(Ordering::Acquire);
         let mut next = done.load(Ordering::Relaxed);
         while next != posted {
-            if let Some([token, ..]) = ring.get((next % DESCRIPTORS) as usize) {
+            if let Some([[token, _], ..]) = ring.get((next % DESCRIPTORS) as usize) {
                 self.write_completion(token.load(Ordering::Relaxed), length);
             }
             next = next.wrapping_add(1);
@@ -93,22 +95,20 @@ impl Default for Rings {
 struct Producer {
     descriptors: &'static Descriptors,
     doorbell: &'static AtomicU32,
-    done: &'static AtomicU32,
     next: u32,
 }
 
 impl Producer {
+    // The core posts no more requests than the queue pair was made for, and no more segments.
     #[inline(always)]
-    fn reserve(&mut self, segments: usize) -> Option<Descriptor<'_>> {
-        if segments > MAX_SEGMENTS
-            || self.next.wrapping_sub(self.done.load(Ordering::Relaxed)) >= DESCRIPTORS
-        {
-            return None;
-        }
+    fn reserve(&mut self) -> Option<Descriptor<'_>> {
+        let [header, remote, segments @ ..] =
+            self.descriptors.get((self.next % DESCRIPTORS) as usize)?;
         Some(Descriptor {
-            words: self.descriptors.get((self.next % DESCRIPTORS) as usize)?,
+            header,
+            remote,
+            segments: segments.iter(),
             next: &mut self.next,
-            cursor: HEADER_WORDS,
         })
     }
 
@@ -119,29 +119,39 @@ impl Producer {
 }
 
 /// A descriptor that is being written.
-pub struct Descriptor<'a> {
-    words: &'static [AtomicU64; WORDS],
+struct Descriptor<'a> {
+    header: &'static Pair,
+    remote: &'static Pair,
+    segments: core::slice::Iter<'static, Pair>,
     next: &'a mut u32,
-    cursor: usize,
 }
 
 impl Descriptor<'_> {
     #[inline(always)]
-    fn put(&mut self, position: usize, value: u64) {
-        if let Some(word) = self.words.get(position) {
-            word.store(value, Ordering::Relaxed);
+    fn segment(&mut self, segment: Segment) {
+        if let Some(pair) = self.segments.next() {
+            put(
+                pair,
+                segment.address,
+                u64::from(segment.length) | u64::from(segment.key) << 32,
+            );
         }
     }
 
+    /// Writes the header and takes the descriptor into the ring.
     #[inline(always)]
-    fn segment(&mut self, segment: Segment) {
-        self.put(self.cursor, segment.address);
-        self.put(
-            self.cursor.wrapping_add(1),
-            u64::from(segment.length) | u64::from(segment.key) << 32,
-        );
-        self.cursor = self.cursor.wrapping_add(2);
+    fn publish(self, token: u64, rest: u64) {
+        let unused = self.segments.len() as u64;
+        put(self.header, token, rest | unused << 48);
+        *self.next = self.next.wrapping_add(1);
     }
+}
+
+#[inline(always)]
+fn put(pair: &Pair, first: u64, second: u64) {
+    let [low, high] = pair;
+    low.store(first, Ordering::Relaxed);
+    high.store(second, Ordering::Relaxed);
 }
 
 /// The send ring.
@@ -152,7 +162,6 @@ impl RingSends {
         Self(Producer {
             descriptors: &rings.send,
             doorbell: &rings.send_doorbell,
-            done: &rings.send_done,
             next: 0,
         })
     }
@@ -170,26 +179,17 @@ impl WorkSlot for SendPlace<'_> {
     }
 
     #[inline(always)]
-    fn commit(mut self, request: &SendRequest) -> Result<(), Rejected> {
+    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
         let (opcode, remote) = match request.operation {
             SendOperation::Send => (1, None),
             SendOperation::RdmaWrite(range) => (2, Some(range)),
             SendOperation::RdmaRead(range) => (3, Some(range)),
         };
-        let segments = self.0.cursor as u64;
-        self.0.put(0, request.token);
-        self.0.put(
-            1,
-            u64::from(request.length)
-                | opcode << 32
-                | u64::from(request.flags.bits()) << 40
-                | segments << 48,
-        );
         if let Some(range) = remote {
-            self.0.put(2, range.address);
-            self.0.put(3, u64::from(range.key));
+            put(self.0.remote, range.address, u64::from(range.key));
         }
-        *self.0.next = self.0.next.wrapping_add(1);
+        let rest = u64::from(request.length) | opcode << 32 | u64::from(request.flags.bits()) << 40;
+        self.0.publish(request.token, rest);
         Ok(())
     }
 }
@@ -199,8 +199,8 @@ impl WorkQueue for RingSends {
     type Slot<'a> = SendPlace<'a>;
 
     #[inline(always)]
-    fn reserve(&mut self, segments: usize) -> Option<SendPlace<'_>> {
-        self.0.reserve(segments).map(SendPlace)
+    fn reserve(&mut self, _segments: usize) -> Option<SendPlace<'_>> {
+        self.0.reserve().map(SendPlace)
     }
 
     #[inline(always)]
@@ -214,7 +214,7 @@ impl SendQueue for RingSends {
     #[inline(always)]
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
         let key = request.token as u32 | 1 << 31;
-        let Some(mut place) = self.0.reserve(1).map(SendPlace) else {
+        let Some(mut place) = self.0.reserve() else {
             return Err(Rejected);
         };
         place.segment(Segment {
@@ -222,17 +222,12 @@ impl SendQueue for RingSends {
             length: request.length as u32,
             key: request.region.local,
         });
-        place.0.put(2, request.window.0 as u64);
-        place.0.put(
-            3,
+        put(
+            place.remote,
+            request.window.0 as u64,
             u64::from(key) | u64::from(request.privileges.bits()) << 32,
         );
-        place.commit(&SendRequest {
-            token: request.token,
-            operation: SendOperation::Send,
-            length: 0,
-            flags: SendFlags::FENCE,
-        })?;
+        place.publish(request.token, 4 << 32);
         self.0.ring();
         Ok(key)
     }
@@ -246,7 +241,6 @@ impl RingReceives {
         Self(Producer {
             descriptors: &rings.receive,
             doorbell: &rings.receive_doorbell,
-            done: &rings.receive_done,
             next: 0,
         })
     }
@@ -264,11 +258,8 @@ impl WorkSlot for ReceivePlace<'_> {
     }
 
     #[inline(always)]
-    fn commit(mut self, request: &ReceiveRequest) -> Result<(), Rejected> {
-        let segments = self.0.cursor as u64;
-        self.0.put(0, request.token);
-        self.0.put(1, segments << 48);
-        *self.0.next = self.0.next.wrapping_add(1);
+    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+        self.0.publish(request.token, 0);
         Ok(())
     }
 }
@@ -278,8 +269,8 @@ impl WorkQueue for RingReceives {
     type Slot<'a> = ReceivePlace<'a>;
 
     #[inline(always)]
-    fn reserve(&mut self, segments: usize) -> Option<ReceivePlace<'_>> {
-        self.0.reserve(segments).map(ReceivePlace)
+    fn reserve(&mut self, _segments: usize) -> Option<ReceivePlace<'_>> {
+        self.0.reserve().map(ReceivePlace)
     }
 
     #[inline(always)]

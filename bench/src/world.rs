@@ -62,6 +62,8 @@ pub struct World {
     pub segments: [LmrTriplet; 6],
     /// Room at the peer.
     pub remote: RmrTriplet,
+    /// As much of it as one piece holds.
+    pub small_remote: RmrTriplet,
 }
 
 impl World {
@@ -154,6 +156,11 @@ impl World {
             };
             address = address.wrapping_add(4096);
         }
+        let remote = RmrTriplet {
+            context: lmr.rmr_context,
+            address: base,
+            length: 65536,
+        };
         Ok(Self {
             ia,
             rings,
@@ -163,10 +170,10 @@ impl World {
             software,
             rmr,
             segments,
-            remote: RmrTriplet {
-                context: lmr.rmr_context,
-                address: base,
-                length: 65536,
+            remote,
+            small_remote: RmrTriplet {
+                length: 4096,
+                ..remote
             },
         })
     }

@@ -6,7 +6,7 @@
 
 use portable_atomic::Ordering;
 
-use super::{Endpoint, ReceiveSide, SharedReceives, SrqSlot};
+use super::{Endpoint, EndpointSlot, ReceiveSide, SharedReceives, SrqSlot};
 use crate::backend::{
     Backend, ReceiveRequest, RemoteRange, Segment, SendFlags, SendOperation, SendRequest,
     WorkQueue, WorkSlot,
@@ -145,9 +145,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.endpoints.get(ep.index()) else {
             return Err(ep.refused(self.shared.instance));
         };
-        let outcome = slot
-            .receive
-            .with(|side| self.try_receive(side, ep, segments, cookie, flags));
+        let outcome = match segments {
+            [piece] => {
+                let list = core::slice::from_ref(piece);
+                self.try_receive(&mut slot.receive.hold(), ep, list, cookie, flags)
+            }
+            _ => self.try_receive_list(slot, ep, segments, cookie, flags),
+        };
         match outcome {
             Ok(()) => Ok(()),
             Err(refusal) => Err(self.explain_receive(ep, segments, flags, &refusal)),
@@ -171,9 +175,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) else {
             return Err(srq.refused(self.shared.instance));
         };
-        let outcome = slot
-            .main
-            .with(|queue| self.try_shared_receive(slot, queue, srq, segments, cookie));
+        let outcome = self.try_shared_receive(slot, &mut slot.main.hold(), srq, segments, cookie);
         match outcome {
             Ok(()) => Ok(()),
             Err(refusal) => Err(self.explain_shared_receive(srq, segments, &refusal)),
@@ -193,9 +195,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.endpoints.get(ep.index()) else {
             return Err(ep.refused(self.shared.instance));
         };
-        let outcome = slot.main.with(|endpoint| {
-            self.try_request::<OPERATION>(endpoint, ep, segments, cookie, remote, flags)
-        });
+        // One segment is the common case, and has a way of its own without a loop.
+        let outcome = match segments {
+            [piece] => {
+                let list = core::slice::from_ref(piece);
+                let endpoint = &mut slot.main.hold();
+                self.try_request::<OPERATION>(endpoint, ep, list, cookie, remote, flags)
+            }
+            _ => self.try_list::<OPERATION>(slot, ep, segments, cookie, remote, flags),
+        };
         match outcome {
             Ok(()) => Ok(()),
             Err(refusal) => self.post_again::<OPERATION>(
@@ -212,6 +220,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
+    /// The way of any number of segments.
+    #[inline(never)]
+    fn try_list<const OPERATION: u8>(
+        &self,
+        slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> core::result::Result<(), Refusal> {
+        let endpoint = &mut slot.main.hold();
+        self.try_request::<OPERATION>(endpoint, ep, segments, cookie, remote, flags)
+    }
+
     /// A full queue may hold completions that leave no event: takes them in and tries once more.
     #[cold]
     #[inline(never)]
@@ -224,16 +247,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && self.reclaim_requests(request.ep)
             && let Some(slot) = self.shared.endpoints.get(request.ep.index())
         {
-            let outcome = slot.main.with(|endpoint| {
-                self.try_request::<OPERATION>(
-                    endpoint,
-                    request.ep,
-                    request.segments,
-                    request.cookie,
-                    request.remote,
-                    request.flags,
-                )
-            });
+            let outcome = self.try_list::<OPERATION>(
+                slot,
+                request.ep,
+                request.segments,
+                request.cookie,
+                request.remote,
+                request.flags,
+            );
             match outcome {
                 Ok(()) => return Ok(()),
                 Err(again) => refusal = again,
@@ -281,18 +302,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             },
         };
         // A read takes the whole remote range; local room behind it stays untouched.
-        let room = if OPERATION == READ {
-            remote.length
+        let regions = self.shared.local_regions;
+        let total = if OPERATION == READ {
+            copy_segments::<true>(regions, segments, access, remote.length, &mut place)?
         } else {
-            u64::MAX
+            copy_segments::<false>(regions, segments, access, 0, &mut place)?
         };
-        let total = copy_segments(
-            self.shared.local_regions,
-            segments,
-            access,
-            room,
-            &mut place,
-        )?;
         let (length, most, operation) = match OPERATION {
             SEND => (total, endpoint.max_message_size, SendOperation::Send),
             WRITE if total <= remote.length => (
@@ -331,6 +346,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
+    /// The way of any number of segments.
+    #[inline(never)]
+    fn try_receive_list(
+        &self,
+        slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> core::result::Result<(), Refusal> {
+        self.try_receive(&mut slot.receive.hold(), ep, segments, cookie, flags)
+    }
+
     #[inline(always)]
     fn try_receive(
         &self,
@@ -359,13 +387,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             zone: side.zone_tag,
             privilege: MemoryPrivileges::LOCAL_WRITE,
         };
-        let total = copy_segments(
-            self.shared.local_regions,
-            segments,
-            access,
-            u64::MAX,
-            &mut place,
-        )?;
+        let regions = self.shared.local_regions;
+        let total = copy_segments::<false>(regions, segments, access, 0, &mut place)?;
         let Ok(length) = u32::try_from(total) else {
             return Err(Refusal::Invalid);
         };
@@ -388,6 +411,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Refusal::Device);
         }
         Ok(())
+    }
+
+    /// The way of any number of segments.
+    #[inline(never)]
+    fn try_shared_list(
+        &self,
+        slot: &SrqSlot<B::SharedReceiveQueue, L>,
+        srq: SrqId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+    ) -> core::result::Result<(), Refusal> {
+        self.try_shared_receive(slot, &mut slot.main.hold(), srq, segments, cookie)
     }
 
     #[inline(always)]
@@ -421,13 +456,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             zone: shared.zone_tag,
             privilege: MemoryPrivileges::LOCAL_WRITE,
         };
-        let total = copy_segments(
-            self.shared.local_regions,
-            segments,
-            access,
-            u64::MAX,
-            &mut place,
-        )?;
+        let regions = self.shared.local_regions;
+        let total = copy_segments::<false>(regions, segments, access, 0, &mut place)?;
         let Ok(length) = u32::try_from(total) else {
             return Err(Refusal::Invalid);
         };
@@ -458,9 +488,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Checks the segments and copies them into a slot, up to `room` bytes; returns the sum of all.
+/// Checks the segments and copies them into a slot, with `LIMITED` up to `room` bytes; returns the
+/// sum of all.
 #[inline(always)]
-fn copy_segments(
+fn copy_segments<const LIMITED: bool>(
     regions: &[LmrSlot],
     segments: &[LmrTriplet],
     access: LocalAccess,
@@ -469,26 +500,43 @@ fn copy_segments(
 ) -> core::result::Result<u64, Refusal> {
     let mut total = 0_u64;
     for piece in segments {
-        if piece.length == 0 {
-            continue;
-        }
-        let Some(key) = access.check(regions, piece) else {
-            return Err(Refusal::Invalid);
-        };
-        let length = piece.length.min(room.saturating_sub(total));
-        // Regions are parts of the address space, so a sum that does not fit 64 bits takes more
-        // segments than a queue allows; saturation keeps it too long all the same.
-        total = total.saturating_add(piece.length);
-        if length != 0 {
-            place.segment(Segment {
-                address: piece.address,
-                // A longer piece makes the total too long, which is found before the commit.
-                length: length as u32,
-                key,
-            });
-        }
+        let left = room.saturating_sub(total);
+        // Regions are far shorter than 2^64 divided by the most segments a queue takes.
+        total = total.wrapping_add(copy_segment::<LIMITED>(
+            regions, piece, access, left, place,
+        )?);
     }
     Ok(total)
+}
+
+#[inline(always)]
+fn copy_segment<const LIMITED: bool>(
+    regions: &[LmrSlot],
+    piece: &LmrTriplet,
+    access: LocalAccess,
+    room: u64,
+    place: &mut impl WorkSlot,
+) -> core::result::Result<u64, Refusal> {
+    if piece.length == 0 {
+        return Ok(0);
+    }
+    let Some(key) = access.check(regions, piece) else {
+        return Err(Refusal::Invalid);
+    };
+    let length = if LIMITED {
+        piece.length.min(room)
+    } else {
+        piece.length
+    };
+    if !LIMITED || length != 0 {
+        place.segment(Segment {
+            address: piece.address,
+            // A longer piece makes the total too long, which is found before the commit.
+            length: length as u32,
+            key,
+        });
+    }
+    Ok(piece.length)
 }
 
 /// The operation behind a path's number.

@@ -25,7 +25,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
             return Err(evd.refused(self.shared.instance));
         };
-        let outcome = slot.queue.with(|queue| queue.dequeue(evd, &self.shared));
+        let outcome = slot.queue.hold().dequeue(evd, &self.shared);
         match &outcome {
             Ok(event) => {
                 if failed(event) {

@@ -112,22 +112,22 @@ impl LocalAccess {
     #[inline(always)]
     pub(crate) fn check(self, regions: &[LmrSlot], piece: &LmrTriplet) -> Option<u32> {
         let slot = regions.get(slot_index(piece.context))?;
-        let key = slot.key.load(Ordering::Acquire);
+        // 0 is never a context: a slot that is being changed, or free, shows 0.
+        if piece.context == 0 || slot.key.load(Ordering::Acquire) != piece.context {
+            return None;
+        }
         let meta = slot.meta.load(Ordering::Relaxed);
-        let base = slot.base.load(Ordering::Relaxed) as u64;
+        let offset = piece
+            .address
+            .wrapping_sub(slot.base.load(Ordering::Relaxed) as u64);
         let length = slot.length.load(Ordering::Relaxed) as u64;
         let local_key = slot.local_key.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        let unchanged = slot.key.load(Ordering::Relaxed) == key;
-        let wanted = self.zone | self.privilege.bits();
-        let offset = piece.address.wrapping_sub(base);
-        (unchanged
-            && key == piece.context
-            && key != 0
-            && meta & (0xFFFF_0000 | self.privilege.bits()) == wanted
+        (meta & (0xFFFF_0000 | self.privilege.bits()) == self.zone | self.privilege.bits()
             && offset <= length
-            && piece.length <= length.wrapping_sub(offset))
-        .then_some(local_key)
+            && piece.length <= length.wrapping_sub(offset)
+            && slot.key.load(Ordering::Relaxed) == piece.context)
+            .then_some(local_key)
     }
 }
 

@@ -1,6 +1,8 @@
 //! A value behind a raw lock.
 
 use core::cell::UnsafeCell;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
 
 use super::RawLock;
 
@@ -11,7 +13,7 @@ pub(crate) struct Mutex<L, T> {
 }
 
 #[expect(unsafe_code)]
-// SAFETY: the value is reached through `with` alone, one closure at a time (contract of `RawLock`),
+// SAFETY: the value is reached through a guard alone, one guard at a time (contract of `RawLock`),
 // so sharing the mutex only ever moves access to the value from thread to thread.
 unsafe impl<L: RawLock + Sync, T: Send> Sync for Mutex<L, T> {}
 
@@ -24,14 +26,64 @@ impl<L: RawLock, T> Mutex<L, T> {
     }
 
     /// Runs `f` on the value while holding the lock.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        self.lock.with(|| {
-            #[expect(unsafe_code)]
-            // SAFETY: the contract of `RawLock` says that no other closure of this lock runs now,
-            // and this is the only place that makes a reference to the value.
-            let value = unsafe { &mut *self.value.get() };
-            f(value)
-        })
+        f(&mut self.hold())
+    }
+
+    /// Holds the lock until the guard is dropped; for paths on which a closure would be one call too
+    /// many. Guards are dropped in the opposite order of their making.
+    #[inline(always)]
+    pub(crate) fn hold(&self) -> Guard<'_, L, T> {
+        #[expect(unsafe_code)]
+        // SAFETY: the guard releases the lock once, when it is dropped; guards do not leave the
+        // function that made them and drop there in the opposite order of their making.
+        let state = unsafe { self.lock.acquire() };
+        Guard {
+            mutex: self,
+            state: ManuallyDrop::new(state),
+        }
+    }
+}
+
+/// The value, as long as the lock is held.
+pub(crate) struct Guard<'a, L: RawLock, T> {
+    mutex: &'a Mutex<L, T>,
+    state: ManuallyDrop<L::State<'a>>,
+}
+
+impl<L: RawLock, T> Deref for Guard<'_, L, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        #[expect(unsafe_code)]
+        // SAFETY: the lock is held as long as the guard lives, so no other guard, and with it no
+        // other reference to the value, exists but those borrowed from this guard.
+        unsafe {
+            &*self.mutex.value.get()
+        }
+    }
+}
+
+impl<L: RawLock, T> DerefMut for Guard<'_, L, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        #[expect(unsafe_code)]
+        // SAFETY: as in `deref`; `&mut self` keeps other borrows of this guard away.
+        unsafe {
+            &mut *self.mutex.value.get()
+        }
+    }
+}
+
+impl<L: RawLock, T> Drop for Guard<'_, L, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        #[expect(unsafe_code)]
+        // SAFETY: the state is taken here only, and came from `acquire` of this lock.
+        unsafe {
+            self.mutex.lock.release(ManuallyDrop::take(&mut self.state));
+        }
     }
 }
