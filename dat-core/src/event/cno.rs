@@ -48,6 +48,34 @@ impl<L: RawLock> CnoSlot<L> {
 /// Wakers a notification object keeps; further waiters take turns.
 const WAKERS: usize = 8;
 
+/// Names one wait on a notification object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WaitTicket {
+    serial: u32,
+    /// How often waiters had been released when it began.
+    release: u32,
+}
+
+/// Wakers that leave a notification object. To wake and to drop them runs the consumer's code, which
+/// no lock may be held for.
+#[derive(Debug, Default)]
+pub(super) struct Wakers {
+    /// To be woken.
+    due: Option<Waker>,
+    /// Of nobody any more: a wait that is over or has another one now.
+    former: Option<Waker>,
+}
+
+impl Wakers {
+    /// Wakes whoever is due; no lock may be held.
+    pub(super) fn settle(self) {
+        drop(self.former);
+        if let Some(due) = self.due {
+            due.wake();
+        }
+    }
+}
+
 /// A notification object behind its lock.
 #[derive(Debug)]
 pub(crate) struct Cno {
@@ -63,8 +91,10 @@ pub(crate) struct Cno {
     waiters: u32,
     /// How often all waiters were released because no dispatcher was left.
     releases: u32,
-    /// Longest wait first.
-    wakers: heapless::Deque<Waker, WAKERS>,
+    /// Waits that ever began; tells them apart.
+    waits: u32,
+    /// The waits with a waker, longest wait first.
+    wakers: heapless::Deque<(u32, Waker), WAKERS>,
     pub(crate) context: u64,
 }
 
@@ -78,6 +108,7 @@ impl Cno {
         dispatchers: 0,
         waiters: 0,
         releases: 0,
+        waits: 0,
         wakers: heapless::Deque::new(),
         context: 0,
     };
@@ -90,26 +121,32 @@ impl Cno {
         };
     }
 
-    /// One more waits; returns what `is_waiting` asks for.
-    pub(super) fn begin_wait(&mut self) -> u32 {
+    /// One more waits.
+    pub(super) fn begin_wait(&mut self) -> WaitTicket {
         self.waiters = self.waiters.saturating_add(1);
-        self.releases
+        self.waits = self.waits.wrapping_add(1);
+        WaitTicket {
+            serial: self.waits,
+            release: self.releases,
+        }
     }
 
-    /// Whether a waiter that began at `release` was not released since.
-    pub(super) fn is_waiting(&self, release: u32) -> bool {
-        self.releases == release
+    /// Whether a waiter was not released since it began.
+    pub(super) fn is_waiting(&self, ticket: WaitTicket) -> bool {
+        self.releases == ticket.release
     }
 
     /// One waiter leaves; a notification it was woken for and did not take goes to another one.
-    pub(super) fn end_wait(&mut self) -> Option<Waker> {
+    pub(super) fn end_wait(&mut self, ticket: WaitTicket) -> Wakers {
+        let former = self.remove_waker(ticket);
         self.waiters = self.waiters.saturating_sub(1);
         self.pending = self.pending.min(self.waiters.max(1));
-        if self.pending != 0 {
-            self.wakers.pop_front()
+        let due = if self.pending != 0 {
+            self.next_waker()
         } else {
             None
-        }
+        };
+        Wakers { due, former }
     }
 
     /// Takes one notification, if one is pending.
@@ -122,21 +159,51 @@ impl Cno {
         Some(fired)
     }
 
-    /// Keeps a waker; the one it has no room for comes back and is to be woken.
-    pub(super) fn keep_waker(&mut self, waker: Waker) -> Option<Waker> {
-        if self.wakers.iter().any(|known| known.will_wake(&waker)) {
-            return None;
+    /// Keeps the waker of a wait, in place of its former one.
+    pub(super) fn keep_waker(&mut self, ticket: WaitTicket, waker: Waker) -> Wakers {
+        let own = |entry: &&mut (u32, Waker)| entry.0 == ticket.serial;
+        if let Some((_, known)) = self.wakers.iter_mut().find(own) {
+            return Wakers {
+                due: None,
+                former: Some(core::mem::replace(known, waker)),
+            };
         }
         // Whoever waited longest looks again and comes to the end of the line.
         let displaced = if self.wakers.is_full() {
-            self.wakers.pop_front()
+            self.next_waker()
         } else {
             None
         };
-        match self.wakers.push_back(waker) {
-            Ok(()) => displaced,
-            Err(waker) => Some(waker),
+        match self.wakers.push_back((ticket.serial, waker)) {
+            Ok(()) => Wakers {
+                due: displaced,
+                former: None,
+            },
+            Err((_, waker)) => Wakers {
+                due: Some(waker),
+                former: displaced,
+            },
         }
+    }
+
+    fn next_waker(&mut self) -> Option<Waker> {
+        self.wakers.pop_front().map(|(_, waker)| waker)
+    }
+
+    /// Takes the waker of one wait out; the others keep their order.
+    fn remove_waker(&mut self, ticket: WaitTicket) -> Option<Waker> {
+        let mut found = None;
+        for _ in 0..self.wakers.len() {
+            match self.wakers.pop_front() {
+                Some((serial, waker)) if serial == ticket.serial => found = Some(waker),
+                Some(other) => {
+                    // One was taken out just before.
+                    let _room = self.wakers.push_back(other);
+                }
+                None => break,
+            }
+        }
+        found
     }
 
     /// A dispatcher fired: one more waiter may go on, and the agent is due.
@@ -146,7 +213,7 @@ impl Cno {
         }
         self.triggered = Some(evd);
         self.pending = self.pending.saturating_add(1).min(self.waiters.max(1));
-        (self.wakers.pop_front(), self.agent.take())
+        (self.next_waker(), self.agent.take())
     }
 
     /// Lets every waiter and the agent go (CNW-05).
@@ -155,7 +222,7 @@ impl Cno {
         self.waiters = 0;
         self.pending = 0;
         self.triggered = None;
-        while let Some(waker) = self.wakers.pop_front() {
+        while let Some(waker) = self.next_waker() {
             aftermath.wake(waker);
         }
         if let Some(agent) = self.agent.take() {

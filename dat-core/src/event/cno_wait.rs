@@ -5,6 +5,7 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
+use super::cno::{WaitTicket, Wakers};
 use super::wait::Wait;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
@@ -20,7 +21,7 @@ use crate::time::Instant;
 pub struct CnoWait<'a, 's, B: Backend, L: RawLock> {
     ia: &'a Ia<'s, B, L>,
     cno: CnoId,
-    release: u32,
+    ticket: WaitTicket,
     finished: bool,
 }
 
@@ -40,11 +41,11 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ///
     /// Spec: CNW-01, CNW-06
     pub fn cno_wait(&self, cno: CnoId) -> Result<CnoWait<'_, 's, B, L>> {
-        let release = self.with_cno(cno, |object| Ok(object.begin_wait()))?;
+        let ticket = self.with_cno(cno, |object| Ok(object.begin_wait()))?;
         Ok(CnoWait {
             ia: self,
             cno,
-            release,
+            ticket,
             finished: false,
         })
     }
@@ -90,22 +91,21 @@ impl<B: Backend, L: RawLock> CnoWait<'_, '_, B, L> {
         }
         // Cloned outside of the lock: that runs the consumer's code.
         let fresh = waker.clone();
-        let (outcome, woken) = self
+        let ticket = self.ticket;
+        let (outcome, wakers) = self
             .ia
             .with_cno(self.cno, |object| {
-                if !object.is_waiting(self.release) {
-                    return Ok((Poll::Ready(Ok(None)), Some(fresh)));
+                if !object.is_waiting(ticket) {
+                    return Ok((Poll::Ready(Ok(None)), Wakers::default()));
                 }
                 Ok(match object.take_notification() {
-                    Some(evd) => (Poll::Ready(Ok(Some(evd))), object.end_wait()),
-                    None => (Poll::Pending, object.keep_waker(fresh)),
+                    Some(evd) => (Poll::Ready(Ok(Some(evd))), object.end_wait(ticket)),
+                    None => (Poll::Pending, object.keep_waker(ticket, fresh)),
                 })
             })
-            .unwrap_or((Poll::Ready(Err(Error::abort())), None));
+            .unwrap_or((Poll::Ready(Err(Error::abort())), Wakers::default()));
         self.finished = outcome.is_ready();
-        if let Some(woken) = woken {
-            woken.wake();
-        }
+        wakers.settle();
         outcome
     }
 }
@@ -123,15 +123,14 @@ impl<B: Backend, L: RawLock> Drop for CnoWait<'_, '_, B, L> {
         if self.finished {
             return;
         }
-        let next = self.ia.with_cno(self.cno, |object| {
-            Ok(if object.is_waiting(self.release) {
-                object.end_wait()
+        let wakers = self.ia.with_cno(self.cno, |object| {
+            Ok(if object.is_waiting(self.ticket) {
+                object.end_wait(self.ticket)
             } else {
-                None
+                Wakers::default()
             })
         });
-        if let Ok(Some(next)) = next {
-            next.wake();
-        }
+        // An object that is gone has no waiter to forget.
+        wakers.unwrap_or_default().settle();
     }
 }

@@ -135,6 +135,35 @@ fn a_dropped_waiter_passes_its_notification_on() {
     assert_eq!(fired(other.poll(&waker)), Some(evd));
 }
 
+/// A waker that nobody listens to any more is not the one a notification wakes.
+///
+/// Spec: CNW-06
+#[test]
+fn a_notification_wakes_somebody_who_still_waits() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let cno = ia.cno_create(None).unwrap();
+    let evd = ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE).unwrap();
+    let ((wakes_one, waker_one), (wakes_two, waker_two)) = (WakeCount::new(), WakeCount::new());
+    let mut one = ia.cno_wait(cno).unwrap();
+    let mut two = ia.cno_wait(cno).unwrap();
+    assert!(one.poll(&waker_one).is_pending());
+    assert!(two.poll(&waker_two).is_pending());
+    drop(one);
+    ia.evd_post_se(evd, 1).unwrap();
+    assert_eq!((wakes_one.take(), wakes_two.take()), (0, 1));
+    assert_eq!(fired(two.poll(&waker_two)), Some(evd));
+
+    // A wait that moved to another task is woken there.
+    let mut moved = ia.cno_wait(cno).unwrap();
+    assert!(moved.poll(&waker_one).is_pending());
+    assert!(moved.poll(&waker_two).is_pending());
+    ia.evd_post_se(evd, 2).unwrap();
+    assert_eq!((wakes_one.take(), wakes_two.take()), (0, 1));
+    assert_eq!(fired(moved.poll(&waker_two)), Some(evd));
+}
+
 /// Spec: CNW-02, EVN-01, EVN-02, EVN-03, EVW-04
 #[test]
 fn disabled_and_waited_on_dispatchers_do_not_notify() {
