@@ -52,14 +52,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     return Ok(());
                 }
                 slot.receive.with(|side| {
-                    // A reset may drop what was not polled, and with it how a bind ended.
-                    self.harvest_under_lock(endpoint.request_evd, &mut aftermath);
+                    // A reset may drop what was not polled, and with it how a bind ended or which
+                    // buffers of a shared queue came back.
+                    self.harvest_both(endpoint.request_evd, endpoint.receive_evd, &mut aftermath);
                     if let (Some(key), Some(send)) = (endpoint.queue_pair, &mut endpoint.send) {
                         control
                             .backend()?
                             .reset_queue_pair(key, send, side.queue.as_mut())
                             .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
                     }
+                    // Or it may keep it: then it would take up places that the next life needs.
+                    self.harvest_both(endpoint.request_evd, endpoint.receive_evd, &mut aftermath);
                     self.abandon_binds(endpoint.ring.records(self.shared.records));
                     self.forget_completions(endpoint.request_evd, index);
                     self.forget_completions(endpoint.receive_evd, index);
@@ -125,6 +128,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         {
             backend.destroy_queue_pair(key, send, side.queue);
         }
+        // What is left in the completion queues would take up places that go to others now.
+        self.harvest_both(endpoint.request_evd, endpoint.receive_evd, aftermath);
         self.abandon_binds(endpoint.ring.records(self.shared.records));
         self.forget_completions(endpoint.request_evd, index);
         self.forget_completions(endpoint.receive_evd, index);
@@ -175,8 +180,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let (Some(key), Ok(backend)) = (key, control.backend()) {
             backend.disconnect(key, DisconnectMode::Abrupt);
         }
-        self.harvest_under_lock(receives, aftermath);
+        self.harvest_both(requests, receives, aftermath);
+    }
+
+    /// Takes in the completions there are for the dispatchers of an endpoint.
+    fn harvest_both(
+        &self,
+        requests: Option<u16>,
+        receives: Option<u16>,
+        aftermath: &mut Aftermath,
+    ) {
         self.harvest_under_lock(requests, aftermath);
+        self.harvest_under_lock(receives.filter(|_| receives != requests), aftermath);
     }
 
     /// As `harvest_at`, for holders of locks.

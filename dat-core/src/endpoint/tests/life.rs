@@ -450,3 +450,45 @@ fn a_failed_completion_breaks_the_connection() {
         bench.ia.ep_free(ep).unwrap();
     }
 }
+
+/// Flushed receives that nobody polled take up no places in the completion queue once their
+/// endpoint is reset or gone: the queue is as deep as what is attached to it, no deeper.
+///
+/// Spec: EPR-01, EPF-02, DTO-13
+#[test]
+fn what_an_earlier_life_left_does_not_overrun_the_queue() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let receives = bench.ia.evd_create(1, None, EvdFlags::DTO).unwrap();
+    let make = || {
+        bench
+            .ia
+            .ep_create(
+                Some(bench.pz),
+                Some(receives),
+                Some(bench.data),
+                Some(bench.connections),
+                Some(&SMALL),
+            )
+            .unwrap()
+    };
+    let live_and_end = |ep: EpId| {
+        for cookie in 0..4 {
+            bench.receive(ep, cookie);
+        }
+        bench.connect(ep);
+        bench.establish(ep);
+        bench.ia.ep_disconnect(ep, CloseFlags::Abrupt).unwrap();
+        bench.connection_events();
+    };
+    let ep = make();
+    live_and_end(ep);
+    bench.ia.ep_reset(ep).unwrap();
+    live_and_end(ep);
+    bench.ia.ep_free(ep).unwrap();
+    let ep = make();
+    live_and_end(ep);
+    let flushed = |cookie| (cookie, DtoStatus::Flushed);
+    assert_eq!(completions(&bench, receives), [0, 1, 2, 3].map(flushed));
+    assert!(bench.ia.evd_dequeue(bench.ia.async_evd()).is_err());
+}
