@@ -17,6 +17,9 @@ use crate::time::Instant;
 /// Control events that one call handles at most, so that its time is bounded.
 const EVENTS_PER_CALL: usize = 64;
 
+/// Tries to arm a completion queue that completions keep slipping into, before giving way.
+const ARMING_ROUNDS: u32 = 16;
+
 /// What is left of a control event once the control lock is released.
 enum Rest {
     Nothing,
@@ -331,16 +334,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return;
         };
         let mut aftermath = Aftermath::default();
-        slot.queue.with(|queue| {
-            queue.harvest(&self.shared, &mut aftermath);
-            let Some(completions) = &mut queue.completions else {
-                return;
-            };
-            match completions.arm(false) {
-                Armed::Armed => queue.armed = true,
-                Armed::Missed => queue.harvest(&self.shared, &mut aftermath),
+        let armed = slot.queue.with(|queue| {
+            for _ in 0..ARMING_ROUNDS {
+                queue.harvest(&self.shared, &mut aftermath);
+                let failed = queue.failure.is_some();
+                let Some(completions) = queue.completions.as_mut().filter(|_| !failed) else {
+                    // Nothing more is coming.
+                    return true;
+                };
+                if completions.arm(false) == Armed::Armed {
+                    queue.armed = true;
+                    return true;
+                }
             }
+            false
         });
         self.settle(aftermath);
+        if !armed {
+            // Too busy to be armed: whoever drives `progress` looks again at once.
+            self.progress_waker.wake();
+        }
     }
 }

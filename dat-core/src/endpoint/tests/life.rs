@@ -2,7 +2,9 @@
 
 use std::vec::Vec;
 
-use crate::backend::{BackendError, ConnectFailure, ControlEvent, DisconnectMode, QueuePairKey};
+use crate::backend::{
+    BackendError, Completion, ConnectFailure, ControlEvent, DisconnectMode, QueuePairKey,
+};
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_SOFT_HIGH_WATERMARK};
 use crate::fixture::{Bench, SMALL};
@@ -491,4 +493,33 @@ fn what_an_earlier_life_left_does_not_overrun_the_queue() {
     let flushed = |cookie| (cookie, DtoStatus::Flushed);
     assert_eq!(completions(&bench, receives), [0, 1, 2, 3].map(flushed));
     assert!(bench.ia.evd_dequeue(bench.ia.async_evd()).is_err());
+}
+
+/// A drain that finds the completion queue busy while it arms it tries again, so that the last
+/// completion is told of.
+///
+/// Spec: EPD-02, EPD-05
+#[test]
+fn a_drain_hears_of_the_last_completion() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ep = bench.connected();
+    bench.send(ep, 1);
+    bench.send(ep, 2);
+    let pair = bench.pair(ep);
+    let (requests, _) = bench.device.posted(pair);
+    let queue = bench.data.index() as u16;
+    bench.device.slip_in(
+        queue,
+        Completion {
+            token: requests[0].work.token(),
+            status: DtoStatus::Success,
+            length: 0,
+            queue_pair: ep.handle().to_raw(),
+            solicited: false,
+        },
+    );
+    bench.ia.ep_disconnect(ep, CloseFlags::Graceful).unwrap();
+    assert_eq!(bench.state(ep), EndpointState::DisconnectPending);
+    assert_eq!(bench.device.armed(queue), Some(false));
 }
