@@ -120,6 +120,17 @@ macro_rules! conformance_suite {
                     dropped_adapter_is_closed
                     bad_async_queue_gives_the_device_back
                     objects_are_finite;
+                lifecycles:
+                    binds_end_with_their_endpoint
+                    shared_buffers_outlive_their_taker
+                    private_data_lasts_until_the_reset
+                    late_answers_do_not_reach_a_new_attempt
+                    new_endpoint_inherits_nothing
+                    infinite_timeouts_never_run_out
+                    request_without_room_for_its_endpoint_is_refused
+                    freed_region_is_not_written_by_posted_receives
+                    freed_window_is_not_written_by_requests_under_way
+                    undequeued_events_survive_a_disconnect;
                 memory:
                     zones_live_until_freed
                     zone_is_held_by_what_is_in_it

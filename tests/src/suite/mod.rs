@@ -11,6 +11,7 @@ pub mod epw;
 pub mod epw_refusals;
 pub mod evd;
 pub mod ia;
+pub mod lifecycles;
 mod list;
 pub mod memory;
 pub mod post;

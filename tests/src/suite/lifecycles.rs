@@ -1,0 +1,440 @@
+//! Objects that end while others still speak of them.
+
+use dat_core::attributes::SrqAttributes;
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::{ConnectionEventKind, Event};
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, PspFlags,
+    SrqFields, TIMEOUT_INFINITE,
+};
+use dat_core::id::EpId;
+use dat_core::memory::LmrTriplet;
+use dat_core::time::Instant;
+use dat_core::{Error, Subtype};
+
+use super::connection::{parameters, requests};
+use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, refused};
+
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
+
+/// Binds whose completions nobody dequeues let go of their regions when the endpoint is reset or freed, whenever that is.
+///
+/// Spec: RMB-42, LMF-01, EPR-01, EPF-02
+pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
+    for frees in [false, true] {
+        for steps in 0..24 {
+            let net = Net::new(bed);
+            let (left, right) = net.pair(&PartyOptions::default());
+            let rmr = granted(right.ia.rmr_create(right.zone));
+            let memories = [(); 3].map(|()| right.more_memory(64, MemoryPrivileges::ALL));
+            for memory in &memories {
+                granted(right.ia.rmr_bind(
+                    rmr,
+                    &memory.piece(0, 64),
+                    MemoryPrivileges::REMOTE_READ,
+                    right.ep,
+                    1,
+                    DEFAULT,
+                ));
+            }
+            for _ in 0..steps {
+                net.step();
+            }
+            if frees {
+                granted(right.ia.ep_free(right.ep));
+            } else {
+                granted(right.ia.ep_disconnect(right.ep, CloseFlags::Abrupt));
+                granted(right.ia.ep_reset(right.ep));
+            }
+            net.settle();
+            // At most one region is still bound: the one of the last bind that was carried out.
+            let held = memories
+                .iter()
+                .filter(|memory| right.ia.lmr_free(memory.lmr).is_err())
+                .count();
+            assert!(held <= 1, "{held} regions are held after {steps} steps");
+            granted(right.ia.rmr_free(rmr));
+            if held == 1 {
+                let freed = memories
+                    .iter()
+                    .filter(|memory| right.ia.lmr_free(memory.lmr).is_ok())
+                    .count();
+                assert_eq!(freed, 1);
+            }
+            assert_ne!(left.state(), EndpointState::Connected);
+        }
+    }
+}
+
+/// Buffers that an endpoint took from a shared queue are free for new posts when it is freed or reset, whether or not
+/// their completions were dequeued; the others stay on the queue.
+///
+/// Spec: SRY-02, SRQR-38, SRQR-40, SRQR-41, EPF-02, EPR-01, EPX-03
+pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
+    for frees in [false, true] {
+        for steps in 0..32 {
+            let net = Net::new(bed);
+            let ia = net.adapter();
+            let zone = granted(ia.pz_create());
+            let shape = SrqAttributes {
+                max_recv_dtos: 8,
+                max_recv_iov: 1,
+                low_watermark: 0,
+            };
+            let srq = granted(ia.srq_create(zone, &shape));
+            let options = PartyOptions::default();
+            let taker = Party::<T>::sharing(&ia, zone, srq, None, &options);
+            let peer = Party::new(&net.adapter(), &options);
+            net.connect(&peer, &taker);
+            for cookie in 0..8 {
+                granted(ia.srq_post_recv(srq, &[], cookie));
+            }
+            for cookie in 0..6 {
+                peer.send_from(&[], cookie);
+            }
+            for _ in 0..steps {
+                net.step();
+            }
+            if frees {
+                granted(ia.ep_free(taker.ep));
+            } else {
+                granted(ia.ep_disconnect(taker.ep, CloseFlags::Abrupt));
+                granted(ia.ep_reset(taker.ep));
+            }
+            net.settle();
+            while ia.evd_dequeue(taker.receive).is_ok() {}
+            let told = granted(ia.srq_query(srq, SrqFields::all()));
+            assert_eq!(told.available, told.outstanding, "after {steps} steps");
+            for cookie in 0..8 - told.outstanding {
+                granted(ia.srq_post_recv(srq, &[], cookie as u64));
+            }
+            refused(
+                ia.srq_post_recv(srq, &[], 99),
+                Error::insufficient_resources(Subtype::ResourceSrq),
+            );
+            let other = Party::<T>::sharing(&ia, zone, srq, None, &options);
+            let caller = Party::new(&peer.ia, &options);
+            net.connect(&caller, &other);
+            for cookie in 0..8 {
+                caller.send_from(&[], cookie);
+                net.success(&caller, cookie);
+                assert_eq!(net.receive_completion(&other).status, DtoStatus::Success);
+            }
+        }
+    }
+}
+
+/// Private data of ESTABLISHED is there until the endpoint is unconnected again.
+///
+/// Spec: EVW-13
+pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    granted(net.try_connect(&left, &right.ia, qualifier, &[]));
+    let cr = net.request(&right.ia, evd);
+    granted(right.ia.cr_accept(cr, Some(right.ep), b"welcome"));
+    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
+    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    let mut space = [0; 64];
+    net.disconnect(&left, &right);
+    let size = granted(left.ia.ep_private_data(left.ep, &mut space));
+    assert_eq!(&space[..size], b"welcome");
+    granted(left.ia.ep_reset(left.ep));
+    assert_eq!(left.ia.ep_private_data(left.ep, &mut space).unwrap_or(0), 0);
+    granted(left.ia.ep_free(left.ep));
+    refused(
+        left.ia.ep_private_data(left.ep, &mut space),
+        Error::invalid_handle(Subtype::InvalidHandleEp),
+    );
+}
+
+/// An attempt that was given up, however far it had come, leaves nothing that a later one of the same endpoint could take
+/// for its own.
+///
+/// Spec: EPD-08, EPR-01, EPX-08, CRA-03, E15, E23
+pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
+    for before in 0..6 {
+        for after in 0..10 {
+            let net = Net::new(bed);
+            let (left, right) = net.strangers(&PartyOptions::default());
+            let evd = requests(&right, 8);
+            let qualifier = net.qualifier();
+            granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+            granted(net.try_connect(&left, &right.ia, qualifier, b"old"));
+            for _ in 0..before {
+                net.step();
+            }
+            if let Ok(Event::ConnectionRequest { cr, .. }) = right.ia.evd_dequeue(evd) {
+                granted(right.ia.cr_accept(cr, Some(right.ep), b"old"));
+            }
+            for _ in 0..after {
+                net.step();
+            }
+            granted(left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt));
+            while left.ia.evd_dequeue(left.connect).is_ok() {}
+            granted(left.ia.ep_reset(left.ep));
+            assert_eq!(left.state(), EndpointState::Unconnected);
+            while left.ia.evd_dequeue(left.connect).is_ok() {}
+            let fresh = Party::new(&right.ia, &PartyOptions::default());
+            let place = net.qualifier();
+            granted(right.ia.psp_create(place, evd, PspFlags::Consumer));
+            granted(net.try_connect(&left, &right.ia, place, b"new"));
+            let cr = net.until("the new request", || match right.ia.evd_dequeue(evd) {
+                Ok(Event::ConnectionRequest { cr, qualifier, .. }) if qualifier == place => {
+                    Some(cr)
+                }
+                _ => None,
+            });
+            granted(right.ia.cr_accept(cr, Some(fresh.ep), b"new"));
+            assert_eq!(net.connection(&left), ConnectionEventKind::Established);
+            assert_eq!(net.connection(&fresh), ConnectionEventKind::Established);
+            let mut space = [0; 64];
+            let size = granted(left.ia.ep_private_data(left.ep, &mut space));
+            assert_eq!(&space[..size], b"new");
+            net.settle();
+            net.alive(&left, &fresh);
+            assert_eq!(left.state(), EndpointState::Connected);
+            assert_ne!(right.state(), EndpointState::Connected);
+        }
+    }
+}
+
+/// An endpoint made in the place of a freed one gets none of its completions and events.
+///
+/// Spec: EPF-02, EPF-03, GEN-03
+pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
+    for steps in 0..16 {
+        let net = Net::new(bed);
+        let options = PartyOptions::default();
+        let (left, right) = net.pair(&options);
+        for cookie in 0..8 {
+            left.receive_into(&[left.memory.piece(0, 8)], cookie);
+            granted(left.ia.post_rdma_write(
+                left.ep,
+                &[left.memory.piece(0, 8)],
+                cookie,
+                &right.memory.remote(0, 8),
+                DEFAULT,
+            ));
+            right.send_from(&[], cookie);
+        }
+        for _ in 0..steps {
+            net.step();
+        }
+        granted(left.ia.ep_free(left.ep));
+        let heir = Party {
+            ep: granted(left.ia.ep_create(
+                Some(left.zone),
+                Some(left.receive),
+                Some(left.request),
+                Some(left.connect),
+                Some(&options.attributes),
+            )),
+            ..left.clone()
+        };
+        assert_ne!(heir.ep, left.ep);
+        net.settle();
+        for evd in [left.receive, left.request, left.connect] {
+            while let Ok(event) = left.ia.evd_dequeue(evd) {
+                let ep: EpId = match event {
+                    Event::Dto(completion) => completion.ep,
+                    Event::Connection { ep, .. } => ep,
+                    other => panic!("{other:?}"),
+                };
+                assert_ne!(ep, heir.ep, "after {steps} steps: {event:?}");
+            }
+        }
+        assert_eq!(heir.state(), EndpointState::Unconnected);
+        let status = heir.status();
+        assert!(status.recv_idle && status.request_idle);
+        let partner = Party::new(&right.ia, &options);
+        net.connect(&heir, &partner);
+        net.alive(&heir, &partner);
+        assert_eq!(net.request_room(&heir), heir.max_request_dtos());
+        let receives = options.attributes.max_recv_dtos as u64;
+        for cookie in 0..receives {
+            heir.receive_into(&[], cookie);
+        }
+        for cookie in 0..receives {
+            partner.send_from(&[], cookie);
+            net.success(&partner, cookie);
+            assert_eq!(net.receive_completion(&heir).cookie, cookie);
+        }
+    }
+}
+
+/// An infinite timeout is infinite.
+///
+/// Spec: GEN-09, EPK-03, EPK-10
+pub fn infinite_timeouts_never_run_out<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let evd = requests(&right, 8);
+    let qualifier = net.qualifier();
+    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let wanted = ConnectParam {
+        timeout: TIMEOUT_INFINITE,
+        ..parameters(&net, &right.ia, qualifier, &[])
+    };
+    granted(left.ia.ep_connect(left.ep, &wanted, bed.now()));
+    let cr = net.request(&right.ia, evd);
+    bed.advance(Instant::from_micros(
+        bed.now().as_micros() + 2 * u64::from(u32::MAX),
+    ));
+    net.settle();
+    assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
+    net.silent(&left.ia, left.connect);
+    granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
+    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
+}
+
+/// A request that finds no room for the endpoint it should bring is refused without the consumer.
+///
+/// Spec: PSC-02, PSC-03, EPK-08
+pub fn request_without_room_for_its_endpoint_is_refused<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let host = Party::<T>::new(&net.adapter(), &PartyOptions::default());
+    let evd = requests(&host, 8);
+    let qualifier = net.qualifier();
+    granted(host.ia.psp_create(qualifier, evd, PspFlags::Provider));
+    let mut taken = Vec::new();
+    while let Ok(ep) = host.ia.ep_create(None, None, None, None, None) {
+        taken.push(ep);
+    }
+    assert!(!taken.is_empty());
+    let caller = Party::new(&net.adapter(), &PartyOptions::default());
+    granted(net.try_connect(&caller, &host.ia, qualifier, &[]));
+    assert_eq!(
+        net.connection(&caller),
+        ConnectionEventKind::NonPeerRejected
+    );
+    net.silent(&host.ia, evd);
+    granted(host.ia.ep_free(taken.pop().expect("an endpoint")));
+    granted(caller.ia.ep_reset(caller.ep));
+    granted(net.try_connect(&caller, &host.ia, qualifier, &[]));
+    let cr = net.request(&host.ia, evd);
+    granted(host.ia.cr_reject(cr, &[]));
+    assert_eq!(net.connection(&caller), ConnectionEventKind::PeerRejected);
+}
+
+/// A region freed under receives that are posted: their messages fail or succeed, and nothing is written once the free
+/// returned.
+///
+/// Spec: LMF-02, LMF-03, EPV-06
+pub fn freed_region_is_not_written_by_posted_receives<T: Testbed>(bed: &T) {
+    for steps in 0..12 {
+        let net = Net::new(bed);
+        let (left, right) = net.pair(&PartyOptions::default());
+        let memory = right.more_memory(64, MemoryPrivileges::ALL);
+        left.memory.fill(1);
+        for cookie in 0..4 {
+            right.receive_into(&[memory.piece(0, 64)], cookie);
+            left.send_from(&[left.memory.piece(64 * cookie, 64)], cookie);
+        }
+        for _ in 0..steps {
+            net.step();
+        }
+        granted(right.ia.lmr_free(memory.lmr));
+        let frozen = memory.content();
+        net.settle();
+        assert_eq!(memory.content(), frozen, "after {steps} steps");
+        for cookie in 0..4 {
+            assert_eq!(net.receive_completion(&right).cookie, cookie);
+        }
+        let stale: [LmrTriplet; 1] = [memory.piece(0, 8)];
+        refused(
+            right.ia.post_recv(right.ep, &stale, 9, DEFAULT),
+            Error::privileges_violation(Subtype::PrivilegesWrite),
+        );
+    }
+}
+
+/// A remote region freed with the memory behind it: a peer that writes on gets REMOTE_ACCESS, and no byte changes.
+///
+/// Spec: RMF-02, LMF-02, EPW-41
+pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {
+    for steps in 0..16 {
+        let net = Net::new(bed);
+        let (left, right) = net.pair(&PartyOptions::default());
+        let memory = right.more_memory(64, MemoryPrivileges::ALL);
+        let rmr = granted(right.ia.rmr_create(right.zone));
+        let piece = memory.piece(0, 64);
+        let privileges = MemoryPrivileges::REMOTE_WRITE;
+        let context = granted(
+            right
+                .ia
+                .rmr_bind(rmr, &piece, privileges, right.ep, 1, DEFAULT),
+        );
+        assert_eq!(net.bound(&right).status, DtoStatus::Success);
+        left.memory.fill(1);
+        let remote = dat_core::memory::RmrTriplet {
+            context,
+            address: piece.address,
+            length: 64,
+        };
+        for cookie in 0..8 {
+            granted(left.ia.post_rdma_write(
+                left.ep,
+                &[left.memory.piece(64 * cookie, 64)],
+                cookie,
+                &remote,
+                DEFAULT,
+            ));
+        }
+        for _ in 0..steps {
+            net.step();
+        }
+        granted(right.ia.rmr_free(rmr));
+        granted(right.ia.lmr_free(memory.lmr));
+        let frozen = memory.content();
+        let mut failed = false;
+        for cookie in 0..8 {
+            let completion = net.request_completion(&left);
+            assert_eq!(completion.cookie, cookie);
+            match completion.status {
+                DtoStatus::Success => assert!(!failed),
+                DtoStatus::RemoteAccess => {
+                    assert!(!failed);
+                    failed = true;
+                }
+                DtoStatus::Flushed => assert!(failed),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(memory.content(), frozen, "after {steps} steps");
+        if failed {
+            net.broken(&left, &right);
+        }
+    }
+}
+
+/// Dispatchers keep the events of connections that are over, in order, until they are dequeued.
+///
+/// Spec: EVG-03, EVW-09, DTO-11
+pub fn undequeued_events_survive_a_disconnect<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let software = granted(left.ia.evd_create(4, None, EvdFlags::SOFTWARE));
+    granted(left.ia.evd_post_se(software, 5));
+    for cookie in 0..4 {
+        right.receive_into(&[], cookie);
+        left.send_from(&[], cookie);
+    }
+    net.settle();
+    net.disconnect(&left, &right);
+    for cookie in 0..4 {
+        net.success(&left, cookie);
+        let received = net.receive_completion(&right);
+        assert_eq!(
+            (received.cookie, received.status),
+            (cookie, DtoStatus::Success)
+        );
+    }
+    assert_eq!(
+        granted(left.ia.evd_dequeue(software)),
+        Event::Software { pointer: 5 }
+    );
+}
