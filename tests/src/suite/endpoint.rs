@@ -769,3 +769,61 @@ pub fn hard_high_watermark_breaks_the_connection<T: Testbed>(bed: &T) {
     assert_eq!(right.state(), EndpointState::Disconnected);
     net.silent(&right.ia, right.ia.async_evd());
 }
+
+/// An endpoint that may read segments but has no depth for reads is made or refused as a whole; one that is made keeps what
+/// it was promised.
+///
+/// Spec: EPX-07, EPX-05, EPB-07, SRC-01
+pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let shape = SrqAttributes {
+        max_recv_dtos: 4,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    for (depth, segments) in [(0, 2), (1, 0), (2, 3), (4, 1)] {
+        let wanted = attributes(|wanted| {
+            wanted.max_rdma_read_out = depth;
+            wanted.max_rdma_read_iov = segments;
+        });
+        let srq = granted(left.ia.srq_create(left.zone, &shape));
+        let outcome = left.ia.ep_create_with_srq(
+            Some(left.zone),
+            Some(left.receive),
+            Some(left.request),
+            Some(left.connect),
+            srq,
+            &wanted,
+        );
+        let reader = match outcome {
+            Ok(ep) => Party { ep, ..left.clone() },
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::InvalidParameter, "{error}");
+                assert!(depth == 0, "a combination that works is refused: {error}");
+                continue;
+            }
+        };
+        let told = granted(left.ia.ep_query(reader.ep, EpFields::all()));
+        assert_eq!(told.attributes.max_rdma_read_out, depth);
+        assert!(told.attributes.max_rdma_read_iov >= segments);
+        if depth == 0 || segments == 0 {
+            continue;
+        }
+        let far = Party::new(&right.ia, &PartyOptions::default());
+        net.connect(&reader, &far);
+        let pieces = vec![reader.memory.piece(0, 8); segments as usize];
+        for cookie in 0..6 {
+            granted(reader.ia.post_rdma_read(
+                reader.ep,
+                &pieces,
+                cookie,
+                &far.memory.remote(0, 8),
+                DEFAULT,
+            ));
+        }
+        for cookie in 0..6 {
+            net.success(&reader, cookie);
+        }
+    }
+}

@@ -68,7 +68,8 @@ macro_rules! conformance_suite {
                     receive_query_of_an_idle_endpoint
                     receive_query_follows_the_messages
                     soft_high_watermark_fires_once_per_setting
-                    hard_high_watermark_breaks_the_connection;
+                    hard_high_watermark_breaks_the_connection
+                    read_segments_and_depth_go_together;
                 epw:
                     write_gathers_segments_in_list_order
                     suppressed_write_reports_failure_only
