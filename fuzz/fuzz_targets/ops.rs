@@ -5,22 +5,12 @@
 
 #![no_main]
 
-use arbitrary::Arbitrary;
-use dat_model::{Op, Setup, run};
+use dat_model::{Input, shrink};
 use libfuzzer_sys::fuzz_target;
 
-/// More operations only make a finding harder to read.
-const MOST_OPS: usize = 200;
-
-#[derive(Arbitrary, Debug)]
-struct Input {
-    setup: Setup,
-    ops: Vec<Op>,
-}
-
 fuzz_target!(|input: Input| {
-    let ops = &input.ops[..input.ops.len().min(MOST_OPS)];
-    if let Err(mismatch) = run(&input.setup, ops) {
+    if let Err(mismatch) = input.run() {
+        let ops = shrink(&input.setup, input.ops());
         panic!("{mismatch}\n{:?}\n{ops:#?}", input.setup);
     }
 });

@@ -11,11 +11,13 @@
 //! A run is reproduced from ([`Setup`], operations): the setup holds the fabric's seed and its faults.
 
 mod expect;
+mod input;
 mod op;
 mod runner;
 mod scenario;
 mod world;
 
+pub use input::Input;
 pub use op::{
     ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp, Remote, Segment,
     SharedReceiveOp, Side,

@@ -102,10 +102,18 @@ pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
     }
     let folder = workspace.root().join("fuzz");
     let _folder = shell.push_dir(&folder);
-    let limits = ["-max_total_time=30", "-print_final_stats=1"];
+    // Runs of a few operations find nothing: begin with long ones, and keep them long.
+    let (corpus, seeds) = (folder.join("corpus/ops"), folder.join("seeds/ops"));
+    shell.create_dir(&corpus)?;
+    let limits = [
+        "-max_total_time=30",
+        "-len_control=0",
+        "-max_len=1024",
+        "-print_final_stats=1",
+    ];
     cmd!(
         shell,
-        "rustup run nightly {program} run --fuzz-dir {folder} ops -- {limits...}"
+        "rustup run nightly {program} run --fuzz-dir {folder} ops {corpus} {seeds} -- {limits...}"
     )
     .run()?;
     Ok(())

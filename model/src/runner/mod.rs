@@ -94,7 +94,7 @@ pub struct Runner {
     world: World,
     handles: BTreeMap<Key, Handle>,
     keys: BTreeMap<u64, Key>,
-    /// The private data an accept carried, by connection attempt, and other numbers that tell posts apart.
+    /// Posts so far; the number of a post is its cookie.
     posts: u64,
     /// Some actions of the fabric were done, others not: only what comes out of queues can be judged.
     loose: bool,
@@ -235,8 +235,9 @@ impl Runner {
             runner.name(key, evd.handle());
         }
         for op in setup.prologue.ops() {
-            runner.apply(&op)?;
+            runner.act(&op)?;
         }
+        runner.compare()?;
         if !setup.faults.faults.is_empty() {
             runner.ledger = Some(Ledger::new(&setup.faults, &runner));
             for fault in &setup.faults.faults {
@@ -251,6 +252,11 @@ impl Runner {
     /// # Errors
     /// What the model calls impossible.
     pub fn apply(&mut self, op: &Op) -> core::result::Result<(), Mismatch> {
+        self.act(op)?;
+        self.compare()
+    }
+
+    fn act(&mut self, op: &Op) -> Outcome {
         self.call = format!("{op:?}");
         if self.needs_rest(op) {
             self.rest()?;
@@ -266,7 +272,7 @@ impl Runner {
             Op::Fabric(FabricOp::Step(count)) => self.step(*count)?,
             Op::Fabric(FabricOp::Expire) => self.expire()?,
         }
-        self.compare()
+        Ok(())
     }
 
     /// How often each call succeeded and was refused so far.
