@@ -102,12 +102,14 @@ impl Producer {
     // The core posts no more requests than the queue pair was made for, and no more segments.
     #[inline(always)]
     fn reserve(&mut self) -> Option<Descriptor<'_>> {
+        let position = self.next;
         let [header, remote, segments @ ..] =
-            self.descriptors.get((self.next % DESCRIPTORS) as usize)?;
+            self.descriptors.get((position % DESCRIPTORS) as usize)?;
         Some(Descriptor {
             header,
             remote,
             segments: segments.iter(),
+            position,
             next: &mut self.next,
         })
     }
@@ -123,6 +125,7 @@ struct Descriptor<'a> {
     header: &'static Pair,
     remote: &'static Pair,
     segments: core::slice::Iter<'static, Pair>,
+    position: u32,
     next: &'a mut u32,
 }
 
@@ -143,7 +146,7 @@ impl Descriptor<'_> {
     fn publish(self, token: u64, rest: u64) {
         let unused = self.segments.len() as u64;
         put(self.header, token, rest | unused << 48);
-        *self.next = self.next.wrapping_add(1);
+        *self.next = self.position.wrapping_add(1);
     }
 }
 

@@ -196,13 +196,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(ep.refused(self.shared.instance));
         };
         // One segment is the common case, and has a way of its own without a loop.
-        let outcome = match segments {
+        let (segments, outcome) = match segments {
             [piece] => {
                 let list = core::slice::from_ref(piece);
                 let endpoint = &mut slot.main.hold();
-                self.try_request::<OPERATION>(endpoint, ep, list, cookie, remote, flags)
+                let outcome =
+                    self.try_request::<OPERATION>(endpoint, ep, list, cookie, remote, flags);
+                (list, outcome)
             }
-            _ => self.try_list::<OPERATION>(slot, ep, segments, cookie, remote, flags),
+            _ => {
+                let outcome = self.try_list::<OPERATION>(slot, ep, segments, cookie, remote, flags);
+                (segments, outcome)
+            }
         };
         match outcome {
             Ok(()) => Ok(()),

@@ -116,18 +116,21 @@ impl LocalAccess {
         if piece.context == 0 || slot.key.load(Ordering::Acquire) != piece.context {
             return None;
         }
-        let meta = slot.meta.load(Ordering::Relaxed);
-        let offset = piece
-            .address
-            .wrapping_sub(slot.base.load(Ordering::Relaxed) as u64);
+        // Each word is done with before the next is read, which keeps few of them alive at a time.
+        let privilege = self.privilege.bits();
+        let differs = slot.meta.load(Ordering::Relaxed) ^ self.zone;
+        if differs & (0xFFFF_0000 | privilege) != privilege {
+            return None;
+        }
+        let base = slot.base.load(Ordering::Relaxed) as u64;
+        let offset = piece.address.wrapping_sub(base);
         let length = slot.length.load(Ordering::Relaxed) as u64;
+        if offset > length || piece.length > length.wrapping_sub(offset) {
+            return None;
+        }
         let local_key = slot.local_key.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        (meta & (0xFFFF_0000 | self.privilege.bits()) == self.zone | self.privilege.bits()
-            && offset <= length
-            && piece.length <= length.wrapping_sub(offset)
-            && slot.key.load(Ordering::Relaxed) == piece.context)
-            .then_some(local_key)
+        (slot.key.load(Ordering::Relaxed) == piece.context).then_some(local_key)
     }
 }
 
