@@ -4,14 +4,16 @@
     reason = "the attribute of each benchmark makes a module of it"
 )]
 
+use std::hint::black_box;
 use std::task::{Poll, Waker};
 
-use dat_bench::{World, WorldMemory};
-use dat_core::Result;
+use dat_bench::{RingDevice, World, WorldMemory};
 use dat_core::event::{Event, Waited};
 use dat_core::flags::CompletionFlags;
-use dat_core::id::SrqId;
-use dat_core::memory::LmrTriplet;
+use dat_core::id::{EpId, SrqId};
+use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::sync::SpinLock;
+use dat_core::{Ia, Result};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 
 /// A connected world in which every path ran once, so that nothing is met for the first time.
@@ -54,11 +56,33 @@ fn completed(count: usize) -> &'static World {
 
 #[library_benchmark]
 #[bench::one(with_segments(1))]
+#[bench::two(with_segments(2))]
 #[bench::four(with_segments(4))]
 fn write((world, segments): (&'static World, &'static [LmrTriplet])) {
     let (ia, remote) = (&world.ia, &world.remote);
     let posted = ia.post_rdma_write(world.ep, segments, 7, remote, CompletionFlags::empty());
     assert!(posted.is_ok());
+}
+
+// What it costs to call something with the arguments of a post: no part of the post.
+#[library_benchmark]
+#[bench::one(with_segments(1))]
+fn caller((world, segments): (&'static World, &'static [LmrTriplet])) {
+    let (ia, remote) = (&world.ia, &world.remote);
+    let posted = nothing(ia, world.ep, segments, 7, remote, CompletionFlags::empty());
+    assert!(posted.is_ok());
+}
+
+#[inline(never)]
+fn nothing(
+    _ia: &Ia<'static, RingDevice, SpinLock>,
+    _ep: EpId,
+    _segments: &[LmrTriplet],
+    _cookie: u64,
+    _remote: &RmrTriplet,
+    _flags: CompletionFlags,
+) -> Result<()> {
+    black_box(Ok(()))
 }
 
 #[library_benchmark]
@@ -147,7 +171,7 @@ fn posted() -> &'static World {
 
 library_benchmark_group!(
     name = paths;
-    benchmarks = write, read, send, receive, shared_receive, dequeue_one, dequeue_empty, wait_ready,
+    benchmarks = write, caller, read, send, receive, shared_receive, dequeue_one, dequeue_empty, wait_ready,
         software, pair, device_only
 );
 

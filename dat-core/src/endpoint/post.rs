@@ -6,7 +6,7 @@
 
 use portable_atomic::Ordering;
 
-use super::{Endpoint, EndpointSlot, ReceiveSide, SharedReceives, SrqSlot};
+use super::{Endpoint, ReceiveSide, SharedReceives, SrqSlot};
 use crate::backend::{
     Backend, ReceiveRequest, RemoteRange, Segment, SendFlags, SendOperation, SendRequest,
     WorkQueue, WorkSlot,
@@ -150,7 +150,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let list = core::slice::from_ref(piece);
                 self.try_receive(&mut slot.receive.hold(), ep, list, cookie, flags)
             }
-            _ => self.try_receive_list(slot, ep, segments, cookie, flags),
+            _ => self.try_receive(&mut slot.receive.hold(), ep, segments, cookie, flags),
         };
         match outcome {
             Ok(()) => Ok(()),
@@ -205,7 +205,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 (list, outcome)
             }
             _ => {
-                let outcome = self.try_list::<OPERATION>(slot, ep, segments, cookie, remote, flags);
+                let endpoint = &mut slot.main.hold();
+                let outcome =
+                    self.try_request::<OPERATION>(endpoint, ep, segments, cookie, remote, flags);
                 (segments, outcome)
             }
         };
@@ -225,21 +227,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// The way of any number of segments.
-    #[inline(never)]
-    fn try_list<const OPERATION: u8>(
-        &self,
-        slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
-        ep: EpId,
-        segments: &[LmrTriplet],
-        cookie: u64,
-        remote: &RmrTriplet,
-        flags: CompletionFlags,
-    ) -> core::result::Result<(), Refusal> {
-        let endpoint = &mut slot.main.hold();
-        self.try_request::<OPERATION>(endpoint, ep, segments, cookie, remote, flags)
-    }
-
     /// A full queue may hold completions that leave no event: takes them in and tries once more.
     #[cold]
     #[inline(never)]
@@ -252,8 +239,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && self.reclaim_requests(request.ep)
             && let Some(slot) = self.shared.endpoints.get(request.ep.index())
         {
-            let outcome = self.try_list::<OPERATION>(
-                slot,
+            let outcome = self.try_request::<OPERATION>(
+                &mut slot.main.hold(),
                 request.ep,
                 request.segments,
                 request.cookie,
@@ -351,19 +338,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// The way of any number of segments.
-    #[inline(never)]
-    fn try_receive_list(
-        &self,
-        slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
-        ep: EpId,
-        segments: &[LmrTriplet],
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> core::result::Result<(), Refusal> {
-        self.try_receive(&mut slot.receive.hold(), ep, segments, cookie, flags)
-    }
-
     #[inline(always)]
     fn try_receive(
         &self,
@@ -416,18 +390,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Refusal::Device);
         }
         Ok(())
-    }
-
-    /// The way of any number of segments.
-    #[inline(never)]
-    fn try_shared_list(
-        &self,
-        slot: &SrqSlot<B::SharedReceiveQueue, L>,
-        srq: SrqId,
-        segments: &[LmrTriplet],
-        cookie: u64,
-    ) -> core::result::Result<(), Refusal> {
-        self.try_shared_receive(slot, &mut slot.main.hold(), srq, segments, cookie)
     }
 
     #[inline(always)]
