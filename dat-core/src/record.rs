@@ -69,6 +69,13 @@ impl Report {
         Self(suppress | quiet)
     }
 
+    /// This, without notification if the flags of a receive say so. An endpoint that reports
+    /// solicited completions refuses the flag.
+    #[inline]
+    pub(crate) const fn and_quiet(self, flags: CompletionFlags) -> Self {
+        Self(self.0 | Self::of_request(flags.intersection(CompletionFlags::UNSIGNALLED)).0)
+    }
+
     /// Whether a success is no event.
     pub(crate) const fn suppresses(self) -> bool {
         self.0 & Self::SUPPRESS.0 != 0

@@ -295,7 +295,8 @@ pub(crate) struct ReceiveSide<R> {
     pub(crate) zone_tag: u32,
     pub(crate) refused_flags: CompletionFlags,
     pub(crate) max_segments: u32,
-    pub(crate) solicited: bool,
+    /// How its completions are reported, but for the flag of a post.
+    pub(crate) report: Report,
     pub(crate) ring: WorkRing,
     pub(crate) queue: Option<R>,
 }
@@ -306,7 +307,7 @@ impl<R> ReceiveSide<R> {
         zone_tag: 0,
         refused_flags: CompletionFlags::empty(),
         max_segments: 0,
-        solicited: false,
+        report: Report::NOTIFY,
         ring: WorkRing::EMPTY,
         queue: None,
     };

@@ -217,13 +217,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         endpoint.receive_places = places;
         endpoint.attributes = *attributes;
         set_limits(endpoint, side, zone);
-        slot.set_shared_receive_report(
-            if attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT {
-                Report::SOLICITED
-            } else {
-                Report::NOTIFY
-            },
-        );
+        slot.set_shared_receive_report(side.report);
         Ok(())
     }
 
@@ -493,7 +487,11 @@ fn set_limits<S, R>(endpoint: &mut Endpoint<S>, side: &mut ReceiveSide<R>, zone:
     side.zone_tag = endpoint.zone_tag;
     side.refused_flags = refused_receive_flags(&attributes);
     side.max_segments = count(attributes.max_recv_iov);
-    side.solicited = attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT;
+    side.report = if attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT {
+        Report::SOLICITED
+    } else {
+        Report::NOTIFY
+    };
     let postable = legal(Call::PostReceive, endpoint.state) != Legal::Invalid;
     side.postable = if postable && side.queue.is_some() {
         endpoint.id

@@ -371,13 +371,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Ok(length) = u32::try_from(total) else {
             return Err(Refusal::Invalid);
         };
-        let report = if side.solicited {
-            Report::SOLICITED
-        } else if flags.contains(CompletionFlags::UNSIGNALLED) {
-            Report::QUIET
-        } else {
-            Report::NOTIFY
-        };
+        let report = side.report.and_quiet(flags);
         let kind = RecordKind::Dto(DtoOperation::Receive);
         let token = record.post(index, kind, report, cookie, length);
         if place.commit(&ReceiveRequest { token }).is_err() {
