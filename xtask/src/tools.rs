@@ -54,7 +54,7 @@ impl Tool {
             let build = folder.join("build");
             cmd!(
                 shell,
-                "cargo install --locked --root {folder} --target-dir {build} {name}@{version}"
+                "cargo install --locked --debug --root {folder} --target-dir {build} {name}@{version}"
             )
             .run()?;
             shell.remove_path(build)?;
