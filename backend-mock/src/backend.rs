@@ -115,7 +115,10 @@ fn private_data(bytes: &[u8], limits: &Limits) -> Result<PrivateData, BackendErr
     PrivateData::from_slice(bytes).map_err(|_| BackendError::Resources)
 }
 
-impl Backend for MockBackend {
+#[expect(unsafe_code, reason = "the device of this backend is its own code")]
+// SAFETY: registered memory is touched through spans of a `Memory` alone, each of which was found by key, privilege and
+// range (see `region`); `deregister` and the drop of the backend remove it under the lock that every copy holds.
+unsafe impl Backend for MockBackend {
     type CompletionQueue = MockCompletionQueue;
     type SendQueue = MockSendQueue;
     type ReceiveQueue = MockReceiveQueue;
@@ -156,13 +159,13 @@ impl Backend for MockBackend {
             let memories = &mut adapter.memories;
             room(memories.regions.len(), limit)?;
             let remote_rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
-            let opens = registration.privileges.intersects(remote_rights);
+            let opens = registration.privileges().intersects(remote_rights);
             let local = memories
                 .regions
                 .insert(Region {
                     memory: Memory::registered(registration),
-                    domain: registration.domain.0 as u32,
-                    privileges: registration.privileges,
+                    domain: registration.domain().0 as u32,
+                    privileges: registration.privileges(),
                     remote: 0,
                 })
                 .ok_or(BackendError::Resources)?;

@@ -1,4 +1,5 @@
-//! Registered memory, and the copies between its pieces. All of the crate's `unsafe` is here.
+//! Registered memory, and the copies between its pieces. All of the crate's `unsafe` is here, but for its promise as a
+//! backend.
 //!
 //! # Why this is sound
 //!
@@ -39,8 +40,8 @@ impl Memory {
     /// The memory of a registration.
     pub(crate) fn registered(registration: &Registration) -> Self {
         Self {
-            base: registration.base,
-            length: registration.length,
+            base: registration.base(),
+            length: registration.length(),
         }
     }
 
@@ -175,14 +176,14 @@ mod tests {
     use super::*;
     use dat_core::backend::DomainKey;
     use dat_core::flags::MemoryPrivileges;
+    use dat_core::memory::Region;
 
+    #[expect(unsafe_code, reason = "memory of a test, on its stack")]
     fn memory(bytes: &mut [u8]) -> Memory {
-        Memory::registered(&Registration {
-            domain: DomainKey(0),
-            base: bytes.as_mut_ptr(),
-            length: bytes.len(),
-            privileges: MemoryPrivileges::ALL,
-        })
+        // SAFETY: the tests use the memory before the bytes go, and look at them in between only.
+        let region = unsafe { Region::from_raw_parts(bytes.as_mut_ptr(), bytes.len()) };
+        let privileges = MemoryPrivileges::ALL;
+        Memory::registered(&Registration::new(DomainKey(0), &region, privileges))
     }
 
     /// Spec: EPW-41, LSW-30

@@ -53,7 +53,8 @@
 //! | `log` | notices to `log` |
 //!
 //! # Unsafe code
-//! Only in [`sync`] (locks) and in [`memory::Region`]'s promise.
+//! Only in [`sync`] (locks). Two promises are asked of others: of whoever makes a [`memory::Region`] from raw
+//! parts, and of whoever writes a [`backend::Backend`].
 #![no_std]
 
 #[cfg(any(feature = "std", test))]

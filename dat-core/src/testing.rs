@@ -710,7 +710,9 @@ impl WorkQueue for TestReceiveQueue {
     }
 }
 
-impl Backend for TestBackend {
+#[expect(unsafe_code)]
+// SAFETY: it touches no memory.
+unsafe impl Backend for TestBackend {
     type CompletionQueue = TestCompletionQueue;
     type SendQueue = TestSendQueue;
     type ReceiveQueue = TestReceiveQueue;
@@ -740,11 +742,11 @@ impl Backend for TestBackend {
         device.refuse()?;
         device.regions += 1;
         device.calls.push(Call::Register {
-            base: registration.base.addr() as u64,
-            length: registration.length,
+            base: registration.base().addr() as u64,
+            length: registration.length(),
         });
         let object = device.key();
-        let remote = registration.privileges.intersects(
+        let remote = registration.privileges().intersects(
             crate::flags::MemoryPrivileges::REMOTE_READ
                 | crate::flags::MemoryPrivileges::REMOTE_WRITE,
         );

@@ -14,6 +14,7 @@ use dat_core::backend::{
     SharedReceiveQueueKey, WindowKey, WorkQueue, WorkSlot,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges, QualityOfService};
+use dat_core::memory::Region;
 use dat_core::time::Instant;
 
 pub(crate) const REQUESTS: u16 = 0;
@@ -135,12 +136,8 @@ impl Host {
         domain: DomainKey,
         privileges: MemoryPrivileges,
     ) -> RegionKeys {
-        let registration = Registration {
-            domain,
-            base: bytes.as_ptr().cast::<u8>().cast_mut(),
-            length: bytes.len(),
-            privileges,
-        };
+        let region = Region::from_static(bytes);
+        let registration = Registration::new(domain, &region, privileges);
         self.backend.register(&registration).unwrap()
     }
 

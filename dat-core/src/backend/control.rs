@@ -3,6 +3,7 @@
 use super::{CompletionQueue, ReceiveQueue, SendQueue};
 use crate::attributes::{EpAttributes, IaAddress, IaAttributes, ProviderAttributes};
 use crate::flags::{MemoryPrivileges, QualityOfService};
+use crate::memory::Region;
 use crate::time::Instant;
 
 /// Most private data that the core carries with a connection; a provider may allow less.
@@ -70,16 +71,67 @@ pub enum BackendError {
 }
 
 /// Memory to register.
+///
+/// Only a [`Region`] becomes one, so that safe code cannot have a device reach memory that nobody
+/// promised for it:
+///
+/// ```compile_fail,E0451
+/// # use dat_core::{backend::{DomainKey, Registration}, flags::MemoryPrivileges};
+/// let registration = Registration {
+///     domain: DomainKey(0),
+///     base: 0x1000 as *mut u8,
+///     length: 4096,
+///     privileges: MemoryPrivileges::ALL,
+/// };
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
+    domain: DomainKey,
+    base: *mut u8,
+    length: usize,
+    privileges: MemoryPrivileges,
+}
+
+impl Registration {
+    /// Asks for a region to be registered in a domain, with rights to grant.
+    pub fn new(domain: DomainKey, region: &Region, privileges: MemoryPrivileges) -> Self {
+        Self::of(domain, region.base(), region.len(), privileges)
+    }
+
+    /// As `new`, for memory that a live region holds.
+    pub(crate) fn of(
+        domain: DomainKey,
+        base: *mut u8,
+        length: usize,
+        privileges: MemoryPrivileges,
+    ) -> Self {
+        Self {
+            domain,
+            base,
+            length,
+            privileges,
+        }
+    }
+
     /// The domain it belongs to.
-    pub domain: DomainKey,
+    pub fn domain(&self) -> DomainKey {
+        self.domain
+    }
+
     /// First byte.
-    pub base: *mut u8,
-    /// Bytes, at least 1.
-    pub length: usize,
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Bytes, at least 1 from the core.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
     /// Rights to grant.
-    pub privileges: MemoryPrivileges,
+    pub fn privileges(&self) -> MemoryPrivileges {
+        self.privileges
+    }
 }
 
 /// Which cache maintenance is asked for.
@@ -238,7 +290,16 @@ pub struct ReceiveInfo {
 /// A device and its connection management, called under the adapter's control lock.
 ///
 /// Nothing here is on the data path; calls may be slow but never wait for a peer.
-pub trait Backend {
+///
+/// # Safety
+/// Whoever registers memory may reuse it once its registration is undone, and relies on the backend:
+/// - The device and its peers touch registered memory only inside of [`Registration`]s and as far as their
+///   privileges and those of bound windows allow, whatever the queues of this backend are asked for.
+/// - When `deregister` returns neither touches that memory any more. A backend that is dropped has
+///   deregistered everything.
+#[expect(unsafe_code)]
+// UNSAFETY: what a device does to memory is beyond the compiler.
+pub unsafe trait Backend {
     /// Its completion queues.
     type CompletionQueue: CompletionQueue;
     /// Its send queues.
@@ -267,6 +328,9 @@ pub trait Backend {
     fn deregister(&mut self, region: RegionKeys);
 
     /// Does the cache maintenance that `direction` asks for; complete on return.
+    ///
+    /// The core asks for ranges inside of live regions; maintenance that could harm what lies
+    /// elsewhere must not be done for other ranges.
     fn sync(&mut self, direction: SyncDirection, address: u64, length: u64);
 
     /// Makes an unbound memory window.

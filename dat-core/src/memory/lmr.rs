@@ -396,13 +396,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (zone, domain) = (request.pz.index() as u16, control.zone(request.pz)?.domain);
             let keys = control
                 .backend()?
-                .register(&Registration {
+                .register(&Registration::of(
                     domain,
                     // The memory is reached through the provenance that its registration exposed.
-                    base: ptr::with_exposed_provenance_mut(base),
+                    ptr::with_exposed_provenance_mut(base),
                     length,
-                    privileges: request.privileges,
-                })
+                    request.privileges,
+                ))
                 .map_err(|error| backend_refused(error, Subtype::ResourceMemoryRegion))?;
             let origin = match (&request.memory, places.cookie) {
                 (LmrMemory::Lmr(source), _) => Origin::Lmr(*source),
