@@ -214,6 +214,17 @@ struct Device {
     calls: Vec<Call>,
     refusals: VecDeque<BackendError>,
     deadline: Option<Instant>,
+    before_destroy: Step,
+}
+
+/// Something that happens once in the middle of a call.
+#[derive(Default)]
+struct Step(Option<std::boxed::Box<dyn FnOnce() + Send>>);
+
+impl core::fmt::Debug for Step {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Step").field(&self.0.is_some()).finish()
+    }
 }
 
 impl Device {
@@ -307,6 +318,7 @@ impl TestBackend {
             calls: Vec::new(),
             refusals: VecDeque::new(),
             deadline: None,
+            before_destroy: Step::default(),
         })))
     }
 
@@ -317,6 +329,12 @@ impl TestBackend {
     /// The next call that can fail fails with this.
     pub(crate) fn refuse_next(&self, error: BackendError) {
         self.device().refusals.push_back(error);
+    }
+
+    /// What happens before the device destroys the next queue pair.
+    #[cfg(feature = "std")]
+    pub(crate) fn before_destroy(&self, step: impl FnOnce() + Send + 'static) {
+        self.device().before_destroy = Step(Some(std::boxed::Box::new(step)));
     }
 
     /// A control event that `progress` will find.
@@ -971,6 +989,10 @@ unsafe impl Backend for TestBackend {
         _send: TestSendQueue,
         _receive: Option<TestReceiveQueue>,
     ) {
+        let step = core::mem::take(&mut self.device().before_destroy);
+        if let Some(step) = step.0 {
+            step();
+        }
         let mut device = self.device();
         device.calls.push(Call::DestroyQueuePair(key));
         device.pairs.remove(&key.0);

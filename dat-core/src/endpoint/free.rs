@@ -113,7 +113,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     generation: endpoint.generation,
                     ..Endpoint::EMPTY
                 };
-                slot.handle.store(0);
                 (
                     core::mem::replace(endpoint, empty),
                     core::mem::replace(side, ReceiveSide::EMPTY),
@@ -133,6 +132,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.abandon_binds(endpoint.ring.records(self.shared.records));
         self.forget_completions(endpoint.request_evd, index);
         self.forget_completions(endpoint.receive_evd, index);
+        // Until here events of the endpoint may be dequeued, and name it.
+        slot.handle.store(0);
         record::give_back_all(self.shared.records, Owner::Requests(index));
         record::give_back_all(self.shared.records, Owner::Receives(index));
         slot.reset_counts();

@@ -523,3 +523,60 @@ fn a_drain_hears_of_the_last_completion() {
     assert_eq!(bench.state(ep), EndpointState::DisconnectPending);
     assert_eq!(bench.device.armed(queue), Some(false));
 }
+
+/// Another thread that dequeues while an endpoint is being freed gets events that name it, or none.
+///
+/// Spec: DTO-03, EPF-02
+#[cfg(feature = "std")]
+#[test]
+fn events_of_a_dying_endpoint_name_it() {
+    use crate::ia::Ia;
+    use crate::storage::IaStorage;
+    use crate::sync::HostLock;
+    use crate::testing::TestBackend;
+    use std::sync::mpsc;
+
+    let (asks, asked) = mpsc::channel();
+    let (answers, answered) = mpsc::channel();
+    let device = TestBackend::default();
+    let mut storage = std::boxed::Box::new(IaStorage::<_, HostLock, 1, 2, 1, 1, 16, 8>::new());
+    let ia = Ia::open(device.clone(), storage.lend(), 1).unwrap();
+    let pz = ia.pz_create().unwrap();
+    let evd = ia.evd_create(8, None, EvdFlags::DTO).unwrap();
+    let ep = ia
+        .ep_create(Some(pz), Some(evd), Some(evd), None, Some(&SMALL))
+        .unwrap();
+    for cookie in 0..2 {
+        ia.post_recv(ep, &[], cookie, CompletionFlags::empty())
+            .unwrap();
+    }
+    let pair = device.pair(ep.handle().to_raw()).unwrap();
+    // One is polled already, the other is not.
+    assert!(device.complete_receive(pair, DtoStatus::Success, 0, false));
+    assert!(ia.ep_get_status(ep).is_ok());
+    device.before_destroy({
+        let device = device.clone();
+        move || {
+            assert!(device.complete_receive(pair, DtoStatus::Success, 0, false));
+            asks.send(()).unwrap();
+            answered.recv().unwrap();
+        }
+    });
+    std::thread::scope(|scope| {
+        let ia = &ia;
+        let other = scope.spawn(move || {
+            asked.recv().unwrap();
+            let events: Vec<_> = core::iter::from_fn(|| ia.evd_dequeue(evd).ok()).collect();
+            answers.send(()).unwrap();
+            events
+        });
+        ia.ep_free(ep).unwrap();
+        for event in other.join().unwrap() {
+            assert!(
+                matches!(event, Event::Dto(completion) if completion.ep == ep),
+                "{event:?}"
+            );
+        }
+    });
+    assert!(ia.evd_dequeue(evd).is_err());
+}
