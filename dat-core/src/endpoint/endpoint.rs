@@ -20,6 +20,8 @@ pub struct EndpointSlot<S, R, L> {
     receives_completed: AtomicU32,
     /// How completions of buffers taken from a shared queue are reported.
     shared_report: AtomicU32,
+    /// The shared queue whose buffers may be taken by whoever lives here, plus one; 0 = none.
+    takes_from: AtomicU32,
     pub(crate) main: Mutex<L, Endpoint<S>>,
     pub(crate) receive: Mutex<L, ReceiveSide<R>>,
 }
@@ -35,6 +37,7 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
         requests_completed: AtomicU32::new(0),
         receives_completed: AtomicU32::new(0),
         shared_report: AtomicU32::new(0),
+        takes_from: AtomicU32::new(0),
         main: Mutex::new(Endpoint::EMPTY),
         receive: Mutex::new(ReceiveSide::EMPTY),
     };
@@ -81,6 +84,18 @@ impl<S, R, L> EndpointSlot<S, R, L> {
     pub(crate) fn reset_counts(&self) {
         self.requests_completed.store(0, Ordering::Relaxed);
         self.receives_completed.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether a completion may say that the endpoint of this handle took a buffer of this shared queue.
+    pub(crate) fn is_taker(&self, handle: u64, srq: u16) -> bool {
+        self.handle.load() == handle
+            && self.takes_from.load(Ordering::Relaxed) == u32::from(srq).wrapping_add(1)
+    }
+
+    /// Ties whoever moves in here to a shared queue, or to none.
+    pub(crate) fn set_taken_queue(&self, srq: Option<u16>) {
+        let word = srq.map_or(0, |srq| u32::from(srq).wrapping_add(1));
+        self.takes_from.store(word, Ordering::Relaxed);
     }
 
     pub(crate) fn shared_receive_report(&self) -> Report {

@@ -41,9 +41,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 shared.completed.fetch_add(1, Ordering::Relaxed);
                 let taker = Handle::from_raw(completion.queue_pair);
                 match self.endpoints.get(taker.index()) {
-                    Some(endpoint) if endpoint.handle.load() == completion.queue_pair => endpoint,
+                    Some(endpoint) if endpoint.is_taker(completion.queue_pair, queue) => endpoint,
                     _ => {
-                        // The taker is gone: nobody is left to be told, the buffer's place is free.
+                        // The taker is gone (or never was one): nobody is left to be told, the buffer's place is free.
                         self.free(record, index, owner);
                         return None;
                     }

@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use crate::Cause;
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes, SrqAttributes};
-use crate::backend::{BackendError, ControlEvent, QueuePairKey, SharedReceiveQueueKey};
+use crate::backend::{BackendError, Completion, ControlEvent, QueuePairKey, SharedReceiveQueueKey};
 use crate::error::{ErrorKind, Result, Subtype};
 use crate::event::{AsyncEventKind, Event, REASON_LOW_WATERMARK};
 use crate::flags::{DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, SrqFields, SrqState};
@@ -489,6 +489,49 @@ fn late_completions_do_no_harm() {
             );
         }
         assert!(on.ia.evd_dequeue(other.evd).is_err());
+        let param = on.ia.srq_query(next, SrqFields::all()).unwrap();
+        assert_eq!((param.available, param.outstanding), (10, 10));
+    });
+}
+
+/// A device that names an endpoint which does not take from the queue completes nothing: no event,
+/// and no record that is a buffer of the next queue by the time the event would be dequeued.
+///
+/// Spec: SRF-02, SRQR-41, DTO-03
+#[test]
+fn only_an_endpoint_on_the_queue_takes_its_buffers() {
+    with_setting(|on| {
+        let evd = on.ia.evd_create(2, None, EvdFlags::DTO).unwrap();
+        let attributes = EpAttributes {
+            max_recv_dtos: 2,
+            max_request_dtos: 0,
+            ..EpAttributes::DEFAULT
+        };
+        let stranger = on
+            .ia
+            .ep_create(Some(on.pz), Some(evd), None, None, Some(&attributes))
+            .unwrap();
+        on.post(1).unwrap();
+        let [posted] = &on.backend.shared_posted(on.key())[..] else {
+            panic!("one buffer is posted");
+        };
+        on.backend.inject(
+            evd.index() as u16,
+            Completion {
+                queue_pair: stranger.handle().to_raw(),
+                ..crate::memory::tests::stray(posted.work.token())
+            },
+        );
+        // The completion is polled, whatever becomes of it.
+        on.ia.ep_get_status(stranger).unwrap();
+        on.ia.ep_free(on.taker.ep).unwrap();
+        on.ia.srq_free(on.srq).unwrap();
+        let next = on.ia.srq_create(on.pz, &SIZE).unwrap();
+        for cookie in 0..10 {
+            on.ia.srq_post_recv(next, &[], cookie).unwrap();
+        }
+        let error = on.ia.evd_dequeue(evd).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::QueueEmpty);
         let param = on.ia.srq_query(next, SrqFields::all()).unwrap();
         assert_eq!((param.available, param.outstanding), (10, 10));
     });
