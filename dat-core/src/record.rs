@@ -392,11 +392,11 @@ pub(crate) fn allocate_list(
     Some(head)
 }
 
-/// Frees all records of `owner`, which keeps them: completions of them are not recognised any more.
-pub(crate) fn release_all(records: &[RecordSlot], owner: Owner) {
+/// Frees the posted records of `owner`, which keeps them: completions of them are not recognised any more.
+pub(crate) fn withdraw_all(records: &[RecordSlot], owner: Owner) {
     for record in records {
-        if record.owner.load(Ordering::Relaxed) == owner.to_word() {
-            record.release();
+        if record.owner.load(Ordering::Relaxed) == owner.to_word() && record.is_posted() {
+            record.withdraw();
         }
     }
 }

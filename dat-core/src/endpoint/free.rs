@@ -64,8 +64,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     // Or it may keep it: then it would take up places that the next life needs.
                     self.harvest_both(endpoint.request_evd, endpoint.receive_evd, &mut aftermath);
                     self.abandon_binds(endpoint.ring.records(self.shared.records));
-                    self.forget_completions(endpoint.request_evd, index);
-                    self.forget_completions(endpoint.receive_evd, index);
+                    self.forget_work(index);
                     endpoint.ring = self.renew_ring(Owner::Requests(index), endpoint.ring);
                     side.ring = self.renew_ring(Owner::Receives(index), side.ring);
                     slot.reset_counts();
@@ -87,10 +86,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .map_or(WorkRing::EMPTY, |base| WorkRing::new(base, ring.capacity))
     }
 
-    /// Drops the completions of one endpoint that wait to be dequeued.
-    fn forget_completions(&self, evd: Option<u16>, endpoint: u16) {
-        let slot = evd.and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
-        if let Some(slot) = slot {
+    /// Drops what one endpoint has posted, and its completions that wait to be dequeued, wherever a
+    /// device put them. Once a record is free no completion of it is recognised; a dispatcher that
+    /// recognised one just before has it in its queue by the time its lock is free. So nobody else
+    /// touches the records afterwards.
+    fn forget_work(&self, endpoint: u16) {
+        let records = self.shared.records;
+        record::withdraw_all(records, Owner::Requests(endpoint));
+        record::withdraw_all(records, Owner::Receives(endpoint));
+        for slot in self.shared.event_dispatchers {
             slot.queue
                 .with(|queue| queue.forget_endpoint(endpoint, &self.shared));
         }
@@ -130,8 +134,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // What is left in the completion queues would take up places that go to others now.
         self.harvest_both(endpoint.request_evd, endpoint.receive_evd, aftermath);
         self.abandon_binds(endpoint.ring.records(self.shared.records));
-        self.forget_completions(endpoint.request_evd, index);
-        self.forget_completions(endpoint.receive_evd, index);
+        self.forget_work(index);
         // Until here events of the endpoint may be dequeued, and name it.
         slot.handle.store(0);
         record::give_back_all(self.shared.records, Owner::Requests(index));

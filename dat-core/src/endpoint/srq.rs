@@ -264,7 +264,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // free such a completion is not recognised; a dispatcher that recognised one just before puts
         // the record on the list of this slot before it lets go of its lock. So after a pass through
         // all of these locks nobody else touches records or list.
-        record::release_all(self.shared.records, Owner::Shared(index));
+        record::withdraw_all(self.shared.records, Owner::Shared(index));
         for dispatcher in self.shared.event_dispatchers {
             dispatcher.queue.with(|_| ());
         }

@@ -580,3 +580,48 @@ fn events_of_a_dying_endpoint_name_it() {
     });
     assert!(ia.evd_dequeue(evd).is_err());
 }
+
+/// A completion that a broken device puts into a queue of somebody else goes with its endpoint: its
+/// record is not an event any more when it is posted by the next endpoint.
+///
+/// Spec: EPF-02, EPR-01
+#[test]
+fn a_misplaced_completion_goes_with_its_endpoint() {
+    for reset in [false, true] {
+        let mut storage = TestStorage::new();
+        let bench = Bench::new(&mut storage);
+        let elsewhere = bench.ia.evd_create(1, None, EvdFlags::DTO).unwrap();
+        let other = bench
+            .ia
+            .ep_create(Some(bench.pz), None, Some(elsewhere), None, None)
+            .unwrap();
+        let ep = bench.connected();
+        bench.send(ep, 1);
+        let (requests, _) = bench.device.posted(bench.pair(ep));
+        let completion = Completion {
+            token: requests[0].work.token(),
+            status: DtoStatus::Success,
+            length: 0,
+            queue_pair: ep.handle().to_raw(),
+            solicited: false,
+        };
+        bench.device.inject(elsewhere.index() as u16, completion);
+        // It is polled, and waits to be dequeued.
+        bench.ia.ep_get_status(other).unwrap();
+        bench.ia.ep_disconnect(ep, CloseFlags::Abrupt).unwrap();
+        bench.connection_events();
+        let next = if reset {
+            bench.ia.ep_reset(ep).unwrap();
+            bench.connect(ep);
+            bench.establish(ep);
+            ep
+        } else {
+            bench.ia.ep_free(ep).unwrap();
+            bench.connected()
+        };
+        bench.send(next, 2);
+        assert_eq!(completions(&bench, elsewhere), []);
+        let status = bench.ia.ep_get_status(next).unwrap();
+        assert!(!status.request_idle);
+    }
+}
