@@ -73,8 +73,9 @@ pub(crate) struct SharedReceives<Q> {
     pub(crate) state: SrqState,
     pub(crate) zone: u16,
     pub(crate) low_watermark: u32,
-    /// The device was asked to tell when the low watermark is passed, and has not yet.
-    pub(crate) armed: bool,
+    /// Settings of the low watermark that the device may still tell of: the last one, and one before it
+    /// whose event is on its way.
+    pub(crate) armed: u32,
     /// Endpoints that take from it.
     pub(crate) endpoints: u32,
     /// Most endpoints that may.
@@ -96,7 +97,7 @@ impl<Q> SharedReceives<Q> {
         state: SrqState::Operational,
         zone: 0,
         low_watermark: 0,
-        armed: false,
+        armed: 0,
         endpoints: 0,
         max_endpoints: 0,
         context: 0,
@@ -454,7 +455,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let passed = self.with_srq(srq, |slot, queue| {
                 let passed = exact.unwrap_or_else(|| slot.not_completed(queue)) < low;
                 queue.low_watermark = low;
-                queue.armed = low != 0 && !passed;
+                queue.armed = if low == 0 || passed {
+                    0
+                } else {
+                    queue.armed.saturating_add(1).min(2)
+                };
                 Ok(passed)
             })?;
             if passed && !certain {
@@ -476,8 +481,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: SRL-02, SRL-03
     pub(crate) fn shared_receive_limit_reached(&self, token: u64, aftermath: &mut Aftermath) {
         let srq = SrqId::from_handle(Handle::from_raw(token));
-        let armed = self.with_srq(srq, |_, queue| Ok(core::mem::take(&mut queue.armed)));
-        if armed == Ok(true) {
+        let expected = self.with_srq(srq, |_, queue| {
+            let before = queue.armed;
+            queue.armed = before.saturating_sub(1);
+            Ok(before != 0)
+        });
+        if expected == Ok(true) {
             self.push_event(self.async_evd, &low_watermark_event(srq), aftermath);
         }
     }

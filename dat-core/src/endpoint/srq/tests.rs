@@ -719,6 +719,36 @@ fn the_low_watermark_fires_once_per_setting() {
     });
 }
 
+/// What the device told of an earlier setting and nobody took in yet does not use the next one up.
+///
+/// Spec: SRL-02
+#[test]
+fn a_late_alarm_leaves_the_next_setting_armed() {
+    with_setting(|on| {
+        for cookie in 0..3 {
+            on.post(cookie).unwrap();
+        }
+        let limit = ControlEvent::SharedReceiveLimit {
+            queue: on.srq.handle().to_raw(),
+        };
+        on.ia.srq_set_lw(on.srq, 3).unwrap();
+        on.arrive(&on.taker, 0);
+        on.backend.push_control(limit.clone());
+        // It is on its way; meanwhile there are enough buffers again, and the watermark is set anew.
+        on.post(3).unwrap();
+        on.ia.srq_set_lw(on.srq, 3).unwrap();
+        on.ia.progress(Instant::ZERO);
+        assert!(on.alarm());
+        on.arrive(&on.taker, 0);
+        on.backend.push_control(limit.clone());
+        on.ia.progress(Instant::ZERO);
+        assert!(on.alarm());
+        on.backend.push_control(limit);
+        on.ia.progress(Instant::ZERO);
+        assert!(!on.alarm());
+    });
+}
+
 /// Spec: SRL-05
 #[test]
 fn the_low_watermark_can_be_off_or_wrong_or_missing() {
