@@ -128,7 +128,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 private_data_size: private_data_size as u16,
             };
             slot.queue.with(|queue| {
-                let queued = queue.push_ahead(&event, &self.shared, aftermath);
+                let index = endpoint.id.index() as u16;
+                let queued = queue.push_established(&event, index, &self.shared, aftermath);
                 queue.note_overflow(queued, aftermath);
             });
         }

@@ -576,6 +576,53 @@ impl<C: CompletionQueue> EvdQueue<C> {
         true
     }
 
+    /// Queues ESTABLISHED of an endpoint ahead of all its completions, polled ones included.
+    pub(crate) fn push_established<B, L>(
+        &mut self,
+        event: &Event,
+        endpoint: u16,
+        shared: &Shared<'_, B, L>,
+        aftermath: &mut Aftermath,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        if !self.push_ahead(event, shared, aftermath) {
+            return false;
+        }
+        let mut after = self.ready_left;
+        let mut index = self.ready_first;
+        for _ in 0..self.ready_length {
+            let Some(record) = shared.records.get(index as usize) else {
+                break;
+            };
+            if shared.endpoint_of(record) == Some(endpoint) {
+                break;
+            }
+            after = after.wrapping_add(1);
+            index = record.next();
+        }
+        // Other events stay in the order of what precedes them, so those behind the place give way.
+        let mut position = self.ring_length.wrapping_sub(1);
+        while let (Some(slot), Some(before)) = (
+            self.ring_slot(shared.events, position),
+            position
+                .checked_sub(1)
+                .and_then(|before| self.ring_slot(shared.events, before)),
+        ) {
+            if before.after().wrapping_sub(after) as i32 <= 0 {
+                break;
+            }
+            slot.copy_from(before);
+            position = position.wrapping_sub(1);
+        }
+        if let Some(slot) = self.ring_slot(shared.events, position) {
+            slot.store(event, after);
+        }
+        true
+    }
+
     /// As `push`, for events nobody asked for: a full queue is an overflow, reported once (DTO-13).
     pub(crate) fn push_unsolicited<B, L>(
         &mut self,

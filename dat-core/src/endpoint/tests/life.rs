@@ -625,3 +625,42 @@ fn a_misplaced_completion_goes_with_its_endpoint() {
         assert!(!status.request_idle);
     }
 }
+
+/// ESTABLISHED precedes data of its connection that was polled before anybody knew of it, but not
+/// the data of others.
+///
+/// Spec: EPK-06, DTO-11
+#[test]
+fn established_precedes_data_that_was_polled_before() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let all = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::SOFTWARE;
+    let evd = bench.ia.evd_create(8, None, all).unwrap();
+    let make = || {
+        let every = Some(evd);
+        let ep = bench
+            .ia
+            .ep_create(Some(bench.pz), every, every, every, Some(&SMALL))
+            .unwrap();
+        bench.receive(ep, ep.index() as u64);
+        bench.connect(ep);
+        ep
+    };
+    let (one, two) = (make(), make());
+    for ep in [one, two] {
+        let pair = bench.pair(ep);
+        let success = DtoStatus::Success;
+        assert!(bench.device.complete_receive(pair, success, 0, false));
+    }
+    // Polls both, and is queued behind them.
+    bench.ia.evd_post_se(evd, 9).unwrap();
+    bench.establish(two);
+    bench.establish(one);
+    let order: Vec<_> = core::iter::from_fn(|| match bench.ia.evd_dequeue(evd).ok()? {
+        Event::Connection { ep, .. } => Some(('e', ep.index())),
+        Event::Dto(completion) => Some(('d', completion.ep.index())),
+        _ => Some(('s', 0)),
+    })
+    .collect();
+    assert_eq!(order, [('e', 0), ('d', 0), ('e', 1), ('d', 1), ('s', 0)]);
+}
