@@ -56,7 +56,7 @@ fn run(arguments: Arguments) -> Result<()> {
     match arguments.task {
         Task::Test(options) => steps::run(&workspace, &options),
         Task::Conformance(options) => conformance::run(&workspace, &options),
-        Task::Bench => bench::run(&workspace),
+        Task::Bench => bench::run(&workspace, bench::Against::Budget),
         Task::NoPanic(options) => panic_free::run(&workspace, &options),
         Task::Completions(options) => manual::write(&workspace, "completions", &options),
         Task::Man(options) => manual::write(&workspace, "man", &options),
