@@ -235,7 +235,9 @@ pub enum ControlEvent {
         /// The token of the queue pair.
         queue_pair: u64,
     },
-    /// The connection stands (both sides).
+    /// The connection stands (both sides). It must be there to be polled before the first completion
+    /// of a receive that it brought: a transport that delivers data first has to report this on that
+    /// completion.
     Established {
         /// The token of the queue pair.
         queue_pair: u64,

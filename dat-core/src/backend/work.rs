@@ -95,7 +95,9 @@ pub trait WorkSlot {
     /// What the queue takes.
     type Request;
 
-    /// Adds the next segment; called at most as often as was reserved, never with length 0.
+    /// Adds the next segment; called at most as often as was reserved, and in a request that gets
+    /// committed never with length 0. (A segment of 4 GiB or more makes the request too long, which is
+    /// found when all were added; until the slot is dropped its length is what fits 32 bits.)
     fn segment(&mut self, segment: Segment);
 
     /// Publishes the request. The device may start on it now, and must once `ring` was called.
