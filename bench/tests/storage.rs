@@ -1,0 +1,86 @@
+//! What the storage of an adapter costs, and that it can be a `static`.
+
+use core::fmt::Write as _;
+use core::mem::size_of;
+use std::sync::Mutex;
+
+use dat_bench::{RingDevice, Rings};
+use dat_core::connection::{CrSlot, PspSlot, RspSlot};
+use dat_core::endpoint::{EndpointSlot, SrqSlot};
+use dat_core::event::{CnoSlot, Event, EventSlot, EvdSlot};
+use dat_core::flags::EvdFlags;
+use dat_core::memory::{LmrSlot, PzSlot, RmrSlot};
+use dat_core::sync::{NoLock, RawLock, SpinLock};
+use dat_core::{ErrorKind, Ia, IaStorage, RecordSlot};
+
+const PUBLISHED: &str = include_str!("../../docs/sizes.md");
+
+/// Four endpoints, eight event dispatchers, a shared queue, eight regions, 64 events, 256 requests and receives.
+type Small<L> = IaStorage<RingDevice, L, 4, 8, 1, 8, 64, 256>;
+
+/// A row of the table: what it is, and its size with the lock `L`.
+fn sizes<L: RawLock>() -> Vec<(&'static str, usize)> {
+    // The queues of a device are part of some slots; `()` leaves them out.
+    vec![
+        ("`PzSlot`", size_of::<PzSlot>()),
+        ("`LmrSlot`", size_of::<LmrSlot>()),
+        ("`RmrSlot`", size_of::<RmrSlot<L>>()),
+        ("`EvdSlot`", size_of::<EvdSlot<(), L>>()),
+        ("`CnoSlot`", size_of::<CnoSlot<L>>()),
+        ("`EndpointSlot`", size_of::<EndpointSlot<(), (), L>>()),
+        ("`SrqSlot`", size_of::<SrqSlot<(), L>>()),
+        ("`PspSlot`", size_of::<PspSlot>()),
+        ("`RspSlot`", size_of::<RspSlot>()),
+        ("`CrSlot`", size_of::<CrSlot>()),
+        ("`EventSlot`", size_of::<EventSlot>()),
+        ("`RecordSlot`", size_of::<RecordSlot>()),
+        ("`Event`", size_of::<Event>()),
+        ("a small adapter", size_of::<Small<L>>()),
+    ]
+}
+
+/// The table as it is published.
+fn table() -> String {
+    let mut table = String::from("| | `NoLock` | `SpinLock` |\n|---|---|---|\n");
+    for ((name, unlocked), (_, locked)) in sizes::<NoLock>().into_iter().zip(sizes::<SpinLock>()) {
+        let _ = writeln!(table, "| {name} | {unlocked} | {locked} |");
+    }
+    table
+}
+
+#[test]
+fn the_published_sizes_are_right() {
+    let table = table();
+    // Elsewhere pointers have another size, and so have slots.
+    assert!(
+        !cfg!(target_pointer_width = "64") || PUBLISHED.contains(&table),
+        "docs/sizes.md should say\n{table}"
+    );
+}
+
+#[test]
+fn what_there_is_many_of_is_small() {
+    assert!(size_of::<LmrSlot>() <= 64);
+    assert!(size_of::<RecordSlot>() <= 32);
+    assert!(size_of::<Event>() <= 64);
+    assert!(size_of::<EventSlot>() <= 64);
+}
+
+#[test]
+fn a_static_holds_four_endpoints() {
+    static RINGS: Rings = Rings::new();
+    static STORAGE: Mutex<Small<SpinLock>> = Mutex::new(IaStorage::new());
+
+    let mut storage = STORAGE.lock().expect("nobody else has it");
+    let ia = Ia::open(RingDevice::new(&RINGS), storage.lend(), 8).expect("there is room");
+    let pz = ia.pz_create().expect("a zone");
+    let evd = ia
+        .evd_create(8, None, EvdFlags::CONNECTION)
+        .expect("a dispatcher");
+    let create = || ia.ep_create(Some(pz), None, None, Some(evd), None);
+    for _ in 0..4 {
+        create().expect("an endpoint");
+    }
+    let fifth = create().expect_err("the storage is for four");
+    assert_eq!(fifth.kind(), ErrorKind::InsufficientResources);
+}
