@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use dat_bench::{RingDevice, Rings};
 use dat_core::connection::{CrSlot, PspSlot, RspSlot};
 use dat_core::endpoint::{EndpointSlot, SrqSlot};
-use dat_core::event::{CnoSlot, Event, EventSlot, EvdSlot};
+use dat_core::event::{CnoSlot, EvdSlot, Event, EventSlot};
 use dat_core::flags::EvdFlags;
 use dat_core::memory::{LmrSlot, PzSlot, RmrSlot};
 use dat_core::sync::{NoLock, RawLock, SpinLock};
