@@ -192,6 +192,11 @@ impl EpId {
 }
 
 impl EvdId {
+    /// As `EpId::unaskable`.
+    pub(crate) const fn unaskable(self) -> Self {
+        Self(Handle::from_raw(self.0.to_raw() ^ 1))
+    }
+
     /// As `refused`, with the subtype of the role the event dispatcher was named for (GEN-03).
     #[cold]
     pub(crate) fn refused_as(self, instance: u16, role: Subtype) -> Error {

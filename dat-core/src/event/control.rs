@@ -376,7 +376,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return;
         };
         let (id, cno, completions) = slot.queue.with(|queue| {
-            if let Some(waker) = queue.waiter.take().and_then(|waiter| waiter.waker) {
+            if let Some(waker) = queue.end_wait() {
                 aftermath.wake(waker);
             }
             (queue.id, queue.cno, queue.discard(&self.shared))

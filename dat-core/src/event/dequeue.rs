@@ -1,12 +1,16 @@
 //! Taking events without waiting, and posting software events.
 
 use super::event::Event;
-use crate::backend::Backend;
+use super::queue::{Asked, EvdQueue};
+use crate::backend::{Backend, Completion, DeviceFailure};
 use crate::error::{Cause, Error, Result};
 use crate::flags::{DtoStatus, EvdFlags};
 use crate::ia::Ia;
 use crate::id::EvdId;
-use crate::sync::RawLock;
+use crate::sync::{Guard, RawLock};
+
+/// The queue of a dispatcher, locked.
+pub(super) type HeldQueue<'a, B, L> = Guard<'a, L, EvdQueue<<B as Backend>::CompletionQueue>>;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Removes and returns the first event of a dispatcher, without waiting.
@@ -25,18 +29,51 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
             return Err(evd.refused(self.shared.instance));
         };
-        let outcome = slot.queue.hold().dequeue(evd, &self.shared);
+        let mut queue = slot.queue.hold();
+        if queue.open == evd {
+            match queue.ask(&self.shared) {
+                Some(Asked::Plain(completion)) => return Ok(Event::Dto(completion)),
+                Some(Asked::Nothing) => {
+                    queue.overflowed = false;
+                    return Err(Error::queue_empty());
+                }
+                Some(Asked::Unusual(polled)) => return self.dequeue_unusual(queue, evd, polled),
+                None if queue.ready_length == 0 && queue.ring_length != 0 => {
+                    return queue.take_other(self.shared.events);
+                }
+                None => {}
+            }
+        }
+        self.dequeue_otherwise(queue, evd)
+    }
+
+    /// A dequeue that is refused, or has more to look at than what the device says now.
+    #[inline(never)]
+    fn dequeue_otherwise(&self, mut queue: HeldQueue<'_, B, L>, evd: EvdId) -> Result<Event> {
+        let outcome = queue.dequeue(evd, &self.shared);
+        drop(queue);
+        self.follow_up(evd, outcome)
+    }
+
+    /// A dequeue to which the device said something other than a plain success.
+    #[inline(never)]
+    fn dequeue_unusual(
+        &self,
+        mut queue: HeldQueue<'_, B, L>,
+        evd: EvdId,
+        polled: core::result::Result<Completion, DeviceFailure>,
+    ) -> Result<Event> {
+        let outcome = queue.dequeue_polled(Some(polled), &self.shared);
+        drop(queue);
+        self.follow_up(evd, outcome)
+    }
+
+    /// What a dequeue's outcome asks for once the lock is released.
+    fn follow_up(&self, evd: EvdId, outcome: Result<Event>) -> Result<Event> {
         match &outcome {
-            Ok(event) => {
-                if failed(event) {
-                    self.react(event);
-                }
-            }
-            Err(error) => {
-                if error.cause() == Cause::DeviceGone {
-                    return Err(self.queue_failed(evd));
-                }
-            }
+            Ok(event) if failed(event) => self.react(event),
+            Err(error) if error.cause() == Cause::DeviceGone => return Err(self.queue_failed(evd)),
+            _ => {}
         }
         outcome
     }
@@ -49,7 +86,29 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - QUEUE_FULL: as many events as it holds are queued; this one was not, and that is all.
     ///
     /// Spec: EVS-01..04
+    #[inline]
     pub fn evd_post_se(&self, evd: EvdId, pointer: u64) -> Result<()> {
+        if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
+            let mut queue = slot.queue.hold();
+            // Nobody is to be told, and no completion can be ahead.
+            if queue.open == evd
+                && queue.cno.is_none()
+                && queue.completions.is_none()
+                && queue.flags.contains(EvdFlags::SOFTWARE)
+            {
+                return if queue.append(&Event::Software { pointer }, self.shared.events) {
+                    Ok(())
+                } else {
+                    Err(Error::queue_full().because(Cause::QueueFull))
+                };
+            }
+        }
+        self.post_se_otherwise(evd, pointer)
+    }
+
+    /// A post that is refused, or that somebody hears of.
+    #[inline(never)]
+    fn post_se_otherwise(&self, evd: EvdId, pointer: u64) -> Result<()> {
         self.on_evd(evd, |queue, aftermath| {
             if !queue.flags.contains(EvdFlags::SOFTWARE) {
                 return Err(Error::invalid_argument(1).because(Cause::FlagNotAllowed));

@@ -58,35 +58,42 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         })
     }
 
-    /// Turns a completion straight into an event; `None` if it makes none.
+    /// Turns the success of a plain data transfer straight into its event; `None` for whatever else a
+    /// completion may be, which stays to be looked at.
     #[inline(always)]
-    pub(crate) fn deliver(&self, completion: &Completion) -> Option<Event> {
-        if completion.status == DtoStatus::Success
-            && let Some(record) = self.records.get(completion.token as u32 as usize)
-            && let Some(plain) = record.plain(completion.token)
-            && let Some(endpoint) = self.endpoints.get(usize::from(plain.endpoint))
-        {
-            let received = plain.operation == DtoOperation::Receive;
-            endpoint.count_completion(received);
-            let length = if received {
-                completion.length.min(plain.length)
-            } else {
-                plain.length
-            };
-            record.release();
-            return Some(Event::Dto(DtoCompletion {
-                ep: EpId::from_handle(Handle::from_raw(endpoint.handle.load())),
-                cookie: plain.cookie,
-                status: DtoStatus::Success,
-                transferred_length: u64::from(length),
-                operation: plain.operation,
-            }));
+    pub(crate) fn deliver_plain(&self, completion: &Completion) -> Option<DtoCompletion> {
+        if completion.status != DtoStatus::Success {
+            return None;
         }
-        self.deliver_unusual(completion)
+        let record = self.records.get(completion.token as u32 as usize)?;
+        let plain = record.plain(completion.token)?;
+        let endpoint = self.endpoints.get(usize::from(plain.endpoint))?;
+        let received = plain.operation == DtoOperation::Receive;
+        endpoint.count_completion(received);
+        let length = if received {
+            completion.length.min(plain.length)
+        } else {
+            plain.length
+        };
+        record.release();
+        Some(DtoCompletion {
+            ep: EpId::from_handle(Handle::from_raw(endpoint.handle.load())),
+            cookie: plain.cookie,
+            status: DtoStatus::Success,
+            transferred_length: u64::from(length),
+            operation: plain.operation,
+        })
+    }
+
+    /// Turns a completion straight into an event; `None` if it makes none.
+    pub(crate) fn deliver(&self, completion: &Completion) -> Option<Event> {
+        match self.deliver_plain(completion) {
+            Some(event) => Some(Event::Dto(event)),
+            None => self.deliver_unusual(completion),
+        }
     }
 
     /// Failures, suppressed ones, binds, shared buffers, and what a device made up.
-    #[inline(never)]
     fn deliver_unusual(&self, completion: &Completion) -> Option<Event> {
         let booked = self.book(completion)?;
         let record = booked.record;

@@ -3,9 +3,9 @@
 use core::task::Waker;
 
 use super::Aftermath;
-use super::event::Event;
+use super::event::{DtoCompletion, Event};
 use super::slot::{self, EventSlot};
-use crate::backend::{Armed, CompletionQueue, DeviceFailure};
+use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFlags, EvdState};
 use crate::id::{CrId, EvdId};
@@ -44,20 +44,31 @@ pub(crate) enum EvdConfig {
 }
 
 /// The one that waits on a dispatcher.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     /// Tells the waits on a dispatcher apart.
     pub(crate) serial: u32,
     pub(crate) threshold: u32,
-    pub(crate) waker: Option<Waker>,
     /// A notification arrived since the wait began, or events were there when it began.
     pub(crate) notified: bool,
+}
+
+/// What the device had to say when it was asked for one completion.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// The success of a plain data transfer, which is an event as it stands.
+    Plain(DtoCompletion),
+    Nothing,
+    /// Anything else, still to be looked at.
+    Unusual(core::result::Result<Completion, DeviceFailure>),
 }
 
 /// An event dispatcher behind its lock.
 #[derive(Debug)]
 pub(crate) struct EvdQueue<C> {
-    /// The handle while nobody waits and nothing is broken, else null: one compare on the way of a dequeue.
+    /// The handle while nobody waits and nothing is broken, else one that nobody asks this slot for:
+    /// one compare on the way of a dequeue. A free slot's is null and passes a null handle, so who
+    /// finds neither events nor a completion queue nor flags behind it has to ask `check`.
     pub(crate) open: EvdId,
     pub(crate) completions: Option<C>,
     /// Other events: a ring in the lent event slots.
@@ -88,6 +99,8 @@ pub(crate) struct EvdQueue<C> {
     pub(crate) depth: u32,
     pub(crate) cno: Option<u16>,
     pub(crate) waiter: Option<Waiter>,
+    /// Wakes the waiter; none without one, and none while it looks for itself.
+    pub(crate) waker: Option<Waker>,
     /// Waits that ever began.
     pub(crate) waits: u32,
     /// The completion queue will tell of its next completion, or has told and was not heard yet.
@@ -124,6 +137,7 @@ impl<C> EvdQueue<C> {
         depth: 0,
         cno: None,
         waiter: None,
+        waker: None,
         waits: 0,
         armed: false,
         overflowed: false,
@@ -137,11 +151,12 @@ impl<C> EvdQueue<C> {
     }
 
     /// Brings `open` up to date after a change of what it stands for.
+    #[inline(always)]
     pub(crate) fn refresh_open(&mut self) {
         self.open = if self.waiter.is_none() && self.failure.is_none() {
             self.id
         } else {
-            EvdId::NULL
+            self.id.unaskable()
         };
     }
 
@@ -172,8 +187,20 @@ impl<C> EvdQueue<C> {
             .is_some_and(|waiter| queued >= waiter.threshold && (by_number || waiter.notified))
     }
 
+    /// Whether the waiter with this serial number is there and takes the next event there is,
+    /// whatever it is, and nobody else is told of any.
+    #[inline(always)]
+    pub(crate) fn takes_next(&self, serial: u32) -> bool {
+        self.waiter
+            .is_some_and(|waiter| waiter.serial == serial && waiter.threshold == 1)
+            && self.counts_events()
+            && self.cno.is_none()
+            && self.failure.is_none()
+    }
+
     /// Whether the number of queued events decides on waits, not notifications.
-    fn counts_events(&self) -> bool {
+    #[inline(always)]
+    pub(crate) fn counts_events(&self) -> bool {
         matches!(self.config, None | Some(EvdConfig::Threshold))
     }
 
@@ -199,12 +226,12 @@ impl<C> EvdQueue<C> {
     }
 
     /// Lets a waiter in; returns its serial number.
+    #[inline(always)]
     pub(crate) fn begin_wait(&mut self, threshold: u32) -> u32 {
         self.waits = self.waits.wrapping_add(1);
         self.waiter = Some(Waiter {
             serial: self.waits,
             threshold,
-            waker: None,
             notified: false,
         });
         self.refresh_open();
@@ -212,6 +239,7 @@ impl<C> EvdQueue<C> {
     }
 
     /// Whether the waiter with this serial number is still there.
+    #[inline(always)]
     pub(crate) fn is_waiting(&self, serial: u32) -> bool {
         self.waiter
             .as_ref()
@@ -228,8 +256,7 @@ impl<C> EvdQueue<C> {
 
     /// Gives the waiter another waker; the former one comes back.
     pub(crate) fn change_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
-        let waiter = self.waiter.as_mut()?;
-        core::mem::replace(&mut waiter.waker, waker)
+        core::mem::replace(&mut self.waker, waker)
     }
 
     /// Whether events were lost: waits take what is left and then fail.
@@ -246,10 +273,11 @@ impl<C> EvdQueue<C> {
     }
 
     /// Lets the waiter go; its waker comes back.
+    #[inline(always)]
     pub(crate) fn end_wait(&mut self) -> Option<Waker> {
-        let waiter = self.waiter.take();
+        self.waiter = None;
         self.refresh_open();
-        waiter.and_then(|waiter| waiter.waker)
+        self.waker.take()
     }
 
     /// Notes that completions were lost or the device failed; nothing more is polled.
@@ -266,8 +294,7 @@ impl<C> EvdQueue<C> {
         if let Some(waiter) = &mut self.waiter {
             waiter.notified |= notifies;
             if self.is_due()
-                && let Some(waiter) = &mut self.waiter
-                && let Some(waker) = waiter.waker.take()
+                && let Some(waker) = self.waker.take()
             {
                 aftermath.wake(waker);
             }
@@ -281,61 +308,84 @@ impl<C> EvdQueue<C> {
 }
 
 impl<C: CompletionQueue> EvdQueue<C> {
-    /// Removes the first event.
+    /// Asks the device for the first event of a dispatcher on which nothing is queued; `None` where
+    /// there is more to look at than the device. Meant for `open` dispatchers.
     #[inline(always)]
-    pub(crate) fn dequeue<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
+    pub(crate) fn ask<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Option<Asked>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        if self.open != evd || evd.is_null() {
-            return self.dequeue_closed(evd, shared);
-        }
         if self.ring_length | self.ready_length != 0 {
-            return self.take_queued(shared);
+            return None;
         }
-        if let Some(completions) = &mut self.completions {
-            // Completions without an event (suppressed, stale) are skipped; a device that delivers
-            // nothing else for as long as its queue is deep gets another chance at the next call.
-            let mut patience = self.depth;
-            loop {
-                match completions.poll() {
-                    Ok(Some(completion)) => {
-                        if let Some(event) = shared.deliver(&completion) {
-                            return Ok(event);
-                        }
-                    }
-                    Ok(None) => break,
-                    Err(failure) => {
-                        self.fail(failure);
-                        // The cause makes the caller report the failure, once.
-                        return Err(Error::queue_empty().because(Cause::DeviceGone));
-                    }
-                }
-                patience = patience.wrapping_sub(1);
-                if patience == 0 {
-                    break;
-                }
-            }
-        }
-        self.overflowed = false;
-        Err(Error::queue_empty())
+        Some(match self.completions.as_mut()?.poll() {
+            Ok(Some(completion)) => match shared.deliver_plain(&completion) {
+                Some(event) => Asked::Plain(event),
+                None => Asked::Unusual(Ok(completion)),
+            },
+            Ok(None) => Asked::Nothing,
+            Err(failure) => Asked::Unusual(Err(failure)),
+        })
     }
 
-    /// A dequeue that is refused, or drains a dispatcher whose completion queue failed.
-    #[cold]
-    fn dequeue_closed<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
+    /// Removes the first event, whatever it takes.
+    pub(crate) fn dequeue<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
         self.check(evd, shared.instance)?;
         self.check_no_waiter()?;
-        if self.queued() == 0 {
-            self.overflowed = false;
-            return Err(Error::queue_empty());
+        if self.queued() != 0 {
+            return self.take_queued(shared);
         }
-        self.take_queued(shared)
+        self.dequeue_polled(None, shared)
+    }
+
+    /// Removes the first event that the device has; `first` is what it said already.
+    pub(crate) fn dequeue_polled<B, L>(
+        &mut self,
+        first: Option<core::result::Result<Completion, DeviceFailure>>,
+        shared: &Shared<'_, B, L>,
+    ) -> Result<Event>
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        let mut polled = first;
+        // Completions without an event (suppressed, stale) are skipped; a device that delivers
+        // nothing else for as long as its queue is deep gets another chance at the next call.
+        for _ in 0..self.depth {
+            if polled.is_none() && self.failure.is_none() {
+                let completions = self.completions.as_mut();
+                polled = completions.and_then(|queue| queue.poll().transpose());
+            }
+            match polled.take() {
+                Some(Ok(completion)) => {
+                    if let Some(event) = shared.deliver(&completion) {
+                        return Ok(event);
+                    }
+                }
+                Some(Err(failure)) => {
+                    self.fail(failure);
+                    // The cause makes the caller report the failure, once.
+                    return Err(Error::queue_empty().because(Cause::DeviceGone));
+                }
+                None => break,
+            }
+        }
+        self.overflowed = false;
+        Err(Error::queue_empty())
+    }
+
+    /// Removes the first event that is no completion.
+    #[inline(always)]
+    pub(crate) fn take_other(&mut self, events: &[EventSlot]) -> Result<Event> {
+        let event = self.ring_slot(events, 0).and_then(EventSlot::load);
+        self.ring_head = wrap(self.ring_head, 1, self.ring_capacity);
+        self.ring_length = self.ring_length.wrapping_sub(1);
+        event.ok_or(Error::internal(Cause::CorruptCompletion))
     }
 
     /// Removes the first event that needs no asking of the device.
@@ -349,10 +399,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
             // Both counters run freely, so their distance is signed.
             let ahead = front.map_or(0, |slot| slot.after().wrapping_sub(self.ready_left)) as i32;
             if self.ready_length == 0 || ahead <= 0 {
-                let event = front.and_then(EventSlot::load);
-                self.ring_head = wrap(self.ring_head, 1, self.ring_capacity);
-                self.ring_length = self.ring_length.wrapping_sub(1);
-                return event.ok_or(Error::internal(Cause::CorruptCompletion));
+                return self.take_other(shared.events);
             }
         }
         let index = self.ready_first;
@@ -383,23 +430,36 @@ impl<C: CompletionQueue> EvdQueue<C> {
             let Some(completions) = &mut self.completions else {
                 return;
             };
-            match completions.poll() {
-                Ok(Some(completion)) => {
-                    if let Some((index, notifies)) = shared.keep(&completion) {
-                        self.join_ready(index, shared);
-                        self.announce(notifies, aftermath);
-                    }
+            match completions.poll().transpose() {
+                Some(polled) => self.take_in(polled, shared, aftermath),
+                None => return,
+            }
+        }
+    }
+
+    /// Queues what a poll brought, and announces it.
+    pub(crate) fn take_in<B, L>(
+        &mut self,
+        polled: core::result::Result<Completion, DeviceFailure>,
+        shared: &Shared<'_, B, L>,
+        aftermath: &mut Aftermath,
+    ) where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        match polled {
+            Ok(completion) => {
+                if let Some((index, notifies)) = shared.keep(&completion) {
+                    self.join_ready(index, shared);
+                    self.announce(notifies, aftermath);
                 }
-                Ok(None) => return,
-                Err(failure) => {
-                    self.fail(failure);
-                    aftermath.failure(self.id, failure);
-                    // A waiter is told that nothing more is coming.
-                    if let Some(waiter) = &mut self.waiter
-                        && let Some(waker) = waiter.waker.take()
-                    {
-                        aftermath.wake(waker);
-                    }
+            }
+            Err(failure) => {
+                self.fail(failure);
+                aftermath.failure(self.id, failure);
+                // A waiter is told that nothing more is coming.
+                if let Some(waker) = self.waker.take() {
+                    aftermath.wake(waker);
                 }
             }
         }
@@ -432,13 +492,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
             return;
         }
         // Too busy to be armed: whoever waits looks again at once.
-        match &mut self.waiter {
-            Some(waiter) => {
-                if let Some(waker) = waiter.waker.take() {
-                    aftermath.wake(waker);
-                }
-            }
-            None => self.announce(true, aftermath),
+        if self.waiter.is_none() {
+            self.announce(true, aftermath);
+        } else if let Some(waker) = self.waker.take() {
+            aftermath.wake(waker);
         }
     }
 
@@ -457,11 +514,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
         // is left, so what is still in the completion queue makes no events and wakes nobody.
         self.armed = false;
         let mut nobody = Aftermath::default();
-        let waker = self.waiter.as_mut().and_then(|waiter| waiter.waker.take());
+        let waker = self.waker.take();
         self.keep_armed(shared, &mut nobody);
-        if let Some(waiter) = &mut self.waiter {
-            waiter.waker = waker;
-        }
+        self.waker = waker;
         if !nobody.failed.is_empty() {
             // The next poll finds the failure again, and reports it.
             self.failure = None;
@@ -564,15 +619,24 @@ impl<C: CompletionQueue> EvdQueue<C> {
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
+        let queued = self.append(event, shared.events);
+        if queued {
+            self.announce(true, aftermath);
+        }
+        queued
+    }
+
+    /// As `push_ahead`, where nobody is to be told.
+    #[inline(always)]
+    pub(crate) fn append(&mut self, event: &Event, events: &[EventSlot]) -> bool {
         if self.ring_length >= self.queue_length {
             return false;
         }
-        let Some(slot) = self.ring_slot(shared.events, self.ring_length) else {
+        let Some(slot) = self.ring_slot(events, self.ring_length) else {
             return false;
         };
         slot.store(event, self.ready_joined);
         self.ring_length = self.ring_length.wrapping_add(1);
-        self.announce(true, aftermath);
         true
     }
 
@@ -685,6 +749,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn ring_slot<'s>(
         &self,
         events: &'s [EventSlot],
@@ -699,6 +764,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
 }
 
 /// `position + step` in a ring; both are at most `capacity`.
+#[inline(always)]
 fn wrap(position: u32, step: u32, capacity: u32) -> u32 {
     let sum = position.wrapping_add(step);
     if sum >= capacity {

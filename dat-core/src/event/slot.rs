@@ -37,6 +37,7 @@ impl EventSlot {
 
     /// Stores an event that arrived after `after` completions; false for a completion, which has
     /// its place in a record.
+    #[inline(always)]
     pub(super) fn store(&self, event: &Event, after: u32) -> bool {
         let (tag, a, b, c) = match *event {
             Event::Dto(_) | Event::RmrBind(_) => return false,
@@ -88,9 +89,20 @@ impl EventSlot {
     }
 
     /// The event; `None` only if the slot never held one.
+    #[inline(always)]
     pub(super) fn load(&self) -> Option<Event> {
-        let [first, second, third, fourth] = &self.words;
-        let tag = first.load() as u32;
+        let [first, second, ..] = &self.words;
+        match first.load() as u32 {
+            SOFTWARE => Some(Event::Software {
+                pointer: second.load(),
+            }),
+            tag => self.load_otherwise(tag),
+        }
+    }
+
+    #[inline(never)]
+    fn load_otherwise(&self, tag: u32) -> Option<Event> {
+        let [_, second, third, fourth] = &self.words;
         let (a, b, c) = (second.load(), third.load(), fourth.load());
         let handle = Handle::from_raw(a);
         let connection = |kind| Event::Connection {
@@ -109,7 +121,6 @@ impl EventSlot {
                 qualifier: c,
                 cr: CrId::from_handle(Handle::from_raw(b)),
             },
-            SOFTWARE => Event::Software { pointer: a },
             0x4001 => connection(ConnectionEventKind::Established),
             0x4002 => connection(ConnectionEventKind::PeerRejected),
             0x4003 => connection(ConnectionEventKind::NonPeerRejected),

@@ -6,10 +6,10 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
 use super::Aftermath;
-use super::dequeue::failed;
+use super::dequeue::{HeldQueue, failed};
 use super::event::Event;
-use super::queue::EvdConfig;
-use crate::backend::Backend;
+use super::queue::{Asked, EvdConfig};
+use crate::backend::{Backend, Completion, DeviceFailure};
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::ia::Ia;
 use crate::id::EvdId;
@@ -46,7 +46,8 @@ pub trait Wait {
 pub struct Waited {
     /// The first event; it is not in the queue any more.
     pub event: Event,
-    /// Events left in the queue, at least the threshold less one.
+    /// Events left in the queue, at least the threshold less one; completions that the device was
+    /// not asked for yet may come on top.
     pub more: u32,
 }
 
@@ -92,7 +93,36 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ///   notifications decide.
     ///
     /// Spec: EVW-01..05, EVW-11
+    #[inline]
     pub fn evd_wait(&self, evd: EvdId, threshold: i32) -> Result<EvdWait<'_, 's, B, L>> {
+        if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
+            let mut queue = slot.queue.hold();
+            // Where numbers decide, it makes no difference what was queued when the wait began.
+            if queue.open == evd
+                && queue.waitable
+                && queue.counts_events()
+                && (1..=i64::from(queue.queue_length)).contains(&i64::from(threshold))
+            {
+                let serial = queue.begin_wait(threshold as u32);
+                return Ok(self.waiting(evd, serial));
+            }
+        }
+        self.evd_wait_otherwise(evd, threshold)
+    }
+
+    #[inline(always)]
+    fn waiting(&self, evd: EvdId, serial: u32) -> EvdWait<'_, 's, B, L> {
+        EvdWait {
+            ia: self,
+            evd,
+            serial,
+            finished: false,
+        }
+    }
+
+    /// A wait that is refused, or that notifications end.
+    #[inline(never)]
+    fn evd_wait_otherwise(&self, evd: EvdId, threshold: i32) -> Result<EvdWait<'_, 's, B, L>> {
         let serial = self.on_evd(evd, |queue, aftermath| {
             if !queue.waitable {
                 return Err(Error::invalid_state(Subtype::InvalidStateEvdUnwaitable));
@@ -121,12 +151,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             queue.notify_waiter_of_queued();
             Ok(serial)
         })?;
-        Ok(EvdWait {
-            ia: self,
-            evd,
-            serial,
-            finished: false,
-        })
+        Ok(self.waiting(evd, serial))
     }
 
     /// Waits until at least `threshold` events are queued, or the deadline has passed; a deadline
@@ -203,7 +228,48 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
     /// - ABORT: the dispatcher was destroyed, or the wait is over.
     ///
     /// Spec: EVW-01, EVW-05, EVW-07, EVW-09, EVW-10, EVW-11
+    #[inline]
     pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Waited>> {
+        if !self.finished
+            && let Some(slot) = self.ia.shared.event_dispatchers.get(self.evd.index())
+        {
+            let mut queue = slot.queue.hold();
+            if queue.id == self.evd && queue.takes_next(self.serial) {
+                match queue.ask(&self.ia.shared) {
+                    Some(Asked::Plain(completion)) => {
+                        let former = queue.end_wait();
+                        drop(queue);
+                        drop(former);
+                        self.finished = true;
+                        return Poll::Ready(Ok(Waited {
+                            event: Event::Dto(completion),
+                            more: 0,
+                        }));
+                    }
+                    Some(Asked::Unusual(polled)) => self.take_in(queue, polled),
+                    Some(Asked::Nothing) | None => {}
+                }
+            }
+        }
+        self.poll_otherwise(waker)
+    }
+
+    /// Queues something else than a plain success that a poll found.
+    #[inline(never)]
+    fn take_in(
+        &self,
+        mut queue: HeldQueue<'_, B, L>,
+        polled: core::result::Result<Completion, DeviceFailure>,
+    ) {
+        let mut aftermath = Aftermath::default();
+        queue.take_in(polled, &self.ia.shared, &mut aftermath);
+        drop(queue);
+        self.ia.settle(aftermath);
+    }
+
+    /// A poll that finds something queued, more to wait for, or the wait over.
+    #[inline(never)]
+    fn poll_otherwise(&mut self, waker: &Waker) -> Poll<Result<Waited>> {
         let shared = &self.ia.shared;
         let slot = match shared.event_dispatchers.get(self.evd.index()) {
             Some(slot) if !self.finished => slot,
@@ -275,10 +341,17 @@ impl<B: Backend, L: RawLock> Future for EvdWait<'_, '_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Drop for EvdWait<'_, '_, B, L> {
+    #[inline]
     fn drop(&mut self) {
-        if self.finished {
-            return;
+        if !self.finished {
+            self.give_up();
         }
+    }
+}
+
+impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
+    #[inline(never)]
+    fn give_up(&self) {
         // A dispatcher that is gone has no waiter to forget.
         let _waker = self.ia.on_evd(self.evd, |queue, aftermath| {
             if !queue.is_waiting(self.serial) {

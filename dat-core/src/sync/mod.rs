@@ -13,5 +13,5 @@ pub use lock::HostLock;
 #[cfg(feature = "spin")]
 pub use lock::SpinLock;
 pub use lock::{NoLock, RawLock};
-pub(crate) use mutex::Mutex;
+pub(crate) use mutex::{Guard, Mutex};
 pub(crate) use word::Word64;

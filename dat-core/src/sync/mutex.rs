@@ -36,8 +36,8 @@ impl<L: RawLock, T> Mutex<L, T> {
     #[inline(always)]
     pub(crate) fn hold(&self) -> Guard<'_, L, T> {
         #[expect(unsafe_code)]
-        // SAFETY: the guard releases the lock once, when it is dropped; guards do not leave the
-        // function that made them and drop there in the opposite order of their making.
+        // SAFETY: the guard releases the lock once, when it is dropped; guards go from the function that
+        // made them to functions it calls at most, and drop in the opposite order of their making.
         let state = unsafe { self.lock.acquire() };
         Guard {
             mutex: self,
