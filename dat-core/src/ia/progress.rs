@@ -56,7 +56,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn next_deadline(&self) -> Option<Instant> {
         self.control.with(|control| {
             let own = control.earliest;
-            let device = control.backend().ok().and_then(|b| b.next_deadline());
+            let device = control
+                .backend()
+                .ok()
+                .and_then(|backend| backend.next_deadline());
             match (own, device) {
                 (Some(own), Some(device)) => Some(own.min(device)),
                 (own, device) => own.or(device),

@@ -30,12 +30,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Reports that the completion queue of a dispatcher failed.
-    pub(crate) fn report_failure(
-        &self,
-        evd: EvdId,
-        failure: DeviceFailure,
-        aftermath: &mut Aftermath,
-    ) {
+    fn report_failure(&self, evd: EvdId, failure: DeviceFailure, aftermath: &mut Aftermath) {
         match failure {
             DeviceFailure::CompletionQueueOverrun => self.report_overflow(evd, aftermath),
             DeviceFailure::Broken => self.report_catastrophe(aftermath),

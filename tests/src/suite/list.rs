@@ -59,17 +59,18 @@ macro_rules! conformance_suite {
                     queue_without_dispatcher_takes_nothing
                     endpoint_without_zone_waits_for_one
                     shared_dispatchers_need_agreement
+                    zones_of_endpoint_and_shared_queue
+                    read_segments_and_depth_go_together;
+                endpoint_life:
                     modified_endpoint_behaves_by_its_new_parameters
                     modification_is_all_or_nothing
                     receive_flags_are_fixed_by_the_first_receive
                     freed_endpoint_ends_its_connection
                     endpoint_is_reused_after_a_reset
-                    zones_of_endpoint_and_shared_queue
                     receive_query_of_an_idle_endpoint
                     receive_query_follows_the_messages
                     soft_high_watermark_fires_once_per_setting
-                    hard_high_watermark_breaks_the_connection
-                    read_segments_and_depth_go_together;
+                    hard_high_watermark_breaks_the_connection;
                 epw:
                     write_gathers_segments_in_list_order
                     suppressed_write_reports_failure_only

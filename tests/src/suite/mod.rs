@@ -7,6 +7,7 @@ pub mod connection;
 pub mod disconnect;
 pub mod dto;
 pub mod endpoint;
+pub mod endpoint_life;
 pub mod epw;
 pub mod epw_refusals;
 pub mod evd;

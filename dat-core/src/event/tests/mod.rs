@@ -1,9 +1,12 @@
 //! Event dispatchers and notification objects on the test device.
 
 mod completions;
+mod connected;
 mod dispatcher;
+mod failures;
 mod notification;
 mod waits;
+mod wake_ups;
 
 use super::Event;
 use crate::error::{Error, ErrorKind, Subtype};

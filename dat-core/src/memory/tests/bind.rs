@@ -9,24 +9,25 @@ use crate::id::{LmrId, RmrId};
 use crate::memory::RmrBinding;
 use crate::testing::{Posted, Work};
 
-const PEERS: MemoryPrivileges = MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
+pub(super) const PEERS: MemoryPrivileges =
+    MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
 
 /// One of everything that a bind needs.
-struct Setting<'a, 's> {
-    ia: &'a TestIa<'s>,
-    backend: &'a TestBackend,
-    pz: PzId,
-    lmr: LmrCreated,
-    rmr: RmrId,
-    endpoint: TestEndpoint,
+pub(super) struct Setting<'a, 's> {
+    pub(super) ia: &'a TestIa<'s>,
+    pub(super) backend: &'a TestBackend,
+    pub(super) pz: PzId,
+    pub(super) lmr: LmrCreated,
+    pub(super) rmr: RmrId,
+    pub(super) endpoint: TestEndpoint,
 }
 
 impl Setting<'_, '_> {
-    fn bind(&self, piece: &LmrTriplet, flags: CompletionFlags) -> Result<u32> {
+    pub(super) fn bind(&self, piece: &LmrTriplet, flags: CompletionFlags) -> Result<u32> {
         self.bind_for(piece, PEERS, flags)
     }
 
-    fn bind_for(
+    pub(super) fn bind_for(
         &self,
         piece: &LmrTriplet,
         privileges: MemoryPrivileges,
@@ -36,11 +37,11 @@ impl Setting<'_, '_> {
             .rmr_bind(self.rmr, piece, privileges, self.endpoint.ep, 77, flags)
     }
 
-    fn whole(&self) -> LmrTriplet {
+    pub(super) fn whole(&self) -> LmrTriplet {
         piece(&self.lmr, 0, LENGTH as u64)
     }
 
-    fn bound(&self) -> Option<RmrBinding> {
+    pub(super) fn bound(&self) -> Option<RmrBinding> {
         self.ia
             .rmr_query(self.rmr, RmrFields::all())
             .unwrap()
@@ -48,16 +49,16 @@ impl Setting<'_, '_> {
     }
 
     /// The requests the device holds.
-    fn posted(&self) -> Vec<Posted> {
+    pub(super) fn posted(&self) -> Vec<Posted> {
         self.backend.posted(self.endpoint.key).0
     }
 
-    fn complete(&self, status: DtoStatus) -> Option<Event> {
+    pub(super) fn complete(&self, status: DtoStatus) -> Option<Event> {
         self.endpoint.complete(self.ia, self.backend, status)
     }
 
     /// Nothing was posted, and the region is not in use.
-    fn untouched(&self) {
+    pub(super) fn untouched(&self) {
         assert_eq!(self.posted(), []);
         assert_eq!(self.bound(), None);
         let windows = self.ia.shared.local_regions[self.lmr.lmr.index()]
@@ -67,7 +68,7 @@ impl Setting<'_, '_> {
     }
 }
 
-fn with_setting(test: impl FnOnce(Setting<'_, '_>)) {
+pub(super) fn with_setting(test: impl FnOnce(Setting<'_, '_>)) {
     with_ia(|ia, backend| {
         let pz = ia.pz_create().unwrap();
         test(Setting {
@@ -81,11 +82,15 @@ fn with_setting(test: impl FnOnce(Setting<'_, '_>)) {
     });
 }
 
-fn refused_as(kind: ErrorKind, subtype: Subtype, cause: Cause) -> (ErrorKind, Subtype, Cause) {
+pub(super) fn refused_as(
+    kind: ErrorKind,
+    subtype: Subtype,
+    cause: Cause,
+) -> (ErrorKind, Subtype, Cause) {
     (kind, subtype, cause)
 }
 
-const IN_USE: (ErrorKind, Subtype, Cause) = (
+pub(super) const IN_USE: (ErrorKind, Subtype, Cause) = (
     ErrorKind::InvalidState,
     Subtype::InvalidStateLmrInUse,
     Cause::StillReferenced,
@@ -173,294 +178,6 @@ fn a_suppressed_bind_is_silent_unless_it_fails() {
                 ..
             }))
         ));
-    });
-}
-
-/// Spec: RMB-07..09, RMB-29, RMB-43, DTO-05
-#[test]
-fn flags_are_those_of_a_request() {
-    for (configured, unsignalled) in [
-        (CompletionFlags::empty(), false),
-        (CompletionFlags::UNSIGNALLED, true),
-    ] {
-        with_ia(|ia, backend| {
-            let pz = ia.pz_create().unwrap();
-            let on = Setting {
-                ia,
-                backend,
-                pz,
-                lmr: region(ia, pz, MemoryPrivileges::ALL),
-                rmr: ia.rmr_create(pz).unwrap(),
-                endpoint: TestEndpoint::with_flags(ia, 0, pz, configured),
-            };
-            for bit in (0..32).map(|shift| CompletionFlags::from_bits_retain(1 << shift)) {
-                let outcome = on.bind(&on.whole(), bit);
-                let legal = CompletionFlags::MANDATORY.contains(bit)
-                    && (unsignalled || bit != CompletionFlags::UNSIGNALLED);
-                if legal {
-                    assert!(outcome.is_ok(), "{bit:?}");
-                    on.complete(DtoStatus::Success);
-                    continue;
-                }
-                let cause = if bit == CompletionFlags::UNSIGNALLED {
-                    Cause::UnsignalledNotConfigured
-                } else {
-                    Cause::UnknownFlags
-                };
-                assert_eq!(
-                    refusal(outcome),
-                    refused_as(ErrorKind::InvalidParameter, Subtype::InvalidArg6, cause)
-                );
-            }
-        });
-    }
-}
-
-/// Spec: RMB-25, RMB-26, RMB-39, RMB-45
-#[test]
-fn remote_rights_need_the_local_ones_and_nothing_else() {
-    with_setting(|on| {
-        for has in privilege_sets() {
-            let lmr = region(on.ia, on.pz, has);
-            for wanted in privilege_sets() {
-                let outcome = on.bind_for(&piece(&lmr, 0, 8), wanted, CompletionFlags::empty());
-                let reads = wanted.contains(MemoryPrivileges::REMOTE_READ);
-                let writes = wanted.contains(MemoryPrivileges::REMOTE_WRITE);
-                let missing = if reads && !has.contains(MemoryPrivileges::LOCAL_READ) {
-                    Some(Subtype::PrivilegesRead)
-                } else if writes && !has.contains(MemoryPrivileges::LOCAL_WRITE) {
-                    Some(Subtype::PrivilegesWrite)
-                } else {
-                    None
-                };
-                match missing {
-                    None => {
-                        assert!(outcome.is_ok(), "{has:?} {wanted:?}");
-                        on.complete(DtoStatus::Success);
-                    }
-                    Some(subtype) => assert_eq!(
-                        refusal(outcome),
-                        refused_as(
-                            ErrorKind::PrivilegesViolation,
-                            subtype,
-                            Cause::MissingPrivilege
-                        )
-                    ),
-                }
-            }
-            let nothing = LmrTriplet::default();
-            on.bind(&nothing, CompletionFlags::empty()).unwrap();
-            on.complete(DtoStatus::Success);
-            on.ia.lmr_free(lmr.lmr).unwrap();
-        }
-    });
-}
-
-/// Spec: RMB-43, LMC-07
-#[test]
-fn privilege_bits_outside_the_four_are_refused() {
-    with_setting(|on| {
-        for bit in (0..32).map(|shift| 1_u32 << shift) {
-            if bit & 0x33 != 0 {
-                continue;
-            }
-            let wanted = MemoryPrivileges::from_bits_retain(bit);
-            for part in [on.whole(), LmrTriplet::default()] {
-                assert_eq!(
-                    refusal(on.bind_for(&part, wanted, CompletionFlags::empty())),
-                    refused_as(
-                        ErrorKind::InvalidParameter,
-                        Subtype::InvalidArg3,
-                        Cause::UnknownFlags
-                    )
-                );
-            }
-        }
-        on.untouched();
-    });
-}
-
-/// Spec: RMB-02, RMB-35
-#[test]
-fn pieces_end_where_the_region_ends() {
-    with_setting(|on| {
-        let all = LENGTH as u64;
-        for (offset, length) in [(0, all), (all - 1, 1), (0, 1)] {
-            let part = piece(&on.lmr, offset, length);
-            on.bind(&part, CompletionFlags::empty()).unwrap();
-            on.complete(DtoStatus::Success);
-            assert_eq!(on.bound().map(|bound| bound.lmr_triplet), Some(part));
-        }
-        on.bind(&LmrTriplet::default(), CompletionFlags::empty())
-            .unwrap();
-        on.complete(DtoStatus::Success);
-        for (offset, length, cause) in [
-            (0, all + 1, Cause::OutsideRegion),
-            (all, 1, Cause::OutsideRegion),
-            (u64::MAX, 1, Cause::OutsideRegion),
-            (u64::MAX, all, Cause::OutsideRegion),
-            (1, u64::MAX, Cause::AddressOverflow),
-            (u64::MAX - BASE as u64, 1, Cause::AddressOverflow),
-        ] {
-            assert_eq!(
-                refusal(on.bind(&piece(&on.lmr, offset, length), CompletionFlags::empty())),
-                refused_as(ErrorKind::InvalidParameter, Subtype::InvalidArg2, cause)
-            );
-        }
-        on.untouched();
-    });
-}
-
-/// Spec: RMB-39, RMB-41
-#[test]
-fn unknown_and_stale_contexts_are_privilege_violations() {
-    with_setting(|on| {
-        let gone = region(on.ia, on.pz, MemoryPrivileges::ALL);
-        on.ia.lmr_free(gone.lmr).unwrap();
-        for (context, cause) in [
-            (gone.lmr_context, Cause::StaleContext),
-            (0, Cause::StaleContext),
-            (
-                on.lmr.lmr_context.wrapping_add(1 << 16),
-                Cause::StaleContext,
-            ),
-            (0x0001_0006, Cause::UnknownContext),
-            (6, Cause::UnknownContext),
-            (u32::MAX, Cause::UnknownContext),
-        ] {
-            let part = LmrTriplet {
-                context,
-                ..on.whole()
-            };
-            assert_eq!(
-                refusal(on.bind(&part, CompletionFlags::empty())),
-                refused_as(
-                    ErrorKind::PrivilegesViolation,
-                    Subtype::PrivilegesRead,
-                    cause
-                )
-            );
-            let writes = MemoryPrivileges::REMOTE_WRITE;
-            assert_eq!(
-                refusal(on.bind_for(&part, writes, CompletionFlags::empty())).1,
-                Subtype::PrivilegesWrite
-            );
-        }
-        on.untouched();
-    });
-}
-
-/// Spec: RMB-40, RMB-41, LMC-08
-#[test]
-fn all_three_are_in_one_zone() {
-    with_setting(|on| {
-        let far = on.ia.pz_create().unwrap();
-        let far_lmr = region(on.ia, far, MemoryPrivileges::ALL);
-        let far_rmr = on.ia.rmr_create(far).unwrap();
-        let far_endpoint = TestEndpoint::new(on.ia, 1, far);
-        let near_and_far = |near, far| [(near, false), (far, true)];
-        for (lmr, lmr_far) in near_and_far(on.lmr, far_lmr) {
-            for (rmr, rmr_far) in [(on.rmr, false), (far_rmr, true)] {
-                for (endpoint, ep_far) in [(&on.endpoint, false), (&far_endpoint, true)] {
-                    let bind = |part: &LmrTriplet| {
-                        on.ia
-                            .rmr_bind(rmr, part, PEERS, endpoint.ep, 0, CompletionFlags::empty())
-                    };
-                    let mismatch = refused_as(
-                        ErrorKind::ProtectionViolation,
-                        Subtype::ProtectionRead,
-                        Cause::ZoneMismatch,
-                    );
-                    let outcome = bind(&piece(&lmr, 0, 8));
-                    if lmr_far == rmr_far && rmr_far == ep_far {
-                        assert!(outcome.is_ok());
-                        endpoint.complete(on.ia, on.backend, DtoStatus::Success);
-                    } else {
-                        assert_eq!(refusal(outcome), mismatch);
-                    }
-                    // An unbind names no local region.
-                    let outcome = bind(&LmrTriplet::default());
-                    if rmr_far == ep_far {
-                        assert!(outcome.is_ok());
-                        endpoint.complete(on.ia, on.backend, DtoStatus::Success);
-                    } else {
-                        assert_eq!(refusal(outcome), mismatch);
-                    }
-                }
-            }
-        }
-    });
-}
-
-/// Spec: RMB-36, GEN-03
-#[test]
-fn handles_are_checked_first_and_in_order() {
-    with_setting(|on| {
-        let bind = |rmr, ep| {
-            refusal(on.ia.rmr_bind(
-                rmr,
-                &LmrTriplet {
-                    length: u64::MAX,
-                    ..LmrTriplet::default()
-                },
-                MemoryPrivileges::from_bits_retain(u32::MAX),
-                ep,
-                0,
-                CompletionFlags::from_bits_retain(u32::MAX),
-            ))
-        };
-        let rmr = |cause| refused_as(ErrorKind::InvalidHandle, Subtype::InvalidHandleRmr, cause);
-        let ep = |cause| refused_as(ErrorKind::InvalidHandle, Subtype::InvalidHandleEp, cause);
-        let nowhere = EpId::new(on.ia.shared.instance, 1, 999);
-        let gone = on.ia.rmr_create(on.pz).unwrap();
-        on.ia.rmr_free(gone).unwrap();
-        assert_eq!(bind(RmrId::NULL, nowhere), rmr(Cause::NullHandle));
-        assert_eq!(bind(gone, EpId::NULL), rmr(Cause::Stale));
-        assert_eq!(bind(gone, nowhere), rmr(Cause::Stale));
-        assert_eq!(
-            bind(RmrId::from_handle(on.pz.handle()), on.endpoint.ep),
-            rmr(Cause::WrongKind)
-        );
-        assert_eq!(bind(on.rmr, EpId::NULL), ep(Cause::NullHandle));
-        assert_eq!(bind(on.rmr, nowhere), ep(Cause::Stale));
-        assert_eq!(
-            bind(on.rmr, EpId::from_handle(on.rmr.handle())),
-            ep(Cause::WrongKind)
-        );
-        // Then the state is looked at before the parameters, which are all wrong.
-        on.endpoint.enter(on.ia, EndpointState::Unconnected);
-        assert_eq!(bind(on.rmr, on.endpoint.ep).0, ErrorKind::InvalidState);
-        on.endpoint.enter(on.ia, EndpointState::Connected);
-        assert_eq!(bind(on.rmr, on.endpoint.ep).1, Subtype::InvalidArg6);
-        on.untouched();
-    });
-}
-
-/// Spec: RMB-31, RMB-37, RMB-44
-#[test]
-fn binds_need_a_connection_or_one_that_is_over() {
-    with_setting(|on| {
-        for state in EndpointState::ALL {
-            on.endpoint.enter(on.ia, *state);
-            let outcome = on.bind(&on.whole(), CompletionFlags::empty());
-            if matches!(
-                state,
-                EndpointState::Connected | EndpointState::Disconnected
-            ) {
-                assert!(outcome.is_ok(), "{state:?}");
-                on.complete(DtoStatus::Flushed);
-            } else {
-                assert_eq!(
-                    refusal(outcome),
-                    refused_as(
-                        ErrorKind::InvalidState,
-                        state.subtype(),
-                        Cause::EndpointState
-                    )
-                );
-            }
-        }
-        on.untouched();
     });
 }
 
@@ -684,26 +401,6 @@ fn four_binds_of_one_region_may_be_under_way() {
         assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
         on.ia.rmr_free(on.rmr).unwrap();
         assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
-    });
-}
-
-/// Spec: RMB-34, GEN-06
-#[test]
-fn what_the_device_refuses_leaves_no_trace() {
-    with_setting(|on| {
-        for part in [on.whole(), LmrTriplet::default()] {
-            on.backend
-                .refuse_next(crate::backend::BackendError::Resources);
-            assert_eq!(
-                refusal(on.bind(&part, CompletionFlags::empty())),
-                refused_as(
-                    ErrorKind::InsufficientResources,
-                    Subtype::ResourceTep,
-                    Cause::DeviceRefused
-                )
-            );
-            on.untouched();
-        }
     });
 }
 

@@ -1,6 +1,7 @@
 //! Tests of zones, regions, binds and synchronisation on the test device.
 
 mod bind;
+mod bind_refusals;
 mod lookup;
 mod region;
 mod remote;

@@ -1,0 +1,131 @@
+//! Failed completions, failed completion queues, failed devices.
+
+use core::task::Poll;
+
+use super::connected::*;
+use super::drain;
+use crate::attributes::EpAttributes;
+use crate::backend::{ControlEvent, DeviceFailure, DisconnectMode};
+use crate::error::ErrorKind;
+use crate::event::{AsyncEventKind, ConnectionEventKind};
+use crate::flags::{DtoStatus, EvdFlags};
+use crate::testing::{Call, TestBackend, TestStorage, WakeCount, open};
+
+/// Spec: DTO-12, EVW-09
+#[test]
+fn a_failed_completion_breaks_the_connection_once() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, SHARED).unwrap();
+    let (_, waker) = WakeCount::new();
+    for waiting in [false, true] {
+        let peer = connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
+        for cookie in 1..=3 {
+            send(&ia, peer.ep, cookie);
+        }
+        let _before = device.take_calls();
+        assert!(device.complete_request(peer.key, DtoStatus::RemoteAccess));
+        if waiting {
+            let mut wait = ia.evd_wait(evd, 1).unwrap();
+            assert_eq!(ready(wait.poll(&waker)), (1, 0));
+        } else {
+            assert_eq!(tag(ia.evd_dequeue(evd).unwrap()), 1);
+        }
+        assert_eq!(
+            device.take_calls(),
+            [Call::Disconnect(peer.key, DisconnectMode::Broken)]
+        );
+        assert_eq!(
+            drain(&ia, peer.connect),
+            [ConnectionEventKind::Broken as u64]
+        );
+        // The rest is flushed, which is no new failure.
+        assert_eq!(tags(&ia, evd), [2, 3]);
+        assert_eq!(device.take_calls(), []);
+        assert_eq!(drain(&ia, peer.connect), []);
+    }
+}
+
+/// Spec: DTO-13, EVW-10
+#[test]
+fn a_failed_completion_queue_is_reported_once_and_drained() {
+    for (failure, kind) in [
+        (
+            DeviceFailure::CompletionQueueOverrun,
+            AsyncEventKind::EvdOverflow,
+        ),
+        (DeviceFailure::Broken, AsyncEventKind::IaCatastrophic),
+    ] {
+        for found_by_wait in [false, true] {
+            let device = TestBackend::default();
+            let mut storage = TestStorage::new();
+            let ia = open(&mut storage, &device);
+            let evd = ia.evd_create(8, None, SHARED).unwrap();
+            let peer = connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
+            let (wakes, waker) = WakeCount::new();
+            for cookie in 1..=3 {
+                send(&ia, peer.ep, cookie);
+                succeed(&device, peer.key);
+            }
+            if found_by_wait {
+                let mut wait = ia.evd_wait(evd, 4).unwrap();
+                assert!(wait.poll(&waker).is_pending());
+                device.fail_queue(number(evd), failure);
+                progress(&ia);
+                assert_eq!(wakes.take(), 1);
+                match wait.poll(&waker) {
+                    Poll::Ready(Err(error)) => {
+                        assert_eq!(error.kind(), ErrorKind::InvalidState);
+                    }
+                    other => panic!("{other:?}"),
+                }
+                drop(wait);
+                let mut wait = ia.evd_wait(evd, 1).unwrap();
+                assert_eq!(ready(wait.poll(&waker)), (1, 2));
+                drop(wait);
+                assert_eq!(tags(&ia, evd), [2, 3]);
+            } else {
+                device.fail_queue(number(evd), failure);
+                assert_eq!(tags(&ia, evd), [1, 2, 3]);
+            }
+            assert_eq!(drain(&ia, ia.async_evd()), [kind as u64]);
+            for _ in 0..2 {
+                let mut wait = ia.evd_wait(evd, 1).unwrap();
+                match wait.poll(&waker) {
+                    Poll::Ready(Err(error)) => {
+                        assert_eq!(error.kind(), ErrorKind::InvalidState);
+                    }
+                    other => panic!("{other:?}"),
+                }
+                assert_eq!(
+                    ia.evd_dequeue(evd).unwrap_err().kind(),
+                    ErrorKind::QueueEmpty
+                );
+            }
+            assert_eq!(drain(&ia, ia.async_evd()), []);
+            // Other events still find their way.
+            ia.evd_post_se(evd, 9).unwrap();
+            assert_eq!(tags(&ia, evd), [9]);
+        }
+    }
+}
+
+/// Spec: DTO-13
+#[test]
+fn the_failure_of_a_device_is_reported_once_however_many_queues_show_it() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evds = [0, 1, 2].map(|_| ia.evd_create(2, None, EvdFlags::DTO).unwrap());
+    for evd in evds {
+        device.fail_queue(number(evd), DeviceFailure::Broken);
+        assert_eq!(tags(&ia, evd), []);
+    }
+    device.push_control(ControlEvent::DeviceFailed);
+    progress(&ia);
+    assert_eq!(
+        drain(&ia, ia.async_evd()),
+        [AsyncEventKind::IaCatastrophic as u64]
+    );
+}

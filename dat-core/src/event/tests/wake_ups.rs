@@ -1,0 +1,281 @@
+//! Whom completions wake, and whom they leave asleep.
+
+use super::code;
+use super::connected::*;
+use crate::attributes::EpAttributes;
+use crate::backend::Completion;
+use crate::error::{ErrorKind, Subtype};
+use crate::flags::{CompletionFlags, DtoStatus, EvdFields, EvdFlags, EvdState};
+use crate::testing::{TestBackend, TestStorage, WakeCount, open};
+
+/// Spec: EVW-01, EVW-07
+#[test]
+fn completions_count_towards_the_threshold_wherever_they_are() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, SHARED).unwrap();
+    let peer = connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
+    let (wakes, waker) = WakeCount::new();
+    for cookie in 1..=4 {
+        send(&ia, peer.ep, cookie);
+    }
+    let mut wait = ia.evd_wait(evd, 3).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    assert_eq!(device.armed(number(evd)), Some(false));
+    for _ in 0..2 {
+        succeed(&device, peer.key);
+        progress(&ia);
+        assert_eq!(wakes.take(), 0);
+        // Not there yet, so the device is to tell of the next one as well.
+        assert_eq!(device.armed(number(evd)), Some(false));
+        assert!(wait.poll(&waker).is_pending());
+    }
+    ia.evd_post_se(evd, 101).unwrap();
+    assert_eq!(wakes.take(), 1);
+    succeed(&device, peer.key);
+    assert_eq!(ready(wait.poll(&waker)), (1, 3));
+    assert_eq!(tags(&ia, evd), [2, 101, 3]);
+}
+
+/// Spec: EVW-01, EVW-09
+#[test]
+fn a_completion_that_slips_in_while_arming_is_not_slept_over() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, SHARED).unwrap();
+    let peer = connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
+    let (_, waker) = WakeCount::new();
+    send(&ia, peer.ep, 1);
+    let token = device.posted(peer.key).0[0].work.token();
+    let completion = Completion {
+        token,
+        status: DtoStatus::Success,
+        length: 0,
+        queue_pair: peer.ep.handle().to_raw(),
+        solicited: false,
+    };
+    device.slip_in(number(evd), completion);
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert_eq!(ready(wait.poll(&waker)), (1, 0));
+    drop(wait);
+}
+
+/// Spec: EVW-01
+#[test]
+fn a_device_too_busy_to_be_armed_keeps_the_waiter_awake() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, SHARED).unwrap();
+    let (wakes, waker) = WakeCount::new();
+    for _ in 0..20 {
+        device.slip_in(
+            number(evd),
+            Completion {
+                token: u64::MAX,
+                status: DtoStatus::Success,
+                length: 0,
+                queue_pair: 0,
+                solicited: false,
+            },
+        );
+    }
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    assert_eq!((wakes.take(), device.armed(number(evd))), (1, None));
+    assert!(wait.poll(&waker).is_pending());
+    assert_eq!((wakes.take(), device.armed(number(evd))), (0, Some(false)));
+}
+
+/// Spec: CNW-01, CNW-02, EVN-01
+#[test]
+fn completions_trigger_the_notification_object() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let cno = ia.cno_create(None).unwrap();
+    let evd = ia.evd_create(8, Some(cno), SHARED).unwrap();
+    let peer = connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
+    let arrive = |cookie| {
+        send(&ia, peer.ep, cookie);
+        succeed(&device, peer.key);
+        progress(&ia);
+    };
+    for cookie in 1..=3 {
+        arrive(cookie);
+        assert!(cno_fired(&ia, cno));
+        assert!(!cno_fired(&ia, cno));
+    }
+    assert_eq!(tags(&ia, evd), [1, 2, 3]);
+    // Taken before the notice was looked at: there is nothing left to be told of.
+    send(&ia, peer.ep, 4);
+    succeed(&device, peer.key);
+    assert_eq!(tags(&ia, evd), [4]);
+    progress(&ia);
+    assert!(!cno_fired(&ia, cno));
+    // Disabled, the device tells once more and is not armed again.
+    ia.evd_disable(evd).unwrap();
+    arrive(5);
+    assert!(!cno_fired(&ia, cno));
+    assert_eq!(device.armed(number(evd)), None);
+    // Enabled, it is: the completion of the meantime may trigger or not, later ones must.
+    ia.evd_enable(evd).unwrap();
+    assert_eq!(device.armed(number(evd)), Some(false));
+    arrive(6);
+    assert!(cno_fired(&ia, cno));
+    // A direct waiter keeps them to itself, and leaves the object as it was.
+    assert_eq!(tags(&ia, evd), [5, 6]);
+    let (wakes, waker) = WakeCount::new();
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    arrive(7);
+    assert_eq!(wakes.take(), 1);
+    assert!(!cno_fired(&ia, cno));
+    assert_eq!(ready(wait.poll(&waker)), (7, 0));
+    arrive(8);
+    assert!(cno_fired(&ia, cno));
+    // Detached and attached again.
+    ia.evd_modify_cno(evd, None).unwrap();
+    arrive(9);
+    assert!(!cno_fired(&ia, cno));
+    assert_eq!(tags(&ia, evd), [8, 9]);
+    ia.evd_modify_cno(evd, Some(cno)).unwrap();
+    arrive(10);
+    assert!(cno_fired(&ia, cno));
+}
+
+/// Spec: EVW-03, EVW-11, EVQ-02, DTO-04
+#[test]
+fn unsignalled_completions_wake_nobody() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let cno = ia.cno_create(None).unwrap();
+    let evd = ia.evd_create(8, Some(cno), SHARED).unwrap();
+    let attributes = EpAttributes {
+        request_completion_flags: CompletionFlags::UNSIGNALLED,
+        ..EpAttributes::DEFAULT
+    };
+    let peer = connected(&ia, &device, None, Some(evd), &attributes);
+    let param = ia.evd_query(evd, EvdFields::STATE).unwrap();
+    assert_eq!(param.state.configuration(), EvdState::CONFIG_NOTIFY);
+    assert_eq!(
+        code(ia.evd_wait(evd, 2).unwrap_err()),
+        (
+            ErrorKind::InvalidState,
+            Subtype::InvalidStateEvdConfigNotify
+        )
+    );
+    let quiet = |cookie, status| {
+        ia.post_send(peer.ep, &[], cookie, CompletionFlags::UNSIGNALLED)
+            .unwrap();
+        assert!(device.complete_request(peer.key, status));
+        progress(&ia);
+    };
+    let (wakes, waker) = WakeCount::new();
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    quiet(1, DtoStatus::Success);
+    assert_eq!(wakes.take(), 0);
+    assert!(wait.poll(&waker).is_pending());
+    send(&ia, peer.ep, 2);
+    succeed(&device, peer.key);
+    progress(&ia);
+    assert_eq!(wakes.take(), 1);
+    // The unsignalled one is returned with the others, in its place.
+    assert_eq!(ready(wait.poll(&waker)), (1, 1));
+    drop(wait);
+    // What is there when a wait begins is returned at once.
+    assert_eq!(ready(ia.evd_wait(evd, 1).unwrap().poll(&waker)), (2, 0));
+    quiet(3, DtoStatus::Success);
+    assert!(!cno_fired(&ia, cno));
+    assert_eq!(ready(ia.evd_wait(evd, 1).unwrap().poll(&waker)), (3, 0));
+    // A failure is always a notification.
+    quiet(4, DtoStatus::RemoteAccess);
+    assert!(cno_fired(&ia, cno));
+}
+
+/// Spec: EVW-03, EVW-11, EVQ-02, EPC-06, DTO-04
+#[test]
+fn solicited_dispatchers_hear_of_solicited_receives_only() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, EvdFlags::DTO).unwrap();
+    let attributes = EpAttributes {
+        recv_completion_flags: CompletionFlags::SOLICITED_WAIT,
+        ..EpAttributes::DEFAULT
+    };
+    let peer = connected(&ia, &device, Some(evd), None, &attributes);
+    assert_eq!(
+        code(ia.evd_wait(evd, 2).unwrap_err()),
+        (
+            ErrorKind::InvalidState,
+            Subtype::InvalidStateEvdConfigSolicited
+        )
+    );
+    for cookie in 1..=4 {
+        ia.post_recv(peer.ep, &[], cookie, CompletionFlags::empty())
+            .unwrap();
+    }
+    let (wakes, waker) = WakeCount::new();
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    assert_eq!(device.armed(number(evd)), Some(true));
+    device.complete_receive(peer.key, DtoStatus::Success, 0, false);
+    progress(&ia);
+    assert_eq!(wakes.take(), 0);
+    assert!(wait.poll(&waker).is_pending());
+    device.complete_receive(peer.key, DtoStatus::Success, 0, true);
+    progress(&ia);
+    assert_eq!(wakes.take(), 1);
+    assert_eq!(ready(wait.poll(&waker)), (1, 1));
+    drop(wait);
+    assert_eq!(tags(&ia, evd), [2]);
+
+    // Armed for these, and then there are no such streams any more: the next ones hear of all.
+    let cno = ia.cno_create(None).unwrap();
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    drop(wait);
+    ia.evd_modify_cno(evd, Some(cno)).unwrap();
+    assert_eq!(device.armed(number(evd)), Some(true));
+    ia.ep_free(peer.ep).unwrap();
+    assert_eq!(device.armed(number(evd)), Some(false));
+    let peer = connected(&ia, &device, Some(evd), None, &EpAttributes::DEFAULT);
+    ia.post_recv(peer.ep, &[], 9, CompletionFlags::empty())
+        .unwrap();
+    device.complete_receive(peer.key, DtoStatus::Success, 0, false);
+    progress(&ia);
+    assert!(cno_fired(&ia, cno));
+}
+
+/// Spec: DTO-04, EVG-01
+#[test]
+fn suppressed_successes_make_no_event_and_failures_do() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, SHARED).unwrap();
+    let peer = connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
+    for cookie in 1..=3 {
+        ia.post_send(peer.ep, &[], cookie, CompletionFlags::SUPPRESS)
+            .unwrap();
+    }
+    let (wakes, waker) = WakeCount::new();
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    succeed(&device, peer.key);
+    progress(&ia);
+    assert_eq!(wakes.take(), 0);
+    drop(wait);
+    succeed(&device, peer.key);
+    assert_eq!(
+        ia.evd_dequeue(evd).unwrap_err().kind(),
+        ErrorKind::QueueEmpty
+    );
+    device.break_pair(peer.key);
+    assert_eq!(tags(&ia, evd), [3]);
+}

@@ -1,0 +1,99 @@
+//! A backend for the core's own tests: queues in memory that complete on command, control events
+//! from a script, and a log of what the core asked for.
+//!
+//! A test keeps a clone of the [`TestBackend`] that the adapter owns; both speak of one device.
+
+mod backend;
+mod command;
+mod device;
+mod queues;
+mod wait;
+
+pub(crate) use command::TestBackend;
+pub(crate) use device::{Call, Posted, Work};
+pub(crate) use wait::{ScriptedWait, WakeCount};
+
+use crate::attributes::{IaAddress, IaAttributes, ProviderAttributes};
+use crate::flags::{
+    CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
+};
+use crate::storage::IaStorage;
+use crate::sync::NoLock;
+
+/// Storage that is enough for any test of the core: 8 endpoints, 8 dispatchers, 4 shared queues,
+/// 8 regions, 64 events, 256 records.
+pub(crate) type TestStorage = IaStorage<TestBackend, NoLock, 8, 8, 4, 8, 64, 256>;
+
+/// What the adapter of the test device is.
+pub(crate) const IA_ATTRIBUTES: IaAttributes = IaAttributes {
+    adapter_name: "test0",
+    vendor_name: "none",
+    hardware_version_major: 1,
+    hardware_version_minor: 0,
+    firmware_version_major: 1,
+    firmware_version_minor: 0,
+    ia_address: IaAddress::Node(1),
+    max_eps: 8,
+    max_dto_per_ep: 64,
+    max_rdma_read_per_ep_in: 4,
+    max_rdma_read_per_ep_out: 4,
+    max_evds: 8,
+    max_evd_qlen: 48,
+    max_iov_segments_per_dto: 4,
+    max_lmrs: 8,
+    max_lmr_block_size: 1 << 30,
+    max_lmr_virtual_address: u64::MAX,
+    max_pzs: 8,
+    max_message_size: 1 << 30,
+    max_rdma_size: 1 << 30,
+    max_rmrs: 8,
+    max_rmr_target_address: u64::MAX,
+    max_srqs: 4,
+    max_ep_per_srq: 8,
+    max_recv_per_srq: 64,
+    max_iov_segments_per_rdma_read: 4,
+    max_iov_segments_per_rdma_write: 4,
+    max_rdma_read_in: 32,
+    max_rdma_read_out: 32,
+    max_rdma_read_per_ep_in_guaranteed: true,
+    max_rdma_read_per_ep_out_guaranteed: true,
+    transport_attributes: &[],
+    vendor_attributes: &[],
+};
+
+/// What the provider of the test device can do: everything.
+pub(crate) const PROVIDER_ATTRIBUTES: ProviderAttributes = ProviderAttributes {
+    provider_name: "test",
+    provider_version_major: 0,
+    provider_version_minor: 1,
+    dapl_version_major: 1,
+    dapl_version_minor: 2,
+    lmr_mem_types_supported: MemoryTypes::all(),
+    iov_ownership_on_return: IovOwnership::Consumer,
+    qos_supported: QualityOfService::BEST_EFFORT,
+    completion_flags_supported: CompletionFlags::MANDATORY,
+    is_thread_safe: true,
+    max_private_data_size: 64,
+    supports_multipath: false,
+    ep_creator: EpCreator::IfAsked,
+    pz_support: PzSupport::Shareable,
+    optimal_buffer_alignment: 64,
+    evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
+    srq_supported: true,
+    srq_watermarks_supported: 1,
+    srq_ep_pz_difference_supported: false,
+    srq_info_supported: 1,
+    ep_recv_info_supported: 0,
+    lmr_sync_req: false,
+    dto_async_return_guaranteed: true,
+    rdma_write_for_rdma_read_req: false,
+    provider_specific_attributes: &[],
+};
+
+/// An adapter on the test device, with an asynchronous dispatcher of 4 events.
+pub(crate) fn open<'s>(
+    storage: &'s mut TestStorage,
+    device: &TestBackend,
+) -> crate::ia::Ia<'s, TestBackend, NoLock> {
+    crate::ia::Ia::open(device.clone(), storage.lend(), 4).expect("the test adapter opens")
+}

@@ -1,0 +1,217 @@
+//! The queues of the test device as the core sees them.
+
+use std::vec::Vec;
+
+use super::TestBackend;
+use super::device::{Posted, Work};
+use crate::backend::{
+    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, QueuePairKey, ReceiveRequest,
+    Rejected, Segment, SendOperation, SendQueue, SendRequest, SharedReceiveQueueKey, WorkQueue,
+    WorkSlot,
+};
+
+/// A completion queue of the test device.
+#[derive(Debug)]
+pub(crate) struct TestCompletionQueue {
+    pub(super) backend: TestBackend,
+    pub(super) number: u16,
+}
+
+impl CompletionQueue for TestCompletionQueue {
+    fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+        let mut device = self.backend.device();
+        let Some(completions) = device.completions.get_mut(&self.number) else {
+            return Err(DeviceFailure::Broken);
+        };
+        match (completions.queued.pop_front(), completions.failure) {
+            (Some(completion), _) => Ok(Some(completion)),
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn arm(&mut self, solicited_only: bool) -> Armed {
+        let mut device = self.backend.device();
+        let Some(completions) = device.completions.get_mut(&self.number) else {
+            return Armed::Armed;
+        };
+        completions.queued.extend(completions.slipping.pop_front());
+        if completions.queued.is_empty() && completions.failure.is_none() {
+            completions.armed = Some(solicited_only);
+            Armed::Armed
+        } else {
+            Armed::Missed
+        }
+    }
+}
+
+/// Where a work queue's requests go.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    Requests(QueuePairKey),
+    Receives(QueuePairKey),
+    Shared(SharedReceiveQueueKey),
+}
+
+/// A send queue of the test device.
+#[derive(Debug)]
+pub(crate) struct TestSendQueue {
+    pub(super) backend: TestBackend,
+    pub(super) key: QueuePairKey,
+}
+
+/// A receive queue of the test device, shared or not.
+#[derive(Debug)]
+pub(crate) struct TestReceiveQueue {
+    pub(super) backend: TestBackend,
+    pub(super) place: Place,
+}
+
+/// A reserved place in a queue of the test device.
+#[derive(Debug)]
+pub(crate) struct TestSlot<'a> {
+    backend: &'a TestBackend,
+    place: Place,
+    room: usize,
+    segments: Vec<Segment>,
+}
+
+impl<'a> TestSlot<'a> {
+    fn reserve(backend: &'a TestBackend, place: Place, segments: usize) -> Option<Self> {
+        let device = backend.device();
+        let (length, limit) = match place {
+            Place::Requests(key) => {
+                let pair = device.pairs.get(&key.0)?;
+                (pair.requests.len(), pair.attributes.max_request_dtos)
+            }
+            Place::Receives(key) => {
+                let pair = device.pairs.get(&key.0)?;
+                (pair.receives.len(), pair.attributes.max_recv_dtos)
+            }
+            Place::Shared(key) => {
+                let shared = device.shared.get(&key.0)?;
+                assert!(
+                    segments <= shared.segments as usize,
+                    "more segments than the shared queue was made for"
+                );
+                (shared.receives.len(), shared.depth as i32)
+            }
+        };
+        ((length as i64) < i64::from(limit)).then(|| Self {
+            backend,
+            place,
+            room: segments,
+            segments: Vec::new(),
+        })
+    }
+
+    fn add(&mut self, segment: Segment) {
+        assert_ne!(segment.length, 0, "a backend gets no empty segments");
+        assert!(
+            self.segments.len() < self.room,
+            "more segments than reserved"
+        );
+        self.segments.push(segment);
+    }
+
+    fn publish(self, work: Work) -> Result<(), Rejected> {
+        let mut device = self.backend.device();
+        if device.refuse().is_err() {
+            return Err(Rejected);
+        }
+        let posted = Posted {
+            work,
+            segments: self.segments,
+        };
+        match self.place {
+            Place::Requests(key) => {
+                let pair = device.pairs.get_mut(&key.0).ok_or(Rejected)?;
+                pair.requests.push_back(posted);
+                device.flush(key.0);
+            }
+            Place::Receives(key) => {
+                let pair = device.pairs.get_mut(&key.0).ok_or(Rejected)?;
+                pair.receives.push_back(posted);
+                device.flush(key.0);
+            }
+            Place::Shared(key) => {
+                let shared = device.shared.get_mut(&key.0).ok_or(Rejected)?;
+                shared.receives.push_back(posted);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A reserved place of a send queue.
+#[derive(Debug)]
+pub(crate) struct TestSendSlot<'a>(TestSlot<'a>);
+
+impl WorkSlot for TestSendSlot<'_> {
+    type Request = SendRequest;
+
+    fn segment(&mut self, segment: Segment) {
+        self.0.add(segment);
+    }
+
+    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
+        let local: u64 = self
+            .0
+            .segments
+            .iter()
+            .map(|piece| u64::from(piece.length))
+            .sum();
+        // The room for an RDMA Read may be longer than what is read.
+        if !matches!(request.operation, SendOperation::RdmaRead(_)) {
+            assert_eq!(
+                local,
+                u64::from(request.length),
+                "the length is the sum of the segments"
+            );
+        }
+        self.0.publish(Work::Send(*request))
+    }
+}
+
+/// A reserved place of a receive queue.
+#[derive(Debug)]
+pub(crate) struct TestReceiveSlot<'a>(TestSlot<'a>);
+
+impl WorkSlot for TestReceiveSlot<'_> {
+    type Request = ReceiveRequest;
+
+    fn segment(&mut self, segment: Segment) {
+        self.0.add(segment);
+    }
+
+    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+        self.0.publish(Work::Receive(*request))
+    }
+}
+
+impl WorkQueue for TestSendQueue {
+    type Request = SendRequest;
+    type Slot<'a> = TestSendSlot<'a>;
+
+    fn reserve(&mut self, segments: usize) -> Option<TestSendSlot<'_>> {
+        TestSlot::reserve(&self.backend, Place::Requests(self.key), segments).map(TestSendSlot)
+    }
+}
+
+impl SendQueue for TestSendQueue {
+    fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
+        let place = Place::Requests(self.key);
+        let slot = TestSlot::reserve(&self.backend, place, 0).ok_or(Rejected)?;
+        slot.publish(Work::Bind(*request))?;
+        Ok(self.backend.device().key() as u32)
+    }
+}
+
+impl WorkQueue for TestReceiveQueue {
+    type Request = ReceiveRequest;
+    type Slot<'a> = TestReceiveSlot<'a>;
+
+    fn reserve(&mut self, segments: usize) -> Option<TestReceiveSlot<'_>> {
+        TestSlot::reserve(&self.backend, self.place, segments).map(TestReceiveSlot)
+    }
+}
