@@ -219,6 +219,14 @@ fn copies_that_cannot_be_made_change_nothing() {
     {
         std::fs::hard_link(&source, path("hard")).unwrap();
         refused(&["copy", &source, &path("hard")], 2, &["onto itself"]);
+        std::os::unix::fs::symlink(path("nowhere"), path("dangling")).unwrap();
+        refused(
+            &["copy", &source, &path("dangling")],
+            2,
+            &["does not exist", "remove the link"],
+        );
+        assert!(!Path::new(&path("nowhere")).exists());
+        std::fs::remove_file(path("dangling")).unwrap();
         std::fs::remove_file(path("hard")).unwrap();
         refused(
             &["copy", &source, "/dev/null"],

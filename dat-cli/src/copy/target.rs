@@ -34,7 +34,17 @@ impl Target {
         }
         let replaced = match fs::metadata(&path) {
             Ok(replaced) => Some(replaced),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                // A link to nothing is no free name: writing would replace the link.
+                if fs::symlink_metadata(&path).is_ok() {
+                    return Err(Failure::usage(
+                        format!("{} cannot be written", path.display()),
+                        "it is a link to a file that does not exist",
+                        "make that file, or remove the link",
+                    ));
+                }
+                None
+            }
             Err(error) => return Err(Failure::file("write", &path, &error)),
         };
         if let Some(replaced) = &replaced {
