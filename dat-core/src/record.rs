@@ -155,8 +155,6 @@ pub(crate) struct Plain {
     pub(crate) operation: DtoOperation,
     /// The endpoint slot it was posted on.
     pub(crate) endpoint: u16,
-    pub(crate) cookie: u64,
-    pub(crate) length: u32,
 }
 
 /// What a record says once its request completed.
@@ -233,8 +231,6 @@ impl RecordSlot {
         Some(Plain {
             operation,
             endpoint: self.owner.load(Ordering::Relaxed) as u16,
-            cookie: self.cookie.load(),
-            length: self.length.load(Ordering::Relaxed),
         })
     }
 
@@ -267,6 +263,7 @@ impl RecordSlot {
         Owner::from_word(self.owner.load(Ordering::Relaxed))
     }
 
+    #[inline(always)]
     pub(crate) fn cookie(&self) -> u64 {
         self.cookie.load()
     }

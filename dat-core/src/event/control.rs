@@ -108,6 +108,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 *queue = EvdQueue {
                     id,
                     generation,
+                    waits: queue.waits,
                     open: id,
                     completions,
                     ring_base: ring,
@@ -171,6 +172,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let before = self.with_evd(evd, &mut aftermath, |queue, aftermath| {
                 let cno = cno.map(|cno| self.attach_to_cno(cno)).transpose()?;
                 let before = core::mem::replace(&mut queue.cno, cno);
+                queue.refresh();
                 queue.keep_armed(&self.shared, aftermath);
                 Ok(before)
             })?;

@@ -37,13 +37,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     queue.overflowed = false;
                     return Err(Error::queue_empty());
                 }
-                Some(Asked::Unusual(polled)) => return self.dequeue_unusual(queue, evd, polled),
-                None if queue.ready_length == 0 && queue.ring_length != 0 => {
-                    return queue.take_other(self.shared.events);
+                Some(Asked::Unusual(completion)) => {
+                    return self.dequeue_unusual(queue, completion);
                 }
-                None => {}
+                Some(Asked::Failed(failure)) => return self.dequeue_failed(queue, failure),
+                None => return self.dequeue_queued(queue),
             }
         }
+        self.dequeue_otherwise(queue, evd)
+    }
+
+    /// A dequeue that need not ask the device.
+    #[inline(never)]
+    fn dequeue_queued(&self, mut queue: HeldQueue<'_, B, L>) -> Result<Event> {
+        if queue.ready_length == 0
+            && let Some(pointer) = queue.take_software(self.shared.events)
+        {
+            return Ok(Event::Software { pointer });
+        }
+        let evd = queue.id;
         self.dequeue_otherwise(queue, evd)
     }
 
@@ -57,12 +69,23 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// A dequeue to which the device said something other than a plain success.
     #[inline(never)]
-    fn dequeue_unusual(
+    fn dequeue_unusual(&self, queue: HeldQueue<'_, B, L>, completion: Completion) -> Result<Event> {
+        self.dequeue_polled(queue, Ok(completion))
+    }
+
+    /// A dequeue to which the device said that it failed.
+    #[cold]
+    #[inline(never)]
+    fn dequeue_failed(&self, queue: HeldQueue<'_, B, L>, failure: DeviceFailure) -> Result<Event> {
+        self.dequeue_polled(queue, Err(failure))
+    }
+
+    fn dequeue_polled(
         &self,
         mut queue: HeldQueue<'_, B, L>,
-        evd: EvdId,
         polled: core::result::Result<Completion, DeviceFailure>,
     ) -> Result<Event> {
+        let evd = queue.id;
         let outcome = queue.dequeue_polled(Some(polled), &self.shared);
         drop(queue);
         self.follow_up(evd, outcome)

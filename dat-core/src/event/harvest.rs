@@ -68,17 +68,19 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         let record = self.records.get(completion.token as u32 as usize)?;
         let plain = record.plain(completion.token)?;
         let endpoint = self.endpoints.get(usize::from(plain.endpoint))?;
+        let posted = record.length();
         let received = plain.operation == DtoOperation::Receive;
         endpoint.count_completion(received);
         let length = if received {
-            completion.length.min(plain.length)
+            completion.length.min(posted)
         } else {
-            plain.length
+            posted
         };
+        let cookie = record.cookie();
         record.release();
         Some(DtoCompletion {
             ep: EpId::from_handle(Handle::from_raw(endpoint.handle.load())),
-            cookie: plain.cookie,
+            cookie,
             status: DtoStatus::Success,
             transferred_length: u64::from(length),
             operation: plain.operation,

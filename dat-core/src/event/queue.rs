@@ -59,8 +59,9 @@ pub(crate) enum Asked {
     /// The success of a plain data transfer, which is an event as it stands.
     Plain(DtoCompletion),
     Nothing,
-    /// Anything else, still to be looked at.
-    Unusual(core::result::Result<Completion, DeviceFailure>),
+    /// Anything else that completed, still to be looked at.
+    Unusual(Completion),
+    Failed(DeviceFailure),
 }
 
 /// An event dispatcher behind its lock.
@@ -101,7 +102,10 @@ pub(crate) struct EvdQueue<C> {
     pub(crate) waiter: Option<Waiter>,
     /// Wakes the waiter; none without one, and none while it looks for itself.
     pub(crate) waker: Option<Waker>,
-    /// Waits that ever began.
+    /// Serial number of the wait that takes the next event there is, whatever it is, and of which
+    /// nobody else is to be told; 0 = none. One compare on the way of its poll.
+    pub(crate) quick_wait: u32,
+    /// Waits that ever began in this slot.
     pub(crate) waits: u32,
     /// The completion queue will tell of its next completion, or has told and was not heard yet.
     pub(crate) armed: bool,
@@ -138,6 +142,7 @@ impl<C> EvdQueue<C> {
         cno: None,
         waiter: None,
         waker: None,
+        quick_wait: 0,
         waits: 0,
         armed: false,
         overflowed: false,
@@ -150,14 +155,26 @@ impl<C> EvdQueue<C> {
         self.ring_length.saturating_add(self.ready_length)
     }
 
-    /// Brings `open` up to date after a change of what it stands for.
+    /// Brings `open` and `quick_wait` up to date after a change of what they stand for: waiter,
+    /// failure, configuration, notification object.
     #[inline(always)]
-    pub(crate) fn refresh_open(&mut self) {
-        self.open = if self.waiter.is_none() && self.failure.is_none() {
+    pub(crate) fn refresh(&mut self) {
+        let sound = self.failure.is_none();
+        self.open = if sound && self.waiter.is_none() {
             self.id
         } else {
             self.id.unaskable()
         };
+        self.quick_wait = match self.waiter {
+            Some(waiter) if sound && waiter.threshold == 1 && self.is_simple() => waiter.serial,
+            _ => 0,
+        };
+    }
+
+    /// Whether numbers decide on waits and no notification object is to be told of events.
+    #[inline(always)]
+    pub(crate) fn is_simple(&self) -> bool {
+        self.counts_events() && self.cno.is_none()
     }
 
     /// Whether `evd` is the dispatcher that lives here.
@@ -185,17 +202,6 @@ impl<C> EvdQueue<C> {
         self.waiter
             .as_ref()
             .is_some_and(|waiter| queued >= waiter.threshold && (by_number || waiter.notified))
-    }
-
-    /// Whether the waiter with this serial number is there and takes the next event there is,
-    /// whatever it is, and nobody else is told of any.
-    #[inline(always)]
-    pub(crate) fn takes_next(&self, serial: u32) -> bool {
-        self.waiter
-            .is_some_and(|waiter| waiter.serial == serial && waiter.threshold == 1)
-            && self.counts_events()
-            && self.cno.is_none()
-            && self.failure.is_none()
     }
 
     /// Whether the number of queued events decides on waits, not notifications.
@@ -228,13 +234,14 @@ impl<C> EvdQueue<C> {
     /// Lets a waiter in; returns its serial number.
     #[inline(always)]
     pub(crate) fn begin_wait(&mut self, threshold: u32) -> u32 {
-        self.waits = self.waits.wrapping_add(1);
+        // Zero is nobody's.
+        self.waits = self.waits.wrapping_add(1).max(1);
         self.waiter = Some(Waiter {
             serial: self.waits,
             threshold,
             notified: false,
         });
-        self.refresh_open();
+        self.refresh();
         self.waits
     }
 
@@ -275,16 +282,22 @@ impl<C> EvdQueue<C> {
     /// Lets the waiter go; its waker comes back.
     #[inline(always)]
     pub(crate) fn end_wait(&mut self) -> Option<Waker> {
-        self.waiter = None;
-        self.refresh_open();
+        self.dismiss_waiter();
         self.waker.take()
+    }
+
+    /// As `end_wait`, where there is no waker.
+    #[inline(always)]
+    pub(crate) fn dismiss_waiter(&mut self) {
+        self.waiter = None;
+        self.refresh();
     }
 
     /// Notes that completions were lost or the device failed; nothing more is polled.
     #[cold]
     fn fail(&mut self, failure: DeviceFailure) {
         self.failure = Some(failure);
-        self.refresh_open();
+        self.refresh();
     }
 
     /// A notification (or another event) arrived: wakes the waiter if its condition holds, or else
@@ -322,10 +335,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
         Some(match self.completions.as_mut()?.poll() {
             Ok(Some(completion)) => match shared.deliver_plain(&completion) {
                 Some(event) => Asked::Plain(event),
-                None => Asked::Unusual(Ok(completion)),
+                None => Asked::Unusual(completion),
             },
             Ok(None) => Asked::Nothing,
-            Err(failure) => Asked::Unusual(Err(failure)),
+            Err(failure) => Asked::Failed(failure),
         })
     }
 
@@ -379,13 +392,22 @@ impl<C: CompletionQueue> EvdQueue<C> {
         Err(Error::queue_empty())
     }
 
-    /// Removes the first event that is no completion.
+    /// Removes the first event that is no completion, if it is a software event; its pointer.
     #[inline(always)]
-    pub(crate) fn take_other(&mut self, events: &[EventSlot]) -> Result<Event> {
-        let event = self.ring_slot(events, 0).and_then(EventSlot::load);
+    pub(crate) fn take_software(&mut self, events: &[EventSlot]) -> Option<u64> {
+        if self.ring_length == 0 {
+            return None;
+        }
+        let pointer = self.ring_slot(events, 0)?.software()?;
+        self.drop_other();
+        Some(pointer)
+    }
+
+    /// Removes the first event that is no completion, which has been looked at.
+    #[inline(always)]
+    fn drop_other(&mut self) {
         self.ring_head = wrap(self.ring_head, 1, self.ring_capacity);
         self.ring_length = self.ring_length.wrapping_sub(1);
-        event.ok_or(Error::internal(Cause::CorruptCompletion))
     }
 
     /// Removes the first event that needs no asking of the device.
@@ -399,7 +421,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
             // Both counters run freely, so their distance is signed.
             let ahead = front.map_or(0, |slot| slot.after().wrapping_sub(self.ready_left)) as i32;
             if self.ready_length == 0 || ahead <= 0 {
-                return self.take_other(shared.events);
+                let event = front.and_then(EventSlot::load);
+                self.drop_other();
+                return event.ok_or(Error::internal(Cause::CorruptCompletion));
             }
         }
         let index = self.ready_first;
@@ -507,6 +531,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     {
         let narrow = self.config == Some(EvdConfig::Solicited);
         self.config = None;
+        self.refresh();
         if !(narrow && self.armed) {
             return;
         }
@@ -520,7 +545,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         if !nobody.failed.is_empty() {
             // The next poll finds the failure again, and reports it.
             self.failure = None;
-            self.refresh_open();
+            self.refresh();
         }
     }
 
@@ -543,8 +568,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     pub(crate) fn take_request(&mut self, events: &[EventSlot]) -> Option<CrId> {
         while self.ring_length != 0 {
             let event = self.ring_slot(events, 0).and_then(EventSlot::load);
-            self.ring_head = wrap(self.ring_head, 1, self.ring_capacity);
-            self.ring_length = self.ring_length.wrapping_sub(1);
+            self.drop_other();
             if let Some(Event::ConnectionRequest { cr, .. }) = event {
                 return Some(cr);
             }
@@ -571,6 +595,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
         let completions = self.completions.take();
         *self = Self {
             generation: self.generation,
+            // A wait of this life must not pass for one of the next.
+            waits: self.waits,
             ..Self::EMPTY
         };
         completions
@@ -749,15 +775,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
+    /// The slot of a queued event, or of the next one where there is room for it.
     #[inline(always)]
-    pub(super) fn ring_slot<'s>(
-        &self,
-        events: &'s [EventSlot],
-        position: u32,
-    ) -> Option<&'s EventSlot> {
-        if position >= self.ring_capacity {
-            return None;
-        }
+    fn ring_slot<'s>(&self, events: &'s [EventSlot], position: u32) -> Option<&'s EventSlot> {
         let offset = wrap(self.ring_head, position, self.ring_capacity);
         events.get(self.ring_base.wrapping_add(offset) as usize)
     }

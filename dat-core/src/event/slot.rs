@@ -88,21 +88,17 @@ impl EventSlot {
         first.store(u64::from(after) << 32 | (first.load() & u64::from(u32::MAX)));
     }
 
-    /// The event; `None` only if the slot never held one.
+    /// The pointer of a software event; `None` for other events.
     #[inline(always)]
-    pub(super) fn load(&self) -> Option<Event> {
-        let [first, second, ..] = &self.words;
-        match first.load() as u32 {
-            SOFTWARE => Some(Event::Software {
-                pointer: second.load(),
-            }),
-            tag => self.load_otherwise(tag),
-        }
+    pub(super) fn software(&self) -> Option<u64> {
+        let [first, pointer, ..] = &self.words;
+        (first.load() as u32 == SOFTWARE).then(|| pointer.load())
     }
 
-    #[inline(never)]
-    fn load_otherwise(&self, tag: u32) -> Option<Event> {
-        let [_, second, third, fourth] = &self.words;
+    /// The event; `None` only if the slot never held one.
+    pub(super) fn load(&self) -> Option<Event> {
+        let [first, second, third, fourth] = &self.words;
+        let tag = first.load() as u32;
         let (a, b, c) = (second.load(), third.load(), fourth.load());
         let handle = Handle::from_raw(a);
         let connection = |kind| Event::Connection {
@@ -121,6 +117,7 @@ impl EventSlot {
                 qualifier: c,
                 cr: CrId::from_handle(Handle::from_raw(b)),
             },
+            SOFTWARE => Event::Software { pointer: a },
             0x4001 => connection(ConnectionEventKind::Established),
             0x4002 => connection(ConnectionEventKind::PeerRejected),
             0x4003 => connection(ConnectionEventKind::NonPeerRejected),

@@ -72,6 +72,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     }
                     queue.places = places;
                     queue.config = Some(config);
+                    queue.refresh();
                     queue.endpoint_streams = queue.endpoint_streams.saturating_add(1);
                 }
             }

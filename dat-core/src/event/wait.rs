@@ -8,7 +8,7 @@ use core::task::{Context, Poll, Waker};
 use super::Aftermath;
 use super::dequeue::{HeldQueue, failed};
 use super::event::Event;
-use super::queue::{Asked, EvdConfig};
+use super::queue::{Asked, EvdConfig, EvdSlot};
 use crate::backend::{Backend, Completion, DeviceFailure};
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::ia::Ia;
@@ -65,6 +65,7 @@ pub struct Expired {
 /// wakes it unless somebody calls [`Ia::progress`] when the device has something to say.
 pub struct EvdWait<'a, 's, B: Backend, L: RawLock> {
     ia: &'a Ia<'s, B, L>,
+    slot: &'a EvdSlot<B::CompletionQueue, L>,
     evd: EvdId,
     serial: u32,
     finished: bool,
@@ -95,35 +96,32 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Spec: EVW-01..05, EVW-11
     #[inline]
     pub fn evd_wait(&self, evd: EvdId, threshold: i32) -> Result<EvdWait<'_, 's, B, L>> {
-        if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
+        let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
+            return Err(evd.refused(self.shared.instance));
+        };
+        let quick = {
             let mut queue = slot.queue.hold();
             // Where numbers decide, it makes no difference what was queued when the wait began.
-            if queue.open == evd
-                && queue.waitable
-                && queue.counts_events()
-                && (1..=i64::from(queue.queue_length)).contains(&i64::from(threshold))
-            {
-                let serial = queue.begin_wait(threshold as u32);
-                return Ok(self.waiting(evd, serial));
-            }
-        }
-        self.evd_wait_otherwise(evd, threshold)
-    }
-
-    #[inline(always)]
-    fn waiting(&self, evd: EvdId, serial: u32) -> EvdWait<'_, 's, B, L> {
-        EvdWait {
+            (queue.open == evd && queue.waitable && threshold == 1 && queue.is_simple())
+                .then(|| queue.begin_wait(1))
+        };
+        let serial = match quick {
+            Some(serial) => serial,
+            None => self.begin_wait(evd, threshold)?,
+        };
+        Ok(EvdWait {
             ia: self,
+            slot,
             evd,
             serial,
             finished: false,
-        }
+        })
     }
 
-    /// A wait that is refused, or that notifications end.
+    /// Begins a wait of any sort, if it may begin; returns its serial number.
     #[inline(never)]
-    fn evd_wait_otherwise(&self, evd: EvdId, threshold: i32) -> Result<EvdWait<'_, 's, B, L>> {
-        let serial = self.on_evd(evd, |queue, aftermath| {
+    fn begin_wait(&self, evd: EvdId, threshold: i32) -> Result<u32> {
+        self.on_evd(evd, |queue, aftermath| {
             if !queue.waitable {
                 return Err(Error::invalid_state(Subtype::InvalidStateEvdUnwaitable));
             }
@@ -150,8 +148,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             queue.harvest(&self.shared, aftermath);
             queue.notify_waiter_of_queued();
             Ok(serial)
-        })?;
-        Ok(self.waiting(evd, serial))
+        })
     }
 
     /// Waits until at least `threshold` events are queued, or the deadline has passed; a deadline
@@ -230,26 +227,24 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
     /// Spec: EVW-01, EVW-05, EVW-07, EVW-09, EVW-10, EVW-11
     #[inline]
     pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Waited>> {
-        if !self.finished
-            && let Some(slot) = self.ia.shared.event_dispatchers.get(self.evd.index())
-        {
-            let mut queue = slot.queue.hold();
-            if queue.id == self.evd && queue.takes_next(self.serial) {
-                match queue.ask(&self.ia.shared) {
-                    Some(Asked::Plain(completion)) => {
-                        let former = queue.end_wait();
-                        drop(queue);
-                        drop(former);
-                        self.finished = true;
-                        return Poll::Ready(Ok(Waited {
-                            event: Event::Dto(completion),
-                            more: 0,
-                        }));
-                    }
-                    Some(Asked::Unusual(polled)) => self.take_in(queue, polled),
-                    Some(Asked::Nothing) | None => {}
+        let mut queue = self.slot.queue.hold();
+        if !self.finished && queue.quick_wait == self.serial && queue.waker.is_none() {
+            match queue.ask(&self.ia.shared) {
+                Some(Asked::Plain(completion)) => {
+                    queue.dismiss_waiter();
+                    drop(queue);
+                    self.finished = true;
+                    return Poll::Ready(Ok(Waited {
+                        event: Event::Dto(completion),
+                        more: 0,
+                    }));
                 }
+                Some(Asked::Unusual(completion)) => self.take_in(queue, Ok(completion)),
+                Some(Asked::Failed(failure)) => self.take_in(queue, Err(failure)),
+                Some(Asked::Nothing) | None => drop(queue),
             }
+        } else {
+            drop(queue);
         }
         self.poll_otherwise(waker)
     }
@@ -271,15 +266,14 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
     #[inline(never)]
     fn poll_otherwise(&mut self, waker: &Waker) -> Poll<Result<Waited>> {
         let shared = &self.ia.shared;
-        let slot = match shared.event_dispatchers.get(self.evd.index()) {
-            Some(slot) if !self.finished => slot,
-            _ => return Poll::Ready(Err(Error::abort())),
-        };
+        if self.finished {
+            return Poll::Ready(Err(Error::abort()));
+        }
         let mut aftermath = Aftermath::default();
         // Wakers are cloned and dropped outside of the lock: both run the consumer's code.
         let mut fresh = Some(waker.clone());
         let mut former = None;
-        let outcome = slot.queue.with(|queue| {
+        let outcome = self.slot.queue.with(|queue| {
             if queue.id != self.evd {
                 return Poll::Ready(Err(Error::abort()));
             }
