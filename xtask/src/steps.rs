@@ -82,6 +82,7 @@ const STEPS: &[Step] = &[
     step("tour", "the program as a newcomer runs it", |workspace| {
         cargo(workspace, &["run", "--release"])
     }),
+    step("examples", "the examples of the front page", examples),
     step(
         "bench",
         "instruction counts no worse than they were",
@@ -143,6 +144,29 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
     cmd!(workspace.shell, "cargo {arguments...}").run()?;
+    Ok(())
+}
+
+/// Runs every example of the mock; each fails where something comes out otherwise than it says.
+fn examples(workspace: &Workspace) -> Result<()> {
+    let directory = workspace.root().join("backend-mock/examples");
+    let mut names: Vec<String> = workspace
+        .shell
+        .read_dir(&directory)?
+        .iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        bail!("there are no examples in {}", directory.display());
+    }
+    for name in names {
+        cargo(
+            workspace,
+            &["run", "--package", "backend-mock", "--example", &name],
+        )?;
+    }
     Ok(())
 }
 
