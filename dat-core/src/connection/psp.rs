@@ -142,7 +142,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         flags: PspFlags,
     ) -> Result<(PspId, u64)> {
         self.control.with(|control| {
-            self.check_dispatcher(Some(evd), Subtype::InvalidHandleEvdCr)?;
+            self.check_dispatcher(evd, Subtype::InvalidHandleEvdCr, EvdFlags::CR)?;
             let creator = control.backend()?.provider_attributes().ep_creator;
             let fits = match creator {
                 EpCreator::Never => flags == PspFlags::Consumer,

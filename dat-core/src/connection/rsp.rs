@@ -3,7 +3,7 @@
 use crate::backend::{Backend, ListenerKey};
 use crate::endpoint::{Call, Trigger, permit};
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::flags::{EpCreator, RspFields};
+use crate::flags::{EpCreator, EvdFlags, RspFields};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, EvdId, Handle, RspId, next_generation};
 use crate::storage::find_slot;
@@ -66,7 +66,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let state = ep
                 .map(|ep| self.with_endpoint(ep, |_, endpoint| Ok(endpoint.state)))
                 .transpose()?;
-            self.check_dispatcher(Some(evd), Subtype::InvalidHandleEvdCr)?;
+            self.check_dispatcher(evd, Subtype::InvalidHandleEvdCr, EvdFlags::CR)?;
             match state {
                 Some(state) => {
                     permit(Call::Reserve, state)?;

@@ -7,7 +7,7 @@ use super::{Endpoint, ReceiveSide};
 use crate::attributes::EpAttributes;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::flags::{EndpointState, WATERMARK_INFINITE};
+use crate::flags::{EndpointState, EvdFlags, WATERMARK_INFINITE};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, EvdId, PzId, SrqId, next_generation};
 use crate::storage::find_slot;
@@ -134,7 +134,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.new_endpoint(control, &wanted, None, state)
     }
 
-    /// Checks the handles of a call before anything else is looked at.
+    /// Checks the handles of a call, and that the dispatchers take their streams (EVC-05), before
+    /// anything else is looked at.
     pub(super) fn check_handles(
         &self,
         control: &mut Control<'_, B>,
@@ -146,24 +147,37 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(pz) = pz {
             control.zone(pz)?;
         }
-        self.check_dispatcher(receive, Subtype::InvalidHandleEvdRecv)?;
-        self.check_dispatcher(request, Subtype::InvalidHandleEvdRequest)?;
-        self.check_dispatcher(connect, Subtype::InvalidHandleEvdConn)
+        for (evd, role, stream) in [
+            (receive, Subtype::InvalidHandleEvdRecv, EvdFlags::DTO),
+            (request, Subtype::InvalidHandleEvdRequest, EvdFlags::DTO),
+            (connect, Subtype::InvalidHandleEvdConn, EvdFlags::CONNECTION),
+        ] {
+            if let Some(evd) = evd {
+                self.check_dispatcher(evd, role, stream)?;
+            }
+        }
+        Ok(())
     }
 
-    pub(crate) fn check_dispatcher(&self, evd: Option<EvdId>, role: Subtype) -> Result<()> {
-        let Some(evd) = evd else {
-            return Ok(());
-        };
-        let live = self
+    /// Whether a dispatcher lives and takes a stream; `role` is the subtype that names it in an error.
+    pub(crate) fn check_dispatcher(
+        &self,
+        evd: EvdId,
+        role: Subtype,
+        stream: EvdFlags,
+    ) -> Result<()> {
+        let flags = self
             .shared
             .event_dispatchers
             .get(evd.index())
-            .is_some_and(|slot| slot.queue.with(|queue| queue.id == evd && !evd.is_null()));
-        if live {
-            Ok(())
-        } else {
-            Err(evd.refused_as(self.shared.instance, role))
+            .and_then(|slot| {
+                slot.queue
+                    .with(|queue| (queue.id == evd && !evd.is_null()).then_some(queue.flags))
+            });
+        match flags {
+            Some(flags) if flags.contains(stream) => Ok(()),
+            Some(_) => Err(Error::invalid_handle(role).because(Cause::FlagNotAllowed)),
+            None => Err(evd.refused_as(self.shared.instance, role)),
         }
     }
 

@@ -277,6 +277,15 @@ fn handles_are_checked_first() {
         subtype(pz, data, data, data, &SMALL),
         Subtype::InvalidHandleEvdConn
     );
+    // That counts as a handle as well, so it comes before attributes that go with a missing dispatcher.
+    for (receive, request, connect, role) in [
+        (None, other, None, Subtype::InvalidHandleEvdRequest),
+        (other, None, None, Subtype::InvalidHandleEvdRecv),
+        (None, data, data, Subtype::InvalidHandleEvdConn),
+    ] {
+        assert_eq!(subtype(pz, receive, request, connect, &SMALL), role);
+        assert_eq!(ask(pz, receive, request, connect), role);
+    }
     let missing = bench
         .ia
         .ep_create(pz, None, data, None, Some(&SMALL))
