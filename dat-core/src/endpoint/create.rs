@@ -25,7 +25,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Receive completions go to `receive`, request and bind completions to `request`, connection
     /// events to `connect`; a missing dispatcher means no interest, and nothing can be posted on
-    /// the queue it belongs to. Without a zone, or with the defaults of the adapter instead of
+    /// the queue it belongs to. A request dispatcher made without the bind stream takes transfers, and binds
+    /// are refused then. Without a zone, or with the defaults of the adapter instead of
     /// `attributes`, the rest can be set with `ep_modify`.
     ///
     /// # Errors

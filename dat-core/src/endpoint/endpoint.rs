@@ -192,6 +192,8 @@ pub(crate) struct Endpoint<S> {
     pub(crate) zone: Option<u16>,
     pub(crate) receive_evd: Option<u16>,
     pub(crate) request_evd: Option<u16>,
+    /// The request dispatcher, if there is one, was not made for bind events (EVC-05).
+    pub(crate) refuses_binds: bool,
     pub(crate) connect_evd: Option<u16>,
     pub(crate) srq: Option<u16>,
     /// Completions that the endpoint may have outstanding at its receive dispatcher.
@@ -249,6 +251,7 @@ impl<S> Endpoint<S> {
         zone: None,
         receive_evd: None,
         request_evd: None,
+        refuses_binds: false,
         connect_evd: None,
         srq: None,
         receive_places: 0,

@@ -213,6 +213,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         side.ring = self.finish_ring(&receive_ring);
         endpoint.receive_evd = attached.receive;
         endpoint.request_evd = attached.request;
+        endpoint.refuses_binds = attached
+            .request
+            .is_some_and(|evd| !self.takes(evd, EvdFlags::RMR_BIND));
         endpoint.connect_evd = attached.connect;
         endpoint.receive_places = places;
         endpoint.attributes = *attributes;

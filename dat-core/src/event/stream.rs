@@ -129,6 +129,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
+    /// Whether the dispatcher at an index was made for a stream.
+    pub(crate) fn takes(&self, evd: u16, stream: EvdFlags) -> bool {
+        self.shared
+            .event_dispatchers
+            .get(usize::from(evd))
+            .is_some_and(|slot| slot.queue.with(|queue| queue.flags.contains(stream)))
+    }
+
     /// The handle of the dispatcher that lives at an index; null if none does.
     pub(crate) fn evd_id_at(&self, evd: u16) -> EvdId {
         self.shared

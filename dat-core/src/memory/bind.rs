@@ -45,7 +45,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// undefined. A bind that is flushed leaves the old binding, one that fails none.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (RMR, EP): not a live object of this adapter.
+    /// - INVALID_HANDLE (RMR, EP): not a live object of this adapter. (EVD_REQUEST): the endpoint's request
+    ///   dispatcher was made without the bind stream.
     /// - INVALID_STATE (EP state): neither CONNECTED nor DISCONNECTED.
     /// - INVALID_PARAMETER (ARG6): unknown flag, or UNSIGNALLED on an endpoint not configured for it.
     /// - INVALID_PARAMETER (ARG3): privilege bits outside 0x33.
@@ -56,7 +57,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding.
     ///   (MEMORY_REGION): four binds of this remote region are outstanding.
     ///
-    /// Spec: RMB-01..45, DTO-04..07, DTO-10
+    /// Spec: RMB-01..45, DTO-04..07, DTO-10, EVC-05
     pub fn rmr_bind(
         &self,
         rmr: RmrId,
@@ -146,6 +147,10 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         }
         if endpoint.id != bind.ep || bind.ep.is_null() {
             return Err(bind.ep.refused(self.instance));
+        }
+        if endpoint.refuses_binds {
+            return Err(Error::invalid_handle(Subtype::InvalidHandleEvdRequest)
+                .because(Cause::FlagNotAllowed));
         }
         if !matches!(
             endpoint.state,

@@ -247,13 +247,6 @@ impl World {
             let good = self.is(side, HandleKind::Evd, evd)
                 && flags.is_some_and(|flags| flags.contains(stream));
             checks.handle(!good, subtype);
-            if good
-                && subtype == Subtype::InvalidHandleEvdRequest
-                && !flags.is_some_and(|flags| flags.contains(EvdFlags::RMR_BIND))
-            {
-                // Requests are transfers and binds; whether a dispatcher for transfers alone will do is open.
-                checks.possible(ErrorKind::InvalidHandle);
-            }
         }
     }
 

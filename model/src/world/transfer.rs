@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use dat_core::error::{ErrorKind, Subtype};
 use dat_core::event::DtoOperation;
-use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, HandleKind, MemoryPrivileges};
+use dat_core::flags::{
+    CompletionFlags, DtoStatus, EndpointState, EvdFlags, HandleKind, MemoryPrivileges,
+};
 
 use super::event::{Expected, Status, Stream};
 use super::{Ep, Key, Lmr, World};
@@ -259,6 +261,20 @@ impl World {
             Subtype::InvalidHandleRmr,
         );
         checks.handle(!self.is(side, HandleKind::Ep, ep), Subtype::InvalidHandleEp);
+        let refuses_binds = |evd: Key| {
+            self.evds
+                .get(&evd)
+                .is_some_and(|evd| !evd.flags.contains(EvdFlags::RMR_BIND))
+        };
+        // EVC-05.
+        checks.handle(
+            !checks.has_bad_handle()
+                && ep
+                    .and_then(|key| self.eps.get(&key))
+                    .and_then(|ep| ep.request)
+                    .is_some_and(refuses_binds),
+            Subtype::InvalidHandleEvdRequest,
+        );
         if checks.has_bad_handle() {
             return checks.verdict();
         }

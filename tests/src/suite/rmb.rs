@@ -1,7 +1,7 @@
 //! `dat_rmr_bind` and the life of remote memory regions.
 
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event, RmrBindCompletion};
-use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
+use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges};
 use dat_core::id::{EpId, RmrId};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Error, ErrorKind, Subtype};
@@ -552,7 +552,7 @@ pub fn bind_range_stays_inside_its_region<T: Testbed>(bed: &T) {
 
 /// Null, stale, foreign and wrong-kind handles give INVALID_HANDLE with the kind of the bad one.
 ///
-/// Spec: RMB-36, GEN-03, GEN-11
+/// Spec: RMB-36, GEN-03, GEN-11, EVC-05
 pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());
@@ -578,6 +578,16 @@ pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
             right.ia.rmr_bind(rmr, &piece, WRITE, bad, 1, DEFAULT)
         });
     }
+    // An endpoint whose request dispatcher takes transfers only.
+    let ia = &right.ia;
+    let evd = granted(ia.evd_create(4, None, EvdFlags::DTO));
+    let attributes = PartyOptions::default().attributes;
+    let (zone, connect) = (Some(right.zone), Some(right.connect));
+    let ep = granted(ia.ep_create(zone, Some(evd), Some(evd), connect, Some(&attributes)));
+    let expected = Error::invalid_handle(Subtype::InvalidHandleEvdRequest);
+    net.no_effect(&[&left, &right], expected, || {
+        ia.rmr_bind(rmr, &piece, WRITE, ep, 1, DEFAULT)
+    });
 }
 
 /// Region, window and endpoint must be of one zone; an unknown region is a PRIVILEGES_VIOLATION.

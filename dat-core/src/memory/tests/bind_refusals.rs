@@ -2,6 +2,9 @@
 
 use super::bind::{PEERS, Setting, refused_as, with_setting};
 use super::*;
+use crate::endpoint::EpParam;
+use crate::fixture::Bench;
+use crate::flags::EpFields;
 use crate::id::RmrId;
 
 /// Spec: RMB-07..09, RMB-29, RMB-43, DTO-05
@@ -310,4 +313,55 @@ fn what_the_device_refuses_leaves_no_trace() {
             on.untouched();
         }
     });
+}
+
+/// An endpoint whose request dispatcher takes transfers only can be made, and makes no bind events.
+///
+/// Spec: EVC-05, RMB-13, DTO-01
+#[test]
+fn bind_events_go_only_to_dispatchers_that_take_them() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let transfers = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
+    let rmr = ia.rmr_create(bench.pz).unwrap();
+    let ep = bench.endpoint();
+    let before = ia.ep_query(ep, EpFields::all()).unwrap();
+    let bind = || {
+        let unbind = LmrTriplet::default();
+        ia.rmr_bind(rmr, &unbind, PEERS, ep, 1, CompletionFlags::empty())
+    };
+    let refused = refused_as(
+        ErrorKind::InvalidHandle,
+        Subtype::InvalidHandleEvdRequest,
+        Cause::FlagNotAllowed,
+    );
+    let request_at = |request_evd| {
+        let wanted = EpParam {
+            request_evd,
+            ..before
+        };
+        ia.ep_modify(ep, EpFields::REQUEST_EVD, &wanted).unwrap();
+    };
+    let state = (
+        ErrorKind::InvalidState,
+        EndpointState::Unconnected.subtype(),
+    );
+    request_at(Some(transfers));
+    assert_eq!(refusal(bind()), refused);
+    // The dispatcher decides, not what the endpoint had before.
+    request_at(Some(bench.data));
+    let error = bind().unwrap_err();
+    assert_eq!((error.kind(), error.subtype()), state);
+    request_at(Some(transfers));
+    bench.connect(ep);
+    bench.establish(ep);
+    assert_eq!(bench.connection_events().len(), 1);
+    assert_eq!(refusal(bind()), refused);
+    bench.send(ep, 2);
+    assert_eq!(bench.device.posted(bench.pair(ep)).0.len(), 1);
+    let bindable = bench.connected();
+    let unbind = LmrTriplet::default();
+    ia.rmr_bind(rmr, &unbind, PEERS, bindable, 1, CompletionFlags::empty())
+        .unwrap();
 }
