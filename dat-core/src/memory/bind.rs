@@ -172,29 +172,32 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             if endpoint.zone_tag != zone {
                 return Err(zone_mismatch(bind.privileges));
             }
-            return self.post_bind(endpoint, region, bind, RegionKeys::default());
+            return self.post_bind(endpoint, region, bind, None);
         }
         let Some(slot) = self.local_regions.get(slot_index(bind.piece.context)) else {
             return Err(unknown(bind.privileges, Cause::UnknownContext));
         };
-        if !slot.hold_window(bind.piece.context) {
-            return Err(unknown(bind.privileges, slot.absence()));
+        // No window is counted for a bind that is refused: the region may be freed at any moment, and
+        // what was read of it is worth something only if it is still there then.
+        let gone = || unknown(bind.privileges, slot.absence());
+        if !slot.is_named(bind.piece.context) {
+            return Err(gone());
         }
-        let outcome = check_piece(slot, bind, zone, endpoint.zone_tag)
-            .and_then(|()| self.post_bind(endpoint, region, bind, slot.region_keys()));
-        if outcome.is_err() {
-            slot.release_window();
+        match check_piece(slot, bind, zone, endpoint.zone_tag) {
+            Ok(()) => self.post_bind(endpoint, region, bind, Some(slot)),
+            Err(error) if slot.is_named(bind.piece.context) => Err(error),
+            Err(_) => Err(gone()),
         }
-        outcome
     }
 
-    /// Takes record and queue slot of a bind that is right.
+    /// Takes record and queue slot of a bind that is right, and counts its window on the region in
+    /// `slot`, if it is to have one.
     fn post_bind(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
         bind: &Bind<'_>,
-        keys: RegionKeys,
+        slot: Option<&LmrSlot>,
     ) -> Result<u32> {
         let full = |resource| Error::insufficient_resources(resource).because(Cause::QueueFull);
         let Some((index, record)) = endpoint.ring.next(self.records) else {
@@ -209,6 +212,16 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         let Some(queue) = &mut endpoint.send else {
             return Err(not_ready());
+        };
+        let keys = match slot {
+            None => RegionKeys::default(),
+            Some(slot) if slot.hold_window(bind.piece.context) => slot.region_keys(),
+            Some(slot) => return Err(unknown(bind.privileges, slot.absence())),
+        };
+        let let_go = || {
+            if let Some(slot) = slot {
+                slot.release_window();
+            }
         };
         // 0 marks a place that is free.
         let sequence = region.sequence.wrapping_add(1).max(1);
@@ -234,11 +247,13 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         let Ok(rmr_context) = queue.bind(&request) else {
             record.withdraw();
+            let_go();
             return Err(refused);
         };
         endpoint.ring.advance();
         if let Err(count) = queue.ring() {
             endpoint.ring.retreat(self.records, count);
+            let_go();
             return Err(refused);
         }
         region.sequence = sequence;
@@ -303,7 +318,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 const REMOTE: MemoryPrivileges =
     MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
 
-/// Zone, privileges and bounds of the piece; the window is counted, so the region stands still.
+/// Zone, privileges and bounds of the piece, read one by one: the caller finds out whether the region
+/// stood still.
 fn check_piece(
     slot: &LmrSlot,
     bind: &Bind<'_>,

@@ -182,10 +182,22 @@ impl LmrSlot {
         self.context.store(context);
     }
 
+    /// Whether `context` names the region that lives here.
+    pub(super) fn is_named(&self, context: u32) -> bool {
+        // What was read of the region before is older than this look.
+        fence(Ordering::Acquire);
+        context != 0 && self.key.load(Ordering::SeqCst) == context
+    }
+
     /// Counts one more window on the region that `context` names; false if there is none.
     ///
-    /// As long as the window is counted the region cannot be freed, so its fields stand still.
+    /// As long as the window is counted the region cannot be freed, so its fields stand still; what was
+    /// read of them since `is_named` said yes is true. A context that names nothing leaves the count
+    /// alone, so it keeps nobody from freeing what lives here by now.
     pub(super) fn hold_window(&self, context: u32) -> bool {
+        if !self.is_named(context) {
+            return false;
+        }
         let counted = self
             .windows
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
@@ -194,7 +206,7 @@ impl LmrSlot {
         if counted.is_err() {
             return false;
         }
-        if context != 0 && self.key.load(Ordering::SeqCst) == context {
+        if self.is_named(context) {
             return true;
         }
         self.release_window();

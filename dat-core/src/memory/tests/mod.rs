@@ -2,6 +2,8 @@
 
 mod bind;
 mod bind_refusals;
+#[cfg(feature = "std")]
+mod bind_threads;
 mod lookup;
 mod region;
 mod remote;

@@ -1,0 +1,98 @@
+//! Binds that are refused while another thread frees the region they name.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+use super::bind::PEERS;
+use super::*;
+use crate::backend::{ControlEvent, PrivateData};
+use crate::endpoint::ConnectParam;
+use crate::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
+use crate::storage::IaStorage;
+use crate::sync::HostLock;
+use crate::time::Instant;
+
+/// A bind that is refused has no effect, not even for a moment on the count of windows: a region that
+/// nothing was ever bound to can be freed at any time.
+///
+/// Spec: LMF-01, GEN-06, RMB-39
+#[test]
+fn a_refused_bind_keeps_no_region_from_being_freed() {
+    const ROUNDS: u32 = 10_000;
+    let device = TestBackend::default();
+    let mut storage: IaStorage<TestBackend, HostLock, 1, 3, 1, 1, 16, 8> = IaStorage::new();
+    let ia = Ia::open(device.clone(), storage.lend(), 4).unwrap();
+    let pz = ia.pz_create().unwrap();
+    let evd = ia
+        .evd_create(4, None, EvdFlags::DTO | EvdFlags::RMR_BIND)
+        .unwrap();
+    let attributes = EpAttributes {
+        max_recv_dtos: 0,
+        max_request_dtos: 4,
+        ..EpAttributes::DEFAULT
+    };
+    let ep = ia
+        .ep_create(Some(pz), None, Some(evd), None, Some(&attributes))
+        .unwrap();
+    let peer = ConnectParam {
+        address: crate::fixture::PEER,
+        qualifier: 1,
+        timeout: TIMEOUT_INFINITE,
+        private_data: &[],
+        quality: QualityOfService::BEST_EFFORT,
+        flags: ConnectFlags::empty(),
+    };
+    ia.ep_connect(ep, &peer, Instant::ZERO).unwrap();
+    device.push_control(ControlEvent::Established {
+        queue_pair: ep.handle().to_raw(),
+        private_data: PrivateData::new(),
+    });
+    ia.progress(Instant::ZERO);
+    let rmr = ia.rmr_create(pz).unwrap();
+
+    let context = AtomicU32::new(0);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let binder = scope.spawn(|| {
+            let mut refused = 0_u32;
+            while !over.load(Ordering::Relaxed) {
+                let named = context.load(Ordering::Relaxed);
+                // The region without a right that the bind asks for, or one that is gone by now.
+                let part = LmrTriplet {
+                    context: named,
+                    address: BASE as u64,
+                    length: 8,
+                };
+                let outcome = ia.rmr_bind(rmr, &part, PEERS, ep, 1, CompletionFlags::empty());
+                assert_eq!(outcome.unwrap_err().kind(), ErrorKind::PrivilegesViolation);
+                refused += 1;
+            }
+            refused
+        });
+        let mut freed = 0;
+        for _ in 0..ROUNDS {
+            let made = ia
+                .lmr_create(&LmrRequest {
+                    memory: LmrMemory::Virtual(Region::pretend(BASE, LENGTH)),
+                    pz,
+                    privileges: MemoryPrivileges::LOCAL_READ,
+                })
+                .unwrap();
+            context.store(made.lmr_context, Ordering::Relaxed);
+            if ia.lmr_free(made.lmr).is_ok() {
+                freed += 1;
+            } else {
+                while ia.lmr_free(made.lmr).is_err() {
+                    thread::yield_now();
+                }
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(binder.join().unwrap() != 0);
+        assert_eq!(freed, ROUNDS);
+    });
+    assert_eq!(
+        device.posted(device.pair(ep.handle().to_raw()).unwrap()).0,
+        []
+    );
+}
