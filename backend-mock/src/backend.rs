@@ -352,14 +352,18 @@ unsafe impl Backend for MockBackend {
         &mut self,
         key: SharedReceiveQueueKey,
         limit: u32,
-    ) -> Result<(), BackendError> {
+    ) -> Result<bool, BackendError> {
         self.call(|world, adapter| {
-            let queue = world.adapters[adapter]
+            let node = &mut world.adapters[adapter];
+            let queue = node
                 .shared_receives
-                .get_mut(key.0 as u32);
-            queue.ok_or(BackendError::State)?.limit = limit;
+                .get_mut(key.0 as u32)
+                .ok_or(BackendError::State)?;
+            queue.limit = limit;
+            let earlier = ControlEvent::SharedReceiveLimit { queue: queue.token };
+            let withdrawn = node.forget_events(&earlier);
             world.check_limit(adapter, key.0 as u32);
-            Ok(())
+            Ok(withdrawn)
         })
     }
 

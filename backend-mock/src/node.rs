@@ -151,10 +151,12 @@ impl Adapter {
         self.publish();
     }
 
-    /// Forgets the events of a completion queue or shared receive queue that is gone.
-    pub(crate) fn forget_events(&mut self, gone: &ControlEvent) {
+    /// Forgets events that nobody polled yet, of a queue that is gone or armed anew; whether there were any.
+    pub(crate) fn forget_events(&mut self, gone: &ControlEvent) -> bool {
+        let before = self.control.len();
         self.control.retain(|event| event != gone);
         self.publish();
+        self.control.len() != before
     }
 
     fn publish(&self) {

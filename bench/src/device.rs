@@ -173,7 +173,7 @@ unsafe impl Backend for RingDevice {
         &mut self,
         _key: SharedReceiveQueueKey,
         _limit: u32,
-    ) -> Result<(), BackendError> {
+    ) -> Result<bool, BackendError> {
         Err(BackendError::NotSupported)
     }
 

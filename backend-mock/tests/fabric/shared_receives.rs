@@ -292,6 +292,18 @@ fn the_limit_raises_one_event_per_setting() {
             .arm_shared_receive_limit(fan.key, 2)
             .unwrap();
         assert_eq!(fan.far.control(), [limit]);
+        // Set anew before its event was polled: the event is withdrawn, and the caller is told so.
+        let mut arm = |limit| {
+            fan.far
+                .backend
+                .arm_shared_receive_limit(fan.key, limit)
+                .unwrap()
+        };
+        assert!(!arm(3));
+        assert!(arm(2));
+        assert!(arm(1));
+        assert!(!arm(0));
+        assert_eq!(fan.far.control(), []);
         // Turned off.
         fan.far
             .backend

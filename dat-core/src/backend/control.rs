@@ -376,11 +376,15 @@ pub unsafe trait Backend {
     ) -> Result<(), BackendError>;
 
     /// Arms one [`ControlEvent::SharedReceiveLimit`] for when fewer than `limit` buffers are left; 0 disarms.
+    ///
+    /// An arming ends the one before: if that one's event is there and was not polled yet, it is withdrawn
+    /// and the answer is true. So an event that is polled later belongs to this arming. A refused call
+    /// changes nothing.
     fn arm_shared_receive_limit(
         &mut self,
         key: SharedReceiveQueueKey,
         limit: u32,
-    ) -> Result<(), BackendError>;
+    ) -> Result<bool, BackendError>;
 
     /// Buffers that queue pairs can still take, if the device can tell.
     fn shared_receive_available(&self, key: SharedReceiveQueueKey) -> Option<u32>;

@@ -73,9 +73,8 @@ pub(crate) struct SharedReceives<Q> {
     pub(crate) state: SrqState,
     pub(crate) zone: u16,
     pub(crate) low_watermark: u32,
-    /// Settings of the low watermark that the device may still tell of: the last one, and one before it
-    /// whose event is on its way.
-    pub(crate) armed: u32,
+    /// The device is to tell of the low watermark.
+    pub(crate) armed: bool,
     /// Endpoints that take from it.
     pub(crate) endpoints: u32,
     /// Most endpoints that may.
@@ -97,7 +96,7 @@ impl<Q> SharedReceives<Q> {
         state: SrqState::Operational,
         zone: 0,
         low_watermark: 0,
-        armed: 0,
+        armed: false,
         endpoints: 0,
         max_endpoints: 0,
         context: 0,
@@ -422,7 +421,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Sets the low watermark and arms it: one asynchronous event as soon as fewer buffers than this
-    /// can be taken, at once if it is so already. 0 turns it off.
+    /// can be taken, at once if it is so already. 0 turns it off. The event of an earlier setting that
+    /// nobody had been told of yet comes before the call returns.
     ///
     /// # Errors
     /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
@@ -433,7 +433,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn srq_set_lw(&self, srq: SrqId, low_watermark: i32) -> Result<()> {
         self.with_srq(srq, |_, _| Ok(()))?;
         self.harvest_takers(srq);
-        let passed = self.control.with(|control| {
+        let due = self.control.with(|control| {
             let (key, limit) =
                 self.with_srq(srq, |_, queue| Ok((queue.key, queue.max_receives)))?;
             let bad = |cause| Error::invalid_argument(NUMBER_ARGUMENT).because(cause);
@@ -443,36 +443,33 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             let backend = control.backend()?;
             let exact = backend.shared_receive_available(key);
-            // The device is not to tell what the call tells: an event of its own would be taken for
-            // one of a later setting.
+            // The device is not to tell what the call tells.
             let certain = exact.is_some_and(|available| available < low);
-            match backend.arm_shared_receive_limit(key, if certain { 0 } else { low }) {
-                Ok(()) => {}
-                // What cannot be armed is off already.
-                Err(BackendError::NotSupported) if low == 0 => {}
-                Err(error) => return Err(backend_refused(error, Subtype::ResourceSrq)),
-            }
-            let passed = self.with_srq(srq, |slot, queue| {
+            let withdrawn =
+                match backend.arm_shared_receive_limit(key, if certain { 0 } else { low }) {
+                    Ok(withdrawn) => withdrawn,
+                    // What cannot be armed is off already.
+                    Err(BackendError::NotSupported) if low == 0 => false,
+                    Err(error) => return Err(backend_refused(error, Subtype::ResourceSrq)),
+                };
+            let (earlier, passed) = self.with_srq(srq, |slot, queue| {
+                let earlier = queue.armed && withdrawn;
                 let passed = exact.unwrap_or_else(|| slot.not_completed(queue)) < low;
                 queue.low_watermark = low;
-                queue.armed = if low == 0 || passed {
-                    0
-                } else {
-                    queue.armed.saturating_add(1).min(2)
-                };
-                Ok(passed)
+                queue.armed = low != 0 && !passed;
+                Ok((earlier, passed))
             })?;
             if passed && !certain {
-                // If the device told already, nobody is armed.
+                // Whatever the device said of this setting meanwhile, the call says it.
                 let _disarmed = backend.arm_shared_receive_limit(key, 0);
             }
-            Ok(passed)
+            Ok(usize::from(earlier).saturating_add(usize::from(passed)))
         })?;
-        if passed {
-            let mut aftermath = Aftermath::default();
+        let mut aftermath = Aftermath::default();
+        for _ in 0..due {
             self.push_event(self.async_evd, &low_watermark_event(srq), &mut aftermath);
-            self.settle(aftermath);
         }
+        self.settle(aftermath);
         Ok(())
     }
 
@@ -481,11 +478,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: SRL-02, SRL-03
     pub(crate) fn shared_receive_limit_reached(&self, token: u64, aftermath: &mut Aftermath) {
         let srq = SrqId::from_handle(Handle::from_raw(token));
-        let expected = self.with_srq(srq, |_, queue| {
-            let before = queue.armed;
-            queue.armed = before.saturating_sub(1);
-            Ok(before != 0)
-        });
+        let expected = self.with_srq(srq, |_, queue| Ok(core::mem::take(&mut queue.armed)));
         if expected == Ok(true) {
             self.push_event(self.async_evd, &low_watermark_event(srq), aftermath);
         }

@@ -135,7 +135,7 @@ unsafe impl Backend for TestBackend {
 
     fn create_shared_receive_queue(
         &mut self,
-        _token: u64,
+        token: u64,
         _domain: DomainKey,
         depth: u32,
         segments: u32,
@@ -146,6 +146,7 @@ unsafe impl Backend for TestBackend {
         device.shared.insert(
             key,
             SharedReceives {
+                token,
                 depth,
                 segments,
                 receives: VecDeque::new(),
@@ -176,11 +177,15 @@ unsafe impl Backend for TestBackend {
         &mut self,
         key: SharedReceiveQueueKey,
         limit: u32,
-    ) -> Result<(), BackendError> {
+    ) -> Result<bool, BackendError> {
         let mut device = self.device();
         device.refuse()?;
         device.calls.push(Call::ArmSharedLimit(key, limit));
-        Ok(())
+        let queue = device.shared.get(&key.0).ok_or(BackendError::Device)?.token;
+        let before = device.control.len();
+        let earlier = ControlEvent::SharedReceiveLimit { queue };
+        device.control.retain(|event| *event != earlier);
+        Ok(device.control.len() != before)
     }
 
     fn shared_receive_available(&self, key: SharedReceiveQueueKey) -> Option<u32> {

@@ -110,6 +110,7 @@ pub(super) struct Pair {
 
 #[derive(Debug)]
 pub(super) struct SharedReceives {
+    pub(super) token: u64,
     pub(super) depth: u32,
     pub(super) segments: u32,
     pub(super) receives: VecDeque<Posted>,

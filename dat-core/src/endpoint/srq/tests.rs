@@ -737,13 +737,55 @@ fn a_late_alarm_leaves_the_next_setting_armed() {
         // It is on its way; meanwhile there are enough buffers again, and the watermark is set anew.
         on.post(3).unwrap();
         on.ia.srq_set_lw(on.srq, 3).unwrap();
-        on.ia.progress(Instant::ZERO);
         assert!(on.alarm());
+        on.ia.progress(Instant::ZERO);
+        assert!(!on.alarm());
         on.arrive(&on.taker, 0);
         on.backend.push_control(limit.clone());
         on.ia.progress(Instant::ZERO);
         assert!(on.alarm());
         on.backend.push_control(limit);
+        on.ia.progress(Instant::ZERO);
+        assert!(!on.alarm());
+    });
+}
+
+/// An alarm that nobody took in before the watermark was turned off is told by that call, and never taken
+/// for one of a later setting.
+///
+/// Spec: SRL-02, SRL-05
+#[test]
+fn a_late_alarm_is_not_one_of_a_later_setting() {
+    with_setting(|on| {
+        for cookie in 0..4 {
+            on.post(cookie).unwrap();
+        }
+        let limit = ControlEvent::SharedReceiveLimit {
+            queue: on.srq.handle().to_raw(),
+        };
+        on.ia.srq_set_lw(on.srq, 4).unwrap();
+        on.arrive(&on.taker, 0);
+        on.backend.push_control(limit.clone());
+        on.ia.srq_set_lw(on.srq, 0).unwrap();
+        assert!(on.alarm());
+        // Three are left, which is enough for the next setting.
+        on.ia.srq_set_lw(on.srq, 2).unwrap();
+        on.ia.progress(Instant::ZERO);
+        assert!(!on.alarm());
+        for _ in 0..2 {
+            on.arrive(&on.taker, 0);
+        }
+        on.backend.push_control(limit.clone());
+        on.ia.progress(Instant::ZERO);
+        assert!(on.alarm());
+        // An earlier setting and the one that is set now, which is passed already: one event each.
+        on.post(9).unwrap();
+        on.post(10).unwrap();
+        on.ia.srq_set_lw(on.srq, 3).unwrap();
+        on.arrive(&on.taker, 0);
+        on.backend.push_control(limit);
+        on.ia.srq_set_lw(on.srq, 3).unwrap();
+        assert!(on.alarm() && on.alarm());
         on.ia.progress(Instant::ZERO);
         assert!(!on.alarm());
     });
