@@ -359,7 +359,7 @@ unsafe impl Backend for MockBackend {
                 .shared_receives
                 .get_mut(key.0 as u32)
                 .ok_or(BackendError::State)?;
-            queue.limit = limit;
+            queue.limit = if queue.failed { 0 } else { limit };
             let earlier = ControlEvent::SharedReceiveLimit { queue: queue.token };
             let withdrawn = node.forget_events(&earlier);
             world.check_limit(adapter, key.0 as u32);
@@ -385,7 +385,9 @@ unsafe impl Backend for MockBackend {
         self.enter(|world, adapter| {
             let adapter = &mut world.adapters[adapter];
             if let Some(queue) = adapter.shared_receives.remove(key.0 as u32) {
-                adapter.forget_events(&ControlEvent::SharedReceiveLimit { queue: queue.token });
+                let queue = queue.token;
+                adapter.forget_events(&ControlEvent::SharedReceiveLimit { queue });
+                adapter.forget_events(&ControlEvent::SharedReceiveFailed { queue });
             }
         });
     }

@@ -114,6 +114,13 @@ pub enum Fault {
         /// How many attempts.
         attempts: u8,
     },
+    /// A shared receive queue of an adapter fails when the nth buffer is to be taken from any of them.
+    FailSharedReceive {
+        /// The adapter.
+        adapter: u16,
+        /// Which buffer.
+        nth: u32,
+    },
     /// The host of an adapter dies without a word.
     Crash {
         /// The adapter.
@@ -219,6 +226,14 @@ impl Faults {
     pub(crate) fn fails_allocation(&mut self, of: u16, count: u32) -> bool {
         self.take(|fault| match *fault {
             Fault::AllocationFailure { adapter, nth } if adapter == of && nth == count => Some(()),
+            _ => None,
+        })
+        .is_some()
+    }
+
+    pub(crate) fn fails_shared_receive(&mut self, of: u16, count: u32) -> bool {
+        self.take(|fault| match *fault {
+            Fault::FailSharedReceive { adapter, nth } if adapter == of && nth == count => Some(()),
             _ => None,
         })
         .is_some()

@@ -51,6 +51,8 @@ pub(crate) struct Adapter {
     pub(crate) posts: u32,
     pub(crate) operations: u32,
     pub(crate) messages: u32,
+    /// Buffers that were to be taken from shared receive queues.
+    pub(crate) takes: u32,
     /// Attempts that still have to find no receive buffer.
     pub(crate) refusals: u32,
 }
@@ -75,6 +77,7 @@ impl Adapter {
             posts: 0,
             operations: 0,
             messages: 0,
+            takes: 0,
             refusals: 0,
         }
     }

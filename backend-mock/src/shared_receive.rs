@@ -23,6 +23,8 @@ pub(crate) struct SharedReceive {
     pub(crate) taken: usize,
     /// Armed: raise one event when fewer than so many are left.
     pub(crate) limit: u32,
+    /// It failed: it keeps its buffers.
+    pub(crate) failed: bool,
     pub(crate) spare: Vec<Vec<Segment>>,
 }
 
@@ -35,6 +37,7 @@ impl SharedReceive {
             buffers: VecDeque::new(),
             taken: 0,
             limit: 0,
+            failed: false,
             spare: Vec::new(),
         }
     }
@@ -56,11 +59,11 @@ impl SharedReceive {
 impl World {
     /// Takes a buffer off a shared receive queue.
     pub(crate) fn take_shared(&mut self, adapter: usize, key: u32) -> Option<ReceiveEntry> {
-        let available = self.adapters[adapter]
-            .shared_receives
-            .get(key)?
-            .buffers
-            .len() as u64;
+        let queue = self.adapters[adapter].shared_receives.get(key)?;
+        let available = queue.buffers.len() as u64;
+        if available == 0 || queue.failed || self.fails_to_give(adapter, key) {
+            return None;
+        }
         let index = match self.options.buffer_order {
             BufferOrder::Posted => 0,
             BufferOrder::Seeded => self.draw(&(0..=available.min(CHOICE).saturating_sub(1))),
@@ -70,6 +73,22 @@ impl World {
         queue.taken += 1;
         self.check_limit(adapter, key);
         Some(buffer)
+    }
+
+    /// Whether a fault wants the queue to fail instead of giving a buffer.
+    fn fails_to_give(&mut self, adapter: usize, key: u32) -> bool {
+        let node = &mut self.adapters[adapter];
+        let count = node.takes;
+        node.takes = count.wrapping_add(1);
+        if !self.faults.fails_shared_receive(adapter as u16, count) {
+            return false;
+        }
+        if let Some(queue) = self.adapters[adapter].shared_receives.get_mut(key) {
+            (queue.failed, queue.limit) = (true, 0);
+            let event = ControlEvent::SharedReceiveFailed { queue: queue.token };
+            self.raise(adapter, event);
+        }
+        true
     }
 
     /// A taken buffer has completed.

@@ -95,6 +95,13 @@ impl FaultyTestbed for MockBed {
         });
     }
 
+    fn fail_shared_queue(&self, device: u16, nth: u32) {
+        self.fabric.inject(Fault::FailSharedReceive {
+            adapter: device,
+            nth,
+        });
+    }
+
     fn fail_operation(&self, device: u16, nth: u32) {
         self.fabric.inject(Fault::RemoteError {
             adapter: device,

@@ -1,6 +1,6 @@
 //! Shared receive queues.
 
-use backend_mock::{BufferOrder, Fabric, FabricOptions, MockReceiveQueue, NodeOptions};
+use backend_mock::{BufferOrder, Fabric, FabricOptions, Fault, MockReceiveQueue, NodeOptions};
 use dat_core::backend::{
     Backend, BackendError, ControlEvent, DisconnectMode, SharedReceiveQueueKey, WorkQueue,
 };
@@ -312,6 +312,38 @@ fn the_limit_raises_one_event_per_setting() {
         fan.senders[0].send(4, &[]);
         fan.run();
         assert_eq!(fan.far.control(), []);
+    }
+}
+
+/// A queue that fails keeps what it has and takes more, and nobody gets any of it.
+///
+/// Spec: SRQR-42, SRC-04
+#[test]
+fn a_failed_queue_gives_nothing_any_more() {
+    for options in variety() {
+        let mut fan = fan(options);
+        fan.fabric
+            .inject(Fault::FailSharedReceive { adapter: 1, nth: 1 });
+        for token in 0..3 {
+            post_receive(&mut fan.queue, token, &[]);
+        }
+        fan.far
+            .backend
+            .arm_shared_receive_limit(fan.key, 1)
+            .unwrap();
+        for (number, sender) in fan.senders.iter_mut().enumerate() {
+            sender.send(number as u64, &[]);
+        }
+        fan.run();
+        let failed = ControlEvent::SharedReceiveFailed { queue: TOKEN };
+        let told = fan.far.control();
+        assert_eq!(told.iter().filter(|event| **event == failed).count(), 1);
+        let limit = ControlEvent::SharedReceiveLimit { queue: TOKEN };
+        assert!(!told.contains(&limit));
+        assert_eq!(fan.far.received().len(), 1);
+        post_receive(&mut fan.queue, 3, &[]);
+        fan.run();
+        assert!(!fan.far.control().contains(&failed));
     }
 }
 

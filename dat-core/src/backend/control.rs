@@ -271,6 +271,11 @@ pub enum ControlEvent {
         /// The token of the shared receive queue.
         queue: u64,
     },
+    /// A shared receive queue failed: it goes on taking buffers, and gives none to queue pairs any more.
+    SharedReceiveFailed {
+        /// The token of the shared receive queue.
+        queue: u64,
+    },
     /// A queue pair holds more receive buffers than its soft high watermark.
     SoftHighWatermark {
         /// The token of the queue pair.

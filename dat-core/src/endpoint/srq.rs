@@ -5,7 +5,9 @@ use portable_atomic::{AtomicU32, Ordering};
 use crate::attributes::{IaAttributes, SrqAttributes};
 use crate::backend::{Backend, BackendError, SharedReceiveQueueKey};
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::{Aftermath, AsyncEventKind, Event, REASON_LOW_WATERMARK, backend_refused};
+use crate::event::{
+    Aftermath, AsyncEventKind, Event, REASON_LOW_WATERMARK, REASON_PRIMARY, backend_refused,
+};
 use crate::flags::{SRQ_LOW_WATERMARK_DEFAULT, SrqFields, SrqState};
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, PzId, SrqId, next_generation};
@@ -481,6 +483,28 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let expected = self.with_srq(srq, |_, queue| Ok(core::mem::take(&mut queue.armed)));
         if expected == Ok(true) {
             self.push_event(self.async_evd, &low_watermark_event(srq), aftermath);
+        }
+    }
+
+    /// The device says that a shared receive queue failed; `token` is its handle. Told once.
+    ///
+    /// Posts are accepted as before (SRQR-22): their buffers are given back when the queue is freed.
+    ///
+    /// Spec: SRQR-42, SRY-01
+    pub(crate) fn shared_receive_failed(&self, token: u64, aftermath: &mut Aftermath) {
+        let srq = SrqId::from_handle(Handle::from_raw(token));
+        let before = self.with_srq(srq, |_, queue| {
+            // Nobody takes buffers any more, so the watermark is never passed.
+            queue.armed = false;
+            Ok(core::mem::replace(&mut queue.state, SrqState::Error))
+        });
+        if before == Ok(SrqState::Operational) {
+            let event = Event::Async {
+                kind: AsyncEventKind::EpBroken,
+                handle: srq.handle(),
+                reason: REASON_PRIMARY,
+            };
+            self.push_event(self.async_evd, &event, aftermath);
         }
     }
 

@@ -141,6 +141,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             ControlEvent::SharedReceiveLimit { queue } => {
                 self.shared_receive_limit_reached(queue, aftermath);
             }
+            ControlEvent::SharedReceiveFailed { queue } => {
+                self.shared_receive_failed(queue, aftermath);
+            }
             ControlEvent::SoftHighWatermark { queue_pair } => {
                 let handle = self.with_token(queue_pair, |_, endpoint| endpoint.id.handle());
                 if let Some(handle) = handle {

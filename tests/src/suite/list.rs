@@ -277,6 +277,8 @@ macro_rules! conformance_suite {
                 ia:
                     refused_allocations_leave_nothing_behind
                     refused_posts_leave_nothing_behind;
+                srq:
+                    failed_shared_queue_keeps_its_buffers;
             }
         }
     };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use dat_core::attributes::SrqAttributes;
 use dat_core::backend::Backend;
-use dat_core::event::{AsyncEventKind, Event, REASON_LOW_WATERMARK};
+use dat_core::event::{AsyncEventKind, Event, REASON_LOW_WATERMARK, REASON_PRIMARY};
 use dat_core::flags::{
     DtoStatus, IaFields, MemoryPrivileges, ProviderFields, SrqFields, SrqState, VALUE_UNKNOWN,
 };
@@ -12,7 +12,9 @@ use dat_core::id::{PzId, SrqId};
 use dat_core::sync::RawLock;
 use dat_core::{Error, ErrorKind, Ia, Subtype};
 
-use crate::fixture::{Adapter, Memory, Net, Party, PartyOptions, Testbed, granted, refused};
+use crate::fixture::{
+    Adapter, FaultyTestbed, Memory, Net, Party, PartyOptions, Testbed, granted, refused,
+};
 
 const BAD_QUEUE: Error = Error::invalid_handle(Subtype::InvalidHandleSrq);
 const IN_USE: Error = Error::invalid_state(Subtype::InvalidStateSrqInUse);
@@ -185,6 +187,43 @@ pub fn shared_queue_is_held_by_its_endpoints<T: Testbed>(bed: &T) {
         refused(ia.srq_resize(bad, 4), BAD_QUEUE);
         refused(ia.srq_set_lw(bad, 1), BAD_QUEUE);
     }
+}
+
+/// A queue that failed says so once, gives no buffer any more, takes what is posted, and is freed with it.
+///
+/// Spec: SRQR-22, SRQR-42, SRC-04, SRF-02, SRY-01
+pub fn failed_shared_queue_keeps_its_buffers<T: FaultyTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (ia, zone, srq) = queue(&net, 10);
+    let (taker, peer) = member(&net, &ia, zone, srq);
+    for cookie in 0..3 {
+        granted(ia.srq_post_recv(srq, &[], cookie));
+    }
+    bed.fail_shared_queue(0, 1);
+    peer.send_from(&[], 1);
+    assert_eq!(net.success(&peer, 1).ep, peer.ep);
+    assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+    peer.send_from(&[], 2);
+    assert_ne!(net.request_completion(&peer).status, DtoStatus::Success);
+    let failure = Event::Async {
+        kind: AsyncEventKind::EpBroken,
+        handle: srq.handle(),
+        reason: REASON_PRIMARY,
+    };
+    assert_eq!(net.event(&ia, ia.async_evd()), failure);
+    net.silent(&ia, ia.async_evd());
+    let state = || granted(ia.srq_query(srq, SrqFields::STATE)).state;
+    assert_eq!(state(), SrqState::Error);
+    granted(ia.srq_post_recv(srq, &[], 3));
+    assert_eq!(counts(&ia, srq), (3, 3));
+    net.settle();
+    net.silent(&ia, taker.receive);
+    assert_eq!(state(), SrqState::Error);
+    granted(ia.ep_free(taker.ep));
+    granted(ia.srq_free(srq));
+    let next = granted(ia.srq_create(zone, &attributes(4, 1, 0)));
+    let told = granted(ia.srq_query(next, SrqFields::STATE));
+    assert_eq!(told.state, SrqState::Operational);
 }
 
 /// The counts of the manual page's example: posted (3, 3), arrived (2, 3), dequeued (2, 2).

@@ -6,7 +6,7 @@ use crate::Cause;
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes, SrqAttributes};
 use crate::backend::{BackendError, Completion, ControlEvent, QueuePairKey, SharedReceiveQueueKey};
 use crate::error::{ErrorKind, Result, Subtype};
-use crate::event::{AsyncEventKind, Event, REASON_LOW_WATERMARK};
+use crate::event::{AsyncEventKind, Event, REASON_LOW_WATERMARK, REASON_PRIMARY};
 use crate::flags::{DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, SrqFields, SrqState};
 use crate::id::{EpId, EvdId, PzId, SrqId};
 use crate::memory::tests::{TestIa, piece, refusal, region, with_backend, with_ia};
@@ -448,16 +448,45 @@ fn one_endpoint_that_ends_leaves_the_others_their_buffers() {
 #[test]
 fn a_failed_queue_takes_buffers_and_gives_them_back_at_the_end() {
     with_setting(|on| {
-        on.ia.shared.shared_receive_queues[on.srq.index()]
-            .main
-            .with(|queue| queue.state = SrqState::Error);
+        on.post(0).unwrap();
+        on.ia.srq_set_lw(on.srq, 1).unwrap();
+        let failed = ControlEvent::SharedReceiveFailed {
+            queue: on.srq.handle().to_raw(),
+        };
+        // Told once, however often the device says it, and the watermark is not passed any more.
+        for event in [
+            failed.clone(),
+            failed,
+            ControlEvent::SharedReceiveLimit {
+                queue: on.srq.handle().to_raw(),
+            },
+            ControlEvent::SharedReceiveFailed {
+                queue: on.pz.handle().to_raw(),
+            },
+        ] {
+            on.backend.push_control(event);
+        }
+        on.ia.progress(Instant::ZERO);
+        assert_eq!(
+            on.ia.evd_dequeue(on.ia.async_evd()),
+            Ok(Event::Async {
+                kind: AsyncEventKind::EpBroken,
+                handle: on.srq.handle(),
+                reason: REASON_PRIMARY,
+            })
+        );
+        assert!(on.ia.evd_dequeue(on.ia.async_evd()).is_err());
         on.post(1).unwrap();
         let param = on.ia.srq_query(on.srq, SrqFields::all()).unwrap();
         assert_eq!(param.state, SrqState::Error);
-        assert_eq!(param.outstanding, 1);
+        assert_eq!(param.outstanding, 2);
         on.ia.ep_free(on.taker.ep).unwrap();
         on.ia.srq_free(on.srq).unwrap();
         assert!(on.ia.evd_dequeue(on.taker.evd).is_err());
+        // The next one in its slot is sound.
+        let next = on.ia.srq_create(on.pz, &SIZE).unwrap();
+        let param = on.ia.srq_query(next, SrqFields::STATE).unwrap();
+        assert_eq!(param.state, SrqState::Operational);
     });
 }
 
