@@ -8,6 +8,7 @@ mod packages;
 mod panic_free;
 mod steps;
 mod tools;
+mod vm;
 mod workspace;
 
 use anyhow::Result;
@@ -33,6 +34,8 @@ enum Task {
     Bench,
     /// Check that no panic, allocation or foreign call is reachable on the posting and polling paths
     NoPanic(panic_free::Options),
+    /// Run a job in a guest that has an RDMA device; its exit code becomes that of this command
+    Vm(vm::Options),
     /// Write shell completions of the program `dat`
     Completions(manual::Options),
     /// Write man pages of the program `dat`
@@ -43,7 +46,7 @@ enum Task {
 
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -51,9 +54,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<()> {
+fn run(arguments: Arguments) -> Result<ExitCode> {
     let workspace = Workspace::load()?;
     match arguments.task {
+        Task::Vm(options) => return vm::run(&workspace, &options),
         Task::Test(options) => steps::run(&workspace, &options),
         Task::Conformance(options) => conformance::run(&workspace, &options),
         Task::Bench => bench::run(&workspace, bench::Against::Budget),
@@ -61,5 +65,6 @@ fn run(arguments: Arguments) -> Result<()> {
         Task::Completions(options) => manual::write(&workspace, "completions", &options),
         Task::Man(options) => manual::write(&workspace, "man", &options),
         Task::Advisories => tools::advisories(&workspace),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

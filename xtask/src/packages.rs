@@ -2,27 +2,142 @@
 
 use anyhow::{Result, bail};
 use std::env;
+use std::path::{Path, PathBuf};
 use xshell::{Shell, cmd};
 
-/// A program that a check runs, and the package that brings it.
-struct SystemPackage {
+/// A package, and how it is told that the machine has it.
+pub(crate) struct SystemPackage {
     name: &'static str,
-    program: &'static str,
+    brings: Brings,
     why: &'static str,
 }
 
-const NEEDED: &[SystemPackage] = &[SystemPackage {
-    name: "valgrind",
-    program: "valgrind",
-    why: "counts the instructions of the hot paths",
-}];
+enum Brings {
+    /// Programs of the search path.
+    Programs(&'static [&'static str]),
+    /// A file, for what has no program.
+    File(&'static str),
+}
+
+const NEEDED: &[SystemPackage] = &[
+    programs(
+        "valgrind",
+        &["valgrind"],
+        "counts the instructions of the hot paths",
+    ),
+    programs(
+        "qemu-system-x86",
+        &["qemu-system-x86_64"],
+        "runs the guest that has an RDMA device",
+    ),
+    programs(
+        "busybox-static",
+        &["busybox"],
+        "the small programs of the guest",
+    ),
+    programs(
+        "iproute2",
+        &["ip", "rdma"],
+        "sets up the guest's RDMA device and counts its objects",
+    ),
+    SystemPackage {
+        name: "ibverbs-providers",
+        brings: Brings::File("/etc/libibverbs.d/rxe.driver"),
+        why: "the user's half of the guest's RDMA device",
+    },
+    programs(
+        "ibverbs-utils",
+        &["ibv_devinfo", "ibv_devices", "ibv_rc_pingpong"],
+        "shows that the guest's RDMA device works",
+    ),
+    programs(
+        "rdmacm-utils",
+        &["rping"],
+        "shows that connections work in the guest",
+    ),
+    programs(
+        "perftest",
+        &[
+            "ib_write_bw",
+            "ib_write_lat",
+            "ib_read_bw",
+            "ib_read_lat",
+            "ib_send_bw",
+            "ib_send_lat",
+        ],
+        "what verbs cost without DAT",
+    ),
+];
+
+const fn programs(
+    name: &'static str,
+    brings: &'static [&'static str],
+    why: &'static str,
+) -> SystemPackage {
+    SystemPackage {
+        name,
+        brings: Brings::Programs(brings),
+        why,
+    }
+}
+
+impl SystemPackage {
+    fn is_there(&self) -> bool {
+        match self.brings {
+            Brings::Programs(programs) => programs.iter().all(|program| find(program).is_some()),
+            Brings::File(file) => Path::new(file).is_file(),
+        }
+    }
+
+    fn brings(&self, wanted: &str) -> bool {
+        match self.brings {
+            Brings::Programs(programs) => programs.contains(&wanted),
+            Brings::File(file) => file == wanted,
+        }
+    }
+}
+
+/// Installs every package that some check needs.
+pub(crate) fn install_all(shell: &Shell) -> Result<()> {
+    install(shell, NEEDED.iter())
+}
+
+/// Installs the packages that bring these programs or files.
+pub(crate) fn install_for<'a>(
+    shell: &Shell,
+    wanted: impl IntoIterator<Item = &'a str>,
+) -> Result<()> {
+    install(shell, bringing(wanted)?.into_iter())
+}
+
+/// The packages that bring these programs or files, each once.
+fn bringing<'a>(wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'static SystemPackage>> {
+    let mut packages: Vec<&SystemPackage> = Vec::new();
+    for wanted in wanted {
+        match NEEDED.iter().find(|package| package.brings(wanted)) {
+            Some(package) if packages.iter().any(|other| other.name == package.name) => (),
+            Some(package) => packages.push(package),
+            None if find(wanted).is_some() => (),
+            None => bail!("there is no {wanted} on this machine, and no known package brings it"),
+        }
+    }
+    Ok(packages)
+}
+
+/// The programs of the known packages.
+pub(crate) fn known_programs() -> impl Iterator<Item = &'static str> {
+    NEEDED
+        .iter()
+        .flat_map(|package| match package.brings {
+            Brings::Programs(programs) => programs,
+            Brings::File(_) => &[],
+        })
+        .copied()
+}
 
 /// Installs what is missing, as root or through sudo; otherwise names the command and fails.
-pub(crate) fn install_missing(shell: &Shell) -> Result<()> {
-    let missing: Vec<&SystemPackage> = NEEDED
-        .iter()
-        .filter(|package| !in_path(package.program))
-        .collect();
+fn install<'a>(shell: &Shell, packages: impl Iterator<Item = &'a SystemPackage>) -> Result<()> {
+    let missing: Vec<&SystemPackage> = packages.filter(|package| !package.is_there()).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -31,11 +146,7 @@ pub(crate) fn install_missing(shell: &Shell) -> Result<()> {
     }
     let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
     let Some((program, before)) = as_root(shell)? else {
-        bail!(
-            "install the missing packages, then run this again:\n  \
-             sudo apt-get update && sudo apt-get install --yes {}",
-            names.join(" ")
-        );
+        bail!(advice(&names));
     };
     let quiet = ["env", "DEBIAN_FRONTEND=noninteractive"];
     let options = ["--yes", "--no-install-recommends"];
@@ -45,20 +156,35 @@ pub(crate) fn install_missing(shell: &Shell) -> Result<()> {
         "{program} {before...} {quiet...} apt-get install {options...} {names...}"
     )
     .run()?;
+    if let Some(package) = missing.iter().find(|package| !package.is_there()) {
+        bail!(
+            "{} is installed, but did not bring what is needed of it",
+            package.name
+        );
+    }
     Ok(())
+}
+
+/// What a user does who may not install packages through this program.
+fn advice(names: &[&str]) -> String {
+    format!(
+        "install the missing packages, then run this again:\n  \
+         sudo apt-get update && sudo apt-get install --yes {}",
+        names.join(" ")
+    )
 }
 
 /// The program, with its options, that runs a command as root; `None` where there is none.
 fn as_root(shell: &Shell) -> Result<Option<(&'static str, &'static [&'static str])>> {
     const SUDO: (&str, &[&str]) = ("sudo", &["--non-interactive"]);
-    if !in_path("apt-get") {
+    if find("apt-get").is_none() {
         return Ok(None);
     }
     if cmd!(shell, "id --user").quiet().read()? == "0" {
         return Ok(Some(("env", &[])));
     }
     let (sudo, options) = SUDO;
-    let works = in_path(sudo)
+    let works = find(sudo).is_some()
         && cmd!(shell, "{sudo} {options...} true")
             .quiet()
             .ignore_stderr()
@@ -67,7 +193,56 @@ fn as_root(shell: &Shell) -> Result<Option<(&'static str, &'static [&'static str
     Ok(works.then_some(SUDO))
 }
 
-fn in_path(program: &str) -> bool {
-    env::var_os("PATH")
-        .is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+/// The program of that name in the search path, or among the programs of the administrator, which an ordinary user's path leaves out.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_named_once_for_all_its_programs() {
+        let packages = bringing([
+            "ibv_devinfo",
+            "ibv_rc_pingpong",
+            "rping",
+            "/etc/libibverbs.d/rxe.driver",
+        ]);
+        let names: Vec<&str> = packages
+            .expect("known")
+            .iter()
+            .map(|package| package.name)
+            .collect();
+        assert_eq!(
+            names,
+            ["ibverbs-utils", "rdmacm-utils", "ibverbs-providers"]
+        );
+    }
+
+    #[test]
+    fn a_program_of_no_known_package_is_refused_unless_the_machine_has_it() {
+        assert!(bringing(["sh"]).is_ok_and(|packages| packages.is_empty()));
+        let refused = bringing(["no-such-program"]).err().expect("refused");
+        assert!(refused.to_string().contains("no-such-program"));
+    }
+
+    #[test]
+    fn what_a_user_has_to_do_is_one_command() {
+        assert!(
+            advice(&["perftest", "valgrind"])
+                .ends_with("sudo apt-get update && sudo apt-get install --yes perftest valgrind")
+        );
+    }
+
+    #[test]
+    fn programs_are_found_by_name() {
+        assert!(find("sh").is_some());
+        assert!(find("no-such-program").is_none());
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use xshell::cmd;
 
 use crate::workspace::Workspace;
-use crate::{bench, conformance, features, packages, panic_free, tools};
+use crate::{bench, conformance, features, packages, panic_free, tools, vm};
 
 /// Arguments of the task.
 #[derive(Args)]
@@ -27,7 +27,7 @@ struct Step {
 
 const STEPS: &[Step] = &[
     step("packages", "system packages", |workspace| {
-        packages::install_missing(&workspace.shell)
+        packages::install_all(&workspace.shell)
     }),
     step("format", "formatting", |workspace| {
         cargo(workspace, &["fmt", "--all", "--check"])
@@ -87,6 +87,11 @@ const STEPS: &[Step] = &[
         "bench",
         "instruction counts no worse than they were",
         |workspace| bench::run(workspace, bench::Against::Landed),
+    ),
+    step(
+        "vm",
+        "jobs in a guest that has an RDMA device",
+        |workspace| vm::check(workspace, &["smoke"]),
     ),
 ];
 

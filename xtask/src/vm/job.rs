@@ -1,0 +1,177 @@
+//! What a guest is booted for: scripts of the folder `xtask/vm/jobs`, each of which says at its top what it needs.
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::fs;
+use std::path::Path;
+
+/// What begins a line of the script that says what the job needs; what follows is TOML.
+const MARK: &str = "#:";
+const SUFFIX: &str = "sh";
+
+/// A job as its file says it.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) needs: Needs,
+    pub(crate) script: String,
+}
+
+/// What a job needs, and the limits under which it runs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Needs {
+    /// What the job shows, in one line.
+    pub(crate) about: String,
+    /// Seconds after which the guest is ended, its boot included.
+    pub(crate) timeout: u64,
+    /// Whether the guest's clock counts instructions.
+    #[serde(default)]
+    pub(crate) icount: bool,
+    /// Programs of this machine that the job runs.
+    #[serde(default)]
+    pub(crate) programs: Vec<String>,
+    /// Programs and tests of the workspace that the job runs.
+    #[serde(default)]
+    pub(crate) build: Vec<Build>,
+}
+
+/// Something that is built from the workspace; in the guest it has the name of its target.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Build {
+    pub(crate) package: String,
+    #[serde(default)]
+    pub(crate) features: Vec<String>,
+    #[serde(default)]
+    pub(crate) release: bool,
+    pub(crate) target: Target,
+}
+
+/// Which target of the package, by its name.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Target {
+    /// A program.
+    Program(String),
+    /// A file of integration tests.
+    Test(String),
+}
+
+impl Job {
+    /// Reads the job of that name from the folder of jobs.
+    pub(crate) fn load(folder: &Path, name: &str) -> Result<Self> {
+        let file = folder.join(name).with_extension(SUFFIX);
+        if !names(folder)?.iter().any(|known| known == name) {
+            bail!("there is no job {name}; `cargo xtask vm --list` names them");
+        }
+        let script =
+            fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        Self::parse(name, script).with_context(|| file.display().to_string())
+    }
+
+    fn parse(name: &str, script: String) -> Result<Self> {
+        let header: Vec<&str> = script
+            .lines()
+            .filter_map(|line| line.strip_prefix(MARK))
+            .collect();
+        let needs = toml::from_str(&header.join("\n"))
+            .with_context(|| format!("the lines that begin with `{MARK}`"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            needs,
+            script,
+        })
+    }
+
+    /// A job that is one command of the user.
+    pub(crate) fn of_command(command: &str, programs: Vec<String>) -> Self {
+        Self {
+            name: "shell".to_owned(),
+            needs: Needs {
+                about: "a command of the user".to_owned(),
+                timeout: 300,
+                icount: false,
+                programs,
+                build: Vec::new(),
+            },
+            script: format!("{command}\n"),
+        }
+    }
+}
+
+/// The names of all jobs, sorted.
+pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str());
+        if let Some(name) = name.filter(|_| path.extension().is_some_and(|it| it == SUFFIX)) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &str = r#"#!/bin/bash
+#: about = "shows it"
+#: timeout = 60
+#: programs = ["rping"]
+#: build = [{ package = "dat-tests", features = ["verbs"], target = { test = "verbs" } }]
+# an ordinary comment
+rping
+"#;
+
+    #[test]
+    fn the_top_of_a_script_says_what_it_needs() {
+        let job = Job::parse("one", SCRIPT.to_owned()).expect("job");
+        assert_eq!((job.needs.timeout, job.needs.icount), (60, false));
+        assert_eq!(job.needs.programs, ["rping"]);
+        let build = job.needs.build.first().expect("build");
+        assert!(matches!(&build.target, Target::Test(name) if name == "verbs"));
+        assert_eq!(build.features, ["verbs"]);
+        assert!(!build.release);
+    }
+
+    #[test]
+    fn a_script_that_does_not_say_enough_is_refused() {
+        for (old, new) in [
+            ("#: timeout = 60\n", ""),
+            ("timeout = 60", "timeout = -1"),
+            ("timeout = 60", "timeout = 60\n#: memory = true"),
+            (", target = { test = \"verbs\" }", ""),
+            ("test =", "example ="),
+        ] {
+            let script = SCRIPT.replace(old, new);
+            assert!(Job::parse("one", script).is_err(), "{old:?} -> {new:?}");
+        }
+    }
+
+    #[test]
+    fn every_job_of_the_workspace_can_be_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vm/jobs");
+        let names = names(&folder).expect("names");
+        assert!(names.iter().any(|name| name == "smoke"));
+        for name in names {
+            let job = Job::load(&folder, &name).expect("job");
+            assert!(
+                !job.needs.about.is_empty() && job.needs.timeout > 0,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_job_is_refused_by_name() {
+        let folder = tempfile::tempdir().expect("folder");
+        let error = Job::load(folder.path(), "none").expect_err("refused");
+        assert!(error.to_string().contains("no job none"));
+    }
+}

@@ -1,0 +1,177 @@
+//! What came of a guest: told from the record that its first process writes, and from how the machine ended.
+
+use std::process::ExitCode;
+
+/// How the machine came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It switched itself off, or gave up.
+    Own,
+    /// It was ended after so many seconds, because its time was over.
+    Limit(u64),
+}
+
+/// What came of the job.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The job ended with this code; the device is as it was before.
+    Exit(u8),
+    /// The job succeeded, and left objects of the device behind; or a process that holds some could not be ended.
+    Leak(Vec<String>),
+    /// The time was over while the guest did this.
+    TimeLimit { seconds: u64, phase: String },
+    /// The guest ended without saying what came of the job, while it did this.
+    Died { phase: String },
+}
+
+/// Exit codes of the task that are none of a job's own.
+const LEAK: u8 = 123;
+const TIME_LIMIT: u8 = 124;
+const DIED: u8 = 125;
+
+impl Verdict {
+    /// Reads the record: lines `phase WHAT`, `left WHAT` where something is not as before, and as last one `exit CODE`.
+    pub(crate) fn read(record: &str, end: End) -> Self {
+        let mut phase = "starting";
+        let mut left = Vec::new();
+        for line in record.lines() {
+            let (key, value) = line.trim().split_once(' ').unwrap_or_default();
+            match key {
+                "phase" => phase = value,
+                "left" => left.push(value.to_owned()),
+                "exit" => match value.parse() {
+                    Ok(0) if !left.is_empty() => return Self::Leak(left),
+                    Ok(code) => return Self::Exit(code),
+                    Err(_) => break,
+                },
+                _ => (),
+            }
+        }
+        let phase = phase.to_owned();
+        match end {
+            End::Limit(seconds) => Self::TimeLimit { seconds, phase },
+            End::Own => Self::Died { phase },
+        }
+    }
+
+    /// What the task ends with: the job's own code, or one that tells why there is none.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Exit(code) => *code,
+            Self::Leak(_) => LEAK,
+            Self::TimeLimit { .. } => TIME_LIMIT,
+            Self::Died { .. } => DIED,
+        }
+    }
+
+    /// Says in words what came of the job, with what the guest's console shows of its death.
+    pub(crate) fn describe(&self, console: &str) -> String {
+        let (mut text, own) = match self {
+            Self::Exit(0) => ("passed".to_owned(), true),
+            Self::Exit(code) => (format!("failed with exit code {code}"), true),
+            Self::Leak(left) => (
+                format!("did not leave the guest as it was: {}", left.join("; ")),
+                true,
+            ),
+            Self::TimeLimit { seconds, phase } => (
+                format!("ended after its {seconds} seconds were over, while {phase}"),
+                false,
+            ),
+            Self::Died { phase } => (format!("the guest died while {phase}"), false),
+        };
+        if !own {
+            let last = complaint(console).or_else(|| console.trim_end().lines().last());
+            if let Some(last) = last {
+                text += "; its console says: ";
+                text += last.trim();
+            }
+        }
+        text
+    }
+}
+
+impl From<&Verdict> for ExitCode {
+    fn from(verdict: &Verdict) -> Self {
+        verdict.code().into()
+    }
+}
+
+/// The first line by which the guest's kernel says that it is lost.
+fn complaint(console: &str) -> Option<&str> {
+    const COMPLAINTS: [&str; 6] = [
+        "Kernel panic",
+        "BUG:",
+        "Oops:",
+        "soft lockup",
+        "blocked for more than",
+        "Out of memory",
+    ];
+    console
+        .lines()
+        .find(|line| COMPLAINTS.iter().any(|it| line.contains(it)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_the_job_is_the_code_of_the_task() {
+        for code in [0, 1, 7, 124, 255] {
+            let record = format!("phase running the job\r\nexit {code}\r\n");
+            let verdict = Verdict::read(&record, End::Own);
+            assert_eq!(verdict, Verdict::Exit(code));
+            assert_eq!(verdict.code(), code);
+        }
+    }
+
+    #[test]
+    fn a_job_that_said_its_result_has_it_however_the_machine_ended() {
+        assert_eq!(Verdict::read("exit 0\n", End::Limit(9)), Verdict::Exit(0));
+    }
+
+    #[test]
+    fn objects_left_behind_fail_a_job_that_passed() {
+        let record = "left rxe0 has qp 1, and before the job qp 0\nleft processes: it\n";
+        let verdict = Verdict::read(&format!("{record}exit 0\n"), End::Own);
+        assert_eq!(verdict.code(), LEAK);
+        assert!(
+            verdict
+                .describe("")
+                .ends_with("rxe0 has qp 1, and before the job qp 0; processes: it")
+        );
+        let failed = Verdict::read(&format!("{record}exit 4\n"), End::Own);
+        assert_eq!(failed, Verdict::Exit(4));
+    }
+
+    #[test]
+    fn without_a_result_it_is_told_what_the_guest_did_last() {
+        let record = "phase booting\nphase running the job\nnoise\n";
+        let slow = Verdict::read(record, End::Limit(60));
+        assert_eq!(slow.code(), TIME_LIMIT);
+        assert_eq!(
+            slow.describe("step one\nstep two\n\n"),
+            "ended after its 60 seconds were over, while running the job; its console says: step two"
+        );
+        let dead = Verdict::read("", End::Own);
+        assert_eq!(dead.code(), DIED);
+        assert_eq!(dead.describe(""), "the guest died while starting");
+    }
+
+    #[test]
+    fn a_result_that_was_cut_off_is_none() {
+        assert_eq!(Verdict::read("exit ", End::Own).code(), DIED);
+        assert_eq!(Verdict::read("exit 1000\n", End::Own).code(), DIED);
+    }
+
+    #[test]
+    fn a_panic_is_found_in_the_console() {
+        let console =
+            "all well\n[ 1.0] Kernel panic - not syncing: Fatal exception\n[ 1.1] trace\n";
+        let verdict = Verdict::read("phase running the job\n", End::Own);
+        assert_eq!(
+            verdict.describe(console),
+            "the guest died while running the job; its console says: [ 1.0] Kernel panic - not syncing: Fatal exception"
+        );
+    }
+}
