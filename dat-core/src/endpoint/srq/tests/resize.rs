@@ -1,0 +1,148 @@
+//! Growing and shrinking a shared receive queue.
+
+use super::*;
+
+/// Spec: SRZ-01, SRZ-04, DTO-13
+#[test]
+fn a_queue_grows_with_its_buffers_and_its_dispatchers() {
+    with_setting(|on| {
+        let other = Taker::new(on.ia, on.backend, on.pz, on.srq);
+        for cookie in 0..10 {
+            on.post(cookie).unwrap();
+        }
+        on.backend.take_calls();
+        on.ia.srq_resize(on.srq, 20).unwrap();
+        let depths: Vec<_> = on
+            .backend
+            .take_calls()
+            .into_iter()
+            .filter_map(|call| match call {
+                Call::ResizeCompletionQueue { number, depth } => Some((number, depth)),
+                _ => None,
+            })
+            .collect();
+        let number = |taker: &Taker| taker.evd.index() as u16;
+        assert_eq!(depths, [(number(&on.taker), 20), (number(&other), 20)]);
+        let param = on.ia.srq_query(on.srq, SrqFields::all()).unwrap();
+        assert_eq!((param.max_recv_dtos, param.outstanding), (20, 10));
+        for cookie in 10..20 {
+            on.post(cookie).unwrap();
+        }
+        assert!(on.post(20).is_err());
+        // Every buffer may complete on one endpoint.
+        for _ in 0..20 {
+            on.arrive(&other, 0);
+        }
+        for cookie in 0..20 {
+            assert!(matches!(
+                on.ia.evd_dequeue(other.evd),
+                Ok(Event::Dto(done)) if done.cookie == cookie
+            ));
+        }
+        // Freed endpoints take the places along that they have by now.
+        on.ia.ep_free(other.ep).unwrap();
+        on.ia.ep_free(on.taker.ep).unwrap();
+        for taker in [&other, &on.taker] {
+            let places = on.ia.shared.event_dispatchers[taker.evd.index()]
+                .queue
+                .with(|queue| queue.places);
+            assert_eq!(places, 0);
+            on.ia.evd_free(taker.evd).unwrap();
+        }
+    });
+}
+
+/// Spec: SRZ-02, SRZ-03, SRZ-04
+#[test]
+fn a_queue_shrinks_down_to_what_is_outstanding() {
+    with_setting(|on| {
+        for cookie in 0..4 {
+            on.post(cookie).unwrap();
+        }
+        on.arrive(&on.taker, 0);
+        let in_use = |cause| {
+            (
+                ErrorKind::InvalidState,
+                Subtype::InvalidStateSrqInUse,
+                cause,
+            )
+        };
+        assert_eq!(
+            refusal(on.ia.srq_resize(on.srq, 3)),
+            in_use(Cause::BelowOutstanding)
+        );
+        on.ia.srq_resize(on.srq, 4).unwrap();
+        assert!(on.post(4).is_err());
+        on.ia.evd_dequeue(on.taker.evd).unwrap();
+        assert_eq!(on.counts(), (3, 3));
+        on.post(5).unwrap();
+        assert!(on.post(6).is_err());
+        on.ia.srq_set_lw(on.srq, 4).unwrap();
+        for _ in 0..3 {
+            on.arrive(&on.taker, 0);
+            on.ia.evd_dequeue(on.taker.evd).unwrap();
+        }
+        assert_eq!(
+            refusal(on.ia.srq_resize(on.srq, 3)),
+            in_use(Cause::BelowWatermark)
+        );
+        on.ia.srq_set_lw(on.srq, 0).unwrap();
+        on.ia.srq_resize(on.srq, 1).unwrap();
+        // What was given up can be used elsewhere: of 256 records one is the queue's.
+        let all = crate::record::allocate_list(
+            on.ia.shared.records,
+            crate::record::Owner::Requests(7),
+            255,
+            crate::record::NO_RECORD,
+        );
+        assert!(all.is_some());
+    });
+}
+
+/// Spec: SRZ-02, SRZ-03, SRZ-04, GEN-06, GEN-07
+#[test]
+fn refused_resizes_change_nothing() {
+    with_setting(|on| {
+        let other = Taker::new(on.ia, on.backend, on.pz, on.srq);
+        for (size, cause) in [
+            (0, Cause::ZeroCount),
+            (-1, Cause::NegativeCount),
+            (i32::MIN, Cause::NegativeCount),
+            (65, Cause::AboveLimit),
+        ] {
+            assert_eq!(
+                refusal(on.ia.srq_resize(on.srq, size)),
+                (ErrorKind::InvalidParameter, Subtype::InvalidArg2, cause)
+            );
+        }
+        let places = |taker: &Taker| {
+            on.ia.shared.event_dispatchers[taker.evd.index()]
+                .queue
+                .with(|queue| queue.places)
+        };
+        // The first dispatcher grows and the second cannot.
+        on.backend.take_calls();
+        on.backend.refuse_next(BackendError::Resources);
+        assert_eq!(
+            refusal(on.ia.srq_resize(on.srq, 20)).0,
+            ErrorKind::InsufficientResources
+        );
+        assert_eq!((places(&on.taker), places(&other)), (10, 10));
+        let size = || {
+            on.ia
+                .srq_query(on.srq, SrqFields::MAX_RECV_DTO)
+                .unwrap()
+                .max_recv_dtos
+        };
+        assert_eq!(size(), 10);
+        // A device that cannot shrink makes no error of it.
+        on.backend.refuse_next(BackendError::NotSupported);
+        on.ia.srq_resize(on.srq, 5).unwrap();
+        assert_eq!((size(), places(&other)), (10, 10));
+        on.ia.srq_resize(on.srq, 10).unwrap();
+        for cookie in 0..10 {
+            on.post(cookie).unwrap();
+        }
+        assert!(on.post(10).is_err());
+    });
+}
