@@ -4,6 +4,7 @@ mod completions;
 mod connected;
 mod dispatcher;
 mod failures;
+mod next_life;
 mod notification;
 mod waits;
 mod wake_ups;
