@@ -8,8 +8,10 @@ use crate::flags::HandleKind;
 /// A handle of any kind, as one word; zero is the null handle.
 ///
 /// From the top: 16 bits instance tag, 4 bits kind + 1, 28 bits generation, 16 bits index.
-/// A handle never becomes valid again once its object is gone: a slot whose generations are used
-/// up is retired.
+/// In the storage it was made in, a handle never becomes valid again once its object is gone: a slot whose
+/// generations are used up is retired, and generations outlive the adapter. In other storage the tag tells
+/// it apart: adapters that are open have different tags, and a closed one's tag comes back when 65,536 more
+/// have been given out. A handle kept for so long may name an object of another adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Handle(u64);

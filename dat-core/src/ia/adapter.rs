@@ -3,11 +3,12 @@
 use core::fmt;
 
 use atomic_waker::AtomicWaker;
-use portable_atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use portable_atomic::{AtomicBool, AtomicU32};
 
 use super::Control;
+use super::tag::InstanceTag;
 use crate::backend::Backend;
-use crate::error::Error;
+use crate::error::{Cause, Error, Subtype};
 use crate::flags::{EvdFlags, HandleKind};
 use crate::id::{EvdId, Handle};
 use crate::shared::Shared;
@@ -27,6 +28,8 @@ pub struct Ia<'s, B: Backend, L: RawLock> {
     pub(crate) progress_waker: AtomicWaker,
     /// The failure of the device was reported.
     pub(crate) catastrophe: AtomicBool,
+    /// Keeps other adapters from `shared.instance` for as long as this one is open.
+    _tag: InstanceTag,
 }
 
 /// An adapter that could not be opened; the backend comes back.
@@ -53,9 +56,6 @@ impl<B> fmt::Display for OpenError<B> {
 
 impl<B> core::error::Error for OpenError<B> {}
 
-/// Tags adapters, so that a handle of one is foreign to another.
-static NEXT_INSTANCE: AtomicU16 = AtomicU16::new(1);
-
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Opens an adapter on a backend, with an asynchronous event dispatcher of its own.
     ///
@@ -63,7 +63,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ///
     /// # Errors
     /// As `evd_create`: INVALID_PARAMETER for a length below 1, INSUFFICIENT_RESOURCES if the
-    /// storage or the device has no room for the asynchronous event dispatcher.
+    /// storage or the device has no room for the asynchronous event dispatcher; and INSUFFICIENT_RESOURCES
+    /// (MEMORY) if more adapters are open than handles can tell apart: 65,536 with the feature `std`, 256
+    /// without it.
     ///
     /// Spec: IAO-01, IAO-02, IAO-06
     pub fn open(
@@ -71,7 +73,14 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         storage: Storage<'s, B, L>,
         async_evd_min_qlen: i32,
     ) -> core::result::Result<Self, OpenError<B>> {
-        let instance = NEXT_INSTANCE.fetch_add(1, Ordering::Relaxed);
+        let Some(tag) = InstanceTag::take() else {
+            return Err(OpenError {
+                error: Error::insufficient_resources(Subtype::ResourceMemory)
+                    .because(Cause::TableFull),
+                backend,
+            });
+        };
+        let instance = tag.get();
         let coherent = !backend.provider_attributes().lmr_sync_req;
         let mut ia = Self {
             control: Mutex::new(Control {
@@ -101,6 +110,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             interrupts: AtomicU32::new(0),
             progress_waker: AtomicWaker::new(),
             catastrophe: AtomicBool::new(false),
+            _tag: tag,
         };
         ia.forget_leftovers();
         match ia.make_evd(async_evd_min_qlen, None, EvdFlags::ASYNC) {

@@ -8,6 +8,7 @@ mod interrupt;
 mod progress;
 mod query;
 mod settle;
+mod tag;
 
 pub use adapter::{Ia, OpenError};
 pub use close::CloseError;
