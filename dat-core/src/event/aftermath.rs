@@ -6,13 +6,14 @@ use super::ProxyAgent;
 use crate::backend::DeviceFailure;
 use crate::id::EvdId;
 
-/// Wake-ups, notifications and overflows that a call caused under its locks.
+/// Wake-ups, notifications, failures and overflows that a call caused under its locks.
 ///
-/// A call touches few dispatchers under one lock; what does not fit here is a missed wake-up, so
-/// callers of `is_full` stop early and go on in another round.
+/// A call touches few dispatchers. What finds no room here stays with the dispatcher, as what it owes;
+/// `owing` says that some dispatcher owes something, and `Ia::settle` asks them all.
 #[derive(Debug, Default)]
 pub(crate) struct Aftermath {
-    pub(crate) wakers: heapless::Vec<Waker, 8>,
+    /// Of a dispatcher's waiter, and of all waiters of a notification object that loses its last one.
+    pub(crate) wakers: heapless::Vec<Waker, 12>,
     /// Index of a notification object and the dispatcher that fired.
     pub(crate) notifications: heapless::Vec<(u16, EvdId), 8>,
     pub(crate) overflowed: heapless::Vec<EvdId, 4>,
@@ -20,6 +21,25 @@ pub(crate) struct Aftermath {
     pub(crate) failed: heapless::Vec<(EvdId, DeviceFailure), 4>,
     /// Agents of notification objects that have no dispatcher any more (CNW-05).
     pub(crate) released: heapless::Vec<ProxyAgent, 4>,
+    pub(crate) owing: bool,
+}
+
+/// What a dispatcher has to report, because no call had room for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owed(u8);
+
+impl Owed {
+    pub(crate) const NOTHING: Self = Self(0);
+    /// Its notification object is to be triggered.
+    pub(crate) const NOTIFICATION: Self = Self(1);
+    /// It overflowed.
+    pub(crate) const OVERFLOW: Self = Self(2);
+    /// Its completion queue failed.
+    pub(crate) const FAILURE: Self = Self(4);
+
+    pub(crate) const fn contains(self, what: Self) -> bool {
+        self.0 & what.0 != 0
+    }
 }
 
 impl Aftermath {
@@ -30,24 +50,38 @@ impl Aftermath {
         }
     }
 
-    pub(crate) fn notify(&mut self, cno: u16, evd: EvdId) {
+    /// The dispatcher fired.
+    pub(super) fn notify(&mut self, cno: u16, evd: EvdId, owed: &mut Owed) {
         if self.notifications.iter().any(|&(known, _)| known == cno) {
             return;
         }
-        // A call feeds at most three dispatchers of one endpoint and the asynchronous one.
-        let _fits = self.notifications.push((cno, evd));
+        if self.notifications.push((cno, evd)).is_err() {
+            self.owe(owed, Owed::NOTIFICATION);
+        }
     }
 
-    pub(crate) fn failure(&mut self, evd: EvdId, failure: DeviceFailure) {
-        let _fits = self.failed.push((evd, failure));
+    /// The completion queue of a dispatcher failed.
+    pub(super) fn failure(&mut self, evd: EvdId, failure: DeviceFailure, owed: &mut Owed) {
+        if self.failed.push((evd, failure)).is_err() {
+            self.owe(owed, Owed::FAILURE);
+        }
+    }
+
+    /// An event found no room in a dispatcher.
+    pub(super) fn overflow(&mut self, evd: EvdId, owed: &mut Owed) {
+        if self.overflowed.push(evd).is_err() {
+            self.owe(owed, Owed::OVERFLOW);
+        }
+    }
+
+    #[cold]
+    fn owe(&mut self, owed: &mut Owed, what: Owed) {
+        owed.0 |= what.0;
+        self.owing = true;
     }
 
     pub(crate) fn release(&mut self, agent: ProxyAgent) {
         // A call frees one dispatcher or notification object.
         let _fits = self.released.push(agent);
-    }
-
-    pub(crate) fn overflow(&mut self, evd: EvdId) {
-        let _fits = self.overflowed.push(evd);
     }
 }

@@ -164,7 +164,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn queue_failed(&self, evd: EvdId) -> Error {
         let reported = self.on_evd(evd, |queue, aftermath| {
             if let Some(failure) = queue.failure {
-                aftermath.failure(evd, failure);
+                aftermath.failure(evd, failure, &mut queue.owed);
             }
             Ok(())
         });

@@ -17,7 +17,7 @@ mod tests;
 mod thread_wait;
 mod wait;
 
-pub(crate) use aftermath::Aftermath;
+pub(crate) use aftermath::{Aftermath, Owed};
 pub(crate) use cno::Cno;
 pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub use cno_wait::CnoWait;

@@ -2,9 +2,9 @@
 
 use core::task::Waker;
 
-use super::Aftermath;
 use super::event::{DtoCompletion, Event};
 use super::slot::{self, EventSlot};
+use super::{Aftermath, Owed};
 use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFlags, EvdState};
@@ -112,6 +112,7 @@ pub(crate) struct EvdQueue<C> {
     /// Latched until the queue is drained, so that one overflow is one report.
     pub(crate) overflowed: bool,
     pub(crate) failure: Option<DeviceFailure>,
+    pub(crate) owed: Owed,
     pub(crate) context: u64,
 }
 
@@ -147,6 +148,7 @@ impl<C> EvdQueue<C> {
         armed: false,
         overflowed: false,
         failure: None,
+        owed: Owed::NOTHING,
         context: 0,
     };
 
@@ -315,7 +317,7 @@ impl<C> EvdQueue<C> {
             && self.enabled
             && (notifies || by_number)
         {
-            aftermath.notify(cno, self.id);
+            aftermath.notify(cno, self.id, &mut self.owed);
         }
     }
 }
@@ -480,7 +482,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
             }
             Err(failure) => {
                 self.fail(failure);
-                aftermath.failure(self.id, failure);
+                aftermath.failure(self.id, failure, &mut self.owed);
                 // A waiter is told that nothing more is coming.
                 if let Some(waker) = self.waker.take() {
                     aftermath.wake(waker);
@@ -731,7 +733,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     pub(crate) fn note_overflow(&mut self, queued: bool, aftermath: &mut Aftermath) {
         if !queued && !self.overflowed {
             self.overflowed = true;
-            aftermath.overflow(self.id);
+            aftermath.overflow(self.id, &mut self.owed);
         }
     }
 

@@ -4,7 +4,7 @@ use portable_atomic::Ordering;
 
 use super::Ia;
 use crate::backend::{Backend, DeviceFailure};
-use crate::event::{Aftermath, AsyncEventKind, Event, REASON_PRIMARY};
+use crate::event::{Aftermath, AsyncEventKind, Event, Owed, REASON_PRIMARY};
 use crate::id::EvdId;
 use crate::logging::notice;
 use crate::sync::RawLock;
@@ -12,11 +12,20 @@ use crate::sync::RawLock;
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Carries an aftermath out; no lock may be held.
     pub(crate) fn settle(&self, mut aftermath: Aftermath) {
+        self.settle_once(&mut aftermath);
+        while core::mem::take(&mut aftermath.owing) {
+            self.settle_owed(&mut aftermath);
+            self.settle_once(&mut aftermath);
+        }
+    }
+
+    #[inline]
+    fn settle_once(&self, aftermath: &mut Aftermath) {
         while let Some((evd, failure)) = aftermath.failed.pop() {
-            self.report_failure(evd, failure, &mut aftermath);
+            self.report_failure(evd, failure, aftermath);
         }
         while let Some(evd) = aftermath.overflowed.pop() {
-            self.report_overflow(evd, &mut aftermath);
+            self.report_overflow(evd, aftermath);
         }
         while let Some((cno, evd)) = aftermath.notifications.pop() {
             self.trigger(cno, evd);
@@ -26,6 +35,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         while let Some(waker) = aftermath.wakers.pop() {
             waker.wake();
+        }
+    }
+
+    /// Reports what dispatchers owe because it found no room in an aftermath; that was emptied since.
+    #[cold]
+    fn settle_owed(&self, aftermath: &mut Aftermath) {
+        for slot in self.shared.event_dispatchers {
+            let (evd, cno, failure, owed) = slot.queue.with(|queue| {
+                let owed = core::mem::take(&mut queue.owed);
+                (queue.id, queue.cno, queue.failure, owed)
+            });
+            if owed.contains(Owed::FAILURE)
+                && let Some(failure) = failure
+            {
+                self.report_failure(evd, failure, aftermath);
+            }
+            if owed.contains(Owed::OVERFLOW) {
+                self.report_overflow(evd, aftermath);
+            }
+            if owed.contains(Owed::NOTIFICATION)
+                && let Some(cno) = cno
+            {
+                self.trigger(cno, evd);
+            }
         }
     }
 

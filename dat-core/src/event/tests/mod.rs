@@ -1,5 +1,6 @@
 //! Event dispatchers and notification objects on the test device.
 
+mod aftermath;
 mod completions;
 mod connected;
 mod dispatcher;

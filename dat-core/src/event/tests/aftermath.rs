@@ -1,0 +1,175 @@
+//! Calls that cause more than their aftermath has room for.
+
+use std::vec::Vec;
+
+use super::TestIa;
+use crate::Ia;
+use crate::backend::DeviceFailure;
+use crate::error::ErrorKind;
+use crate::event::{Aftermath, AsyncEventKind, Event, ProxyAgent, REASON_PRIMARY};
+use crate::flags::EvdFlags;
+use crate::id::{CnoId, EvdId, Handle};
+use crate::storage::IaStorage;
+use crate::sync::NoLock;
+use crate::testing::{TestBackend, WakeCount};
+use core::task::Poll;
+
+/// More than an aftermath has room for, of anything.
+const MANY: usize = 15;
+
+type ManyStorage = IaStorage<TestBackend, NoLock, 1, 16, 1, 1, 64, 8>;
+
+/// Dispatchers with a notification object each, all of them attached.
+fn many(ia: &TestIa<'_>, flags: EvdFlags, agent: Option<ProxyAgent>) -> Vec<(CnoId, EvdId)> {
+    (0..MANY)
+        .map(|_| {
+            let cno = ia.cno_create(agent).unwrap();
+            (cno, ia.evd_create(1, Some(cno), flags).unwrap())
+        })
+        .collect()
+}
+
+/// What was reported on the asynchronous dispatcher.
+fn reports(ia: &TestIa<'_>) -> Vec<(AsyncEventKind, Handle)> {
+    core::iter::from_fn(|| ia.evd_dequeue(ia.async_evd()).ok())
+        .map(|event| match event {
+            Event::Async {
+                kind,
+                handle,
+                reason: REASON_PRIMARY,
+            } => (kind, handle),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+/// Spec: CNW-01, CNW-06, CNC-02
+#[test]
+fn every_notification_object_hears_of_its_dispatcher() {
+    static CALLS: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+    let count = |_, evd: Option<EvdId>| {
+        assert!(evd.is_some());
+        CALLS.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    };
+    let agent = ProxyAgent {
+        function: count,
+        instance_data: 0,
+    };
+    let mut storage = ManyStorage::new();
+    let ia = Ia::open(TestBackend::default(), storage.lend(), 4).unwrap();
+    let pairs = many(&ia, EvdFlags::SOFTWARE, Some(agent));
+    let (wakes, waker) = WakeCount::new();
+    let mut waits: Vec<_> = pairs
+        .iter()
+        .map(|&(cno, _)| ia.cno_wait(cno).unwrap())
+        .collect();
+    for wait in &mut waits {
+        assert!(wait.poll(&waker).is_pending());
+    }
+    let mut aftermath = Aftermath::default();
+    for (pointer, &(_, evd)) in (0..).zip(&pairs) {
+        let queued = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
+            Ok(queue.push(&Event::Software { pointer }, &ia.shared, aftermath))
+        });
+        assert_eq!(queued, Ok(true));
+    }
+    ia.settle(aftermath);
+    assert_eq!(wakes.take(), MANY);
+    assert_eq!(CALLS.load(core::sync::atomic::Ordering::Relaxed), MANY);
+    for (mut wait, (cno, evd)) in waits.into_iter().zip(pairs) {
+        assert_eq!(wait.poll(&waker), Poll::Ready(Ok(Some(evd))));
+        // Once.
+        assert!(ia.cno_wait(cno).unwrap().poll(&waker).is_pending());
+    }
+}
+
+/// Spec: DTO-13
+#[test]
+fn every_overflow_and_every_failure_is_reported() {
+    let mut storage = ManyStorage::new();
+    let ia = Ia::open(TestBackend::default(), storage.lend(), MANY as i32).unwrap();
+    let pairs = many(&ia, EvdFlags::SOFTWARE, None);
+    let expected = |kind| -> std::collections::BTreeSet<_> {
+        pairs
+            .iter()
+            .map(|(_, evd)| (kind as u32, evd.handle()))
+            .collect()
+    };
+    let told = || -> std::collections::BTreeSet<_> {
+        let reports = reports(&ia);
+        assert_eq!(reports.len(), MANY);
+        reports
+            .into_iter()
+            .map(|(kind, handle)| (kind as u32, handle))
+            .collect()
+    };
+    let mut aftermath = Aftermath::default();
+    for &(_, evd) in &pairs {
+        let event = Event::Software { pointer: 1 };
+        let outcome = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
+            for _ in 0..3 {
+                queue.push_unsolicited(&event, &ia.shared, aftermath);
+            }
+            Ok(())
+        });
+        assert_eq!(outcome, Ok(()));
+    }
+    ia.settle(aftermath);
+    assert_eq!(told(), expected(AsyncEventKind::EvdOverflow));
+
+    let mut aftermath = Aftermath::default();
+    for &(_, evd) in &pairs {
+        let outcome = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
+            let overrun = DeviceFailure::CompletionQueueOverrun;
+            queue.take_in(Err(overrun), &ia.shared, aftermath);
+            Ok(())
+        });
+        assert_eq!(outcome, Ok(()));
+    }
+    ia.settle(aftermath);
+    assert_eq!(told(), expected(AsyncEventKind::EvdOverflow));
+    let error = ia.evd_dequeue(ia.async_evd()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::QueueEmpty);
+}
+
+/// A report finds the notification object of the asynchronous dispatcher, even if the call has nothing
+/// to give away any more when it is made.
+///
+/// Spec: CNW-01, DTO-13
+#[test]
+fn a_report_triggers_as_well() {
+    let mut storage = ManyStorage::new();
+    let ia = Ia::open(TestBackend::default(), storage.lend(), 4).unwrap();
+    let own = ia.cno_create(None).unwrap();
+    ia.evd_modify_cno(ia.async_evd(), Some(own)).unwrap();
+    let pairs: Vec<_> = (0..8)
+        .map(|_| {
+            let cno = ia.cno_create(None).unwrap();
+            ia.evd_create(1, Some(cno), EvdFlags::SOFTWARE).unwrap()
+        })
+        .collect();
+    let mut aftermath = Aftermath::default();
+    for &evd in &pairs {
+        let event = Event::Software { pointer: 1 };
+        let outcome = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
+            queue.push_unsolicited(&event, &ia.shared, aftermath);
+            Ok(())
+        });
+        assert_eq!(outcome, Ok(()));
+    }
+    let outcome = ia.with_evd(pairs[0], &mut aftermath, |queue, aftermath| {
+        queue.note_overflow(false, aftermath);
+        Ok(())
+    });
+    assert_eq!(outcome, Ok(()));
+    ia.settle(aftermath);
+    let (_, waker) = WakeCount::new();
+    assert_eq!(
+        ia.cno_wait(own).unwrap().poll(&waker),
+        Poll::Ready(Ok(Some(ia.async_evd())))
+    );
+    assert_eq!(
+        reports(&ia),
+        [(AsyncEventKind::EvdOverflow, pairs[0].handle())]
+    );
+}
