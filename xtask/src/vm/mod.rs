@@ -123,7 +123,9 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdic
     let kernel = Kernel::get(shell, &workspace.target().join("vm/kernel"))?;
     let image = fill(workspace, job, options, &kernel)?;
 
-    let work = tempfile::tempdir().context("a folder for the guest's image")?;
+    let logs = workspace.target().join("vm/log");
+    fs::create_dir_all(&logs)?;
+    let work = tempfile::tempdir_in(&logs).context("a folder for the guest's image")?;
     let archive = work.path().join("image.cpio");
     image.write(File::create(&archive)?)?;
     let machine = Machine {
@@ -137,8 +139,6 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdic
         icount,
         seconds,
     };
-    let logs = workspace.target().join("vm/log");
-    fs::create_dir_all(&logs)?;
     let log = logs.join(&job.name).with_extension("log");
     let record = work.path().join("record");
     println!(
