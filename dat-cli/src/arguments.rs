@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::size::{Sweep, parse_size, parse_sweep};
+use crate::failure::Failure;
+use crate::size::{Sweep, parse_count, parse_duration, parse_size, parse_sweep};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -13,6 +14,8 @@ Exit codes:
   1  an operation failed, or an outcome is not what the specification says
   2  the arguments cannot be used
   3  a file cannot be read or written
+
+A copy that a signal ends exits with that signal.
 
 Without a command, the tour is run.";
 
@@ -64,24 +67,28 @@ pub(crate) enum Command {
 #[derive(Args)]
 #[command(after_help = "\
 The data is first written to a temporary file beside DST, read back, and compared by checksum (XXH3, 128 bits, as \
-`xxh128sum` prints it); only then does it take the place of DST. If anything goes wrong, DST is as it was.
+`xxh128sum` prints it); only then does it take the place of DST, with the owner, group and permissions of the file that it \
+replaces. If anything goes wrong, or a signal such as Ctrl-C ends the copy, DST is as it was. Other hard links to DST keep \
+the old content.
+
+The buffers of each side, --depth x --segments x --chunk bytes, may have 1 GiB.
 
 Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct CopyArguments {
     /// The file to copy
     #[arg(value_name = "SRC")]
     pub(crate) source: PathBuf,
-    /// The copy; a directory gets a file of the same name
+    /// The copy; a directory gets a file of the same name. A file that exists is replaced
     #[arg(value_name = "DST")]
     pub(crate) target: PathBuf,
-    /// RDMA Writes under way at once
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// RDMA Writes under way at once, 1 to 1024
+    #[arg(long, default_value_t = 4, value_parser = up_to::<u16, 1024>, allow_negative_numbers = true)]
     pub(crate) depth: u16,
-    /// Segments per RDMA Write
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
+    /// Segments per RDMA Write, 1 to 32
+    #[arg(long, default_value_t = 4, value_parser = up_to::<u8, 32>, allow_negative_numbers = true)]
     pub(crate) segments: u8,
-    /// Bytes per segment
-    #[arg(long, default_value = "64K", value_parser = parse_size)]
+    /// Bytes per segment, 1 to 1G
+    #[arg(long, default_value = "64K", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) chunk: u64,
 }
 
@@ -92,32 +99,47 @@ latency   from before the post to its completion event; for send and srq, to the
 
 With the mock backend, the transfer itself is done by this program too, so bandwidth is that of its memory copies.
 
+The buffers of each side, the largest size x --depth bytes, may have 1 GiB.
+
 Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct PerfArguments {
     /// What to measure
     #[arg(value_enum)]
     pub(crate) operation: Operation,
-    /// Bytes per operation
-    #[arg(long, default_value = "4K", value_parser = parse_size)]
+    /// Bytes per operation, 1 to 1G
+    #[arg(long, default_value = "4K", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) size: u64,
-    /// Measure every power of two from MIN to MAX bytes
-    #[arg(long, value_name = "MIN..MAX", value_parser = parse_sweep, conflicts_with = "size")]
+    /// Measure MIN bytes, twice as many, and so on up to MAX
+    #[arg(long, value_name = "MIN..MAX", value_parser = parse_sweep, conflicts_with = "size", allow_hyphen_values = true)]
     pub(crate) sweep: Option<Sweep>,
-    /// Operations under way at once
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    /// Operations under way at once, 1 to 4096
+    #[arg(long, default_value_t = 16, value_parser = up_to::<u16, 4096>, allow_negative_numbers = true)]
     pub(crate) depth: u16,
-    /// Local segments per operation (not for bind)
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=32))]
+    /// Local segments per operation, 1 to 32; bind has 1
+    #[arg(long, default_value_t = 1, value_parser = up_to::<u8, 32>, allow_negative_numbers = true)]
     pub(crate) segments: u8,
-    /// Operations per size [default: as many as there is time for]
-    #[arg(long, short = 'n', value_parser = clap::value_parser!(u64).range(1..))]
+    /// Operations per size, at least 1 [default: as many as there is time for]
+    #[arg(long, short = 'n', value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) iterations: Option<u64>,
-    /// Time per size, such as 500ms or 2s
-    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, conflicts_with = "iterations")]
+    /// Time per size, 1ms to 1day, such as 500ms or 2s
+    #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
-    /// Draw the results into this SVG file
+    /// Draw the results into this SVG file; it must not exist yet
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
+    /// Replace the file that --plot names, if it exists
+    #[arg(long, requires = "plot")]
+    pub(crate) force: bool,
+}
+
+/// Reads a count from 1 to `MOST`, which its type can hold.
+fn up_to<T: TryFrom<u64>, const MOST: u64>(text: &str) -> Result<T, String> {
+    let count = parse_count(text, 1..=MOST)?;
+    T::try_from(count).map_err(|_| format!("{MOST} is too much"))
+}
+
+fn at_least_one(text: &str) -> Result<u64, String> {
+    parse_count(text, 1..=u64::MAX)
 }
 
 /// What `dat perf` can measure.
@@ -133,6 +155,23 @@ pub(crate) enum Operation {
     Bind,
     /// Sends of two endpoints into one shared receive queue
     Srq,
+}
+
+/// What is wrong with a command line, as a failure: for callers that read a document.
+pub(crate) fn failure(error: &clap::Error) -> Failure {
+    let text = error.to_string();
+    // A message, then paragraphs with tips and the usage, and a hint at the help.
+    let mut paragraphs = text.split("\n\n").map(|paragraph| {
+        let words: Vec<&str> = paragraph.split_whitespace().collect();
+        words.join(" ")
+    });
+    let why = paragraphs.next().unwrap_or_default();
+    let remedy: Vec<String> = paragraphs.collect();
+    Failure::usage(
+        "the arguments cannot be used",
+        why.strip_prefix("error: ").unwrap_or(&why),
+        remedy.join(" "),
+    )
 }
 
 impl Operation {

@@ -4,28 +4,50 @@ use std::fmt::Debug;
 
 use backend_mock::{Fabric, FabricOptions, NodeOptions};
 use clap::ValueEnum;
-use dat_core::attributes::{IaAttributes, NamedAttribute, ProviderAttributes};
+use dat_core::attributes::{IaAddress, IaAttributes, NamedAttribute, ProviderAttributes};
 use dat_core::backend::Backend;
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use dat_core::flags::{MemoryTypes, QualityOfService};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::arguments::BackendName;
 use crate::failure::Result;
 use crate::names::constant;
-use crate::output::{CODE, HEADING, Output};
+use crate::output::{CODE, FAINT, HEADING, Output};
+use crate::size::size;
 
 #[derive(Serialize)]
 struct Device {
     backend: String,
     description: String,
-    adapter: Map<String, Value>,
-    provider: Map<String, Value>,
+    #[serde(serialize_with = "as_map")]
+    adapter: Vec<Attribute>,
+    #[serde(serialize_with = "as_map")]
+    provider: Vec<Attribute>,
 }
 
 #[derive(Serialize)]
 struct Report {
     ok: bool,
     devices: Vec<Device>,
+}
+
+/// One attribute, under its name in the interface.
+struct Attribute {
+    name: &'static str,
+    /// For programs.
+    value: Value,
+    /// For people, with its unit.
+    text: String,
+    /// What it is, or what it counts.
+    meaning: &'static str,
+}
+
+fn as_map<S: Serializer>(
+    attributes: &[Attribute],
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_map(attributes.iter().map(|one| (one.name, &one.value)))
 }
 
 /// Shows all backends.
@@ -42,11 +64,24 @@ pub(crate) fn run(_: BackendName, output: &mut Output) -> Result<bool> {
             "{HEADING}{}{HEADING:#}: {}",
             device.backend, device.description
         ));
-        for (title, attributes) in [("adapter", &device.adapter), ("provider", &device.provider)] {
+        for (title, attributes) in [
+            (
+                "adapter: limits, for all its users together",
+                &device.adapter,
+            ),
+            ("provider: how calls behave", &device.provider),
+        ] {
             output.line(format_args!("  {HEADING}{title}{HEADING:#}"));
-            for (name, value) in attributes {
-                let value = plain(value);
-                output.line(format_args!("    {name:<40}{CODE}{value}{CODE:#}"));
+            for Attribute {
+                name,
+                text,
+                meaning,
+                ..
+            } in attributes
+            {
+                output.line(format_args!(
+                    "    {name:<36} {CODE}{text:>10}{CODE:#}  {FAINT}{meaning}{FAINT:#}"
+                ));
             }
         }
         devices.push(device);
@@ -66,146 +101,230 @@ fn mock() -> Device {
     }
 }
 
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(values) if values.is_empty() => "none".into(),
-        Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(" "),
-        Value::Object(values) if values.is_empty() => "none".into(),
-        Value::Object(values) => values
-            .iter()
-            .map(|(name, value)| format!("{name}={}", plain(value)))
-            .collect::<Vec<_>>()
-            .join(" "),
-        other => other.to_string(),
-    }
+/// A value for programs and the same for people.
+type Shown = (Value, String);
+
+/// A name, a number or a word.
+fn plain<T: ToString + Into<Value>>(value: T) -> Shown {
+    let text = value.to_string();
+    (value.into(), text)
 }
 
-fn named(attributes: &[NamedAttribute]) -> Value {
-    attributes
+fn yes(value: bool) -> Shown {
+    (value.into(), if value { "yes" } else { "no" }.into())
+}
+
+fn bytes(value: u64) -> Shown {
+    let text = match value {
+        u64::MAX => "no limit".into(),
+        value => size(value),
+    };
+    (value.into(), text)
+}
+
+fn highest(address: u64) -> Shown {
+    let text = match address {
+        u64::MAX => "no limit".into(),
+        address => format!("{address:#x}"),
+    };
+    (address.into(), text)
+}
+
+fn address(address: IaAddress) -> Shown {
+    plain(address.to_string())
+}
+
+fn word(value: impl Debug) -> Shown {
+    plain(constant(value))
+}
+
+fn named(attributes: &[NamedAttribute]) -> Shown {
+    let text: Vec<String> = attributes
         .iter()
-        .map(|attribute| (attribute.name.to_owned(), Value::from(attribute.value)))
-        .collect::<Map<_, _>>()
-        .into()
-}
-
-fn word(value: impl Debug) -> Value {
-    constant(value).into()
+        .map(|attribute| format!("{}={}", attribute.name, attribute.value))
+        .collect();
+    let map = attributes
+        .iter()
+        .map(|attribute| (attribute.name.to_owned(), Value::from(attribute.value)));
+    (Value::Object(map.collect()), or_none(text))
 }
 
 /// The names of the set bits, as `bitflags` has them.
-fn bits<F: bitflags::Flags>(flags: F) -> Value {
-    flags.iter_names().map(|(name, _)| name).collect()
+fn bits<F: bitflags::Flags>(flags: F) -> Shown {
+    names(flags.iter_names().map(|(name, _)| name))
 }
 
-/// A map of fields under their own names; `as` says how to turn a field that is no plain value.
-macro_rules! fields {
-    ($attributes:expr; $($field:ident $(as $with:expr)?,)*) => {{
-        let attributes = $attributes;
-        let mut map = Map::new();
-        $(map.insert(stringify!($field).into(), fields!(@value attributes.$field $(, $with)?));)*
-        map
-    }};
-    (@value $value:expr) => { json!($value) };
-    (@value $value:expr, $with:expr) => { $with($value) };
+/// Best effort has no bit.
+fn qualities(flags: QualityOfService) -> Shown {
+    names(
+        ["BEST_EFFORT"]
+            .into_iter()
+            .chain(flags.iter_names().map(|(name, _)| name)),
+    )
 }
 
-fn adapter(attributes: &IaAttributes) -> Map<String, Value> {
-    fields! { attributes;
-        adapter_name,
-        vendor_name,
-        hardware_version_major,
-        hardware_version_minor,
-        firmware_version_major,
-        firmware_version_minor,
-        ia_address as |address: dat_core::attributes::IaAddress| Value::from(address.to_string()),
-        max_eps,
-        max_dto_per_ep,
-        max_rdma_read_per_ep_in,
-        max_rdma_read_per_ep_out,
-        max_evds,
-        max_evd_qlen,
-        max_iov_segments_per_dto,
-        max_lmrs,
-        max_lmr_block_size,
-        max_lmr_virtual_address,
-        max_pzs,
-        max_message_size,
-        max_rdma_size,
-        max_rmrs,
-        max_rmr_target_address,
-        max_srqs,
-        max_ep_per_srq,
-        max_recv_per_srq,
-        max_iov_segments_per_rdma_read,
-        max_iov_segments_per_rdma_write,
-        max_rdma_read_in,
-        max_rdma_read_out,
-        max_rdma_read_per_ep_in_guaranteed,
-        max_rdma_read_per_ep_out_guaranteed,
-        transport_attributes as named,
-        vendor_attributes as named,
+/// Virtual memory has no bit.
+fn memory_types(flags: MemoryTypes) -> Shown {
+    names(
+        ["VIRTUAL"]
+            .into_iter()
+            .chain(flags.iter_names().map(|(name, _)| name)),
+    )
+}
+
+fn names(names: impl Iterator<Item = &'static str>) -> Shown {
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    (names.clone().into(), or_none(names))
+}
+
+fn or_none(words: Vec<String>) -> String {
+    if words.is_empty() {
+        "none".into()
+    } else {
+        words.join(" ")
     }
 }
 
-fn provider(attributes: &ProviderAttributes) -> Map<String, Value> {
-    fields! { attributes;
-        provider_name,
-        provider_version_major,
-        provider_version_minor,
-        dapl_version_major,
-        dapl_version_minor,
-        lmr_mem_types_supported as bits,
-        iov_ownership_on_return as word,
-        qos_supported as bits,
-        completion_flags_supported as bits,
-        is_thread_safe,
-        max_private_data_size,
-        supports_multipath,
-        ep_creator as word,
-        pz_support as word,
-        optimal_buffer_alignment,
-        evd_stream_merging_supported as merging,
-        srq_supported,
-        srq_watermarks_supported,
-        srq_ep_pz_difference_supported,
-        srq_info_supported,
-        ep_recv_info_supported,
-        lmr_sync_req,
-        dto_async_return_guaranteed,
-        rdma_write_for_rdma_read_req,
-        provider_specific_attributes as named,
-    }
-}
-
-/// One row for each stream: 1 where it may share a dispatcher with software, CR, DTO, connection, bind, async.
-fn merging(matrix: [[bool; 6]; 6]) -> Value {
-    matrix
+/// One row for each stream, with a 1 for each stream that it may share a dispatcher with.
+fn merging(matrix: [[bool; 6]; 6]) -> Shown {
+    let rows: Vec<String> = matrix
         .iter()
         .map(|row| {
-            row.map(|merges| if merges { '1' } else { '0' })
-                .iter()
-                .collect::<String>()
+            let digits = row.map(|merges| if merges { '1' } else { '0' });
+            digits.iter().collect()
         })
-        .collect()
+        .collect();
+    let text = if matrix == ProviderAttributes::MERGE_ALL {
+        "all".into()
+    } else {
+        rows.join(" ")
+    };
+    (rows.into(), text)
+}
+
+/// A list of fields under their own names: how each is shown, and what it means.
+macro_rules! fields {
+    ($attributes:expr; $($field:ident $show:ident $meaning:literal,)*) => {{
+        let attributes = $attributes;
+        vec![$({
+            let (value, text) = $show(attributes.$field);
+            Attribute { name: stringify!($field), value, text, meaning: $meaning }
+        },)*]
+    }};
+}
+
+fn adapter(attributes: &IaAttributes) -> Vec<Attribute> {
+    fields! { attributes;
+        adapter_name plain "its name",
+        vendor_name plain "its maker",
+        hardware_version_major plain "version of the hardware, first number",
+        hardware_version_minor plain "second number",
+        firmware_version_major plain "version of the firmware, first number",
+        firmware_version_minor plain "second number",
+        ia_address address "where peers reach it",
+        max_eps plain "endpoints",
+        max_dto_per_ep plain "transfers under way per endpoint and direction",
+        max_rdma_read_per_ep_in plain "RDMA Reads that peers may have under way on one endpoint",
+        max_rdma_read_per_ep_out plain "RDMA Reads that one endpoint may have under way",
+        max_evds plain "event dispatchers",
+        max_evd_qlen plain "events per dispatcher",
+        max_iov_segments_per_dto plain "segments per transfer",
+        max_lmrs plain "local memory regions",
+        max_lmr_block_size bytes "length of a local memory region",
+        max_lmr_virtual_address highest "highest address of a local memory region",
+        max_pzs plain "protection zones",
+        max_message_size bytes "length of a message",
+        max_rdma_size bytes "length of an RDMA Read or Write",
+        max_rmrs plain "remote memory regions",
+        max_rmr_target_address highest "highest address of a remote memory region",
+        max_srqs plain "shared receive queues",
+        max_ep_per_srq plain "endpoints per shared receive queue",
+        max_recv_per_srq plain "buffers per shared receive queue",
+        max_iov_segments_per_rdma_read plain "segments per RDMA Read",
+        max_iov_segments_per_rdma_write plain "segments per RDMA Write",
+        max_rdma_read_in plain "RDMA Reads of peers under way, over all endpoints",
+        max_rdma_read_out plain "RDMA Reads under way, over all endpoints",
+        max_rdma_read_per_ep_in_guaranteed yes "every endpoint can have its incoming RDMA Reads at the same time",
+        max_rdma_read_per_ep_out_guaranteed yes "every endpoint can have its outgoing RDMA Reads at the same time",
+        transport_attributes named "what the transport adds",
+        vendor_attributes named "what the maker adds",
+    }
+}
+
+fn provider(attributes: &ProviderAttributes) -> Vec<Attribute> {
+    fields! { attributes;
+        provider_name plain "its name",
+        provider_version_major plain "its version, first number",
+        provider_version_minor plain "second number",
+        dapl_version_major plain "version of the interface, first number",
+        dapl_version_minor plain "second number",
+        lmr_mem_types_supported memory_types "kinds of memory that can be registered",
+        iov_ownership_on_return word "owner of a segment list once its post returned",
+        qos_supported qualities "qualities of service an endpoint may ask for",
+        completion_flags_supported bits "completion flags of a post",
+        is_thread_safe yes "calls may come from several threads",
+        max_private_data_size private_data "private data of a connection request or answer",
+        supports_multipath yes "a connection may use several paths",
+        ep_creator word "whether the provider makes endpoints for service points",
+        pz_support word "how endpoints may use protection zones",
+        optimal_buffer_alignment alignment "alignment of buffers that serves best",
+        evd_stream_merging_supported merging "event streams that may share a dispatcher",
+        srq_supported yes "there are shared receive queues",
+        srq_watermarks_supported plain "watermarks of a shared receive queue",
+        srq_ep_pz_difference_supported yes "an endpoint may be in another zone than its shared receive queue",
+        srq_info_supported counts "queries tell the buffers of a shared receive queue",
+        ep_recv_info_supported counts "queries tell the buffers of an endpoint",
+        lmr_sync_req yes "memory must be synchronised around RDMA",
+        dto_async_return_guaranteed yes "remote faults come as events, never from the call",
+        rdma_write_for_rdma_read_req yes "the local buffer of an RDMA Read must be open to remote writes",
+        provider_specific_attributes named "what the provider adds",
+    }
+}
+
+fn private_data(length: i32) -> Shown {
+    (length.into(), size(length.max(0) as u64))
+}
+
+fn alignment(length: u32) -> Shown {
+    (length.into(), size(length.into()))
+}
+
+/// 0 is none of the counts.
+fn counts(supported: i32) -> Shown {
+    (supported.into(), yes(supported != 0).1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use dat_core::flags::CompletionFlags;
+    use serde_json::json;
 
     #[test]
     fn values_read_well() {
-        let flags = bits(CompletionFlags::SUPPRESS | CompletionFlags::UNSIGNALLED);
-        assert_eq!(plain(&flags), "SUPPRESS UNSIGNALLED");
-        assert_eq!(plain(&bits(CompletionFlags::empty())), "none");
+        let flags = CompletionFlags::SUPPRESS | CompletionFlags::UNSIGNALLED;
+        let expected = json!(["SUPPRESS", "UNSIGNALLED"]);
+        assert_eq!(bits(flags), (expected, "SUPPRESS UNSIGNALLED".into()));
+        assert_eq!(bits(CompletionFlags::empty()), (json!([]), "none".into()));
+        assert_eq!(qualities(QualityOfService::BEST_EFFORT).1, "BEST_EFFORT");
+        assert_eq!(memory_types(MemoryTypes::LMR).1, "VIRTUAL LMR");
         let attributes = [NamedAttribute {
             name: "colour",
             value: "grey",
         }];
-        assert_eq!(plain(&named(&attributes)), "colour=grey");
-        assert_eq!(plain(&named(&[])), "none");
-        assert_eq!(plain(&merging([[true; 6]; 6])), ["111111"; 6].join(" "));
+        assert_eq!(
+            named(&attributes),
+            (json!({"colour": "grey"}), "colour=grey".into())
+        );
+        assert_eq!(named(&[]), (json!({}), "none".into()));
+        assert_eq!(bytes(1 << 31), (json!(1_u64 << 31), "2 GiB".into()));
+        assert_eq!(bytes(u64::MAX), (json!(u64::MAX), "no limit".into()));
+        assert_eq!(highest(0xFFFF), (json!(0xFFFF), "0xffff".into()));
+        let mut matrix = ProviderAttributes::MERGE_ALL;
+        assert_eq!(merging(matrix).1, "all");
+        matrix[0][5] = false;
+        let rows = "111110 111111 111111 111111 111111 111111";
+        let as_words: Vec<&str> = rows.split(' ').collect();
+        assert_eq!(merging(matrix), (json!(as_words), rows.into()));
     }
 }

@@ -16,6 +16,8 @@ pub(crate) enum FailureKind {
     Usage,
     /// A file cannot be read or written.
     File,
+    /// A signal asked for an end.
+    Interrupted,
 }
 
 impl FailureKind {
@@ -25,6 +27,8 @@ impl FailureKind {
             Self::Operation => 1,
             Self::Usage => 2,
             Self::File => 3,
+            // What shells show for SIGINT, and what it is where there are no signals.
+            Self::Interrupted => 130,
         }
     }
 }
@@ -82,10 +86,20 @@ impl Failure {
             }
             _ => "check the file and the file system it is on",
         };
+        Self::file_because(doing, path, error.to_string(), remedy)
+    }
+
+    /// A file cannot be used, for a reason that was found before trying.
+    pub(crate) fn file_because(
+        doing: &str,
+        path: &Path,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
         Self {
             kind: FailureKind::File,
             what: format!("cannot {doing} {}", path.display()),
-            why: error.to_string(),
+            why: why.into(),
             remedy: remedy.into(),
         }
     }

@@ -16,6 +16,9 @@ use dat_core::{ErrorKind, Ia, Storage};
 
 use crate::failure::{During, Failure, Result};
 
+/// Bytes that the buffers of one side may have.
+pub(crate) const MOST_MEMORY: u64 = 1 << 30;
+
 /// An open adapter. Its storage is from the heap and given up for good: a run of the program opens two or three.
 pub(crate) type Adapter = Ia<'static, MockBackend, SpinLock>;
 

@@ -8,9 +8,11 @@ mod copy;
 mod devices;
 mod failure;
 mod host;
+mod interrupt;
 mod names;
 mod output;
 mod perf;
+mod place;
 mod size;
 mod tour;
 
@@ -19,6 +21,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::arguments::{Arguments, Command};
+use crate::failure::FailureKind;
+use crate::interrupt::Signals;
 use crate::output::Output;
 
 /// The command line of the program, for completions and man pages.
@@ -30,16 +34,42 @@ pub fn command() -> clap::Command {
 /// Does what the command line of this process asks for.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        // Whoever reads a document gets one for this, too; help and version are no errors.
+        Err(error) if error.use_stderr() && wants_document() => {
+            return Output::new(true, false).finish(Err(arguments::failure(&error)));
+        }
+        Err(error) => error.exit(),
+    };
     let mut output = Output::new(arguments.common.json, arguments.common.quiet);
     let backend = arguments.common.backend;
     let result = match arguments.command.unwrap_or(Command::Tour) {
         Command::Tour => tour::run(backend, &mut output),
-        Command::Copy(copy) => copy::run(backend, &copy, &mut output),
+        Command::Copy(copy) => {
+            let signals = Signals::catch();
+            let result = copy::run(backend, &copy, &signals, &mut output);
+            if let Err(failure) = &result
+                && failure.kind == FailureKind::Interrupted
+            {
+                let code = output.finish(result);
+                signals.pass_on();
+                return code;
+            }
+            result
+        }
         Command::Perf(perf) => perf::run(backend, &perf, &mut output),
         Command::Devices => devices::run(backend, &mut output),
     };
     output.finish(result)
+}
+
+/// Whether `--json` stands among arguments that could not be understood.
+fn wants_document() -> bool {
+    std::env::args_os()
+        .skip(1)
+        .take_while(|argument| argument != "--")
+        .any(|argument| argument == "--json")
 }
 
 /// The examples of the front page, compiled.

@@ -1,17 +1,57 @@
-//! Sizes as people write them.
+//! Sizes, counts and times as people write them.
 
-use parse_size::Config;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
-/// Reads `4096`, `4K`, `4KiB` or `1.5M`; all units are powers of two.
+use indicatif::BinaryBytes;
+use parse_size::{Config, Error};
+
+use crate::host::MOST_MEMORY;
+
+/// Reads `4096`, `4K`, `4KiB` or `1.5M`, from 1 byte to 1 GiB; all units are powers of two.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let size = Config::new()
-        .with_binary()
-        .parse_size(text)
-        .map_err(|error| format!("{error}; write for example 4096, 64K or 1M"))?;
-    if size == 0 {
-        return Err("must be at least 1".into());
+    let limits = || {
+        format!(
+            "a size is at least 1 byte and at most {}",
+            size(MOST_MEMORY)
+        )
+    };
+    match Config::new().with_binary().parse_size(text) {
+        Ok(size) if (1..=MOST_MEMORY).contains(&size) => Ok(size),
+        Ok(_) | Err(Error::PosOverflow) => Err(limits()),
+        Err(_) => Err("this is no size; write for example 4096, 64K or 1M".into()),
     }
-    Ok(size)
+}
+
+/// Writes a size with its unit, without decimals where there are none.
+pub(crate) fn size(bytes: u64) -> String {
+    BinaryBytes(bytes).to_string().replace(".00", "")
+}
+
+/// Reads a whole number within limits.
+pub(crate) fn parse_count(text: &str, limits: RangeInclusive<u64>) -> Result<u64, String> {
+    let within = || match (limits.start(), limits.end()) {
+        (least, &u64::MAX) => format!("a whole number from {least} on is needed"),
+        (least, most) => format!("a whole number from {least} to {most} is needed"),
+    };
+    let number = text.parse::<u64>().map_err(|_| within())?;
+    if limits.contains(&number) {
+        Ok(number)
+    } else {
+        Err(within())
+    }
+}
+
+/// Reads `500ms` or `2s`, from a millisecond to a day.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let duration = humantime::parse_duration(text)
+        .map_err(|_| "a number with its unit is needed, for example 500ms or 2s")?;
+    if (Duration::from_millis(1)..=DAY).contains(&duration) {
+        Ok(duration)
+    } else {
+        Err("a measurement takes at least 1ms and at most 1day".into())
+    }
 }
 
 /// The sizes from a first to a last one.
@@ -58,8 +98,46 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), Ok(size), "{text}");
         }
-        for text in ["", "0", "-1", "many", "4 Q"] {
-            assert!(parse_size(text).is_err(), "{text}");
+        for (text, word) in [
+            ("", "no size"),
+            ("-1", "no size"),
+            ("many", "no size"),
+            ("4 Q", "no size"),
+            ("0", "at least 1"),
+            ("1.1G", "at most 1 GiB"),
+            ("99999999999999999999", "at most 1 GiB"),
+        ] {
+            let error = parse_size(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+        assert_eq!(parse_size("1G"), Ok(MOST_MEMORY));
+        assert_eq!(size(1 << 30), "1 GiB");
+        assert_eq!(size(1536), "1.50 KiB");
+    }
+
+    #[test]
+    fn counts_have_limits() {
+        assert_eq!(parse_count("1", 1..=32), Ok(1));
+        assert_eq!(parse_count("32", 1..=32), Ok(32));
+        for text in ["", "0", "33", "-1", "1.5", "x", "99999999999999999999"] {
+            let error = parse_count(text, 1..=32).unwrap_err();
+            assert!(error.contains("from 1 to 32"), "{text}: {error}");
+        }
+        let error = parse_count("0", 1..=u64::MAX).unwrap_err();
+        assert!(error.contains("from 1 on"), "{error}");
+    }
+
+    #[test]
+    fn times_have_units_and_limits() {
+        assert_eq!(parse_duration("1ms"), Ok(Duration::from_millis(1)));
+        assert_eq!(parse_duration("1day"), Ok(Duration::from_secs(86_400)));
+        for text in ["", "3", "s", "-1s", "soon"] {
+            let error = parse_duration(text).unwrap_err();
+            assert!(error.contains("unit"), "{text}: {error}");
+        }
+        for text in ["0s", "999us", "2days"] {
+            let error = parse_duration(text).unwrap_err();
+            assert!(error.contains("at least 1ms"), "{text}: {error}");
         }
     }
 

@@ -184,6 +184,135 @@ fn copies_go_into_directories_and_keep_permissions() {
     );
 }
 
+/// What is replaced passes on its permissions, whatever the user's mask; only the right to run as its owner is dropped.
+#[cfg(unix)]
+#[test]
+fn replaced_files_keep_permissions_and_other_links_their_content() {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("source"), "new").unwrap();
+    for (before, after) in [(0o666, 0o666), (0o600, 0o600), (0o4755, 0o755)] {
+        std::fs::write(path("target"), "old").unwrap();
+        std::fs::set_permissions(path("target"), Permissions::from_mode(before)).unwrap();
+        std::fs::hard_link(path("target"), path("other")).unwrap();
+        std::os::unix::fs::symlink(path("target"), path("link")).unwrap();
+        let old = std::fs::metadata(path("target")).unwrap();
+        json(&["copy", &path("source"), &path("link")], 0);
+        let new = std::fs::metadata(path("target")).unwrap();
+        assert_eq!(new.mode() & 0o7777, after, "{before:o}");
+        assert_eq!((new.uid(), new.gid()), (old.uid(), old.gid()));
+        assert_eq!(std::fs::read_to_string(path("target")).unwrap(), "new");
+        assert_eq!(std::fs::read_to_string(path("other")).unwrap(), "old");
+        let link = std::fs::symlink_metadata(path("link")).unwrap();
+        assert!(link.is_symlink());
+        for name in ["target", "other", "link"] {
+            std::fs::remove_file(path(name)).unwrap();
+        }
+    }
+}
+
+/// A file that says that it is not to be written is not replaced either, unless its user may write everything.
+#[cfg(unix)]
+#[test]
+fn read_only_files_are_not_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("source"), "new").unwrap();
+    std::fs::write(path("target"), "old").unwrap();
+    std::fs::set_permissions(path("target"), std::fs::Permissions::from_mode(0o444)).unwrap();
+    let may_write = std::fs::File::options()
+        .write(true)
+        .open(path("target"))
+        .is_ok();
+    if may_write {
+        json(&["copy", &path("source"), &path("target")], 0);
+    } else {
+        refused(
+            &["copy", &path("source"), &path("target")],
+            3,
+            &["target", "ermission"],
+        );
+    }
+    let expected = if may_write { "new" } else { "old" };
+    assert_eq!(std::fs::read_to_string(path("target")).unwrap(), expected);
+}
+
+/// A signal leaves what was there and nothing else, and ends the program as it would any other.
+#[cfg(unix)]
+#[test]
+fn interrupted_copies_leave_nothing() {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    // Byte by byte, this takes minutes.
+    std::fs::write(path("source"), vec![1; 64 << 20]).unwrap();
+    std::fs::write(path("target"), "old").unwrap();
+    let files = || std::fs::read_dir(directory.path()).unwrap().count();
+    // What the tests were started with ignored, as shells do in the background, stays so in the program.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .map_or(0, |set| u64::from_str_radix(set.trim(), 16).unwrap());
+    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        if ignored & (1 << (number - 1)) != 0 {
+            continue;
+        }
+        let mut copy = Command::new(env!("CARGO_BIN_EXE_dat"))
+            .args(["copy", &path("source"), &path("target"), "--json"])
+            .args(["--depth", "1", "--segments", "1", "--chunk", "1"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        while files() < 3 {
+            assert_eq!(copy.try_wait().unwrap(), None, "over before it was begun");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let kill = Command::new("kill")
+            .args([&format!("-{name}"), &copy.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(kill.success());
+        let output = copy.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(number));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["error"]["kind"], "interrupted");
+        assert_eq!(report["error"]["why"], format!("SIG{name} came"));
+        assert_eq!(std::fs::read_to_string(path("target")).unwrap(), "old");
+        assert_eq!(files(), 2);
+    }
+}
+
+/// A disk that is full half-way leaves what was there.
+#[cfg(target_os = "linux")]
+#[test]
+fn copies_that_do_not_fit_leave_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("source"), vec![1; 1 << 20]).unwrap();
+    std::fs::write(path("target"), "old").unwrap();
+    // A limit on the size of files stands in for the disk.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 8; exec '{}' copy '{}' '{}' 2>&1 | cat",
+        env!("CARGO_BIN_EXE_dat"),
+        path("source"),
+        path("target")
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let out = text(&output.stdout);
+    assert!(
+        out.contains("cannot write") && out.contains("too large"),
+        "{out}"
+    );
+    assert!(!out.contains("dat-part"), "{out}");
+    assert_eq!(std::fs::read_to_string(path("target")).unwrap(), "old");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+}
+
 #[test]
 fn copies_that_cannot_be_made_change_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -195,11 +324,17 @@ fn copies_that_cannot_be_made_change_nothing() {
         3,
         &[&missing, "why:", "try: check the spelling"],
     );
-    refused(
-        &["copy", &source, &path("no/such/place")],
-        3,
-        &["cannot write", "why:"],
-    );
+    for place in ["no/such/place", "none/", "none/.", "source/inside"] {
+        let output = dat(&["copy", &source, &path(place)]);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{place}: {err}");
+        assert!(
+            err.contains("cannot write") && err.contains("why:"),
+            "{err}"
+        );
+        assert!(!err.contains("dat-part"), "{err}");
+        assert_eq!(err.matches(&path(place)).count(), 1, "{err}");
+    }
     refused(&["copy", &source, &source], 2, &["onto itself"]);
     let detour = format!("{}/./source", directory.path().display());
     refused(&["copy", &source, &detour], 2, &["onto itself"]);
@@ -254,13 +389,39 @@ fn usage_errors_name_their_cause() {
     refused(
         &["copy", "a", "b", "--depth", "0"],
         2,
-        &["--depth", "1..=1024"],
+        &["--depth", "from 1 to 1024"],
+    );
+    refused(
+        &["copy", "a", "b", "--segments", "-1"],
+        2,
+        &["--segments", "from 1 to 32"],
     );
     refused(
         &["copy", "a", "b", "--chunk", "0"],
         2,
-        &["--chunk", "at least 1"],
+        &["--chunk", "at least 1", "at most 1 GiB"],
     );
+    refused(
+        &["perf", "read", "--depth", "many"],
+        2,
+        &["--depth", "from 1 to 4096"],
+    );
+    refused(
+        &["perf", "read", "-n", "0"],
+        2,
+        &["--iterations", "from 1 on"],
+    );
+    refused(
+        &["perf", "read", "--duration", "0s"],
+        2,
+        &["--duration", "at least 1ms"],
+    );
+    refused(
+        &["perf", "read", "--size", "-1"],
+        2,
+        &["--size", "no size", "64K"],
+    );
+    refused(&["perf", "read", "--force"], 2, &["--plot"]);
     refused(&["perf", "fly"], 2, &["fly", "write", "srq"]);
     refused(
         &["perf", "write", "--sweep", "8..4"],
@@ -292,6 +453,27 @@ fn usage_errors_name_their_cause() {
         2,
         &["cannot be used with"],
     );
+}
+
+/// Who asks for a document gets one for these, too.
+#[test]
+fn usage_errors_as_documents() {
+    for (arguments, word) in [
+        (&["perf", "fly"][..], "fly"),
+        (&["copy", "only-one"], "<DST>"),
+        (&["perf", "write", "--depth", "0"], "from 1 to 4096"),
+    ] {
+        let report = json(arguments, 2);
+        assert_eq!(report["ok"], false);
+        assert_eq!(report["error"]["kind"], "usage");
+        let why = report["error"]["why"].as_str().unwrap();
+        assert!(why.contains(word) && !why.contains("error:"), "{why}");
+        let remedy = report["error"]["remedy"].as_str().unwrap();
+        assert!(remedy.contains("--help"), "{remedy}");
+    }
+    // Behind two dashes it is a name.
+    refused(&["copy", "--", "--json"], 2, &["<DST>"]);
+    assert!(text(&dat(&["--json", "--help"]).stdout).starts_with("The Direct"));
 }
 
 #[test]
@@ -363,7 +545,7 @@ fn measurements_are_drawn() {
         for operation in ["send", "bind"] {
             let report = json(
                 &[
-                    &["perf", operation, "-n", "50", "--plot", path],
+                    &["perf", operation, "-n", "50", "--plot", path, "--force"],
                     &arguments[..],
                 ]
                 .concat(),
@@ -378,20 +560,27 @@ fn measurements_are_drawn() {
             );
         }
     }
-    let nowhere = directory.path().join("no/plot.svg");
-    refused(
-        &[
-            "perf",
-            "send",
-            "-n",
-            "5",
-            "-q",
-            "--plot",
-            nowhere.to_str().unwrap(),
-        ],
-        3,
-        &["plot.svg"],
+}
+
+/// That a picture cannot be drawn is found before an hour is spent on measuring, and no file is lost by a slip.
+#[test]
+fn places_for_pictures_are_checked_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let draw = |place: &str, code, words: &[&str]| {
+        let arguments = ["perf", "send", "--duration", "1h", "--plot", &path(place)];
+        refused(&arguments, code, words);
+    };
+    draw("no/plot.svg", 3, &["no/plot.svg", "there is no directory"]);
+    draw("no/", 3, &["no/", "there is no such directory"]);
+    draw(".", 2, &["not a regular file"]);
+    std::fs::write(path("precious.svg"), "precious").unwrap();
+    draw("precious.svg", 2, &["exists already", "--force"]);
+    assert_eq!(
+        std::fs::read_to_string(path("precious.svg")).unwrap(),
+        "precious"
     );
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 #[test]
@@ -409,10 +598,24 @@ fn devices_show_all_attributes() {
     ] {
         assert!(!device[part][field].is_null(), "{part} {field}");
     }
+    assert!(device["adapter"]["max_eps"].is_u64());
+    // In text every attribute says what it is and what it is counted in.
     let out = text(&dat(&["devices"]).stdout);
-    assert!(
-        out.contains("max_iov_segments_per_rdma_write") && out.contains("srq_watermarks_supported")
-    );
+    let line = |name: &str| {
+        let mut lines = out.lines();
+        lines
+            .find(|line| line.split_whitespace().next() == Some(name))
+            .unwrap_or_else(|| panic!("no {name} in\n{out}"))
+    };
+    for part in ["adapter", "provider"] {
+        for name in device[part].as_object().unwrap().keys() {
+            let words = line(name).split_whitespace().count();
+            assert!(words > 2, "{name} has no meaning");
+        }
+    }
+    assert!(line("max_message_size").contains("2 GiB"));
+    assert!(line("max_lmr_block_size").contains("no limit"));
+    assert!(line("srq_supported").contains("yes"));
 }
 
 #[test]
@@ -431,4 +634,13 @@ fn help_tells_the_exit_codes() {
         assert!(help.contains(word), "no {word} in\n{help}");
     }
     assert!(text(&dat(&["--version"]).stdout).starts_with("dat "));
+    for (command, limits) in [
+        ("copy", ["1 to 1024", "1 to 32", "1 to 1G", "1 GiB"]),
+        ("perf", ["1 to 4096", "1 to 32", "1 to 1G", "1ms to 1day"]),
+    ] {
+        let help = text(&dat(&[command, "--help"]).stdout);
+        for limit in limits {
+            assert!(help.contains(limit), "no {limit} in\n{help}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use backend_mock::{Fabric, FabricOptions};
-use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use indicatif::{BinaryBytes, ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 use twox_hash::XxHash3_128;
 
@@ -18,10 +18,9 @@ use self::link::{Geometry, Link};
 use self::target::Target;
 use crate::arguments::{BackendName, CopyArguments};
 use crate::failure::{Failure, Result};
+use crate::host::MOST_MEMORY;
+use crate::interrupt::Signals;
 use crate::output::{GOOD, Output};
-
-/// Memory for the buffers of each side.
-const MOST_MEMORY: u64 = 1 << 30;
 
 #[derive(Serialize)]
 struct Report {
@@ -51,10 +50,11 @@ struct Report {
 ///
 /// # Errors
 /// Usage: source and target cannot be used together. File: one of them cannot be read or written. Operation: the transfer
-/// failed, or the copy does not read back as the source.
+/// failed, or the copy does not read back as the source. Interrupted: a signal came.
 pub(crate) fn run(
     backend: BackendName,
     arguments: &CopyArguments,
+    signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
     let geometry = geometry(arguments)?;
@@ -79,6 +79,7 @@ pub(crate) fn run(
     let mut plain = Plain::new(geometry);
     let bytes = link.transfer(
         |buffer| {
+            signals.check()?;
             let count = fill(&mut source, buffer)
                 .map_err(|error| Failure::file("read", &arguments.source, &error))?;
             checksum.write(&buffer[..count]);
@@ -92,7 +93,7 @@ pub(crate) fn run(
         },
     )?;
     let checksum = checksum.finish_128();
-    let read_back = part.checksum()?;
+    let read_back = target::read_back(&mut part, signals)?;
     if read_back != checksum {
         return Err(Failure::operation(
             format!("the copy of {} is not the same", arguments.source.display()),
@@ -172,7 +173,7 @@ fn progress_bar(length: u64, output: &Output) -> ProgressBar {
     if !output.is_text() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(length);
+    let bar = ProgressBar::new(length).with_finish(ProgressFinish::AndClear);
     // The template is fixed; if it were wrong, the bar would have its default looks.
     if let Ok(style) = ProgressStyle::with_template(
         "{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
@@ -238,9 +239,10 @@ fn print(report: &Report, output: &mut Output) {
         report.target
     ));
     output.line(format_args!(
-        "  RDMA Writes {}, {} segments of at most {}, {} under way at once",
+        "  RDMA Writes {}, {} segment{} of at most {}, {} under way at once",
         report.writes,
         report.segments,
+        if report.segments == 1 { "" } else { "s" },
         BinaryBytes(report.chunk),
         report.depth
     ));
@@ -265,10 +267,11 @@ fn print(report: &Report, output: &mut Output) {
 }
 
 /// The checksum of all that a reader yields.
-fn checksum_of(reader: &mut impl Read, path: &Path) -> Result<u128> {
+fn checksum_of(reader: &mut impl Read, path: &Path, signals: &Signals) -> Result<u128> {
     let mut checksum = XxHash3_128::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
+        signals.check()?;
         let count =
             fill(reader, &mut buffer).map_err(|error| Failure::file("read back", path, &error))?;
         if count == 0 {

@@ -4,8 +4,6 @@ mod load;
 mod measure;
 mod plot;
 
-use std::time::Duration;
-
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
@@ -13,10 +11,8 @@ use self::load::{Load, Shape, Sides};
 use self::measure::{Goal, Point};
 use crate::arguments::{BackendName, Operation, PerfArguments};
 use crate::failure::{Failure, Result};
+use crate::host::MOST_MEMORY;
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
-
-/// Memory for the buffers of each side.
-const MOST_MEMORY: u64 = 1 << 30;
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -47,6 +43,10 @@ pub(crate) fn run(
         None => vec![arguments.size],
     };
     check(arguments, &sizes)?;
+    let plot = match &arguments.plot {
+        Some(path) => Some((path, plot::choose(path, arguments.force)?)),
+        None => None,
+    };
     let goal = match arguments.iterations {
         Some(count) => Goal::Operations(count),
         None => Goal::Time(arguments.duration),
@@ -88,9 +88,9 @@ pub(crate) fn run(
     output.line(format_args!(
         "{GOOD}all data arrived as it was sent{GOOD:#}"
     ));
-    let plot = match &arguments.plot {
-        Some(path) => {
-            plot::draw(path, operation, &points)?;
+    let plot = match plot {
+        Some((path, place)) => {
+            plot::draw(place, operation, &points)?;
             output.line(format_args!("drawn in {}", path.display()));
             Some(path.display().to_string())
         }
@@ -144,13 +144,6 @@ fn check(arguments: &PerfArguments, sizes: &[u64]) -> Result<()> {
             ),
             "a segment has at least one byte",
             "choose a larger size, or fewer --segments",
-        ));
-    }
-    if arguments.iterations.is_none() && arguments.duration < Duration::from_millis(1) {
-        return Err(Failure::usage(
-            "--duration is too short",
-            "less than a millisecond says nothing",
-            "write for example --duration 500ms",
         ));
     }
     Ok(())

@@ -9,6 +9,7 @@ use plotters::prelude::*;
 use super::measure::Point;
 use crate::arguments::Operation;
 use crate::failure::{Failure, FailureKind, Result};
+use crate::place::Place;
 
 type Drawing<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -20,11 +21,29 @@ const BLUE_LINE: RGBColor = RGBColor(0x1F, 0x5F, 0xA8);
 const ORANGE_LINE: RGBColor = RGBColor(0xC8, 0x5A, 0x11);
 const GREEN_LINE: RGBColor = RGBColor(0x2B, 0x7D, 0x3F);
 
+/// Looks whether a picture can be drawn there, which is better known before measuring.
+///
+/// # Errors
+/// Usage: there is a file, and `force` does not allow to replace it; or something that is no file. File: it could not be
+/// written.
+pub(crate) fn choose(path: &Path, force: bool) -> Result<Place> {
+    let place = Place::choose(path)?;
+    if place.replaced().is_some() && !force {
+        return Err(Failure::usage(
+            format!("{} exists already", path.display()),
+            "the picture would replace it",
+            "choose another name, or add --force",
+        ));
+    }
+    place.probe()?;
+    Ok(place)
+}
+
 /// Draws the points: over the size if there are several, or the distribution of the latency of the only one.
 ///
 /// # Errors
 /// The file cannot be written.
-pub(crate) fn draw(path: &Path, operation: Operation, points: &[Point]) -> Result<()> {
+pub(crate) fn draw(place: Place, operation: Operation, points: &[Point]) -> Result<()> {
     let mut picture = String::new();
     let drawn = {
         let root = SVGBackend::with_string(&mut picture, (960, 480)).into_drawing_area();
@@ -33,8 +52,10 @@ pub(crate) fn draw(path: &Path, operation: Operation, points: &[Point]) -> Resul
             points => sweep(&root, operation, points),
         }
     };
-    drawn.map_err(|error| failed(path, error))?;
-    std::fs::write(path, picture).map_err(|error| Failure::file("write", path, &error))
+    drawn.map_err(|error| failed(place.path(), error))?;
+    let mut part = place.begin(None)?;
+    part.write(picture.as_bytes())?;
+    part.keep().map(|_| ())
 }
 
 fn failed(path: &Path, error: impl Display) -> Failure {

@@ -1,0 +1,228 @@
+//! Where a file shall be: it is written beside its place first, and takes the place when it is whole.
+
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::failure::{Failure, Result};
+
+/// A place that a file can have.
+pub(crate) struct Place {
+    path: PathBuf,
+    directory: PathBuf,
+    /// The file that is there.
+    replaced: Option<Metadata>,
+}
+
+impl Place {
+    /// Looks whether a file may be written there, and changes nothing.
+    ///
+    /// # Errors
+    /// File: there is no such directory, or the file that is there may not be written. Usage: something is there that is no
+    /// regular file.
+    pub(crate) fn choose(path: &Path) -> Result<Self> {
+        let mut path = path.to_path_buf();
+        if path.as_os_str().is_empty() || path.file_name().is_none() {
+            return Err(Failure::usage(
+                format!("{} cannot be written", path.display()),
+                "it names no file",
+                "name a file",
+            ));
+        }
+        if names_directory(&path) && !path.is_dir() {
+            return Err(Failure::file_because(
+                "write",
+                &path,
+                "there is no such directory",
+                "make the directory, or leave out what follows the name",
+            ));
+        }
+        let replaced = match fs::metadata(&path) {
+            Ok(replaced) => Some(replaced),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // A link to nothing is no free name: writing would replace the link.
+                if fs::symlink_metadata(&path).is_ok() {
+                    return Err(Failure::usage(
+                        format!("{} cannot be written", path.display()),
+                        "it is a link to a file that does not exist",
+                        "make that file, or remove the link",
+                    ));
+                }
+                None
+            }
+            Err(error) => return Err(Failure::file("write", &path, &error)),
+        };
+        if let Some(replaced) = &replaced {
+            if !replaced.is_file() {
+                return Err(Failure::usage(
+                    format!("{} cannot be replaced", path.display()),
+                    "it is not a regular file",
+                    "name a file, or one that does not exist yet",
+                ));
+            }
+            // A link stays a link; what it points to is replaced.
+            let real =
+                fs::canonicalize(&path).map_err(|error| Failure::file("write", &path, &error))?;
+            path = real;
+            // The directory would let us replace it; that it is read-only says that nobody wants it to be.
+            match File::options().write(true).open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(Failure::file("write", &path, &error));
+                }
+                _ => {}
+            }
+        }
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        if !directory.is_dir() {
+            return Err(Failure::file_because(
+                "write",
+                &path,
+                format!("there is no directory {}", directory.display()),
+                "check the spelling, or make the directory",
+            ));
+        }
+        Ok(Self {
+            path,
+            directory,
+            replaced,
+        })
+    }
+
+    /// Where it is, symbolic links followed.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file that is there.
+    pub(crate) fn replaced(&self) -> Option<&Metadata> {
+        self.replaced.as_ref()
+    }
+
+    /// Tries whether a file can be made beside the place, and leaves nothing.
+    ///
+    /// # Errors
+    /// As `begin`.
+    pub(crate) fn probe(&self) -> Result<()> {
+        self.make(None).map(|_| ())
+    }
+
+    fn make(&self, permissions: Option<Permissions>) -> Result<NamedTempFile> {
+        tempfile::Builder::new()
+            .prefix(".dat-part-")
+            .make_in(&self.directory, |path| create(path, permissions.clone()))
+            .map_err(|error| Failure::file("make a file in", &self.directory, &error))
+    }
+
+    /// Makes the file that is to take the place.
+    ///
+    /// It has the permissions of the file that is there, or else of `like`, or else those of any new file; less what the
+    /// user's mask takes off.
+    ///
+    /// # Errors
+    /// File: none can be made in the directory.
+    pub(crate) fn begin(self, like: Option<&Metadata>) -> Result<Part> {
+        let permissions = self.replaced.as_ref().or(like).map(Metadata::permissions);
+        let file = self.make(permissions)?;
+        Ok(Part { place: self, file })
+    }
+}
+
+/// Whether a path can only mean a directory. `Path` itself does not tell `name/` and `name/.` from `name`.
+fn names_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let last = bytes.strip_suffix(b".").unwrap_or(bytes).last();
+    last.is_some_and(|last| std::path::is_separator(char::from(*last)))
+}
+
+/// Makes a file that is not there yet.
+fn create(path: &Path, permissions: Option<Permissions>) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+        options.mode(access(permissions).mode());
+    }
+    #[cfg(not(unix))]
+    drop(permissions);
+    options.open(path)
+}
+
+/// Reading, writing and executing only: the right to run as the owner or group does not go over to new content.
+#[cfg(unix)]
+fn access(permissions: Option<Permissions>) -> Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    Permissions::from_mode(permissions.map_or(0o666, |permissions| permissions.mode() & 0o777))
+}
+
+/// A file that is not in its place yet; dropping it removes it.
+pub(crate) struct Part {
+    place: Place,
+    file: NamedTempFile,
+}
+
+impl Part {
+    /// Where it shall be.
+    pub(crate) fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// Adds to the file.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        // Not through the wrapper, whose errors name the temporary file.
+        self.file
+            .as_file_mut()
+            .write_all(bytes)
+            .map_err(|error| Failure::file("write", &self.place.path, &error))
+    }
+
+    /// The file itself.
+    pub(crate) fn file(&mut self) -> &mut File {
+        self.file.as_file_mut()
+    }
+
+    /// Puts the file into its place, which it returns. A file that was there passes on its owner, group and permissions.
+    ///
+    /// # Errors
+    /// File: it cannot be put there, or would have to have another owner than the one that was there; that one is untouched.
+    pub(crate) fn keep(self) -> Result<PathBuf> {
+        let Self { place, file } = self;
+        if let Some(replaced) = &place.replaced {
+            resemble(file.as_file(), replaced).map_err(|error| {
+                Failure::file_because(
+                    "replace",
+                    &place.path,
+                    format!("its owner, group and permissions cannot be kept: {error}"),
+                    "choose another name, or remove the file first",
+                )
+            })?;
+        }
+        file.persist(&place.path)
+            .map_err(|refused| Failure::file("replace", &place.path, &refused.error))?;
+        Ok(place.path)
+    }
+}
+
+/// Gives a new file the owner, group and permissions of the one it replaces.
+#[cfg(unix)]
+fn resemble(file: &File, replaced: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let fresh = file.metadata()?;
+    let differs = |fresh, replaced| (fresh != replaced).then_some(replaced);
+    let owner = differs(fresh.uid(), replaced.uid());
+    let group = differs(fresh.gid(), replaced.gid());
+    if owner.is_some() || group.is_some() {
+        fchown(file, owner, group)?;
+    }
+    file.set_permissions(access(Some(replaced.permissions())))
+}
+
+#[cfg(not(unix))]
+fn resemble(file: &File, replaced: &Metadata) -> io::Result<()> {
+    file.set_permissions(replaced.permissions())
+}
