@@ -1,8 +1,8 @@
 //! Debian packages that checks need, and how they get onto the machine.
 
 use anyhow::{Result, bail};
-use std::env;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 use xshell::{Shell, cmd};
 
 /// A package, and how it is told that the machine has it.
@@ -17,6 +17,12 @@ enum Brings {
     Programs(&'static [&'static str]),
     /// A file, for what has no program.
     File(&'static str),
+    /// A file in one of the folders that differ by a version.
+    FileOfVersion {
+        folder: &'static str,
+        start: &'static str,
+        file: &'static str,
+    },
 }
 
 const NEEDED: &[SystemPackage] = &[
@@ -40,11 +46,11 @@ const NEEDED: &[SystemPackage] = &[
         &["ip", "rdma"],
         "sets up the guest's RDMA device and counts its objects",
     ),
-    SystemPackage {
-        name: "ibverbs-providers",
-        brings: Brings::File("/etc/libibverbs.d/rxe.driver"),
-        why: "the user's half of the guest's RDMA device",
-    },
+    file(
+        "ibverbs-providers",
+        "/etc/libibverbs.d/rxe.driver",
+        "the user's half of the guest's RDMA device",
+    ),
     programs(
         "ibverbs-utils",
         &["ibv_devinfo", "ibv_devices", "ibv_rc_pingpong"],
@@ -55,6 +61,30 @@ const NEEDED: &[SystemPackage] = &[
         &["rping"],
         "shows that connections work in the guest",
     ),
+    file(
+        "libibverbs-dev",
+        "/usr/include/infiniband/verbs.h",
+        "the backend for RDMA devices is built with it",
+    ),
+    file(
+        "librdmacm-dev",
+        "/usr/include/rdma/rdma_cma.h",
+        "the backend for RDMA devices is built with it",
+    ),
+    programs(
+        "pkg-config",
+        &["pkg-config"],
+        "finds the libraries of RDMA devices",
+    ),
+    SystemPackage {
+        name: "libclang-dev",
+        brings: Brings::FileOfVersion {
+            folder: "/usr/lib",
+            start: "llvm-",
+            file: "lib/libclang.so",
+        },
+        why: "reads the C headers of RDMA devices",
+    },
     programs(
         "perftest",
         &[
@@ -81,11 +111,29 @@ const fn programs(
     }
 }
 
+const fn file(name: &'static str, brings: &'static str, why: &'static str) -> SystemPackage {
+    SystemPackage {
+        name,
+        brings: Brings::File(brings),
+        why,
+    }
+}
+
 impl SystemPackage {
     fn is_there(&self) -> bool {
         match self.brings {
             Brings::Programs(programs) => programs.iter().all(|program| find(program).is_some()),
             Brings::File(file) => Path::new(file).is_file(),
+            Brings::FileOfVersion {
+                folder,
+                start,
+                file,
+            } => fs::read_dir(folder).is_ok_and(|entries| {
+                entries
+                    .flatten()
+                    .filter(|entry| entry.file_name().to_string_lossy().starts_with(start))
+                    .any(|entry| entry.path().join(file).is_file())
+            }),
         }
     }
 
@@ -93,6 +141,7 @@ impl SystemPackage {
         match self.brings {
             Brings::Programs(programs) => programs.contains(&wanted),
             Brings::File(file) => file == wanted,
+            Brings::FileOfVersion { .. } => false,
         }
     }
 }
@@ -130,7 +179,7 @@ pub(crate) fn known_programs() -> impl Iterator<Item = &'static str> {
         .iter()
         .flat_map(|package| match package.brings {
             Brings::Programs(programs) => programs,
-            Brings::File(_) => &[],
+            Brings::File(_) | Brings::FileOfVersion { .. } => &[],
         })
         .copied()
 }
@@ -238,6 +287,25 @@ mod tests {
             advice(&["perftest", "valgrind"])
                 .ends_with("sudo apt-get update && sudo apt-get install --yes perftest valgrind")
         );
+    }
+
+    #[test]
+    fn a_package_is_told_by_a_file_of_any_version() {
+        let folder = tempfile::tempdir().expect("folder");
+        fs::create_dir_all(folder.path().join("llvm-14/lib")).expect("folder");
+        let name = folder.path().to_str().expect("text").to_owned();
+        let package = SystemPackage {
+            name: "it",
+            brings: Brings::FileOfVersion {
+                folder: name.leak(),
+                start: "llvm-",
+                file: "lib/it.so",
+            },
+            why: "a test",
+        };
+        assert!(!package.is_there());
+        fs::write(folder.path().join("llvm-14/lib/it.so"), "").expect("file");
+        assert!(package.is_there());
     }
 
     #[test]
