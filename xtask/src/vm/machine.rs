@@ -5,9 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::verdict::End;
 
@@ -86,7 +86,7 @@ impl Machine {
     }
 
     /// Runs the machine until it ends or its time is over, and copies its console to `console`.
-    pub(crate) fn run(&self, record: &Path, console: impl Write) -> Result<End> {
+    pub(crate) fn run(&self, record: &Path, console: impl Write + Send) -> Result<End> {
         // The machine ends with this process, even if that is killed.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(&self.qemu);
@@ -95,54 +95,52 @@ impl Machine {
     }
 }
 
-fn run(command: &mut Command, seconds: u64, mut console: impl Write) -> Result<End> {
-    let end = Instant::now() + Duration::from_secs(seconds);
+fn run(command: &mut Command, seconds: u64, console: impl Write + Send) -> Result<End> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {}", command.get_program().display()))?;
     let output = child.stdout.take().context("standard output of QEMU")?;
-    let (sender, receiver) = mpsc::channel();
-    let reader = thread::spawn(move || forward(output, &sender));
-    let ended = loop {
-        match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok(chunk) => console.write_all(&chunk)?,
-            Err(RecvTimeoutError::Disconnected) => break End::Own,
-            Err(RecvTimeoutError::Timeout) => {
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        // Copying may wait for whoever reads the console, and the time limit may not.
+        scope.spawn(move || sender.send(copy(output, console)));
+        match receiver.recv_timeout(Duration::from_secs(seconds)) {
+            Ok(copied) => {
+                if copied.is_err() {
+                    child.kill()?;
+                }
+                let status = child.wait()?;
+                copied.context("the console cannot be copied")?;
+                if !status.success() {
+                    bail!("QEMU failed: {status}");
+                }
+                Ok(End::Own)
+            }
+            Err(_) => {
                 child.kill()?;
-                break End::Limit(seconds);
+                child.wait()?;
+                receiver.recv()?.context("the console cannot be copied")?;
+                Ok(End::Limit(seconds))
             }
         }
-    };
-    let status = child.wait()?;
-    if reader.join().is_err() {
-        bail!("the console could not be read");
-    }
-    // What was printed just before the end.
-    for chunk in receiver.try_iter() {
-        console.write_all(&chunk)?;
-    }
-    console.flush()?;
-    if ended == End::Own && !status.success() {
-        bail!("QEMU failed: {status}");
-    }
-    Ok(ended)
+    })
 }
 
-/// Passes on what is read, without the returns of a serial line.
-fn forward(mut output: impl Read, sender: &mpsc::Sender<Vec<u8>>) -> io::Result<()> {
+/// Copies to the end, without the returns of a serial line.
+fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     let mut space = [0; 4096];
     loop {
-        let length = match output.read(&mut space) {
+        let length = match from.read(&mut space) {
+            Ok(0) => return to.flush(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
         };
         let mut chunk = space[..length].to_vec();
         chunk.retain(|byte| *byte != b'\r');
-        if length == 0 || sender.send(chunk).is_err() {
-            return Ok(());
-        }
+        to.write_all(&chunk)?;
+        to.flush()?;
     }
 }
 
@@ -223,6 +221,28 @@ mod tests {
         let (result, console) = shell("echo begun; exec sleep 1000", 1);
         assert_eq!(result.expect("ended"), End::Limit(1));
         assert_eq!(console, "begun\n");
+    }
+
+    #[test]
+    fn what_never_stops_talking_is_ended() {
+        let (result, console) = shell("exec yes", 1);
+        assert_eq!(result.expect("ended"), End::Limit(1));
+        assert!(console.starts_with("y\ny\n"));
+    }
+
+    #[test]
+    fn without_a_place_for_the_console_the_machine_is_ended() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let result = run(Command::new("sh").args(["-c", "exec yes"]), 600, Closed);
+        assert!(result.is_err());
     }
 
     #[test]

@@ -34,7 +34,7 @@ const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 /// What the device's provider is configured by.
 const PROVIDER: &str = "/etc/libibverbs.d/rxe.driver";
 /// Known programs that make no sense in a guest.
-const NOT_FOR_GUESTS: [&str; 3] = ["valgrind", "qemu-system-x86_64", "busybox"];
+const NOT_FOR_GUESTS: [&str; 4] = ["valgrind", "qemu-system-x86_64", "busybox", "pkg-config"];
 /// The modules of the device. It computes check sums by modules that it does not name.
 const MODULES: [&str; 6] = [
     "dummy",

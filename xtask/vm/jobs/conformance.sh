@@ -5,4 +5,4 @@
 # Arguments are those of a test program: names of tests, --exact, --nocapture.
 set -euo pipefail
 
-RUST_BACKTRACE=1 verbs "$@"
+verbs "$@"
