@@ -159,7 +159,10 @@ fn examples(workspace: &Workspace) -> Result<()> {
         .shell
         .read_dir(&directory)?
         .iter()
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter(|path| {
+            path.extension().is_some_and(|extension| extension == "rs")
+                || path.join("main.rs").exists()
+        })
         .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
         .collect();
     names.sort();

@@ -1,0 +1,114 @@
+//! A skeleton of firmware (`device.rs`), run on a board that is made up here, beside a host that sends to it.
+//!
+//! `cargo run -p backend-mock --example firmware`
+
+mod device;
+
+use std::error::Error;
+
+use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use dat_core::attributes::IaAddress;
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::{ConnectionEventKind, DtoOperation, Event};
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, QualityOfService,
+    TIMEOUT_INFINITE,
+};
+use dat_core::id::{EpId, EvdId};
+use dat_core::sync::HostLock;
+use dat_core::time::Instant;
+use dat_core::{Ia, IaStorage, Result};
+
+const MESSAGES: u32 = 3;
+
+fn main() -> std::result::Result<(), Box<dyn Error>> {
+    let fabric = Fabric::new(FabricOptions::default());
+    let mut storage = IaStorage::<_, HostLock, 1, 2, 0, 1, 20, 32>::new();
+    let ia = Ia::open(fabric.node(NodeOptions::new("host", 1)), storage.lend(), 4)?;
+    let pz = ia.pz_create()?;
+    let evd = ia.evd_create(16, None, EvdFlags::DEFAULT)?;
+    let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
+    let host = Host {
+        ia,
+        evd,
+        ep,
+        connecting: false,
+        sent: 0,
+    };
+    let driver = fabric.node(NodeOptions::new("device", 2));
+    let answered = device::serve(driver, &mut MadeUpBoard { fabric, host })?;
+    println!("the device answered {answered} messages");
+    assert_eq!(answered, MESSAGES);
+    Ok(())
+}
+
+/// While the device sleeps, the world goes on; then its interrupt comes.
+struct MadeUpBoard<'s> {
+    fabric: Fabric,
+    host: Host<'s>,
+}
+
+impl device::Board for MadeUpBoard<'_> {
+    fn micros(&mut self) -> u64 {
+        self.fabric.now().as_micros()
+    }
+
+    fn sleep(&mut self, _until: Option<u64>) {
+        self.host.act(self.fabric.now()).expect("the host goes on");
+        self.fabric.step();
+        device::adapter_interrupt();
+    }
+}
+
+/// Connects, sends messages, each after the answer to the one before, and disconnects.
+struct Host<'s> {
+    ia: Ia<'s, MockBackend, HostLock>,
+    evd: EvdId,
+    ep: EpId,
+    connecting: bool,
+    sent: u32,
+}
+
+impl Host<'_> {
+    fn act(&mut self, now: Instant) -> Result<()> {
+        if !self.connecting {
+            self.connecting = true;
+            let request = ConnectParam {
+                address: IaAddress::Node(2),
+                qualifier: 7,
+                timeout: TIMEOUT_INFINITE,
+                private_data: &[],
+                quality: QualityOfService::BEST_EFFORT,
+                flags: ConnectFlags::empty(),
+            };
+            self.ia.ep_connect(self.ep, &request, now)?;
+        }
+        self.ia.progress(now);
+        while let Ok(event) = self.ia.evd_dequeue(self.evd) {
+            match event {
+                Event::Connection {
+                    kind: ConnectionEventKind::Established,
+                    ..
+                } => self.send()?,
+                Event::Dto(done)
+                    if done.operation == DtoOperation::Receive
+                        && done.status == DtoStatus::Success =>
+                {
+                    self.send()?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<()> {
+        if self.sent == MESSAGES {
+            return self.ia.ep_disconnect(self.ep, CloseFlags::Graceful);
+        }
+        self.sent += 1;
+        let flags = CompletionFlags::empty();
+        self.ia.post_recv(self.ep, &[], 0, flags)?;
+        self.ia.post_send(self.ep, &[], 0, flags)
+    }
+}
