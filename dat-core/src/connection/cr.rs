@@ -132,7 +132,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             })?;
             control.forget_request(cr);
             Ok(())
-        })
+        })?;
+        // The device may want to be asked earlier than whoever drives `progress` sleeps.
+        self.wake_progress();
+        Ok(())
     }
 
     /// Rejects a connection request; the peer learns that it was the consumer.

@@ -66,7 +66,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EPK-01..05, EPK-12, EPK-14, GEN-09, GEN-10, EPC-09
     pub fn ep_connect(&self, ep: EpId, param: &ConnectParam<'_>, now: Instant) -> Result<()> {
         self.control
-            .with(|control| self.start_connection(control, ep, param, now, &CONNECT))
+            .with(|control| self.start_connection(control, ep, param, now, &CONNECT))?;
+        // There may be an earlier deadline than whoever drives `progress` sleeps towards.
+        self.wake_progress();
+        Ok(())
     }
 
     /// As `ep_connect`, to where the connected endpoint `model` is connected.
@@ -102,7 +105,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 flags: ConnectFlags::empty(),
             };
             self.start_connection(control, ep, &param, now, &DUPLICATE)
-        })
+        })?;
+        self.wake_progress();
+        Ok(())
     }
 
     fn start_connection(

@@ -186,6 +186,11 @@ impl Cno {
         }
     }
 
+    /// Takes all wakers out: whoever waits looks again.
+    pub(crate) fn take_wakers(&mut self) -> heapless::Deque<(u32, Waker), WAKERS> {
+        core::mem::take(&mut self.wakers)
+    }
+
     fn next_waker(&mut self) -> Option<Waker> {
         self.wakers.pop_front().map(|(_, waker)| waker)
     }

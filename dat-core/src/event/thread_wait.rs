@@ -11,12 +11,15 @@ use crate::time::Instant;
 
 /// Parks the thread that made it; its clock is the host's monotonic one.
 ///
-/// A device without interrupts, or one whose interrupts wake another thread, tells nobody of
-/// completions: so a sleep never lasts longer than a slice, after which the caller looks again.
+/// Whether a sleep has to be cut into slices depends on the device. One that raises interrupts, which somebody
+/// passes on to [`InterruptHandle::notify`](crate::InterruptHandle::notify), wakes whoever sleeps: then
+/// [`until_woken`](Self::until_woken) sleeps as long as it takes, whatever number of threads wait on the
+/// adapter. One that has to be asked tells nobody of completions: then a sleep lasts a slice at most, after
+/// which the caller looks again.
 #[derive(Debug)]
 pub struct ThreadWait {
     waker: Waker,
-    slice: Duration,
+    slice: Option<Duration>,
 }
 
 /// Wakes one thread.
@@ -33,13 +36,22 @@ impl Wake for Unpark {
 }
 
 impl ThreadWait {
-    /// For the current thread, with slices of a millisecond.
+    /// For the current thread and any device, with slices of a millisecond.
     pub fn new() -> Self {
         Self::with_slice(Duration::from_millis(1))
     }
 
-    /// For the current thread; `slice` is the longest sleep without a look at the device.
+    /// For the current thread and any device; `slice` is the longest sleep without a look at the device.
     pub fn with_slice(slice: Duration) -> Self {
+        Self::sleeping(Some(slice))
+    }
+
+    /// For the current thread and a device whose interrupts reach `InterruptHandle::notify`.
+    pub fn until_woken() -> Self {
+        Self::sleeping(None)
+    }
+
+    fn sleeping(slice: Option<Duration>) -> Self {
         Self {
             waker: Waker::from(Arc::new(Unpark(thread::current()))),
             slice,
@@ -74,7 +86,11 @@ impl Wait for ThreadWait {
             let micros = until.as_micros().saturating_sub(Self::clock().as_micros());
             Duration::from_micros(micros)
         });
-        thread::park_timeout(left.map_or(self.slice, |left| left.min(self.slice)));
+        match (left, self.slice) {
+            (Some(left), Some(slice)) => thread::park_timeout(left.min(slice)),
+            (Some(sleep), None) | (None, Some(sleep)) => thread::park_timeout(sleep),
+            (None, None) => thread::park(),
+        }
         match until {
             Some(until) if until <= Self::clock() => WakeReason::TimedOut,
             _ => WakeReason::Woken,

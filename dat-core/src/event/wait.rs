@@ -179,6 +179,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Calls `poll` until it is ready or the deadline has passed (`None`).
+    ///
+    /// Of all that block here at a time one drives `progress`; the others are woken by what it takes in,
+    /// or when it leaves.
     pub(super) fn sleep_until<W: Wait, R>(
         &self,
         deadline: Option<Instant>,
@@ -186,9 +189,10 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         mut poll: impl FnMut(&Waker) -> Poll<Result<R>>,
     ) -> Option<Result<R>> {
         let waker = wait.waker();
+        let mut part = self.take_part();
         loop {
-            // Registered before the look at the device, so an interrupt after it is not missed.
-            self.register_progress_waker(&waker);
+            // Before the look at the device, so an interrupt after it is not missed.
+            let mut drives = part.drives(&waker);
             let busy = self.progress(wait.now()) != 0;
             if let Poll::Ready(outcome) = poll(&waker) {
                 return Some(outcome);
@@ -200,7 +204,16 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             if busy {
                 continue;
             }
-            let until = match (deadline, self.next_deadline()) {
+            if !drives {
+                // The waker is with the object by now, so a driver that leaves from here on wakes it. One that
+                // has left is replaced, which takes another look at the device.
+                drives = part.drives(&waker);
+                if drives {
+                    continue;
+                }
+            }
+            let device = if drives { self.next_deadline() } else { None };
+            let until = match (deadline, device) {
                 (Some(own), Some(device)) => Some(own.min(device)),
                 (own, device) => own.or(device),
             };

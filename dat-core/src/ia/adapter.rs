@@ -6,6 +6,7 @@ use atomic_waker::AtomicWaker;
 use portable_atomic::{AtomicBool, AtomicU32};
 
 use super::Control;
+use super::driver::Driver;
 use super::tag::InstanceTag;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Subtype};
@@ -25,7 +26,10 @@ pub struct Ia<'s, B: Backend, L: RawLock> {
     pub(crate) async_evd: EvdId,
     /// Interrupts that `take_interrupts` has not told of yet.
     pub(crate) interrupts: AtomicU32,
+    /// The waker of a consumer who drives `progress`.
     pub(crate) progress_waker: AtomicWaker,
+    /// The blocking wait that drives `progress`.
+    pub(crate) driver: Driver,
     /// The failure of the device was reported.
     pub(crate) catastrophe: AtomicBool,
     /// Keeps other adapters from `shared.instance` for as long as this one is open.
@@ -109,6 +113,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             async_evd: EvdId::NULL,
             interrupts: AtomicU32::new(0),
             progress_waker: AtomicWaker::new(),
+            driver: Driver::new(),
             catastrophe: AtomicBool::new(false),
             _tag: tag,
         };

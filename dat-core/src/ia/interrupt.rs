@@ -11,19 +11,22 @@ use crate::sync::RawLock;
 
 /// The part of an adapter that is safe in an interrupt handler: set a bit, wake a waker.
 ///
-/// It takes no lock and touches no table. Whoever drives `progress` registers a waker with
-/// [`Ia::register_progress_waker`], or looks at [`Ia::take_interrupts`].
+/// It takes no lock and touches no table. It wakes the blocking wait that drives `progress`, if there is
+/// one; another driver registers a waker with [`Ia::register_progress_waker`], or looks at
+/// [`Ia::take_interrupts`].
 #[derive(Clone, Copy, Debug)]
 pub struct InterruptHandle<'a> {
     interrupts: &'a AtomicU32,
-    waker: &'a AtomicWaker,
+    wakers: [&'a AtomicWaker; 2],
 }
 
 impl InterruptHandle<'_> {
     /// Notes that the device wants attention and wakes whoever drives `progress`.
     pub fn notify(&self) {
         self.interrupts.fetch_add(1, Ordering::Release);
-        self.waker.wake();
+        for waker in self.wakers {
+            waker.wake();
+        }
     }
 }
 
@@ -32,7 +35,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn interrupt_handle(&self) -> InterruptHandle<'_> {
         InterruptHandle {
             interrupts: &self.interrupts,
-            waker: &self.progress_waker,
+            wakers: [&self.progress_waker, &self.driver.waker],
         }
     }
 
@@ -41,7 +44,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.interrupts.swap(0, Ordering::Acquire)
     }
 
-    /// Sets the one waker that interrupts wake; look at `take_interrupts` once more before sleeping.
+    /// Sets the waker of a consumer who drives `progress`; look at `take_interrupts` once more before sleeping.
+    ///
+    /// There is one. Blocking waits have their own, and need nobody else to drive.
     pub fn register_progress_waker(&self, waker: &Waker) {
         self.progress_waker.register(waker);
     }

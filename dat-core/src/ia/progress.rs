@@ -358,7 +358,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.settle(aftermath);
         if !armed {
             // Too busy to be armed: whoever drives `progress` looks again at once.
-            self.progress_waker.wake();
+            self.wake_progress();
         }
     }
 }

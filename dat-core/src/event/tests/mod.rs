@@ -4,6 +4,7 @@ mod aftermath;
 mod completions;
 mod connected;
 mod dispatcher;
+mod drivers;
 mod failures;
 mod next_life;
 mod notification;

@@ -1,0 +1,260 @@
+//! Several blocking waits on one adapter: one drives `progress`, and none is slept over.
+
+use std::sync::Arc;
+
+use crate::event::{CnoWait, Event, Wait, WakeReason};
+use crate::flags::EvdFlags;
+use crate::testing::{ScriptedWait, TestBackend, TestStorage, WakeCount, open};
+use crate::time::Instant;
+use core::task::Waker;
+use std::boxed::Box;
+
+/// A sleep that does one thing at a time, and a waker that counts.
+struct Sleeper<'a> {
+    wakes: Arc<WakeCount>,
+    waker: Waker,
+    asleep: Box<dyn FnMut(&WakeCount) + 'a>,
+    asked: std::vec::Vec<Option<Instant>>,
+}
+
+impl<'a> Sleeper<'a> {
+    fn new(asleep: impl FnMut(&WakeCount) + 'a) -> Self {
+        let (wakes, waker) = WakeCount::new();
+        Self {
+            wakes,
+            waker,
+            asleep: Box::new(asleep),
+            asked: std::vec::Vec::new(),
+        }
+    }
+}
+
+impl Wait for Sleeper<'_> {
+    fn now(&mut self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        self.asked.push(until);
+        self.wakes.take();
+        (self.asleep)(&self.wakes);
+        WakeReason::Woken
+    }
+}
+
+/// A second wait comes and goes while the first one sleeps: the device wakes the first one as before.
+///
+/// Spec: EVW-01, CNW-01
+#[test]
+fn a_wait_that_comes_and_goes_leaves_the_driver_its_waker() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let [one, two] = [0, 1].map(|_| ia.evd_create(4, None, EvdFlags::SOFTWARE).unwrap());
+    let cno = ia.cno_create(None).unwrap();
+    let three = ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE).unwrap();
+    let mut first = Sleeper::new(|wakes| {
+        let mut second = Sleeper::new(|_| ia.evd_post_se(two, 2).unwrap());
+        ia.evd_wait_until(two, 1, None, &mut second).unwrap();
+        let mut third = Sleeper::new(|_| ia.evd_post_se(three, 3).unwrap());
+        let fired = ia.cno_wait_until(cno, None, &mut third).unwrap();
+        assert_eq!(fired, Some(three));
+        wakes.take();
+        ia.interrupt_handle().notify();
+        assert_eq!(wakes.take(), 1);
+        ia.evd_post_se(one, 1).unwrap();
+    });
+    let waited = ia.evd_wait_until(one, 1, None, &mut first).unwrap();
+    assert_eq!(waited.event, Event::Software { pointer: 1 });
+}
+
+/// The consumer's own driver of `progress` is woken beside the blocking wait.
+///
+/// Spec: EVW-01
+#[test]
+fn a_blocking_wait_leaves_the_consumer_its_waker() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(4, None, EvdFlags::SOFTWARE).unwrap();
+    let (executor, waker) = WakeCount::new();
+    ia.register_progress_waker(&waker);
+    let mut wait = Sleeper::new(|wakes| {
+        ia.interrupt_handle().notify();
+        assert_eq!((executor.take(), wakes.take()), (1, 1));
+        ia.evd_post_se(evd, 1).unwrap();
+    });
+    ia.evd_wait_until(evd, 1, None, &mut wait).unwrap();
+    wait.wakes.take();
+    ia.register_progress_waker(&waker);
+    ia.interrupt_handle().notify();
+    assert_eq!(executor.take(), 1);
+    // Nobody blocks any more.
+    assert_eq!(wait.wakes.take(), 0);
+}
+
+/// The driver sleeps no longer than until a deadline that came up while it slept; nobody else is kept
+/// from sleeping as long as it asked for.
+///
+/// Spec: EVW-01, EPK-02, GEN-09
+#[test]
+fn a_deadline_that_comes_up_wakes_the_driver() {
+    let mut storage = TestStorage::new();
+    let bench = crate::fixture::Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let ep = bench.endpoint();
+    let evd = ia.evd_create(4, None, EvdFlags::SOFTWARE).unwrap();
+    let other = ia.evd_create(4, None, EvdFlags::SOFTWARE).unwrap();
+    let mut round = 0;
+    let mut wait = Sleeper::new(|wakes| {
+        round += 1;
+        if round == 1 {
+            let param = crate::endpoint::ConnectParam {
+                timeout: 100,
+                ..bench.param()
+            };
+            ia.ep_connect(ep, &param, Instant::ZERO).unwrap();
+            assert_eq!(wakes.take(), 1);
+        } else {
+            let mut follower = Sleeper::new(|_| ia.evd_post_se(other, 1).unwrap());
+            ia.evd_wait_until(other, 1, None, &mut follower).unwrap();
+            assert_eq!(follower.asked, [None]);
+            ia.evd_post_se(evd, 1).unwrap();
+        }
+    });
+    ia.evd_wait_until(evd, 1, None, &mut wait).unwrap();
+    assert_eq!(wait.asked, [None, Some(Instant::from_micros(100))]);
+}
+
+/// Waits of futures are woken when the driver leaves and others rely on it, and lose nothing by it.
+///
+/// Spec: EVW-01, CNW-06
+#[test]
+fn a_driver_that_leaves_wakes_those_who_wait() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let cno = ia.cno_create(None).unwrap();
+    let evds =
+        [None, None, Some(cno)].map(|cno| ia.evd_create(4, cno, EvdFlags::SOFTWARE).unwrap());
+    let (evd_wakes, evd_waker) = WakeCount::new();
+    let (cno_wakes, cno_waker) = WakeCount::new();
+    let mut pending = ia.evd_wait(evds[1], 1).unwrap();
+    let mut waits: std::vec::Vec<CnoWait<'_, '_, _, _>> =
+        (0..3).map(|_| ia.cno_wait(cno).unwrap()).collect();
+    let (own, waker) = WakeCount::new();
+    {
+        let mut driver = ia.take_part();
+        let mut follower = ia.take_part();
+        assert!(driver.drives(&waker));
+        assert!(!follower.drives(&waker));
+        assert!(pending.poll(&evd_waker).is_pending());
+        for wait in &mut waits {
+            assert!(wait.poll(&cno_waker).is_pending());
+        }
+        drop(driver);
+        assert_eq!((evd_wakes.take(), cno_wakes.take()), (1, 3));
+        ia.interrupt_handle().notify();
+        assert_eq!(own.take(), 0);
+        assert!(follower.drives(&waker));
+        ia.interrupt_handle().notify();
+        assert_eq!(own.take(), 1);
+        // Nobody relies on this one.
+        assert!(pending.poll(&evd_waker).is_pending());
+        drop(follower);
+        assert_eq!(evd_wakes.take(), 0);
+    }
+    for wait in &mut waits {
+        assert!(wait.poll(&cno_waker).is_pending());
+    }
+    ia.evd_post_se(evds[2], 1).unwrap();
+    assert_eq!(cno_wakes.take(), 1);
+    ia.evd_post_se(evds[1], 1).unwrap();
+    assert_eq!(evd_wakes.take(), 1);
+    // A wait that only polls is no driver when it is over.
+    let past = Some(Instant::ZERO);
+    let mut none = ScriptedWait::at(1);
+    assert!(ia.evd_wait_until(evds[0], 1, past, &mut none).is_err());
+    assert!(ia.take_part().drives(&waker));
+}
+
+/// Threads that sleep until they are woken, on dispatchers and on notification objects: whoever of them
+/// leaves first, the device reaches the others.
+///
+/// Spec: EVW-01, CNW-01, CNW-06
+#[cfg(feature = "std")]
+#[test]
+fn every_sleeping_thread_is_reached() {
+    use crate::attributes::IaAddress;
+    use crate::backend::{ControlEvent, PrivateData, RequestKey};
+    use crate::event::ThreadWait;
+    use crate::flags::PspFlags;
+    use crate::storage::IaStorage;
+    use crate::sync::HostLock;
+    use std::vec::Vec;
+
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 24;
+    let device = TestBackend::default();
+    let mut storage: IaStorage<TestBackend, HostLock, 4, 8, 1, 1, 64, 8> = IaStorage::new();
+    let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
+    let places: Vec<_> = (0..THREADS)
+        .map(|number| {
+            // Every other thread waits on a notification object.
+            let cno = (number % 2 == 1).then(|| ia.cno_create(None).unwrap());
+            let evd = ia.evd_create(4, cno, EvdFlags::CR).unwrap();
+            let psp = ia.psp_create(number as u64, evd, PspFlags::Consumer);
+            (evd, cno, psp.unwrap().handle().to_raw())
+        })
+        .collect();
+    // A wait that nobody ends would never end.
+    let deadline = Instant::from_micros(ThreadWait::clock().as_micros() + 60_000_000);
+    for round in 0..ROUNDS {
+        std::thread::scope(|scope| {
+            let mut threads: Vec<_> = places
+                .iter()
+                .map(|&(evd, cno, _)| {
+                    let ia = &ia;
+                    scope.spawn(move || {
+                        let mut wait = ThreadWait::until_woken();
+                        match cno {
+                            None => {
+                                let waited = ia.evd_wait_until(evd, 1, Some(deadline), &mut wait);
+                                waited.unwrap().event
+                            }
+                            Some(cno) => {
+                                let fired = ia.cno_wait_until(cno, Some(deadline), &mut wait);
+                                assert_eq!(fired, Ok(Some(evd)));
+                                ia.evd_dequeue(evd).unwrap()
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let mut left: Vec<usize> = (0..THREADS).collect();
+            while !left.is_empty() {
+                let at = round.wrapping_mul(7) % left.len();
+                let number = left.remove(at);
+                let thread = threads.remove(at);
+                device.push_control(ControlEvent::ConnectionRequest {
+                    listener: places[number].2,
+                    request: RequestKey(number),
+                    remote: IaAddress::Node(2),
+                    remote_port: 1,
+                    local: IaAddress::Node(1),
+                    private_data: PrivateData::new(),
+                });
+                ia.interrupt_handle().notify();
+                let Event::ConnectionRequest { cr, qualifier, .. } = thread.join().unwrap() else {
+                    panic!("round {round}: no connection request");
+                };
+                assert_eq!(qualifier, number as u64);
+                ia.cr_reject(cr, &[]).unwrap();
+            }
+        });
+    }
+}
