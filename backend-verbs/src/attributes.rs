@@ -1,0 +1,159 @@
+//! What adapters and provider say about themselves.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use dat_core::attributes::{IaAddress, IaAttributes, ProviderAttributes};
+use dat_core::flags::{
+    CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
+};
+
+use crate::connection::PRIVATE_DATA_SIZE;
+use crate::device::Port;
+
+/// Bytes of one transfer that verbs promises everywhere.
+const TRANSFER: u32 = 1 << 31;
+
+/// A name that stays, since attributes lend it for ever; each name is kept once.
+fn lasting(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let kept: &'static str = Box::leak(name.into());
+    names.insert(kept);
+    kept
+}
+
+fn vendor(number: u32) -> String {
+    match number {
+        0x02C9 => "Mellanox".to_owned(),
+        0x14E4 => "Broadcom".to_owned(),
+        0x1425 => "Chelsio".to_owned(),
+        0x1D0F => "Amazon".to_owned(),
+        0x8086 => "Intel".to_owned(),
+        // What the soft-RoCE driver of Linux says.
+        0xFF_FFFF => "soft-RoCE".to_owned(),
+        0 => "unnamed".to_owned(),
+        other => format!("{other:#06x}"),
+    }
+}
+
+/// The first two numbers in a version.
+fn version(text: &str) -> (u32, u32) {
+    let mut numbers = text
+        .split(|letter: char| !letter.is_ascii_digit())
+        .filter_map(|part| part.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Depths travel in a byte.
+fn depth(told: i32) -> i32 {
+    told.clamp(0, i32::from(u8::MAX))
+}
+
+/// The attributes of an adapter (`Spec: IAQ-03, IAQ-04`).
+pub(crate) fn adapter(port: &Port) -> IaAttributes {
+    let limits = &port.limits;
+    let (major, minor) = version(&limits.firmware);
+    let transfer = u64::from(match port.state.message_bytes {
+        0 => TRANSFER,
+        told => told,
+    });
+    let windows = limits.windows_type_1 || limits.windows_type_2;
+    let segments = limits.segments;
+    IaAttributes {
+        adapter_name: lasting(&port.name),
+        vendor_name: lasting(&vendor(limits.vendor)),
+        hardware_version_major: limits.part,
+        hardware_version_minor: limits.hardware,
+        firmware_version_major: major,
+        firmware_version_minor: minor,
+        ia_address: port
+            .addresses
+            .first()
+            .map_or(IaAddress::Node(0), |&address| IaAddress::from(address)),
+        max_eps: limits.queue_pairs,
+        max_dto_per_ep: limits.work_requests,
+        max_rdma_read_per_ep_in: depth(limits.reads_in),
+        max_rdma_read_per_ep_out: depth(limits.reads_out),
+        max_evds: limits.completion_queues,
+        max_evd_qlen: limits.completions,
+        max_iov_segments_per_dto: segments,
+        max_lmrs: limits.regions,
+        max_lmr_block_size: limits.region_bytes,
+        max_lmr_virtual_address: u64::MAX,
+        max_pzs: limits.domains,
+        max_message_size: transfer,
+        max_rdma_size: transfer,
+        max_rmrs: if windows { limits.windows } else { 0 },
+        max_rmr_target_address: u64::MAX,
+        max_srqs: limits.shared_receive_queues,
+        max_ep_per_srq: limits.queue_pairs,
+        max_recv_per_srq: limits.shared_buffers,
+        max_iov_segments_per_rdma_read: match limits.read_segments {
+            told if told > 0 => told.min(segments),
+            _ => segments,
+        },
+        max_iov_segments_per_rdma_write: segments,
+        max_rdma_read_in: limits.reads_in_total,
+        max_rdma_read_out: depth(limits.reads_out).saturating_mul(limits.queue_pairs),
+        max_rdma_read_per_ep_in_guaranteed: false,
+        max_rdma_read_per_ep_out_guaranteed: true,
+        transport_attributes: &[],
+        vendor_attributes: &[],
+    }
+}
+
+/// The attributes of the provider (`Spec: IAQ-05` to `IAQ-10`).
+pub(crate) fn provider(port: &Port) -> ProviderAttributes {
+    ProviderAttributes {
+        provider_name: "verbs",
+        provider_version_major: 0,
+        provider_version_minor: 1,
+        dapl_version_major: 1,
+        dapl_version_minor: 2,
+        lmr_mem_types_supported: MemoryTypes::all(),
+        iov_ownership_on_return: IovOwnership::Consumer,
+        qos_supported: QualityOfService::BEST_EFFORT,
+        completion_flags_supported: CompletionFlags::MANDATORY,
+        is_thread_safe: true,
+        max_private_data_size: PRIVATE_DATA_SIZE,
+        supports_multipath: false,
+        ep_creator: EpCreator::IfAsked,
+        pz_support: PzSupport::Shareable,
+        optimal_buffer_alignment: 64,
+        evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
+        srq_supported: port.limits.shared_receive_queues > 0,
+        // The one from below.
+        srq_watermarks_supported: 1,
+        srq_ep_pz_difference_supported: true,
+        srq_info_supported: 0,
+        ep_recv_info_supported: 0,
+        // Devices of hosts take part in the coherence of caches.
+        lmr_sync_req: false,
+        dto_async_return_guaranteed: true,
+        rdma_write_for_rdma_read_req: port.is_iwarp(),
+        provider_specific_attributes: &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_name_is_kept_once() {
+        let first = lasting(&String::from("rxe0"));
+        let second = lasting(&String::from("rxe0"));
+        assert!(std::ptr::eq(first, second));
+    }
+
+    #[test]
+    fn versions_are_read_as_far_as_they_go() {
+        assert_eq!(version("16.35.2000"), (16, 35));
+        assert_eq!(version("v7"), (7, 0));
+        assert_eq!(version(""), (0, 0));
+    }
+}

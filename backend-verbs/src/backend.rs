@@ -1,0 +1,705 @@
+//! An adapter of a device, as the core drives it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use dat_core::attributes::{IaAttributes, ProviderAttributes};
+use dat_core::backend::{
+    Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, ListenerKey,
+    QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration, RequestKey,
+    SharedReceiveQueueKey, SyncDirection, WindowKey,
+};
+use dat_core::flags::MemoryPrivileges;
+use dat_core::time::Instant;
+
+use crate::attributes;
+use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
+use crate::connection::{Listener, Request};
+use crate::device::Port;
+use crate::directory::Directory;
+use crate::hal::{
+    Access, Batch, CompletionChannel, CompletionQueue, Context, Domain, EventChannel,
+    QueuePair as DevicePair, QueuePairPlan, ReceiveList, Region, SendList, SharedReceiveQueue,
+    WindowType,
+};
+use crate::objects::{BoundWindow, Objects};
+use crate::options::VerbsOptions;
+use crate::queue_pair::{Pair, State};
+use crate::receive_queue::{Failing, VerbsReceiveQueue};
+use crate::send_queue::VerbsSendQueue;
+use crate::signal::{Signal, Source, Watcher};
+use crate::table::Table;
+use crate::wait::VerbsWait;
+
+/// The number of the completion queue for what nobody wants to hear of.
+const SINK: usize = 1 << 16;
+
+/// A port of an RDMA device.
+///
+/// Dropping it ends its connections, and takes all memory from the device.
+#[derive(Debug)]
+pub struct VerbsBackend {
+    pub(crate) listeners: Table<Listener>,
+    pub(crate) requests: Table<Request>,
+    pub(crate) pairs: Table<Pair>,
+    pub(crate) shared_queues: Table<SharedQueue>,
+    queues: BTreeMap<u16, Queue>,
+    sink: Option<Arc<CompletionQueue>>,
+    domains: Table<Arc<Domain>>,
+    pub(crate) objects: Arc<Objects>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) pending: VecDeque<ControlEvent>,
+    pub(crate) options: VerbsOptions,
+    pub(crate) port: Port,
+    pub(crate) signal: Arc<Signal>,
+    watcher: Watcher,
+    completions: Arc<CompletionChannel>,
+    pub(crate) channel: Arc<EventChannel>,
+    pub(crate) context: Arc<Context>,
+}
+
+/// A completion queue as the adapter knows it.
+#[derive(Debug)]
+struct Queue {
+    device: Arc<CompletionQueue>,
+    marks: Arc<QueueMarks>,
+}
+
+/// A shared receive queue as the adapter knows it.
+#[derive(Debug)]
+pub(crate) struct SharedQueue {
+    pub(crate) token: u64,
+    device: Arc<SharedReceiveQueue>,
+}
+
+impl VerbsBackend {
+    /// Opens a port by the name that [`devices`](crate::devices) gives it: `rxe0`, or `mlx5_0:2` for the second port of
+    /// a device that has several.
+    ///
+    /// # Errors
+    /// - `Device`: there is no such port, or it cannot be opened.
+    /// - `Address`: its network interface has no address.
+    /// - `Resources`: out of descriptors, threads or memory.
+    ///
+    /// Spec: IAO-01, IAQ-03
+    pub fn open(name: &str, options: VerbsOptions) -> Result<Self, BackendError> {
+        let (context, port) = Port::open(name)?;
+        let context = Arc::new(context);
+        context.do_not_block()?;
+        let channel = EventChannel::new()?;
+        let completions = Arc::new(CompletionChannel::new(&context)?);
+        let signal = Arc::new(Signal::new()?);
+        let watcher = Watcher::start(&signal, &channel, &context, &completions)?;
+        Ok(Self {
+            listeners: Table::default(),
+            requests: Table::default(),
+            pairs: Table::default(),
+            shared_queues: Table::default(),
+            queues: BTreeMap::new(),
+            sink: None,
+            domains: Table::default(),
+            objects: Arc::default(),
+            directory: Arc::new(Directory::new()),
+            pending: VecDeque::new(),
+            options,
+            port,
+            signal,
+            watcher,
+            completions,
+            channel,
+            context,
+        })
+    }
+
+    /// Something that a thread can wait on this device with.
+    ///
+    /// # Errors
+    /// `Resources`: out of descriptors.
+    ///
+    /// Spec: EVW-01
+    pub fn wait(&self) -> Result<VerbsWait, BackendError> {
+        VerbsWait::new(&self.signal, &self.completions)
+    }
+
+    /// Has a function called, on a thread of this backend, whenever `progress` has something to do: a connection or device
+    /// event, or an armed completion queue. It may wake somebody, and must not call the adapter.
+    ///
+    /// # Errors
+    /// `Resources`: out of memory.
+    pub fn on_event(&self, call: impl Fn() + Send + Sync + 'static) -> Result<(), BackendError> {
+        self.signal.call(Box::new(call));
+        self.watcher.watch_completions()
+    }
+
+    fn window_type(&self) -> Option<WindowType> {
+        let limits = &self.port.limits;
+        if limits.windows <= 0 {
+            None
+        } else if limits.windows_type_1 {
+            // It opens to all queue pairs of its domain, as the interface has it.
+            Some(WindowType::One)
+        } else {
+            limits.windows_type_2.then_some(WindowType::Two)
+        }
+    }
+
+    fn domain(&self, key: DomainKey) -> Result<&Arc<Domain>, BackendError> {
+        self.domains.get(key.0).ok_or(BackendError::State)
+    }
+
+    /// The completion queue of a number, or the one that nobody polls.
+    fn queue(&mut self, number: Option<u16>) -> Result<Arc<CompletionQueue>, BackendError> {
+        if let Some(number) = number {
+            let queue = self.queues.get(&number).ok_or(BackendError::State)?;
+            return Ok(Arc::clone(&queue.device));
+        }
+        if let Some(sink) = &self.sink {
+            return Ok(Arc::clone(sink));
+        }
+        let sink = Arc::new(CompletionQueue::new(&self.completions, SINK, 1)?);
+        self.sink = Some(Arc::clone(&sink));
+        Ok(sink)
+    }
+
+    /// Makes the device's queue pair that a request asks for.
+    fn make_pair(
+        &mut self,
+        key: usize,
+        request: &QueuePairRequest,
+    ) -> Result<Arc<DevicePair>, BackendError> {
+        let request_queue = self.queue(request.request_queue)?;
+        let receive_queue = self.queue(request.receive_queue)?;
+        let shared = match request.shared_receive_queue {
+            None => None,
+            Some(key) => {
+                let queue = self.shared_queues.get(key.0).ok_or(BackendError::State)?;
+                Some(Arc::clone(&queue.device))
+            }
+        };
+        let attributes = &request.attributes;
+        // A bind of a window of type 2 takes two places.
+        let places = match self.window_type() {
+            Some(WindowType::Two) => count(attributes.max_request_dtos)
+                .saturating_mul(2)
+                .min(count(self.port.limits.work_requests)),
+            _ => count(attributes.max_request_dtos),
+        };
+        let device = DevicePair::new(&QueuePairPlan {
+            number: key,
+            domain: self.domain(request.domain)?,
+            request_queue: &request_queue,
+            receive_queue: &receive_queue,
+            shared: shared.as_ref(),
+            requests: places,
+            receives: count(attributes.max_recv_dtos),
+            request_segments: count(attributes.max_request_iov),
+            receive_segments: count(attributes.max_recv_iov),
+            port: self.port.number,
+        })?;
+        if !self.directory.enter(device.number(), request.token) {
+            return Err(BackendError::Device);
+        }
+        if shared.is_some()
+            && let Some(queue) = request
+                .receive_queue
+                .and_then(|number| self.queues.get(&number))
+        {
+            queue.marks.serves_shared.store(true, Ordering::Release);
+        }
+        Ok(Arc::new(device))
+    }
+
+    fn send_list(
+        &self,
+        device: &Arc<DevicePair>,
+        request: &QueuePairRequest,
+    ) -> Result<SendList, BackendError> {
+        let attributes = &request.attributes;
+        SendList::new(
+            Arc::clone(device),
+            count(attributes.max_request_dtos),
+            count(attributes.max_request_iov),
+        )
+    }
+
+    fn receive_list(
+        &self,
+        device: &Arc<DevicePair>,
+        request: &QueuePairRequest,
+    ) -> Result<ReceiveList, BackendError> {
+        let attributes = &request.attributes;
+        ReceiveList::for_queue_pair(
+            Arc::clone(device),
+            count(attributes.max_recv_dtos),
+            count(attributes.max_recv_iov),
+        )
+    }
+
+    /// Puts another queue pair of the device in the place of the one that there is.
+    fn replace(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut VerbsSendQueue,
+        receive: Option<&mut VerbsReceiveQueue>,
+        request: &QueuePairRequest,
+        keep_receives: bool,
+    ) -> Result<(), BackendError> {
+        let device = self.make_pair(key.0, request)?;
+        let undo = |backend: &Self, error| {
+            backend.directory.leave(device.number());
+            error
+        };
+        let send_list = self
+            .send_list(&device, request)
+            .map_err(|error| undo(self, error))?;
+        let mut receive_list = match &receive {
+            None => None,
+            Some(_) => Some(
+                self.receive_list(&device, request)
+                    .map_err(|error| undo(self, error))?,
+            ),
+        };
+        if let (Some(old), Some(new), true) = (&receive, &mut receive_list, keep_receives) {
+            old.list.repeat_on(new).map_err(|error| undo(self, error))?;
+        }
+        let pair = Pair::new(request, Arc::clone(&device));
+        send.list = send_list;
+        send.number = device.number();
+        if let (Some(queue), Some(list)) = (receive, receive_list) {
+            queue.list = list;
+            queue.failing = Some(Failing {
+                pair: Arc::clone(&device),
+                failed: Arc::clone(&pair.failed),
+            });
+        }
+        if let Some(place) = self.pairs.get_mut(key.0) {
+            let old = std::mem::replace(place, pair);
+            self.directory.leave(old.number());
+            self.objects.lock().forget_queue_pair(old.number());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn completion_queue_failed(&mut self, number: usize) {
+        let known = u16::try_from(number).ok();
+        if let Some(number) = known
+            && let Some(queue) = self.queues.get(&number)
+        {
+            queue.marks.overrun.store(true, Ordering::Release);
+            self.pending
+                .push_back(ControlEvent::Completions { queue: number });
+        }
+    }
+
+    fn forget_limit_event(&mut self, token: u64) {
+        self.pending.retain(
+            |event| !matches!(event, ControlEvent::SharedReceiveLimit { queue } if *queue == token),
+        );
+    }
+
+    fn take_in_completions(&mut self) -> Option<ControlEvent> {
+        if !self.signal.expects_completions() {
+            return None;
+        }
+        // Those of queues that are gone tell nothing.
+        for _ in 0..=self.queues.len() {
+            let number = u16::try_from(self.completions.next()?).ok();
+            if let Some(number) = number
+                && let Some(queue) = self.queues.get(&number)
+            {
+                if queue.marks.armed.swap(false, Ordering::AcqRel) {
+                    self.signal.disarmed();
+                }
+                if queue.marks.narrow.load(Ordering::Relaxed) {
+                    queue.marks.solicited.store(true, Ordering::Relaxed);
+                }
+                return Some(ControlEvent::Completions { queue: number });
+            }
+        }
+        None
+    }
+}
+
+/// A count that the core checked not to be negative.
+fn count(checked: i32) -> u32 {
+    u32::try_from(checked).unwrap_or(0)
+}
+
+/// A count as C has it.
+fn signed(count: u32) -> Result<i32, BackendError> {
+    i32::try_from(count.max(1)).map_err(|_| BackendError::Resources)
+}
+
+#[expect(unsafe_code, reason = "the devices of this backend keep to their keys")]
+// SAFETY: memory enters by `ibv_reg_mr` alone, with the rights of its registration, and leaves by `ibv_dereg_mr` before
+// `deregister` returns (or the process ends); the devices check every access of theirs and of their peers against it.
+// Nothing in this crate touches registered memory itself. Dropping the backend clears the table of regions.
+unsafe impl Backend for VerbsBackend {
+    type CompletionQueue = VerbsCompletionQueue;
+    type SendQueue = VerbsSendQueue;
+    type ReceiveQueue = VerbsReceiveQueue;
+    type SharedReceiveQueue = VerbsReceiveQueue;
+
+    fn ia_attributes(&self) -> IaAttributes {
+        attributes::adapter(&self.port)
+    }
+
+    fn provider_attributes(&self) -> ProviderAttributes {
+        attributes::provider(&self.port)
+    }
+
+    fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
+        let domain = Arc::new(Domain::new(&self.context)?);
+        self.domains
+            .insert(domain)
+            .map(DomainKey)
+            .ok_or(BackendError::Resources)
+    }
+
+    fn destroy_domain(&mut self, domain: DomainKey) {
+        self.domains.remove(domain.0);
+    }
+
+    fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
+        let domain = self.domain(registration.domain())?;
+        let privileges = registration.privileges();
+        let access = Access::of_region(privileges, self.window_type().is_some());
+        let region = Region::register(domain, registration, access)?;
+        let (local, remote) = (region.local_key(), region.remote_key());
+        let opens =
+            privileges.intersects(MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE);
+        let object = self
+            .objects
+            .lock()
+            .regions
+            .insert(region)
+            .ok_or(BackendError::Resources)?;
+        Ok(RegionKeys {
+            object,
+            local,
+            remote: if opens { remote } else { 0 },
+        })
+    }
+
+    fn deregister(&mut self, region: RegionKeys) {
+        self.objects.lock().deregister(region.object);
+    }
+
+    /// Devices of hosts take part in the coherence of caches, so a fence is all there is to do.
+    fn sync(&mut self, _direction: SyncDirection, _address: u64, _length: u64) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
+        let kind = self.window_type().ok_or(BackendError::NotSupported)?;
+        let window = BoundWindow::new(self.domain(domain)?, kind)?;
+        self.objects
+            .lock()
+            .windows
+            .insert(window)
+            .map(WindowKey)
+            .ok_or(BackendError::Resources)
+    }
+
+    fn destroy_window(&mut self, window: WindowKey) {
+        self.objects.lock().windows.remove(window.0);
+    }
+
+    fn create_completion_queue(
+        &mut self,
+        number: u16,
+        depth: u32,
+    ) -> Result<VerbsCompletionQueue, BackendError> {
+        if self.queues.contains_key(&number) {
+            return Err(BackendError::State);
+        }
+        let device = CompletionQueue::new(&self.completions, usize::from(number), signed(depth)?)?;
+        let device = Arc::new(device);
+        let marks = Arc::<QueueMarks>::default();
+        self.queues.insert(
+            number,
+            Queue {
+                device: Arc::clone(&device),
+                marks: Arc::clone(&marks),
+            },
+        );
+        Ok(VerbsCompletionQueue {
+            device,
+            batch: Batch::new(),
+            marks,
+            directory: Arc::clone(&self.directory),
+            signal: Arc::clone(&self.signal),
+        })
+    }
+
+    fn resize_completion_queue(
+        &mut self,
+        queue: &mut VerbsCompletionQueue,
+        depth: u32,
+    ) -> Result<(), BackendError> {
+        if queue.device.depth() >= depth {
+            return Ok(());
+        }
+        queue.device.resize(signed(depth)?)
+    }
+
+    fn destroy_completion_queue(&mut self, queue: VerbsCompletionQueue) {
+        let known = self.queues.iter().find_map(|(&number, known)| {
+            Arc::ptr_eq(&known.device, &queue.device).then_some(number)
+        });
+        if let Some(number) = known {
+            self.queues.remove(&number);
+            self.pending.retain(
+                |event| !matches!(event, ControlEvent::Completions { queue } if *queue == number),
+            );
+        }
+    }
+
+    fn create_shared_receive_queue(
+        &mut self,
+        token: u64,
+        domain: DomainKey,
+        depth: u32,
+        segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, VerbsReceiveQueue), BackendError> {
+        let key = self
+            .shared_queues
+            .next_key()
+            .ok_or(BackendError::Resources)?;
+        let domain = self.domain(domain)?;
+        let post = domain.shared_post()?;
+        let device = SharedReceiveQueue::new(domain, key, depth.max(1), segments.max(1))?;
+        let device = Arc::new(device);
+        let list = ReceiveList::for_shared(Arc::clone(&device), post, depth, segments)?;
+        self.shared_queues.insert(SharedQueue { token, device });
+        Ok((
+            SharedReceiveQueueKey(key),
+            VerbsReceiveQueue {
+                list,
+                failing: None,
+            },
+        ))
+    }
+
+    fn resize_shared_receive_queue(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        _queue: &mut VerbsReceiveQueue,
+        depth: u32,
+    ) -> Result<(), BackendError> {
+        let queue = self.shared_queues.get(key.0).ok_or(BackendError::State)?;
+        queue.device.resize(depth.max(1))
+    }
+
+    /// Disarms first: then the event of the earlier arming is there, or never comes.
+    fn arm_shared_receive_limit(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        limit: u32,
+    ) -> Result<bool, BackendError> {
+        let queue = self.shared_queues.get(key.0).ok_or(BackendError::State)?;
+        let (token, device) = (queue.token, Arc::clone(&queue.device));
+        device.arm(0)?;
+        self.signal.set_ready(Source::Device);
+        while self.take_in_device() {}
+        device.arm(limit)?;
+        let before = self.pending.len();
+        self.forget_limit_event(token);
+        Ok(self.pending.len() != before)
+    }
+
+    /// Verbs does not tell.
+    fn shared_receive_available(&self, _key: SharedReceiveQueueKey) -> Option<u32> {
+        None
+    }
+
+    fn destroy_shared_receive_queue(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        queue: VerbsReceiveQueue,
+    ) {
+        drop(queue);
+        if let Some(SharedQueue { token, .. }) = self.shared_queues.remove(key.0) {
+            self.forget_limit_event(token);
+        }
+    }
+
+    fn create_queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<VerbsSendQueue, VerbsReceiveQueue>, BackendError> {
+        let key = self.pairs.next_key().ok_or(BackendError::Resources)?;
+        let device = self.make_pair(key, request)?;
+        let lists = self.send_list(&device, request).and_then(|send| {
+            let own = request.shared_receive_queue.is_none();
+            let receive = own.then(|| self.receive_list(&device, request));
+            Ok((send, receive.transpose()?))
+        });
+        let (send, receive) = lists.inspect_err(|_| self.directory.leave(device.number()))?;
+        let pair = Pair::new(request, Arc::clone(&device));
+        let failed = Arc::clone(&pair.failed);
+        self.pairs.insert(pair);
+        Ok(QueuePair {
+            key: QueuePairKey(key),
+            send: VerbsSendQueue {
+                list: send,
+                number: device.number(),
+                objects: Arc::clone(&self.objects),
+            },
+            receive: receive.map(|list| VerbsReceiveQueue {
+                list,
+                failing: Some(Failing {
+                    pair: device,
+                    failed,
+                }),
+            }),
+        })
+    }
+
+    /// Makes another queue pair, on which the receives are posted again.
+    fn modify_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut VerbsSendQueue,
+        receive: Option<&mut VerbsReceiveQueue>,
+        request: &QueuePairRequest,
+    ) -> Result<(), BackendError> {
+        let pair = self.pairs.get(key.0).ok_or(BackendError::State)?;
+        if pair.state != State::Unconnected {
+            return Err(BackendError::State);
+        }
+        if pair.request.shared_receive_queue != request.shared_receive_queue {
+            return Err(BackendError::NotSupported);
+        }
+        self.replace(key, send, receive, request, true)
+    }
+
+    /// Makes another queue pair: peers refuse the number of a connection that has just ended.
+    fn reset_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut VerbsSendQueue,
+        receive: Option<&mut VerbsReceiveQueue>,
+    ) -> Result<(), BackendError> {
+        let pair = self.pairs.get(key.0).ok_or(BackendError::State)?;
+        if pair.state != State::Ended {
+            return Err(BackendError::State);
+        }
+        let (request, token) = (pair.request, pair.token());
+        self.replace(key, send, receive, &request, false)?;
+        self.forget_connection_events(token);
+        Ok(())
+    }
+
+    fn destroy_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: VerbsSendQueue,
+        receive: Option<VerbsReceiveQueue>,
+    ) {
+        if let Some(mut pair) = self.pairs.remove(key.0) {
+            self.give_up(&mut pair);
+        }
+        drop((send, receive));
+    }
+
+    /// Verbs does not count the buffers that a queue pair takes from a shared queue.
+    fn set_high_watermarks(
+        &mut self,
+        _key: QueuePairKey,
+        soft: Option<u32>,
+        hard: Option<u32>,
+    ) -> Result<(), BackendError> {
+        if soft.is_some() || hard.is_some() {
+            return Err(BackendError::NotSupported);
+        }
+        Ok(())
+    }
+
+    fn receive_info(&self, _key: QueuePairKey) -> ReceiveInfo {
+        ReceiveInfo::default()
+    }
+
+    fn listen(
+        &mut self,
+        token: u64,
+        qualifier: Option<u64>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        self.start_listening(token, qualifier)
+    }
+
+    fn stop_listening(&mut self, listener: ListenerKey) {
+        self.listeners.remove(listener.0);
+    }
+
+    fn connect(
+        &mut self,
+        key: QueuePairKey,
+        request: &ConnectRequest<'_>,
+    ) -> Result<u64, BackendError> {
+        self.start_connection(key, request)
+    }
+
+    fn accept(
+        &mut self,
+        request: RequestKey,
+        key: QueuePairKey,
+        private_data: &[u8],
+    ) -> Result<(), BackendError> {
+        self.accept_request(request, key, private_data)
+    }
+
+    fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]) {
+        self.refuse_request(request, by_consumer, private_data);
+    }
+
+    fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode) {
+        self.end_connection(key, mode);
+    }
+
+    fn poll_control(&mut self, _now: Instant) -> Option<ControlEvent> {
+        self.signal.calm();
+        if let Some(event) = self.take_in_completions() {
+            return Some(event);
+        }
+        // One event of each source at a time, so that a call is short; each may leave events of the core's, or none.
+        for _ in 0..EVENTS_PER_POLL {
+            if let Some(event) = self.pending.pop_front() {
+                return Some(event);
+            }
+            self.take_in_notes();
+            let taken = self.take_in_device() | self.take_in_connections();
+            if !taken && self.pending.is_empty() {
+                return None;
+            }
+        }
+        self.pending.pop_front()
+    }
+
+    /// Nothing here depends on the time: devices and kernel have their own.
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// Events of the libraries that one poll looks at, at most.
+const EVENTS_PER_POLL: usize = 16;
+
+impl Drop for VerbsBackend {
+    fn drop(&mut self) {
+        self.listeners.clear();
+        self.requests.clear();
+        for (_, pair) in self.pairs.iter_mut() {
+            let before = pair.state;
+            pair.end(&self.directory);
+            if let (State::Connected, Some(id)) = (before, &pair.id) {
+                id.disconnect();
+            }
+        }
+        self.pairs.clear();
+        let mut tables = self.objects.lock();
+        tables.windows.clear();
+        tables.regions.clear();
+    }
+}

@@ -1,0 +1,362 @@
+//! Completion queues.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure};
+use dat_core::flags::DtoStatus;
+
+use crate::directory::Directory;
+use crate::hal::{BATCH, Batch, CompletionQueue as Device, QUIET, WorkCompletion};
+use crate::signal::Signal;
+
+/// The bit of an operation code that marks receives.
+const RECEIVED: u32 = 1 << 7;
+
+/// What the adapter and the holder of a completion queue both know of it.
+#[derive(Debug, Default)]
+pub(crate) struct QueueMarks {
+    /// It was armed and has not notified.
+    pub(crate) armed: AtomicBool,
+    /// It was armed for solicited completions only.
+    pub(crate) narrow: AtomicBool,
+    /// It notified of a solicited completion that was not told of yet.
+    pub(crate) solicited: AtomicBool,
+    /// The device lost completions of it.
+    pub(crate) overrun: AtomicBool,
+    /// Queue pairs with shared receive queues complete here.
+    pub(crate) serves_shared: AtomicBool,
+}
+
+/// A completion queue of a device; completions are taken from it 16 at a time.
+#[derive(Debug)]
+pub struct VerbsCompletionQueue {
+    pub(crate) device: Arc<Device>,
+    pub(crate) batch: Box<Batch>,
+    pub(crate) marks: Arc<QueueMarks>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) signal: Arc<Signal>,
+}
+
+impl VerbsCompletionQueue {
+    #[inline]
+    fn fill(&mut self) -> Result<(), DeviceFailure> {
+        self.device.fill(&mut self.batch)?;
+        if self.batch.is_empty() && self.marks.overrun.load(Ordering::Relaxed) {
+            return Err(DeviceFailure::CompletionQueueOverrun);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn convert(&self, found: &WorkCompletion) -> Completion {
+        let received = found.opcode & RECEIVED != 0;
+        let status = status(found.status);
+        if status != DtoStatus::Success {
+            // Where a request failed its operation code says nothing.
+            self.note_failure(found.queue_pair);
+        } else if received && self.directory.is_waiting() {
+            self.note_data(found.queue_pair);
+        }
+        let queue_pair = if self.marks.serves_shared.load(Ordering::Relaxed) {
+            self.directory.token(found.queue_pair)
+        } else {
+            0
+        };
+        Completion {
+            token: found.token,
+            status,
+            length: found.length,
+            queue_pair,
+            solicited: received && self.was_solicited(),
+        }
+    }
+
+    /// Verbs does not say which completion was solicited, only that one was: the first receive that is seen
+    /// after the notification stands for it.
+    #[inline]
+    fn was_solicited(&self) -> bool {
+        self.marks.solicited.load(Ordering::Relaxed)
+            && self.marks.solicited.swap(false, Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn note_failure(&self, queue_pair: u32) {
+        if self.directory.note_failure(queue_pair) {
+            self.signal.alert();
+        }
+    }
+
+    #[cold]
+    fn note_data(&self, queue_pair: u32) {
+        if self.directory.note_data(queue_pair) {
+            self.signal.alert();
+        }
+    }
+}
+
+impl CompletionQueue for VerbsCompletionQueue {
+    #[inline]
+    fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+        for _ in 0..=BATCH {
+            if self.batch.is_empty() {
+                self.fill()?;
+            }
+            match self.batch.take() {
+                None => return Ok(None),
+                // Half of a bind that failed; the other half tells.
+                Some(found) if found.token == QUIET => {}
+                Some(found) => return Ok(Some(self.convert(&found))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Arms the device, then looks once more: what slipped in between may not notify.
+    fn arm(&mut self, solicited_only: bool) -> Armed {
+        if !self.batch.is_empty() {
+            return Armed::Missed;
+        }
+        self.marks.narrow.store(solicited_only, Ordering::Relaxed);
+        if !self.marks.armed.swap(true, Ordering::AcqRel) {
+            self.signal.armed();
+        }
+        // A device that cannot be armed never notifies, so that looking again is all there is.
+        let armed = self.device.request_notification(solicited_only);
+        if !armed || self.fill().is_err() || !self.batch.is_empty() {
+            return Armed::Missed;
+        }
+        Armed::Armed
+    }
+
+    fn wait_object(&self) -> Option<i32> {
+        self.device.fd()
+    }
+}
+
+impl Drop for VerbsCompletionQueue {
+    fn drop(&mut self) {
+        if self.marks.armed.swap(false, Ordering::AcqRel) {
+            self.signal.disarmed();
+        }
+    }
+}
+
+/// The status of verbs in the words of DAT.
+#[inline]
+fn status(told: u32) -> DtoStatus {
+    if told == 0 {
+        return DtoStatus::Success;
+    }
+    failure(told)
+}
+
+#[cold]
+fn failure(told: u32) -> DtoStatus {
+    match told {
+        1 => DtoStatus::LocalLength,
+        2 => DtoStatus::LocalEndpoint,
+        4 | 8 => DtoStatus::LocalProtection,
+        5 => DtoStatus::Flushed,
+        6 => DtoStatus::RmrOperationFailed,
+        7 => DtoStatus::BadResponse,
+        9 | 11 => DtoStatus::RemoteResponder,
+        10 => DtoStatus::RemoteAccess,
+        13 => DtoStatus::ReceiverNotReady,
+        // Retries are exhausted, or something that later devices may say.
+        _ => DtoStatus::Transport,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hal::fake::Device as Fake;
+
+    const RECEIVE: u32 = 128;
+
+    fn queue(device: &Fake) -> VerbsCompletionQueue {
+        VerbsCompletionQueue {
+            device: device.completion_queue(),
+            batch: Batch::new(),
+            marks: Arc::default(),
+            directory: Arc::new(Directory::new()),
+            signal: Arc::new(Signal::new().expect("descriptors")),
+        }
+    }
+
+    fn completion(token: u64, status: u32, opcode: u32) -> WorkCompletion {
+        WorkCompletion {
+            token,
+            status,
+            opcode,
+            length: 12,
+            queue_pair: 17,
+        }
+    }
+
+    /// Spec: DTO-11
+    #[test]
+    fn completions_come_in_order_and_are_taken_sixteen_at_a_time() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        for token in 0..40 {
+            device.complete(completion(token, 0, 0));
+        }
+        for token in 0..40 {
+            let found = queue.poll().expect("sound").expect("there");
+            assert_eq!((found.token, found.status), (token, DtoStatus::Success));
+        }
+        assert_eq!(device.polls(), 3);
+        assert_eq!(queue.poll(), Ok(None));
+    }
+
+    /// Spec: DTO-12, DTO-13
+    #[test]
+    fn every_status_of_verbs_has_its_meaning() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        let meanings = [
+            (0, DtoStatus::Success),
+            (1, DtoStatus::LocalLength),
+            (2, DtoStatus::LocalEndpoint),
+            (3, DtoStatus::Transport),
+            (4, DtoStatus::LocalProtection),
+            (5, DtoStatus::Flushed),
+            (6, DtoStatus::RmrOperationFailed),
+            (7, DtoStatus::BadResponse),
+            (8, DtoStatus::LocalProtection),
+            (9, DtoStatus::RemoteResponder),
+            (10, DtoStatus::RemoteAccess),
+            (11, DtoStatus::RemoteResponder),
+            (12, DtoStatus::Transport),
+            (13, DtoStatus::ReceiverNotReady),
+            (21, DtoStatus::Transport),
+            (9999, DtoStatus::Transport),
+            (u32::MAX, DtoStatus::Transport),
+        ];
+        for (told, meaning) in meanings {
+            device.complete(completion(3, told, 0));
+            let found = queue.poll().expect("sound").expect("there");
+            assert_eq!(found.status, meaning, "{told}");
+        }
+    }
+
+    #[test]
+    fn a_poll_that_answers_nonsense_means_a_broken_device() {
+        for nonsense in [-1, i32::MIN, 17, i32::MAX] {
+            let device = Fake::new();
+            let mut queue = queue(&device);
+            device.answer(nonsense);
+            assert_eq!(queue.poll(), Err(DeviceFailure::Broken), "{nonsense}");
+            assert_eq!(queue.poll(), Err(DeviceFailure::Broken), "{nonsense}");
+            assert_eq!(queue.arm(false), Armed::Missed, "{nonsense}");
+        }
+    }
+
+    /// Spec: DTO-13
+    #[test]
+    fn an_overrun_is_told_behind_the_completions_that_are_left() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        device.complete(completion(1, 0, 0));
+        queue.marks.overrun.store(true, Ordering::Relaxed);
+        assert!(queue.poll().expect("one is left").is_some());
+        assert_eq!(queue.poll(), Err(DeviceFailure::CompletionQueueOverrun));
+        assert_eq!(queue.arm(false), Armed::Missed);
+    }
+
+    #[test]
+    fn queue_pairs_that_are_not_there_have_no_token() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        queue.marks.serves_shared.store(true, Ordering::Relaxed);
+        queue.directory.enter(17, 555);
+        for (number, token) in [(17, 555), (18, 0), (0xFF_FFFF, 0), (u32::MAX, 0)] {
+            for status in [0, 5] {
+                device.complete(WorkCompletion {
+                    queue_pair: number,
+                    ..completion(1, status, RECEIVE)
+                });
+                let found = queue.poll().expect("sound").expect("there");
+                assert_eq!(found.queue_pair, token, "{number:#x}");
+            }
+        }
+    }
+
+    /// Spec: DTO-12
+    #[test]
+    fn a_failure_is_noted_once_and_alerts() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        queue.directory.enter(17, 555);
+        for _ in 0..3 {
+            device.complete(completion(1, 5, 0));
+            queue.poll().expect("sound").expect("there");
+        }
+        assert!(queue.directory.take_changes());
+        assert!(queue.directory.noted(17).failed);
+        assert!(!queue.directory.take_changes());
+    }
+
+    /// Spec: EPK-06
+    #[test]
+    fn data_before_the_end_of_the_handshake_is_noted() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        queue.directory.enter(17, 555);
+        queue.directory.wait_for_data(17);
+        device.complete(completion(1, 0, 0));
+        queue.poll().expect("sound").expect("there");
+        assert!(!queue.directory.take_changes(), "a request tells nothing");
+        device.complete(completion(2, 0, RECEIVE));
+        queue.poll().expect("sound").expect("there");
+        assert!(queue.directory.take_changes());
+        assert!(queue.directory.noted(17).arrived);
+    }
+
+    /// Spec: EVW-08
+    #[test]
+    fn what_slips_in_while_arming_is_missed() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        assert_eq!(queue.arm(true), Armed::Armed);
+        device.slip_in(completion(1, 0, 0));
+        assert_eq!(queue.arm(false), Armed::Missed);
+        assert_eq!(queue.arm(false), Armed::Missed, "it is still there");
+        assert_eq!(device.notifications(), [true, false]);
+        assert!(queue.poll().expect("sound").is_some());
+        assert_eq!(queue.arm(false), Armed::Armed);
+        assert!(queue.signal.expects_completions());
+    }
+
+    /// Spec: EVW-11
+    #[test]
+    fn one_receive_stands_for_the_solicited_one() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        for opcode in [RECEIVE, 0, RECEIVE, RECEIVE] {
+            device.complete(completion(1, 0, opcode));
+        }
+        let mut solicited = || queue.poll().expect("sound").expect("there").solicited;
+        assert!(!solicited());
+        queue.marks.solicited.store(true, Ordering::Relaxed);
+        let mut solicited = || queue.poll().expect("sound").expect("there").solicited;
+        assert_eq!(
+            [solicited(), solicited(), solicited()],
+            [false, true, false]
+        );
+    }
+
+    #[test]
+    fn a_device_that_completes_only_halves_of_binds_does_not_hold_the_caller() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        for _ in 0..1000 {
+            device.complete(completion(QUIET, 5, 0));
+        }
+        device.complete(completion(4, 5, 0));
+        let polls = (0..1000).take_while(|_| queue.poll() == Ok(None)).count();
+        assert!(polls < 1000, "the one behind them comes");
+    }
+}

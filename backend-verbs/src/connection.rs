@@ -1,0 +1,596 @@
+//! Connections: what is asked of the connection manager, and what its events lead to.
+
+use std::net::SocketAddr;
+
+use dat_core::attributes::IaAddress;
+use dat_core::backend::{
+    BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey,
+    QueuePairKey, RequestKey,
+};
+
+use crate::backend::VerbsBackend;
+use crate::hal::{
+    AsyncEvent, CONNECT_DATA, CmEvent, CmEventKind, CmParameters, ConnectionId, REJECT_DATA,
+    REPLY_DATA, Step,
+};
+use crate::private_data::{pack, unpack};
+use crate::queue_pair::{Pair, State};
+use crate::signal::Source;
+
+/// Bytes of private data that every connection message has room for.
+pub(crate) const PRIVATE_DATA_SIZE: i32 = CONNECT_DATA as i32 - 1;
+
+/// What the number of an identifier names: kind above, key below.
+const KIND_SHIFT: u32 = 60;
+const KEY_MASK: usize = (1 << KIND_SHIFT) - 1;
+
+/// What identifiers belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Pair(usize),
+    Listener(usize),
+    Request(usize),
+}
+
+impl Owner {
+    fn pack(self) -> usize {
+        let (kind, key) = match self {
+            Self::Pair(key) => (1, key),
+            Self::Listener(key) => (2, key),
+            Self::Request(key) => (3, key),
+        };
+        kind << KIND_SHIFT | key & KEY_MASK
+    }
+
+    fn unpack(number: usize) -> Option<Self> {
+        let key = number & KEY_MASK;
+        Some(match number >> KIND_SHIFT {
+            1 => Self::Pair(key),
+            2 => Self::Listener(key),
+            3 => Self::Request(key),
+            _ => return None,
+        })
+    }
+}
+
+/// Somebody who listens.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    token: u64,
+    /// One for each address of the port.
+    _ids: Vec<ConnectionId>,
+}
+
+/// A request that was neither accepted nor refused.
+#[derive(Debug)]
+pub(crate) struct Request {
+    id: ConnectionId,
+    parameters: CmParameters,
+}
+
+/// The port that a connection qualifier is.
+fn port_of(qualifier: u64) -> Result<u16, BackendError> {
+    match u16::try_from(qualifier) {
+        Ok(port) if port != 0 => Ok(port),
+        _ => Err(BackendError::Address),
+    }
+}
+
+fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
+impl VerbsBackend {
+    pub(crate) fn start_listening(
+        &mut self,
+        token: u64,
+        qualifier: Option<u64>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        let mut port = match qualifier {
+            Some(qualifier) => port_of(qualifier)?,
+            None => 0,
+        };
+        let key = self.listeners.next_key().ok_or(BackendError::Resources)?;
+        let mut ids = Vec::new();
+        for &address in &self.port.addresses {
+            let id = self.channel.create_id(Owner::Listener(key).pack())?;
+            if address.is_ipv6() {
+                id.only_v6()?;
+            }
+            let bound = id.bind(with_port(address, port)).and_then(|()| id.listen());
+            if let Err(refused) = bound {
+                return Err(match (refused, qualifier) {
+                    // Somebody has the port that was found free, at another address.
+                    (BackendError::QualifierInUse, None) => BackendError::QualifierUnavailable,
+                    (BackendError::QualifierInUse, Some(_)) => BackendError::QualifierInUse,
+                    // An interface may lose an address while it is up; the others serve.
+                    (BackendError::Address, _) if !ids.is_empty() => continue,
+                    (other, _) => other,
+                });
+            }
+            port = id.local_port();
+            ids.push(id);
+        }
+        let key = self
+            .listeners
+            .insert(Listener { token, _ids: ids })
+            .ok_or(BackendError::Resources)?;
+        Ok((ListenerKey(key), u64::from(port)))
+    }
+
+    pub(crate) fn start_connection(
+        &mut self,
+        key: QueuePairKey,
+        request: &ConnectRequest<'_>,
+    ) -> Result<u64, BackendError> {
+        let address = request
+            .address
+            .socket_address()
+            .ok_or(BackendError::Address)?;
+        let remote = with_port(address, port_of(request.qualifier)?);
+        let local = self.port.towards(remote).ok_or(BackendError::Address)?;
+        let private_data = pack(request.private_data, CONNECT_DATA)?;
+        let pair = self.pairs.get_mut(key.0).ok_or(BackendError::State)?;
+        if pair.state != State::Unconnected {
+            return Err(BackendError::State);
+        }
+        let id = self.channel.create_id(Owner::Pair(key.0).pack())?;
+        id.bind(with_port(local, 0))?;
+        let timeout = i32::try_from(self.options.resolve_timeout).unwrap_or(i32::MAX);
+        id.resolve_address(remote, timeout)?;
+        let port = id.local_port();
+        pair.state = State::ResolvingAddress;
+        pair.private_data = private_data;
+        pair.id = Some(id);
+        Ok(u64::from(port))
+    }
+
+    pub(crate) fn accept_request(
+        &mut self,
+        request: RequestKey,
+        key: QueuePairKey,
+        private_data: &[u8],
+    ) -> Result<(), BackendError> {
+        let private_data = pack(private_data, REPLY_DATA)?;
+        let pair = self.pairs.get_mut(key.0).ok_or(BackendError::State)?;
+        if pair.state != State::Unconnected {
+            return Err(BackendError::State);
+        }
+        let Request { mut id, parameters } =
+            self.requests.remove(request.0).ok_or(BackendError::State)?;
+        // What the peer asks for is what it will use; less of it is no harm.
+        let wanted = CmParameters {
+            reads_in: parameters.reads_in.min(pair.reads_in()),
+            reads_out: parameters.reads_out.min(pair.reads_out()),
+            retries: self.options.retries,
+            not_ready_retries: self.options.not_ready_retries,
+            queue_pair: pair.number(),
+            shared: pair.request.shared_receive_queue.is_some(),
+        };
+        id.set_context(Owner::Pair(key.0).pack());
+        // Before the peer can send anything.
+        self.directory.wait_for_data(pair.number());
+        let accepted = pair
+            .device
+            .advance(&id, Step::Initialise)
+            .and_then(|()| pair.device.advance(&id, receiving(&self.options, wanted)))
+            .and_then(|()| pair.device.advance(&id, sending(&self.options, wanted)))
+            .and_then(|()| id.accept(wanted, &private_data));
+        pair.id = Some(id);
+        pair.state = State::Accepting;
+        if accepted.is_err() {
+            // The request is used up, and the queue pair half connected: the attempt has failed.
+            pair.id = None;
+            pair.end(&self.directory);
+            let queue_pair = pair.token();
+            self.pending.push_back(ControlEvent::ConnectFailed {
+                queue_pair,
+                failure: ConnectFailure::TimedOut,
+            });
+            self.signal.alert();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn refuse_request(
+        &mut self,
+        request: RequestKey,
+        by_consumer: bool,
+        private_data: &[u8],
+    ) {
+        if let Some(Request { id, .. }) = self.requests.remove(request.0) {
+            let room = usize::try_from(PRIVATE_DATA_SIZE).unwrap_or(0);
+            let data = private_data.get(..room).unwrap_or(private_data);
+            id.reject(by_consumer, &pack(data, REJECT_DATA).unwrap_or_default());
+        }
+    }
+
+    /// Ends a connection or an attempt.
+    ///
+    /// The messages of verbs do not tell a peer that a connection broke, so it hears of a disconnect, unless its own
+    /// queue pair failed with it.
+    pub(crate) fn end_connection(&mut self, key: QueuePairKey, _mode: DisconnectMode) {
+        let Some(pair) = self.pairs.get_mut(key.0) else {
+            return;
+        };
+        let before = pair.state;
+        if before == State::Unconnected {
+            return;
+        }
+        pair.end(&self.directory);
+        match (before, &pair.id) {
+            (State::Connected, Some(id)) => id.disconnect(),
+            (State::Ended, _) => {}
+            // Giving the identifier up tells a peer that was asked.
+            _ => pair.id = None,
+        }
+        let token = pair.token();
+        self.forget_connection_events(token);
+    }
+
+    /// Drops what was found out about a queue pair and not polled yet.
+    pub(crate) fn forget_connection_events(&mut self, token: u64) {
+        self.pending.retain(|event| {
+            !matches!(
+                event,
+                ControlEvent::Answered { queue_pair }
+                    | ControlEvent::Established { queue_pair, .. }
+                    | ControlEvent::ConnectFailed { queue_pair, .. }
+                    | ControlEvent::Disconnected { queue_pair }
+                    | ControlEvent::Broken { queue_pair }
+                    if *queue_pair == token
+            )
+        });
+    }
+
+    /// Takes in what completions told of queue pairs: early data, failures.
+    pub(crate) fn take_in_notes(&mut self) {
+        if !self.directory.take_changes() {
+            return;
+        }
+        for (_, pair) in self.pairs.iter_mut() {
+            let noted = self.directory.noted(pair.number());
+            if noted.arrived && pair.state == State::Accepting {
+                pair.state = State::Connected;
+                self.directory.expect_data(pair.number());
+                self.pending.push_back(ControlEvent::Established {
+                    queue_pair: pair.token(),
+                    private_data: Default::default(),
+                });
+            }
+            if noted.failed && pair.state == State::Connected {
+                pair.end(&self.directory);
+                if let Some(id) = &pair.id {
+                    id.disconnect();
+                }
+                self.pending.push_back(ControlEvent::Broken {
+                    queue_pair: pair.token(),
+                });
+            }
+        }
+    }
+
+    /// Takes in one event of the connection manager, if there is one; whether there was.
+    pub(crate) fn take_in_connections(&mut self) -> bool {
+        if !self.signal.take_ready(Source::Connections) {
+            return false;
+        }
+        let Some(event) = self.channel.next() else {
+            return false;
+        };
+        // There may be more; it is not told again.
+        self.signal.set_ready(Source::Connections);
+        self.take_in_connection(event);
+        true
+    }
+
+    fn take_in_connection(&mut self, event: CmEvent) {
+        if let (CmEventKind::Request, Some(id)) = (event.kind, event.request) {
+            self.request_arrived(event.context, id, event.parameters, event.private_data);
+            return;
+        }
+        match Owner::unpack(event.context) {
+            Some(Owner::Pair(key)) => self.pair_event(
+                key,
+                event.identity,
+                event.kind,
+                event.parameters,
+                event.private_data,
+            ),
+            Some(Owner::Request(key)) => {
+                // The peer gave up before anybody answered; an answer finds out.
+                let _known = self.requests.get(key);
+            }
+            Some(Owner::Listener(_)) | None => {
+                if event.kind == CmEventKind::DeviceRemoved {
+                    self.pending.push_back(ControlEvent::DeviceFailed);
+                }
+            }
+        }
+    }
+
+    fn request_arrived(
+        &mut self,
+        context: usize,
+        mut id: ConnectionId,
+        parameters: CmParameters,
+        private_data: dat_core::backend::PrivateData,
+    ) {
+        let listener = match Owner::unpack(context) {
+            Some(Owner::Listener(key)) => self.listeners.get(key),
+            _ => None,
+        };
+        let (Some(listener), (local, Some(remote)), true) =
+            (listener, id.addresses(), id.is_of(&self.context))
+        else {
+            // Nobody listens any more, or not on this device.
+            id.reject(false, &[]);
+            return;
+        };
+        let token = listener.token;
+        let Some(key) = self.requests.next_key() else {
+            id.reject(false, &[]);
+            return;
+        };
+        id.set_context(Owner::Request(key).pack());
+        self.requests.insert(Request { id, parameters });
+        self.pending.push_back(ControlEvent::ConnectionRequest {
+            listener: token,
+            request: RequestKey(key),
+            remote: IaAddress::from(with_port(remote, 0)),
+            remote_port: u64::from(remote.port()),
+            local: local.map_or(IaAddress::Node(0), |local| {
+                IaAddress::from(with_port(local, 0))
+            }),
+            private_data: unpack(private_data),
+        });
+    }
+
+    fn pair_event(
+        &mut self,
+        key: usize,
+        identity: usize,
+        kind: CmEventKind,
+        parameters: CmParameters,
+        private_data: dat_core::backend::PrivateData,
+    ) {
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        // An identifier that was given up has no more to say.
+        let Some(id) = pair.id.as_ref().filter(|id| id.identity() == identity) else {
+            return;
+        };
+        let queue_pair = pair.token();
+        let timeout = i32::try_from(self.options.resolve_timeout).unwrap_or(i32::MAX);
+        match (pair.state, kind) {
+            (State::ResolvingAddress, CmEventKind::AddressResolved) => {
+                if !id.is_of(&self.context) {
+                    self.attempt_failed(key, ConnectFailure::Unreachable);
+                } else if id.resolve_route(timeout).is_ok() {
+                    pair.state = State::ResolvingRoute;
+                    // Somebody told where the peer is.
+                    self.pending
+                        .push_back(ControlEvent::Answered { queue_pair });
+                } else {
+                    self.attempt_failed(key, ConnectFailure::Unreachable);
+                }
+            }
+            (State::ResolvingRoute, CmEventKind::RouteResolved) => {
+                let wanted = CmParameters {
+                    reads_in: pair.reads_in(),
+                    reads_out: pair.reads_out(),
+                    retries: self.options.retries,
+                    not_ready_retries: self.options.not_ready_retries,
+                    queue_pair: pair.number(),
+                    shared: pair.request.shared_receive_queue.is_some(),
+                };
+                if id.connect(wanted, &pair.private_data).is_ok() {
+                    pair.state = State::Connecting;
+                } else {
+                    self.attempt_failed(key, ConnectFailure::NonPeerRejected);
+                }
+            }
+            (State::Connecting, CmEventKind::Response) => {
+                // What the peer lets in and will send, from our end.
+                let granted = CmParameters {
+                    reads_in: pair.reads_in().min(parameters.reads_in),
+                    reads_out: pair.reads_out().min(parameters.reads_out),
+                    ..parameters
+                };
+                let ready = pair
+                    .device
+                    .advance(id, Step::Initialise)
+                    .and_then(|()| pair.device.advance(id, receiving(&self.options, granted)))
+                    .and_then(|()| pair.device.advance(id, sending(&self.options, granted)))
+                    .and_then(|()| id.establish());
+                if ready.is_ok() {
+                    pair.state = State::Connected;
+                    self.pending.push_back(ControlEvent::Established {
+                        queue_pair,
+                        private_data: unpack(private_data),
+                    });
+                } else {
+                    self.attempt_failed(key, ConnectFailure::TimedOut);
+                }
+            }
+            (State::Accepting, CmEventKind::Established) => {
+                pair.state = State::Connected;
+                self.directory.expect_data(pair.number());
+                self.pending.push_back(ControlEvent::Established {
+                    queue_pair,
+                    private_data: Default::default(),
+                });
+            }
+            (State::Accepting | State::Connected, CmEventKind::Disconnected) => {
+                // A peer that ends a broken connection says nothing else; but then this end knows.
+                let broke = pair.device.has_failed();
+                let late = pair.state == State::Accepting;
+                pair.end(&self.directory);
+                if let Some(id) = &pair.id {
+                    id.disconnect();
+                }
+                if late {
+                    self.pending.push_back(ControlEvent::Established {
+                        queue_pair,
+                        private_data: Default::default(),
+                    });
+                }
+                self.pending.push_back(if broke {
+                    ControlEvent::Broken { queue_pair }
+                } else {
+                    ControlEvent::Disconnected { queue_pair }
+                });
+            }
+            (State::Connected, CmEventKind::DeviceRemoved) => {
+                pair.end(&self.directory);
+                self.pending.push_back(ControlEvent::Broken { queue_pair });
+            }
+            (
+                State::ResolvingAddress
+                | State::ResolvingRoute
+                | State::Connecting
+                | State::Accepting,
+                failed,
+            ) => {
+                let failure = match failed {
+                    CmEventKind::AddressFailed
+                    | CmEventKind::RouteFailed
+                    | CmEventKind::Unreachable => ConnectFailure::Unreachable,
+                    CmEventKind::Rejected(true) => {
+                        ConnectFailure::PeerRejected(unpack(private_data))
+                    }
+                    CmEventKind::Rejected(false) => ConnectFailure::NonPeerRejected,
+                    CmEventKind::ConnectFailed | CmEventKind::DeviceRemoved => {
+                        ConnectFailure::TimedOut
+                    }
+                    // Not the end of an attempt.
+                    _ => return,
+                };
+                self.attempt_failed(key, failure);
+            }
+            _ => {}
+        }
+    }
+
+    fn attempt_failed(&mut self, key: usize, failure: ConnectFailure) {
+        if let Some(pair) = self.pairs.get_mut(key) {
+            pair.end(&self.directory);
+            pair.id = None;
+            self.pending.push_back(ControlEvent::ConnectFailed {
+                queue_pair: pair.token(),
+                failure,
+            });
+        }
+    }
+
+    /// Takes in one event of the device, if there is one; whether there was.
+    pub(crate) fn take_in_device(&mut self) -> bool {
+        if !self.signal.take_ready(Source::Device) {
+            return false;
+        }
+        let Some(event) = self.context.next_async_event() else {
+            return false;
+        };
+        self.signal.set_ready(Source::Device);
+        match event {
+            AsyncEvent::CompletionQueueFailed(number) => self.completion_queue_failed(number),
+            AsyncEvent::QueuePairFailed(key) => {
+                if let Some(pair) = self.pairs.get_mut(key)
+                    && pair.state == State::Connected
+                {
+                    pair.end(&self.directory);
+                    if let Some(id) = &pair.id {
+                        id.disconnect();
+                    }
+                    let queue_pair = pair.token();
+                    self.pending.push_back(ControlEvent::Broken { queue_pair });
+                }
+            }
+            AsyncEvent::Established(key) => {
+                if let Some(pair) = self.pairs.get(key)
+                    && self.directory.note_data(pair.number())
+                {
+                    self.take_in_notes();
+                }
+            }
+            AsyncEvent::SharedReceiveLimit(key) => {
+                if let Some(queue) = self.shared_queues.get(key) {
+                    let queue = queue.token;
+                    self.pending
+                        .push_back(ControlEvent::SharedReceiveLimit { queue });
+                }
+            }
+            AsyncEvent::SharedReceiveFailed(key) => {
+                if let Some(queue) = self.shared_queues.get(key) {
+                    let queue = queue.token;
+                    self.pending
+                        .push_back(ControlEvent::SharedReceiveFailed { queue });
+                }
+            }
+            AsyncEvent::DeviceFailed => {
+                self.pending.push_back(ControlEvent::DeviceFailed);
+            }
+            AsyncEvent::Other => {}
+        }
+        true
+    }
+
+    /// A queue pair is given up: its connection ends, the peer hears of it.
+    pub(crate) fn give_up(&mut self, pair: &mut Pair) {
+        let before = pair.state;
+        pair.end(&self.directory);
+        if let (State::Connected, Some(id)) = (before, &pair.id) {
+            id.disconnect();
+        }
+        self.forget_connection_events(pair.token());
+        self.directory.leave(pair.number());
+        self.objects.lock().forget_queue_pair(pair.number());
+    }
+}
+
+fn receiving(options: &crate::VerbsOptions, parameters: CmParameters) -> Step {
+    Step::Receive {
+        reads_in: parameters.reads_in,
+        not_ready_timer: options.not_ready_timer & 0x1F,
+    }
+}
+
+fn sending(options: &crate::VerbsOptions, parameters: CmParameters) -> Step {
+    Step::Send {
+        reads_out: parameters.reads_out,
+        longest_timeout: options.longest_acknowledgement & 0x1F,
+        retries: options.retries & 7,
+        not_ready_retries: options.not_ready_retries & 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_name_their_owners() {
+        for owner in [
+            Owner::Pair(1 << 24),
+            Owner::Listener((1 << 54) - 1),
+            Owner::Request(7),
+        ] {
+            assert_eq!(Owner::unpack(owner.pack()), Some(owner));
+        }
+        for nonsense in [0, 5, 4 << KIND_SHIFT, usize::MAX] {
+            assert_eq!(Owner::unpack(nonsense), None);
+        }
+    }
+
+    /// Spec: PSC-01, EPK-05
+    #[test]
+    fn qualifiers_are_ports() {
+        assert_eq!(port_of(1), Ok(1));
+        assert_eq!(port_of(65_535), Ok(65_535));
+        for wrong in [0, 65_536, u64::MAX] {
+            assert_eq!(port_of(wrong), Err(BackendError::Address));
+        }
+    }
+}

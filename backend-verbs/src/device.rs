@@ -1,0 +1,215 @@
+//! Finding devices: every port of every device is an adapter, and no configuration is needed.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use dat_core::attributes::IaAddress;
+use dat_core::backend::BackendError;
+
+use crate::hal::{
+    Context, DeviceLimits, InterfaceAddress, PortState, Transport, device_names,
+    interface_addresses,
+};
+
+/// An adapter that can be opened: a port of a device (`Spec: IAQ-03`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerbsDevice {
+    /// The name to open it by: that of the device, for a device of several ports followed by a colon and the port.
+    pub name: String,
+    /// The device.
+    pub device: String,
+    /// The port, from 1.
+    pub port: u8,
+    /// Whether the port is up.
+    pub active: bool,
+    /// Where peers reach it, if its network interface has an address.
+    pub addresses: Vec<IaAddress>,
+    /// Who made it: `vendor 0x… part 0x… hardware …, firmware …`.
+    pub description: String,
+}
+
+/// All ports of all devices of this host.
+///
+/// Devices that cannot be opened are left out.
+///
+/// Spec: IAQ-03
+#[must_use]
+pub fn devices() -> Vec<VerbsDevice> {
+    let known = interface_addresses();
+    let mut found = Vec::new();
+    for device in device_names() {
+        let Ok(context) = Context::open(&device) else {
+            continue;
+        };
+        let Ok(limits) = context.limits() else {
+            continue;
+        };
+        for port in 1..=limits.ports {
+            let addresses = addresses_of(&device, port, &known);
+            found.push(VerbsDevice {
+                name: adapter_name(&device, port, limits.ports),
+                device: device.clone(),
+                port,
+                active: context.port(port).is_ok_and(|state| state.active),
+                addresses: addresses.into_iter().map(IaAddress::from).collect(),
+                description: format!(
+                    "vendor {:#06x} part {} hardware {}, firmware {}",
+                    limits.vendor, limits.part, limits.hardware, limits.firmware
+                ),
+            });
+        }
+    }
+    found
+}
+
+/// A port of an open device.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) name: String,
+    pub(crate) number: u8,
+    pub(crate) limits: DeviceLimits,
+    pub(crate) state: PortState,
+    /// Where peers reach it, best first; never empty.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+impl Port {
+    /// Opens the port of this name.
+    pub(crate) fn open(name: &str) -> Result<(Context, Self), BackendError> {
+        let (device, number) = split_name(name);
+        let context = Context::open(device)?;
+        let limits = context.limits()?;
+        if number == 0 || number > limits.ports {
+            return Err(BackendError::Device);
+        }
+        let state = context.port(number)?;
+        let addresses = addresses_of(device, number, &interface_addresses());
+        if addresses.is_empty() {
+            return Err(BackendError::Address);
+        }
+        let port = Self {
+            name: adapter_name(device, number, limits.ports),
+            number,
+            limits,
+            state,
+            addresses,
+        };
+        Ok((context, port))
+    }
+
+    /// The local address to use towards a peer, with any port.
+    pub(crate) fn towards(&self, peer: SocketAddr) -> Option<SocketAddr> {
+        let same_family = |own: &&SocketAddr| own.is_ipv4() == peer.is_ipv4();
+        let same_reach = |own: &&SocketAddr| is_link_local(own.ip()) == is_link_local(peer.ip());
+        self.addresses
+            .iter()
+            .filter(same_family)
+            .find(same_reach)
+            .or_else(|| self.addresses.iter().find(same_family))
+            .copied()
+    }
+
+    pub(crate) fn is_iwarp(&self) -> bool {
+        self.limits.transport == Transport::Iwarp
+    }
+}
+
+fn adapter_name(device: &str, port: u8, ports: u8) -> String {
+    if ports == 1 {
+        device.to_owned()
+    } else {
+        format!("{device}:{port}")
+    }
+}
+
+/// Device and port of an adapter's name; the port is 0 if it makes no sense.
+fn split_name(name: &str) -> (&str, u8) {
+    match name.rsplit_once(':') {
+        None => (name, 1),
+        Some((device, port)) => (device, port.parse().unwrap_or(0)),
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+/// The addresses of the network interfaces of a port, best first: IPv4, IPv6 that is routed, what reaches only the link.
+fn addresses_of(device: &str, port: u8, known: &[InterfaceAddress]) -> Vec<SocketAddr> {
+    let interfaces = interfaces_of(device, port);
+    let mut found: Vec<SocketAddr> = known
+        .iter()
+        .filter(|one| interfaces.contains(&one.interface))
+        .map(|one| one.address)
+        .collect();
+    found.sort_by_key(|address| (is_link_local(address.ip()), address.is_ipv6()));
+    found.dedup();
+    found
+}
+
+fn interfaces_of(device: &str, port: u8) -> Vec<String> {
+    let root: PathBuf = ["/sys/class/infiniband", device].iter().collect();
+    let of_port = root
+        .join("ports")
+        .join(port.to_string())
+        .join("gid_attrs/ndevs");
+    let mut found: Vec<String> = entries(&of_port)
+        .iter()
+        .filter_map(|entry| fs::read_to_string(entry).ok())
+        .map(|name| name.trim().to_owned())
+        .collect();
+    if found.is_empty() {
+        // InfiniBand has no interfaces of its own, but IP over it; interfaces of a device belong to ports in order.
+        let mut names: Vec<String> = entries(&root.join("device/net"))
+            .iter()
+            .filter_map(|entry| Some(entry.file_name()?.to_str()?.to_owned()))
+            .filter(|name| interface_port(name).is_none_or(|of| of == u32::from(port) - 1))
+            .collect();
+        found.append(&mut names);
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).map_or_else(
+        |_| Vec::new(),
+        |entries| {
+            entries
+                .filter_map(|entry| Some(entry.ok()?.path()))
+                .collect()
+        },
+    )
+}
+
+/// The port of its device that a network interface is on, from 0.
+fn interface_port(name: &str) -> Option<u32> {
+    let path = Path::new("/sys/class/net").join(name).join("dev_port");
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_device_and_port() {
+        assert_eq!(split_name("rxe0"), ("rxe0", 1));
+        assert_eq!(split_name("mlx5_0:2"), ("mlx5_0", 2));
+        assert_eq!(split_name("mlx5_0:x"), ("mlx5_0", 0));
+        assert_eq!(adapter_name("rxe0", 1, 1), "rxe0");
+        assert_eq!(adapter_name("mlx5_0", 2, 2), "mlx5_0:2");
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_opened() {
+        for name in ["no such device", "", ":1", "no:such:3"] {
+            assert!(Port::open(name).is_err(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! From the number of a queue pair at the device to what the core calls it, without a lock.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Numbers have 24 bits: so many halves, of so many each.
+const HALF: u32 = 12;
+const HALF_SIZE: usize = 1 << HALF;
+const HALF_MASK: u32 = (1 << HALF) - 1;
+
+/// What is known of a queue pair where completions are polled.
+#[derive(Debug, Default)]
+struct Entry {
+    /// 0 = no such queue pair.
+    token: AtomicU64,
+    flags: AtomicU32,
+}
+
+/// The passive side waits for the last message of the handshake.
+const WAITING: u32 = 1;
+/// Data came while it did.
+const ARRIVED: u32 = 2;
+/// A completion failed, or the end is known otherwise.
+const FAILED: u32 = 4;
+
+type Leaf = Box<[Entry]>;
+
+/// The queue pairs of a device. Leaves are made when their first queue pair is, and stay.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    leaves: Box<[OnceLock<Leaf>]>,
+    /// Queue pairs that wait for the last message of the handshake.
+    waiting: AtomicU32,
+    /// Something was noted since `take_changes`.
+    changed: AtomicU32,
+}
+
+/// What was noted of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Noted {
+    pub(crate) arrived: bool,
+    pub(crate) failed: bool,
+}
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        Self {
+            leaves: std::iter::repeat_with(OnceLock::new)
+                .take(HALF_SIZE)
+                .collect(),
+            waiting: AtomicU32::new(0),
+            changed: AtomicU32::new(0),
+        }
+    }
+
+    #[inline]
+    fn entry(&self, number: u32) -> Option<&Entry> {
+        self.leaves
+            .get((number >> HALF) as usize)?
+            .get()?
+            .get((number & HALF_MASK) as usize)
+    }
+
+    /// Enters a queue pair. False: the number has more than 24 bits.
+    pub(crate) fn enter(&self, number: u32, token: u64) -> bool {
+        let Some(leaf) = self.leaves.get((number >> HALF) as usize) else {
+            return false;
+        };
+        leaf.get_or_init(|| {
+            std::iter::repeat_with(Entry::default)
+                .take(HALF_SIZE)
+                .collect()
+        });
+        if let Some(entry) = self.entry(number) {
+            if entry.flags.swap(0, Ordering::AcqRel) & WAITING != 0 {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+            entry.token.store(token, Ordering::Release);
+        }
+        true
+    }
+
+    /// Takes a queue pair out.
+    pub(crate) fn leave(&self, number: u32) {
+        if let Some(entry) = self.entry(number) {
+            entry.token.store(0, Ordering::Release);
+            if entry.flags.swap(0, Ordering::AcqRel) & WAITING != 0 {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The token of a queue pair; 0 if there is none of this number.
+    #[inline]
+    pub(crate) fn token(&self, number: u32) -> u64 {
+        self.entry(number)
+            .map_or(0, |entry| entry.token.load(Ordering::Acquire))
+    }
+
+    /// Data on this queue pair is news from now on.
+    pub(crate) fn wait_for_data(&self, number: u32) {
+        if let Some(entry) = self.entry(number)
+            && entry.flags.fetch_or(WAITING, Ordering::AcqRel) & WAITING == 0
+        {
+            self.waiting.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Data on this queue pair is no news any more.
+    pub(crate) fn expect_data(&self, number: u32) {
+        if let Some(entry) = self.entry(number)
+            && entry.flags.fetch_and(!WAITING, Ordering::AcqRel) & WAITING != 0
+        {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether data may be news for any queue pair.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) != 0
+    }
+
+    /// A receive of a queue pair completed; true if that is news.
+    #[cold]
+    pub(crate) fn note_data(&self, number: u32) -> bool {
+        self.note(
+            number,
+            |flags| flags & (WAITING | ARRIVED) == WAITING,
+            ARRIVED,
+        )
+    }
+
+    /// A request or receive of a queue pair failed; true if that is news.
+    #[cold]
+    pub(crate) fn note_failure(&self, number: u32) -> bool {
+        self.note(number, |flags| flags & FAILED == 0, FAILED)
+    }
+
+    fn note(&self, number: u32, is_news: impl Fn(u32) -> bool, flag: u32) -> bool {
+        let Some(entry) = self.entry(number) else {
+            return false;
+        };
+        if entry.token.load(Ordering::Acquire) == 0
+            || !is_news(entry.flags.fetch_or(flag, Ordering::AcqRel))
+        {
+            return false;
+        }
+        self.changed.store(1, Ordering::Release);
+        true
+    }
+
+    /// The end of a queue pair is known: failures of it are no news.
+    pub(crate) fn expect_failure(&self, number: u32) {
+        if let Some(entry) = self.entry(number) {
+            entry.flags.fetch_or(FAILED, Ordering::AcqRel);
+        }
+        self.expect_data(number);
+    }
+
+    /// Whether anything was noted since the last call.
+    pub(crate) fn take_changes(&self) -> bool {
+        self.changed.load(Ordering::Relaxed) != 0 && self.changed.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// What was noted of a queue pair.
+    pub(crate) fn noted(&self, number: u32) -> Noted {
+        let flags = self
+            .entry(number)
+            .map_or(0, |entry| entry.flags.load(Ordering::Acquire));
+        Noted {
+            arrived: flags & ARRIVED != 0,
+            failed: flags & FAILED != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_lead_to_tokens_while_their_queue_pairs_live() {
+        let directory = Directory::new();
+        for number in [0, 17, 0xFFF, 0x1000, 0xFF_FFFF] {
+            assert_eq!(directory.token(number), 0);
+            assert!(directory.enter(number, u64::from(number) + 5));
+            assert_eq!(directory.token(number), u64::from(number) + 5);
+        }
+        directory.leave(0x1000);
+        assert_eq!(directory.token(0x1000), 0);
+        assert_eq!(directory.token(0xFFF), 0xFFF + 5);
+        for nonsense in [0x100_0000, u32::MAX] {
+            assert_eq!(directory.token(nonsense), 0);
+            assert!(!directory.enter(nonsense, 1));
+            assert!(!directory.note_failure(nonsense));
+        }
+    }
+
+    #[test]
+    fn failures_and_early_data_are_news_once() {
+        let directory = Directory::new();
+        directory.enter(9, 1);
+        assert!(!directory.take_changes());
+        assert!(!directory.note_data(9), "nobody waits");
+        directory.wait_for_data(9);
+        assert!(directory.is_waiting());
+        assert!(!directory.note_failure(10), "there is no such queue pair");
+        directory.enter(9, 1);
+        directory.wait_for_data(9);
+        assert!(directory.note_data(9));
+        assert!(!directory.note_data(9));
+        assert!(directory.note_failure(9));
+        assert!(!directory.note_failure(9));
+        assert!(directory.take_changes());
+        assert!(!directory.take_changes());
+        let noted = Noted {
+            arrived: true,
+            failed: true,
+        };
+        assert_eq!(directory.noted(9), noted);
+    }
+
+    #[test]
+    fn nobody_waits_when_all_who_waited_are_gone() {
+        let directory = Directory::new();
+        for number in 0..3 {
+            directory.enter(number, 1);
+            directory.wait_for_data(number);
+            directory.wait_for_data(number);
+        }
+        directory.expect_data(0);
+        directory.expect_data(0);
+        directory.leave(1);
+        assert!(directory.is_waiting());
+        directory.expect_failure(2);
+        assert!(!directory.is_waiting());
+        assert!(!directory.note_failure(2));
+    }
+}

@@ -1,0 +1,141 @@
+//! Socket addresses between Rust and C, and those of the network interfaces.
+
+use core::ffi::CStr;
+use core::mem::{MaybeUninit, size_of};
+use core::ptr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// An address of a network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InterfaceAddress {
+    pub(crate) interface: String,
+    pub(crate) address: SocketAddr,
+}
+
+/// All addresses of all network interfaces.
+pub(crate) fn interface_addresses() -> Vec<InterfaceAddress> {
+    let mut first = ptr::null_mut();
+    // SAFETY: a list is made, which is freed below.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: an entry of the list: its name is a string, its address null or that of a socket.
+        unsafe {
+            let entry = &*next;
+            if let Some(address) = read(entry.ifa_addr) {
+                found.push(InterfaceAddress {
+                    interface: CStr::from_ptr(entry.ifa_name)
+                        .to_string_lossy()
+                        .into_owned(),
+                    address,
+                });
+            }
+            next = entry.ifa_next;
+        }
+    }
+    // SAFETY: the list that was made above.
+    unsafe { libc::freeifaddrs(first) };
+    found
+}
+
+/// A socket address as C has it.
+pub(super) fn to_c(address: SocketAddr) -> libc::sockaddr_storage {
+    // SAFETY: all of it is integers.
+    let mut storage: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
+    let to = &raw mut storage;
+    // SAFETY: the storage has room, and the alignment, for an address of either family.
+    unsafe {
+        match address {
+            SocketAddr::V4(address) => to.cast::<libc::sockaddr_in>().write(libc::sockaddr_in {
+                sin_family: libc::AF_INET as u16,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(address.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            }),
+            SocketAddr::V6(address) => to.cast::<libc::sockaddr_in6>().write(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: address.flowinfo(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: address.ip().octets(),
+                },
+                sin6_scope_id: address.scope_id(),
+            }),
+        }
+    }
+    storage
+}
+
+/// What a C socket address says; `None` for other families.
+///
+/// # Safety
+/// Null, or an address that is as long as its family makes it.
+pub(super) unsafe fn read(address: *const libc::sockaddr) -> Option<SocketAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: the family comes first, whatever follows.
+    match i32::from(unsafe { (*address).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: an address of this family.
+            let told = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(SocketAddr::V4(SocketAddrV4::new(
+                Ipv4Addr::from(told.sin_addr.s_addr.to_ne_bytes()),
+                u16::from_be(told.sin_port),
+            )))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: an address of this family.
+            let told = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(SocketAddr::V6(SocketAddrV6::new(
+                Ipv6Addr::from(told.sin6_addr.s6_addr),
+                u16::from_be(told.sin6_port),
+                told.sin6_flowinfo,
+                told.sin6_scope_id,
+            )))
+        }
+        _ => None,
+    }
+}
+
+const _: () = assert!(size_of::<libc::sockaddr_storage>() >= size_of::<libc::sockaddr_in6>());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_way_to_c_and_back() {
+        for text in ["10.9.0.1:4000", "[fe80::1%7]:1", "[2001:db8::5]:65535"] {
+            let address: SocketAddr = text.parse().expect("an address");
+            let storage = to_c(address);
+            // SAFETY: an address as long as its family makes it.
+            let back = unsafe { read((&raw const storage).cast()) };
+            assert_eq!(back, Some(address));
+        }
+    }
+
+    #[test]
+    fn other_families_and_nothing_are_no_addresses() {
+        let mut storage = to_c("1.2.3.4:5".parse().expect("an address"));
+        storage.ss_family = libc::AF_UNIX as u16;
+        // SAFETY: more than long enough for any family.
+        assert_eq!(unsafe { read((&raw const storage).cast()) }, None);
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { read(ptr::null()) }, None);
+    }
+
+    #[test]
+    fn the_loopback_interface_has_its_address() {
+        let found = interface_addresses();
+        assert!(
+            found.iter().any(|one| one.address.ip().is_loopback()),
+            "{found:?}"
+        );
+    }
+}

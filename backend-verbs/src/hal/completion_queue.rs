@@ -1,0 +1,193 @@
+//! Completion queues and what they hold.
+
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use dat_core::backend::{BackendError, DeviceFailure};
+use rdma_sys::{ibv_cq, ibv_create_cq, ibv_destroy_cq, ibv_resize_cq, ibv_wc};
+
+use super::{CompletionChannel, Context, refusal};
+
+/// Completions taken from the device at a time.
+pub(crate) const BATCH: usize = 16;
+
+type Poll = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
+type Notify = unsafe extern "C" fn(*mut ibv_cq, i32) -> i32;
+
+/// A completion queue.
+#[derive(Debug)]
+pub(crate) struct CompletionQueue {
+    raw: NonNull<ibv_cq>,
+    poll: Poll,
+    notify: Notify,
+    /// What keeps the device open; none for a queue that is not ours to destroy.
+    owner: Option<Arc<CompletionChannel>>,
+}
+
+// SAFETY: libibverbs lets any thread use its objects.
+unsafe impl Send for CompletionQueue {}
+// SAFETY: as above.
+unsafe impl Sync for CompletionQueue {}
+
+/// One completion, as the device wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WorkCompletion {
+    pub(crate) token: u64,
+    pub(crate) status: u32,
+    pub(crate) opcode: u32,
+    pub(crate) length: u32,
+    pub(crate) queue_pair: u32,
+}
+
+/// Completions that were taken from the device and not yet asked for.
+pub(crate) struct Batch {
+    entries: [MaybeUninit<ibv_wc>; BATCH],
+    next: usize,
+    /// Entries that the device has written.
+    count: usize,
+}
+
+impl core::fmt::Debug for Batch {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter
+            .debug_struct("Batch")
+            .field("next", &self.next)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    pub(crate) fn new() -> Box<Self> {
+        Box::new(Self {
+            entries: [const { MaybeUninit::zeroed() }; BATCH],
+            next: 0,
+            count: 0,
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next >= self.count
+    }
+
+    /// The next one.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<WorkCompletion> {
+        if self.next >= self.count {
+            return None;
+        }
+        let entry = self.entries.get(self.next)?.as_ptr();
+        self.next = self.next.wrapping_add(1);
+        // SAFETY: the entry is all integers, zero before the device first wrote it.
+        unsafe {
+            Some(WorkCompletion {
+                token: (*entry).wr_id,
+                status: (*entry).status,
+                opcode: (*entry).opcode,
+                length: (*entry).byte_len,
+                queue_pair: (*entry).qp_num,
+            })
+        }
+    }
+}
+
+impl CompletionQueue {
+    /// A queue whose notifications carry `number`.
+    pub(crate) fn new(
+        channel: &Arc<CompletionChannel>,
+        number: usize,
+        depth: i32,
+    ) -> Result<Self, BackendError> {
+        let context = channel.context();
+        let (poll, notify) = functions(context)?;
+        // SAFETY: context and channel live; the number is never followed as a pointer.
+        let raw = unsafe {
+            ibv_create_cq(
+                context.raw(),
+                depth,
+                ptr::without_provenance_mut(number),
+                channel.raw(),
+                0,
+            )
+        };
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or_else(refusal::last)?,
+            poll,
+            notify,
+            owner: Some(Arc::clone(channel)),
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn borrowed(raw: NonNull<ibv_cq>, poll: Poll, notify: Notify) -> Self {
+        Self {
+            raw,
+            poll,
+            notify,
+            owner: None,
+        }
+    }
+
+    pub(super) fn raw(&self) -> *mut ibv_cq {
+        self.raw.as_ptr()
+    }
+
+    /// The file descriptor of its channel.
+    pub(crate) fn fd(&self) -> Option<i32> {
+        self.owner.as_ref().map(|channel| channel.fd())
+    }
+
+    /// Takes up to a batch of completions; what was left in the batch must have been taken out.
+    #[inline]
+    pub(crate) fn fill(&self, batch: &mut Batch) -> Result<(), DeviceFailure> {
+        batch.next = 0;
+        batch.count = 0;
+        // SAFETY: the queue lives, and the batch has room for that many.
+        let count =
+            unsafe { (self.poll)(self.raw(), BATCH as i32, batch.entries.as_mut_ptr().cast()) };
+        match usize::try_from(count) {
+            Ok(count) if count <= BATCH => {
+                batch.count = count;
+                Ok(())
+            }
+            // More than there was room for is as much nonsense as fewer than none.
+            _ => Err(DeviceFailure::Broken),
+        }
+    }
+
+    /// Asks for a notification.
+    pub(crate) fn request_notification(&self, solicited_only: bool) -> bool {
+        // SAFETY: the queue lives.
+        unsafe { (self.notify)(self.raw(), i32::from(solicited_only)) == 0 }
+    }
+
+    pub(crate) fn resize(&self, depth: i32) -> Result<(), BackendError> {
+        // SAFETY: the queue lives.
+        refusal::check(unsafe { ibv_resize_cq(self.raw(), depth) })
+    }
+
+    /// Completions it holds at most.
+    pub(crate) fn depth(&self) -> u32 {
+        // SAFETY: the queue lives.
+        u32::try_from(unsafe { (*self.raw()).cqe }).unwrap_or(0)
+    }
+}
+
+fn functions(context: &Context) -> Result<(Poll, Notify), BackendError> {
+    // SAFETY: the context lives, and nobody changes its table.
+    let operations = unsafe { &(*context.raw()).ops };
+    match (operations.poll_cq, operations.req_notify_cq) {
+        (Some(poll), Some(notify)) => Ok((poll, notify)),
+        _ => Err(BackendError::NotSupported),
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        if self.owner.is_some() {
+            // SAFETY: made by `new`; queue pairs on it hold it and are gone.
+            unsafe { ibv_destroy_cq(self.raw()) };
+        }
+    }
+}

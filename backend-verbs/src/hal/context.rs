@@ -1,0 +1,208 @@
+//! Devices and what they report.
+
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+use dat_core::backend::BackendError;
+use rdma_sys::{
+    ibv_close_device, ibv_context, ibv_device, ibv_device_attr, ibv_device_cap_flags,
+    ibv_free_device_list, ibv_get_device_list, ibv_get_device_name, ibv_open_device,
+    ibv_query_device, ibv_query_port, ibv_transport_type,
+};
+
+use super::refusal;
+
+/// An open device.
+#[derive(Debug)]
+pub(crate) struct Context {
+    raw: NonNull<ibv_context>,
+}
+
+// SAFETY: libibverbs lets any thread use a context and what is made from it.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// How a device speaks to its peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    InfiniBand,
+    Iwarp,
+    Other,
+}
+
+/// What a device has, counts clipped to what the core counts with.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceLimits {
+    pub(crate) firmware: String,
+    pub(crate) vendor: u32,
+    pub(crate) part: u32,
+    pub(crate) hardware: u32,
+    pub(crate) transport: Transport,
+    pub(crate) ports: u8,
+    pub(crate) queue_pairs: i32,
+    pub(crate) work_requests: i32,
+    pub(crate) segments: i32,
+    pub(crate) read_segments: i32,
+    pub(crate) completion_queues: i32,
+    pub(crate) completions: i32,
+    pub(crate) regions: i32,
+    pub(crate) region_bytes: u64,
+    pub(crate) domains: i32,
+    pub(crate) reads_in: i32,
+    pub(crate) reads_out: i32,
+    pub(crate) reads_in_total: i32,
+    pub(crate) windows: i32,
+    pub(crate) windows_type_1: bool,
+    pub(crate) windows_type_2: bool,
+    pub(crate) shared_receive_queues: i32,
+    pub(crate) shared_buffers: i32,
+}
+
+/// What a port reports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortState {
+    pub(crate) active: bool,
+    pub(crate) message_bytes: u32,
+}
+
+/// The list of devices that libibverbs made.
+struct List {
+    first: *mut *mut ibv_device,
+    count: usize,
+}
+
+impl List {
+    fn take() -> Option<Self> {
+        let mut count = 0;
+        // SAFETY: `count` is written, and a null or a list of that many devices returned.
+        let first = unsafe { ibv_get_device_list(&raw mut count) };
+        (!first.is_null()).then(|| Self {
+            first,
+            count: usize::try_from(count).unwrap_or(0),
+        })
+    }
+
+    fn devices(&self) -> impl Iterator<Item = (*mut ibv_device, String)> + '_ {
+        (0..self.count).filter_map(|index| {
+            // SAFETY: the list holds `count` devices, and lives as long as `self`.
+            let device = unsafe { *self.first.add(index) };
+            // SAFETY: the name of a listed device is a string inside of it.
+            let name = unsafe {
+                let name = ibv_get_device_name(device);
+                (!name.is_null()).then(|| CStr::from_ptr(name))
+            };
+            Some((device, name?.to_string_lossy().into_owned()))
+        })
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: it came from `ibv_get_device_list`; opened devices stay.
+        unsafe { ibv_free_device_list(self.first) }
+    }
+}
+
+/// The names of all devices, in the order libibverbs lists them.
+pub(crate) fn device_names() -> Vec<String> {
+    List::take().map_or_else(Vec::new, |list| {
+        list.devices().map(|(_, name)| name).collect()
+    })
+}
+
+impl Context {
+    /// Opens the device of this name.
+    pub(crate) fn open(name: &str) -> Result<Self, BackendError> {
+        let list = List::take().ok_or_else(refusal::last)?;
+        let device = list
+            .devices()
+            .find_map(|(device, known)| (known == name).then_some(device))
+            .ok_or(BackendError::Device)?;
+        // SAFETY: a device of a list that is still there.
+        let raw = unsafe { ibv_open_device(device) };
+        NonNull::new(raw)
+            .map(|raw| Self { raw })
+            .ok_or_else(refusal::last)
+    }
+
+    pub(super) fn raw(&self) -> *mut ibv_context {
+        self.raw.as_ptr()
+    }
+
+    /// Where asynchronous events are read.
+    pub(crate) fn async_fd(&self) -> i32 {
+        // SAFETY: the context lives.
+        unsafe { (*self.raw()).async_fd }
+    }
+
+    /// What the device has.
+    pub(crate) fn limits(&self) -> Result<DeviceLimits, BackendError> {
+        let mut space = MaybeUninit::<ibv_device_attr>::zeroed();
+        // SAFETY: the context lives, and there is room for the answer.
+        refusal::check(unsafe { ibv_query_device(self.raw(), space.as_mut_ptr()) })?;
+        // SAFETY: all of it is integers, for which zero is a value, and it was filled in.
+        let told = unsafe { space.assume_init() };
+        let firmware: Vec<u8> = told
+            .fw_ver
+            .iter()
+            .map(|&letter| letter as u8)
+            .take_while(|&letter| letter != 0)
+            .collect();
+        // SAFETY: the device of a context lives as long as it.
+        let transport = match unsafe { (*(*self.raw()).device).transport_type } {
+            ibv_transport_type::IBV_TRANSPORT_IB => Transport::InfiniBand,
+            ibv_transport_type::IBV_TRANSPORT_IWARP => Transport::Iwarp,
+            _ => Transport::Other,
+        };
+        let has = |flag: ibv_device_cap_flags| told.device_cap_flags & flag.0 != 0;
+        Ok(DeviceLimits {
+            firmware: String::from_utf8_lossy(&firmware).into_owned(),
+            vendor: told.vendor_id,
+            part: told.vendor_part_id,
+            hardware: told.hw_ver,
+            transport,
+            ports: told.phys_port_cnt,
+            queue_pairs: told.max_qp,
+            work_requests: told.max_qp_wr,
+            segments: told.max_sge,
+            read_segments: told.max_sge_rd,
+            completion_queues: told.max_cq,
+            completions: told.max_cqe,
+            regions: told.max_mr,
+            region_bytes: told.max_mr_size,
+            domains: told.max_pd,
+            reads_in: told.max_qp_rd_atom,
+            reads_out: told.max_qp_init_rd_atom,
+            reads_in_total: told.max_res_rd_atom,
+            windows: told.max_mw,
+            windows_type_1: has(ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW),
+            windows_type_2: has(ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW_TYPE_2A)
+                || has(ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW_TYPE_2B),
+            shared_receive_queues: told.max_srq,
+            shared_buffers: told.max_srq_wr,
+        })
+    }
+
+    /// What a port reports.
+    pub(crate) fn port(&self, number: u8) -> Result<PortState, BackendError> {
+        // The library fills in the part of the structure that it had first; the rest stays zero.
+        let mut space = MaybeUninit::<rdma_sys::ibv_port_attr>::zeroed();
+        // SAFETY: the context lives, and there is room for more than the answer.
+        refusal::check(unsafe { ibv_query_port(self.raw(), number, space.as_mut_ptr().cast()) })?;
+        // SAFETY: all of it is integers, for which zero is a value.
+        let told = unsafe { space.assume_init() };
+        Ok(PortState {
+            active: told.state == rdma_sys::ibv_port_state::IBV_PORT_ACTIVE,
+            message_bytes: told.max_msg_sz,
+        })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: opened by `open`; everything made from it holds the context and is gone.
+        unsafe { ibv_close_device(self.raw()) };
+    }
+}

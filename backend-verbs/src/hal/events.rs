@@ -1,0 +1,82 @@
+//! Asynchronous events of a device.
+
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use rdma_sys::{ibv_ack_async_event, ibv_async_event, ibv_get_async_event};
+
+use dat_core::backend::BackendError;
+
+use super::Context;
+use super::sleep::set_nonblocking;
+
+/// Something happened that nobody asked for. Objects are named by what they were made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AsyncEvent {
+    /// A completion queue overran.
+    CompletionQueueFailed(usize),
+    /// A queue pair failed.
+    QueuePairFailed(usize),
+    /// Data came before the last message of the connection's handshake.
+    Established(usize),
+    /// A shared receive queue is below its limit.
+    SharedReceiveLimit(usize),
+    /// A shared receive queue failed.
+    SharedReceiveFailed(usize),
+    /// The device failed.
+    DeviceFailed,
+    /// Ports and addresses changing, and what later libraries may add.
+    Other,
+}
+
+const CQ_ERR: u32 = 0;
+const QP_FATAL: u32 = 1;
+const QP_REQ_ERR: u32 = 2;
+const QP_ACCESS_ERR: u32 = 3;
+const COMM_EST: u32 = 4;
+const PATH_MIG_ERR: u32 = 7;
+const DEVICE_FATAL: u32 = 8;
+const SRQ_ERR: u32 = 14;
+const SRQ_LIMIT_REACHED: u32 = 15;
+
+impl Context {
+    /// Lets `next_async_event` return when there is none.
+    pub(crate) fn do_not_block(&self) -> Result<(), BackendError> {
+        set_nonblocking(self.async_fd())
+    }
+
+    /// The next event, if there is one. One caller at a time.
+    pub(crate) fn next_async_event(&self) -> Option<AsyncEvent> {
+        let mut space = MaybeUninit::<ibv_async_event>::zeroed();
+        let event = space.as_mut_ptr();
+        // SAFETY: the context lives, and there is room for the event.
+        if unsafe { ibv_get_async_event(self.raw(), event) } != 0 {
+            return None;
+        }
+        // SAFETY: the event was filled in. Its kind is read as a number, because the kinds that `rdma-sys` knows
+        // need not be all there are. The object in it lives: one that is destroyed takes its events with it,
+        // and waits for those that are being looked at.
+        let told = unsafe {
+            match (&raw const (*event).event_type).cast::<u32>().read() {
+                CQ_ERR => {
+                    AsyncEvent::CompletionQueueFailed((*(*event).element.cq).cq_context as usize)
+                }
+                QP_FATAL | QP_REQ_ERR | QP_ACCESS_ERR | PATH_MIG_ERR => {
+                    AsyncEvent::QueuePairFailed((*(*event).element.qp).qp_context as usize)
+                }
+                COMM_EST => AsyncEvent::Established((*(*event).element.qp).qp_context as usize),
+                DEVICE_FATAL => AsyncEvent::DeviceFailed,
+                SRQ_ERR => {
+                    AsyncEvent::SharedReceiveFailed((*(*event).element.srq).srq_context as usize)
+                }
+                SRQ_LIMIT_REACHED => {
+                    AsyncEvent::SharedReceiveLimit((*(*event).element.srq).srq_context as usize)
+                }
+                _ => AsyncEvent::Other,
+            }
+        };
+        // SAFETY: it is what `ibv_get_async_event` filled in.
+        unsafe { ibv_ack_async_event(ptr::from_mut(&mut space).cast()) };
+        Some(told)
+    }
+}

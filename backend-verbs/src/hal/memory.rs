@@ -1,0 +1,245 @@
+//! Protection domains, regions, windows.
+
+use core::mem::ManuallyDrop;
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use dat_core::backend::{BackendError, Registration};
+use dat_core::flags::MemoryPrivileges;
+use rdma_sys::{
+    ibv_access_flags, ibv_alloc_pd, ibv_context_ops, ibv_dealloc_pd, ibv_dereg_mr, ibv_mr, ibv_mw,
+    ibv_mw_type, ibv_pd, ibv_reg_mr,
+};
+
+use super::{Context, refusal};
+
+/// A protection domain.
+#[derive(Debug)]
+pub(crate) struct Domain {
+    raw: NonNull<ibv_pd>,
+    context: Arc<Context>,
+}
+
+// SAFETY: libibverbs lets any thread use its objects.
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
+impl Domain {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Self, BackendError> {
+        // SAFETY: the context lives.
+        let raw = unsafe { ibv_alloc_pd(context.raw()) };
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or_else(refusal::last)?,
+            context: Arc::clone(context),
+        })
+    }
+
+    pub(super) fn raw(&self) -> *mut ibv_pd {
+        self.raw.as_ptr()
+    }
+
+    pub(super) fn operations(&self) -> &ibv_context_ops {
+        // SAFETY: the context lives as long as `self`, and nobody changes its table.
+        unsafe { &(*self.context.raw()).ops }
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`; everything made from it holds it and is gone.
+        unsafe { ibv_dealloc_pd(self.raw()) };
+    }
+}
+
+/// Rights to memory in the words of verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access(pub(super) u32);
+
+impl Access {
+    const LOCAL_WRITE: u32 = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
+    const REMOTE_WRITE: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+    const REMOTE_READ: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
+    const BIND: u32 = ibv_access_flags::IBV_ACCESS_MW_BIND.0;
+
+    /// The rights of a region, on which windows may be opened if `bindable`.
+    ///
+    /// Verbs grants peers the right to write only where the owner may write too, so that is added: the core
+    /// still refuses local posts without the privilege.
+    pub(crate) fn of_region(privileges: MemoryPrivileges, bindable: bool) -> Self {
+        let mut access = Self::remote(privileges);
+        if privileges.intersects(MemoryPrivileges::LOCAL_WRITE | MemoryPrivileges::REMOTE_WRITE) {
+            access |= Self::LOCAL_WRITE;
+        }
+        if bindable {
+            access |= Self::BIND;
+        }
+        Self(access)
+    }
+
+    /// The rights that a window opens.
+    pub(crate) fn of_window(privileges: MemoryPrivileges) -> Self {
+        Self(Self::remote(privileges))
+    }
+
+    /// What peers may do through a queue pair at most.
+    pub(crate) const fn of_queue_pair() -> Self {
+        Self(Self::LOCAL_WRITE | Self::REMOTE_WRITE | Self::REMOTE_READ)
+    }
+
+    fn remote(privileges: MemoryPrivileges) -> u32 {
+        let mut access = 0;
+        if privileges.contains(MemoryPrivileges::REMOTE_READ) {
+            access |= Self::REMOTE_READ;
+        }
+        if privileges.contains(MemoryPrivileges::REMOTE_WRITE) {
+            access |= Self::REMOTE_WRITE;
+        }
+        access
+    }
+}
+
+/// A registered region.
+#[derive(Debug)]
+pub(crate) struct Region {
+    raw: NonNull<ibv_mr>,
+    domain: Arc<Domain>,
+}
+
+// SAFETY: libibverbs lets any thread use its objects.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Registers memory, which its owner promised to keep until it is deregistered.
+    pub(crate) fn register(
+        domain: &Arc<Domain>,
+        registration: &Registration,
+        access: Access,
+    ) -> Result<Self, BackendError> {
+        let (base, length) = (registration.base().cast(), registration.length());
+        // SAFETY: the domain lives. Whoever made the region behind the registration promised that the memory stays and
+        // tolerates accesses of devices until the backend deregisters it, which dropping this does.
+        let raw = unsafe { ibv_reg_mr(domain.raw(), base, length, access.0 as i32) };
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or_else(refusal::last)?,
+            domain: Arc::clone(domain),
+        })
+    }
+
+    pub(super) fn raw(&self) -> *mut ibv_mr {
+        self.raw.as_ptr()
+    }
+
+    pub(crate) fn local_key(&self) -> u32 {
+        // SAFETY: the region lives.
+        unsafe { (*self.raw()).lkey }
+    }
+
+    pub(crate) fn remote_key(&self) -> u32 {
+        // SAFETY: the region lives.
+        unsafe { (*self.raw()).rkey }
+    }
+
+    pub(crate) fn is_in(&self, domain: &Domain) -> bool {
+        self.domain.raw == domain.raw
+    }
+}
+
+impl Region {
+    /// Takes the memory from the device; gives the region back if the device does not let go of it.
+    pub(crate) fn release(self) -> Result<(), Self> {
+        let region = ManuallyDrop::new(self);
+        // SAFETY: made by `register`; neither used nor dropped again unless the device refused.
+        let refused = unsafe { ibv_dereg_mr(region.raw()) };
+        if refused != 0 && refusal::of(refused.abs()) != BackendError::Device {
+            return Err(ManuallyDrop::into_inner(region));
+        }
+        // SAFETY: of the fields only the domain owns something, and it is read once.
+        drop(unsafe { ptr::read(&raw const region.domain) });
+        Ok(())
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: made by `register`, and dropped once.
+        let refused = unsafe { ibv_dereg_mr(self.raw()) };
+        // The memory is about to be used for something else. A device that keeps it after all (and is not gone
+        // itself) would write there: nothing that this process does from here on could be trusted.
+        if refused != 0 && refusal::of(refused.abs()) != BackendError::Device {
+            eprintln!("a device does not let go of memory: error {refused}");
+            std::process::abort();
+        }
+    }
+}
+
+/// The two kinds of memory windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WindowType {
+    /// Opens to all queue pairs of its domain; bound by a call of its own.
+    One,
+    /// Opens to the queue pair it was bound on; bound by a work request.
+    Two,
+}
+
+/// A memory window.
+#[derive(Debug)]
+pub(crate) struct Window {
+    raw: NonNull<ibv_mw>,
+    domain: Arc<Domain>,
+    kind: WindowType,
+}
+
+// SAFETY: libibverbs lets any thread use its objects; binds, which change it, are made under a lock.
+unsafe impl Send for Window {}
+// SAFETY: as above.
+unsafe impl Sync for Window {}
+
+impl Window {
+    pub(crate) fn new(domain: &Arc<Domain>, kind: WindowType) -> Result<Self, BackendError> {
+        let allocate = domain
+            .operations()
+            .alloc_mw
+            .ok_or(BackendError::NotSupported)?;
+        let wanted = match kind {
+            WindowType::One => ibv_mw_type::IBV_MW_TYPE_1,
+            WindowType::Two => ibv_mw_type::IBV_MW_TYPE_2,
+        };
+        // SAFETY: the domain lives, and the function is its device's.
+        let raw = unsafe { allocate(domain.raw(), wanted) };
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or_else(refusal::last)?,
+            domain: Arc::clone(domain),
+            kind,
+        })
+    }
+
+    pub(crate) fn kind(&self) -> WindowType {
+        self.kind
+    }
+
+    pub(crate) fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// The key of the last bind (type 1), or of the device's choice before the first (type 2).
+    pub(crate) fn remote_key(&self) -> u32 {
+        // SAFETY: the window lives; the word is written by binds, which are made under a lock.
+        unsafe { ptr::read(&raw const (*self.raw()).rkey) }
+    }
+
+    pub(super) fn raw(&self) -> *mut ibv_mw {
+        self.raw.as_ptr()
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        if let Some(free) = self.domain.operations().dealloc_mw {
+            // SAFETY: made by `new`, and dropped once. An open window is closed by that.
+            unsafe { free(self.raw()) };
+        }
+    }
+}

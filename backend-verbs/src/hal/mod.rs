@@ -1,0 +1,41 @@
+//! All that touches libibverbs and librdmacm: owners of their objects, the calls, and what they say as plain values.
+//!
+//! Every owner keeps what it was made from alive, so that objects go in the right order whatever the order their owners
+//! are dropped in. The functions of the data path are read from the device's table once, when the object is made, and
+//! called from there: the helpers of `rdma-sys` look them up each time, and can panic.
+//!
+//! Only the basic verbs are used: on 64-bit machines `rdma-sys` 0.3.0 cannot reach the extended ones.
+
+mod address;
+mod channel;
+mod completion_queue;
+mod connection;
+mod context;
+mod events;
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod layout;
+mod memory;
+mod queue_pair;
+mod receive_list;
+mod refusal;
+mod send_list;
+mod shared_receive;
+mod sleep;
+
+pub(crate) use address::{InterfaceAddress, interface_addresses};
+pub(crate) use channel::CompletionChannel;
+pub(crate) use completion_queue::{BATCH, Batch, CompletionQueue, WorkCompletion};
+pub(crate) use connection::{
+    CONNECT_DATA, CmEvent, CmEventKind, CmParameters, ConnectionId, EventChannel, REJECT_DATA,
+    REPLY_DATA,
+};
+pub(crate) use context::{Context, DeviceLimits, PortState, Transport, device_names};
+pub(crate) use events::AsyncEvent;
+pub(crate) use memory::{Access, Domain, Region, Window, WindowType};
+pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};
+pub(crate) use receive_list::ReceiveList;
+pub(crate) use send_list::{Opening, QUIET, SendList};
+pub(crate) use shared_receive::SharedReceiveQueue;
+pub(crate) use sleep::{Epoll, EventFd, sleep_on};

@@ -1,0 +1,30 @@
+//! What can be chosen about a device.
+
+/// How a device is opened and its connections behave; the defaults suit most.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct VerbsOptions {
+    /// How long the network may take to tell where a peer is, in milliseconds, for each of two questions.
+    pub resolve_timeout: u32,
+    /// The longest time that a peer's device has to acknowledge a packet, as verbs encodes it: 4.096 µs times two to
+    /// this power, at most 31; the connection manager may ask for less.
+    pub longest_acknowledgement: u8,
+    /// How often a packet without an acknowledgement is repeated, at most 7.
+    pub retries: u8,
+    /// How often a message is repeated that found no receive, at most 6; 7 is for ever.
+    pub not_ready_retries: u8,
+    /// How long a peer waits with a message that found no receive here, as verbs encodes it: 20 is 10.24 ms.
+    pub not_ready_timer: u8,
+}
+
+impl Default for VerbsOptions {
+    fn default() -> Self {
+        Self {
+            resolve_timeout: 2000,
+            longest_acknowledgement: 16,
+            retries: 7,
+            not_ready_retries: 6,
+            not_ready_timer: 20,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Receive queues, shared ones and those of one queue pair.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
+
+use crate::hal::{QueuePair, ReceiveList};
+
+/// A queue pair as its receive queue knows it.
+#[derive(Debug)]
+pub(crate) struct Failing {
+    pub(crate) pair: Arc<QueuePair>,
+    /// The queue pair is in error, or about to be.
+    pub(crate) failed: Arc<AtomicBool>,
+}
+
+/// A receive queue.
+#[derive(Debug)]
+pub struct VerbsReceiveQueue {
+    pub(crate) list: ReceiveList,
+    /// `None` for a shared queue.
+    pub(crate) failing: Option<Failing>,
+}
+
+/// A reserved place of a receive queue.
+#[derive(Debug)]
+pub struct VerbsReceiveSlot<'a> {
+    queue: &'a mut VerbsReceiveQueue,
+}
+
+impl WorkSlot for VerbsReceiveSlot<'_> {
+    type Request = ReceiveRequest;
+
+    #[inline]
+    fn segment(&mut self, segment: Segment) {
+        self.queue.list.segment(segment);
+    }
+
+    #[inline]
+    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+        self.queue.list.commit(request.token)
+    }
+}
+
+impl WorkQueue for VerbsReceiveQueue {
+    type Request = ReceiveRequest;
+    type Slot<'a> = VerbsReceiveSlot<'a>;
+
+    #[inline]
+    fn reserve(&mut self, segments: usize) -> Option<VerbsReceiveSlot<'_>> {
+        self.list
+            .begin(segments)
+            .then_some(VerbsReceiveSlot { queue: self })
+    }
+
+    #[inline]
+    fn ring(&mut self) -> Result<(), u32> {
+        let outcome = self.list.ring();
+        if let Some(failing) = &self.failing {
+            // Either the flag is seen here, or the receive by whoever puts the queue pair in error after setting it.
+            fence(Ordering::SeqCst);
+            if failing.failed.load(Ordering::Relaxed) {
+                failing.flush();
+            }
+        }
+        outcome
+    }
+}
+
+impl Failing {
+    /// Some devices look for receives to flush only when their queue pair is put in error (soft-RoCE takes a
+    /// receive without a word to the kernel), so it is put there once more.
+    #[cold]
+    fn flush(&self) {
+        self.pair.fail();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hal::fake::Device;
+
+    fn commit(queue: &mut VerbsReceiveQueue, token: u64, segments: u64) {
+        let mut slot = queue.reserve(segments as usize).expect("room");
+        for number in 0..segments {
+            slot.segment(Segment {
+                address: token * 100 + number,
+                length: 10,
+                key: 3,
+            });
+        }
+        slot.commit(&ReceiveRequest { token }).expect("taken");
+    }
+
+    fn queue(device: &Device, depth: u32, segments: u32) -> VerbsReceiveQueue {
+        VerbsReceiveQueue {
+            list: device.receive_list(depth, segments),
+            failing: None,
+        }
+    }
+
+    fn tokens(device: &Device) -> Vec<u64> {
+        let (_, posted) = device.take_receives();
+        posted.iter().map(|posted| posted.token).collect()
+    }
+
+    /// Spec: EPV-01, SRQR-01
+    #[test]
+    fn a_receive_reaches_the_device_as_it_was_filled() {
+        let device = Device::new();
+        let mut queue = queue(&device, 4, 2);
+        commit(&mut queue, 5, 2);
+        commit(&mut queue, 6, 0);
+        queue.ring().expect("taken");
+        let (calls, posted) = device.take_receives();
+        assert_eq!((calls, posted.len()), (1, 2));
+        assert_eq!(posted[0].segments, [(500, 10, 3), (501, 10, 3)]);
+        assert_eq!(posted[1].segments, []);
+        assert!(queue.reserve(3).is_none());
+    }
+
+    /// Spec: GEN-06
+    #[test]
+    fn refused_receives_are_counted_and_forgotten() {
+        let device = Device::new();
+        let mut queue = queue(&device, 8, 1);
+        device.refuse_after(2);
+        for token in 0..5 {
+            commit(&mut queue, token, 1);
+        }
+        assert_eq!(queue.ring(), Err(3));
+        assert_eq!(tokens(&device), [0, 1]);
+        device.refuse_nothing();
+        commit(&mut queue, 9, 1);
+        queue.ring().expect("taken");
+        assert_eq!(tokens(&device), [9]);
+    }
+
+    /// Spec: EPM-03
+    #[test]
+    fn unused_receives_move_to_another_queue_pair_in_order() {
+        let device = Device::new();
+        let mut old = queue(&device, 4, 2);
+        device.refuse_after(2);
+        for token in 0..3 {
+            commit(&mut old, token, token % 3);
+        }
+        assert_eq!(old.ring(), Err(1));
+        device.refuse_nothing();
+        commit(&mut old, 7, 2);
+        old.ring().expect("taken");
+        let (_, before) = device.take_receives();
+        let mut longer = queue(&device, 5, 4);
+        old.list.repeat_on(&mut longer.list).expect("it fits");
+        assert_eq!(device.take_receives().1, before);
+        let mut too_short = queue(&device, 2, 2);
+        assert!(old.list.repeat_on(&mut too_short.list).is_err());
+        assert_eq!(device.take_receives().0, 0);
+        let mut too_narrow = queue(&device, 8, 1);
+        assert!(old.list.repeat_on(&mut too_narrow.list).is_err());
+        // And they can go on from there.
+        let mut third = queue(&device, 3, 2);
+        longer.list.repeat_on(&mut third.list).expect("it fits");
+        assert_eq!(device.take_receives().1, before);
+    }
+}

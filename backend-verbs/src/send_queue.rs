@@ -1,0 +1,358 @@
+//! Send queues.
+
+use std::sync::Arc;
+
+use dat_core::backend::{
+    BindRequest, Rejected, Segment, SendFlags, SendQueue, SendRequest, WorkQueue, WorkSlot,
+};
+
+use crate::hal::{Access, Opening, SendList, WindowType};
+use crate::objects::{Objects, next_key};
+
+/// The send queue of a queue pair.
+///
+/// A request is one `ibv_post_send` when the doorbell rings; requests committed before the same ring are one list.
+/// Requests never carry their data themselves: the processor would fetch it without the check that the device makes,
+/// and posting is safe code.
+#[derive(Debug)]
+pub struct VerbsSendQueue {
+    pub(crate) list: SendList,
+    /// The number of the queue pair at the device.
+    pub(crate) number: u32,
+    pub(crate) objects: Arc<Objects>,
+}
+
+/// A reserved place of a send queue.
+#[derive(Debug)]
+pub struct VerbsSendSlot<'a> {
+    queue: &'a mut VerbsSendQueue,
+}
+
+impl WorkSlot for VerbsSendSlot<'_> {
+    type Request = SendRequest;
+
+    #[inline]
+    fn segment(&mut self, segment: Segment) {
+        self.queue.list.segment(segment);
+    }
+
+    #[inline]
+    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
+        self.queue.list.commit(request)
+    }
+}
+
+impl WorkQueue for VerbsSendQueue {
+    type Request = SendRequest;
+    type Slot<'a> = VerbsSendSlot<'a>;
+
+    #[inline]
+    fn reserve(&mut self, segments: usize) -> Option<VerbsSendSlot<'_>> {
+        self.list
+            .begin(segments)
+            .then_some(VerbsSendSlot { queue: self })
+    }
+
+    #[inline]
+    fn ring(&mut self) -> Result<(), u32> {
+        self.list.ring()
+    }
+}
+
+impl SendQueue for VerbsSendQueue {
+    /// A window of type 1 is bound by `ibv_bind_mw`, one of type 2 by a request that closes it first if it is open.
+    /// On devices that have type 2 alone a window serves the queue pair that it was bound on, and can be bound on
+    /// another only once that one is gone.
+    ///
+    /// Spec: RMB-18, RMB-19
+    fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
+        let mut tables = self.objects.lock();
+        let tables = &mut *tables;
+        let place = tables.windows.get_mut(request.window.0).ok_or(Rejected)?;
+        let opening = if request.length == 0 {
+            None
+        } else {
+            let region = tables.regions.get(request.region.object);
+            let region = region.filter(|region| region.is_in(place.window.domain()));
+            Some(Opening {
+                region: region.ok_or(Rejected)?,
+                address: request.address,
+                length: request.length,
+                access: Access::of_window(request.privileges),
+            })
+        };
+        let fence = request.flags & SendFlags::FENCE;
+        if opening.is_some() && place.regions[0] != request.region.object {
+            place.regions = [request.region.object, place.regions[0]];
+        }
+        match place.window.kind() {
+            WindowType::One => {
+                self.list
+                    .bind_by_call(&place.window, opening.as_ref(), request.token, fence)
+            }
+            WindowType::Two => {
+                let old = match place.bound {
+                    None => None,
+                    Some((key, number)) if number == self.number => Some(key),
+                    Some(_) => return Err(Rejected),
+                };
+                let key = next_key(place.last_key);
+                let opened = opening.as_ref().map(|opening| (opening, key));
+                self.list
+                    .bind_by_request(&place.window, old, opened, request.token, fence)?;
+                place.bound = opened.map(|_| (key, self.number));
+                if opening.is_some() {
+                    place.last_key = key;
+                }
+                Ok(key)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dat_core::backend::{RemoteRange, SendOperation};
+
+    use super::*;
+    use crate::hal::fake::{Device, Posted};
+
+    const SIGNALLED: u32 = 2;
+    const SEND: u32 = 2;
+    const WRITE: u32 = 0;
+    const READ: u32 = 4;
+
+    fn queue(device: &Device, depth: u32, segments: u32) -> VerbsSendQueue {
+        VerbsSendQueue {
+            list: device.send_list(depth, segments),
+            number: 17,
+            objects: Arc::default(),
+        }
+    }
+
+    fn segment(number: u64) -> Segment {
+        Segment {
+            address: 0x1000 * number,
+            length: number as u32,
+            key: 7,
+        }
+    }
+
+    fn request(token: u64, operation: SendOperation) -> SendRequest {
+        SendRequest {
+            token,
+            operation,
+            length: 0,
+            flags: SendFlags::empty(),
+        }
+    }
+
+    fn commit(queue: &mut VerbsSendQueue, token: u64, segments: u64) {
+        let mut slot = queue.reserve(segments as usize).expect("room");
+        for number in 1..=segments {
+            slot.segment(segment(number));
+        }
+        slot.commit(&request(token, SendOperation::Send))
+            .expect("taken");
+    }
+
+    fn tokens(posted: &[Posted]) -> Vec<u64> {
+        posted.iter().map(|posted| posted.token).collect()
+    }
+
+    /// Spec: EPW-01, EPB-01, EPS-01
+    #[test]
+    fn a_request_reaches_the_device_as_it_was_filled() {
+        let device = Device::new();
+        let mut queue = queue(&device, 4, 3);
+        let range = RemoteRange {
+            address: 0xABCD,
+            key: 99,
+        };
+        for (operation, opcode, remote) in [
+            (SendOperation::Send, SEND, (0, 0)),
+            (SendOperation::RdmaWrite(range), WRITE, (0xABCD, 99)),
+            (SendOperation::RdmaRead(range), READ, (0xABCD, 99)),
+        ] {
+            let mut slot = queue.reserve(2).expect("room");
+            slot.segment(segment(1));
+            slot.segment(segment(2));
+            slot.commit(&request(5, operation)).expect("taken");
+            assert_eq!(
+                device.take_requests().0,
+                0,
+                "nothing goes before the doorbell"
+            );
+            queue.ring().expect("taken");
+            let posted = Posted {
+                token: 5,
+                opcode,
+                flags: SIGNALLED,
+                segments: vec![(0x1000, 1, 7), (0x2000, 2, 7)],
+                remote,
+            };
+            assert_eq!(device.take_requests(), (1, vec![posted]));
+        }
+    }
+
+    /// Spec: DTO-05
+    #[test]
+    fn flags_are_those_of_verbs_and_every_request_is_signalled() {
+        let device = Device::new();
+        let mut queue = queue(&device, 4, 1);
+        for (asked, flags) in [
+            (SendFlags::empty(), 2),
+            (SendFlags::FENCE, 3),
+            (SendFlags::SOLICITED, 6),
+            (SendFlags::all(), 7),
+        ] {
+            let wanted = SendRequest {
+                flags: asked,
+                ..request(1, SendOperation::Send)
+            };
+            queue
+                .reserve(0)
+                .expect("room")
+                .commit(&wanted)
+                .expect("taken");
+            queue.ring().expect("taken");
+            assert_eq!(device.take_requests().1[0].flags, flags);
+        }
+    }
+
+    /// Spec: GEN-06
+    #[test]
+    fn a_slot_that_is_dropped_leaves_no_trace() {
+        let device = Device::new();
+        let mut queue = queue(&device, 4, 2);
+        let mut slot = queue.reserve(2).expect("room");
+        slot.segment(segment(9));
+        let _ = slot;
+        queue.ring().expect("nothing to refuse");
+        commit(&mut queue, 1, 1);
+        queue.ring().expect("taken");
+        let (calls, posted) = device.take_requests();
+        assert_eq!((calls, posted.len()), (1, 1));
+        assert_eq!(posted[0].segments, [(0x1000, 1, 7)]);
+    }
+
+    #[test]
+    fn what_is_committed_before_one_ring_is_one_list_in_order() {
+        let device = Device::new();
+        let mut queue = queue(&device, 5, 3);
+        let mut next = 0;
+        // Lists of all lengths, so that they wrap around the end of the places at every offset.
+        for length in (1..=5).cycle().take(40) {
+            let first = next;
+            for _ in 0..length {
+                commit(&mut queue, next, next % 4);
+                next += 1;
+            }
+            queue.ring().expect("taken");
+            let (calls, posted) = device.take_requests();
+            assert_eq!(calls, 1);
+            assert_eq!(tokens(&posted), (first..next).collect::<Vec<_>>());
+            for request in posted {
+                assert_eq!(request.segments.len() as u64, request.token % 4);
+            }
+        }
+    }
+
+    #[test]
+    fn more_segments_than_the_queue_has_are_no_request() {
+        let device = Device::new();
+        let mut queue = queue(&device, 1, 2);
+        assert!(queue.reserve(3).is_none());
+        let mut slot = queue.reserve(1).expect("room");
+        for number in 1..10 {
+            slot.segment(segment(number));
+        }
+        slot.commit(&request(1, SendOperation::Send))
+            .expect("taken");
+        queue.ring().expect("taken");
+        assert_eq!(device.take_requests().1[0].segments.len(), 2);
+    }
+
+    /// Spec: GEN-06, DTO-07
+    #[test]
+    fn the_newest_requests_are_the_refused_ones() {
+        for taken in 0..4 {
+            let device = Device::new();
+            let mut queue = queue(&device, 4, 1);
+            device.refuse_after(taken);
+            for token in 0..4 {
+                commit(&mut queue, token, 1);
+            }
+            assert_eq!(queue.ring(), Err(4 - taken as u32));
+            let expected: Vec<u64> = (0..taken as u64).collect();
+            assert_eq!(tokens(&device.take_requests().1), expected);
+            // They are forgotten, and the queue goes on.
+            device.refuse_nothing();
+            queue.ring().expect("nothing is left");
+            commit(&mut queue, 9, 1);
+            queue.ring().expect("taken");
+            assert_eq!(tokens(&device.take_requests().1), [9]);
+        }
+    }
+
+    #[test]
+    fn a_device_that_names_no_request_refused_all() {
+        let device = Device::new();
+        let mut queue = queue(&device, 4, 1);
+        device.refuse_after(0);
+        device.lie_about_refused();
+        for token in 0..3 {
+            commit(&mut queue, token, 1);
+        }
+        assert_eq!(queue.ring(), Err(3));
+    }
+
+    #[test]
+    fn a_batch_longer_than_the_places_goes_in_several_lists() {
+        let device = Device::new();
+        let mut queue = queue(&device, 1000, 1);
+        for token in 0..200 {
+            commit(&mut queue, token, 1);
+        }
+        queue.ring().expect("taken");
+        let (calls, posted) = device.take_requests();
+        assert_eq!(calls, 4);
+        assert_eq!(tokens(&posted), (0..200).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn nothing_goes_behind_a_refused_request() {
+        let device = Device::new();
+        let mut queue = queue(&device, 1000, 1);
+        device.refuse_after(70);
+        for token in 0..200 {
+            if token == 150 {
+                device.refuse_nothing();
+            }
+            commit(&mut queue, token, 1);
+        }
+        assert_eq!(queue.ring(), Err(130));
+        assert_eq!(
+            tokens(&device.take_requests().1),
+            (0..70).collect::<Vec<_>>()
+        );
+    }
+
+    /// Spec: RMB-03
+    #[test]
+    fn a_bind_of_what_is_not_there_is_rejected() {
+        let device = Device::new();
+        let mut queue = queue(&device, 4, 1);
+        let bind = BindRequest {
+            token: 1,
+            window: dat_core::backend::WindowKey(0x0100_0000),
+            region: Default::default(),
+            address: 0,
+            length: 16,
+            privileges: dat_core::flags::MemoryPrivileges::REMOTE_READ,
+            flags: SendFlags::empty(),
+        };
+        assert_eq!(queue.bind(&bind), Err(Rejected));
+        assert_eq!(device.take_requests().0, 0);
+    }
+}

@@ -1,0 +1,204 @@
+//! Who tells whoever drives `progress` that the device or a peer has something to say.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use dat_core::backend::BackendError;
+
+use crate::hal::{CompletionChannel, Context, Epoll, EventChannel, EventFd};
+
+/// What may have something to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The connection manager.
+    Connections = 0,
+    /// The device.
+    Device = 1,
+    /// Completion queues; watched by the thread only where somebody asked for a call.
+    Completions = 2,
+}
+
+/// The number of the descriptor that ends the thread.
+const END: u32 = 3;
+
+type Callback = Box<dyn Fn() + Send + Sync>;
+
+/// Marks of what may have something to say, and the descriptors that sleepers watch.
+pub(crate) struct Signal {
+    ready: [AtomicBool; 3],
+    /// Completion queues that are armed and have not notified yet.
+    armed: AtomicI32,
+    attention: EventFd,
+    /// `attention` may be raised.
+    raised: AtomicBool,
+    callback: Mutex<Option<Callback>>,
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Signal")
+            .field("ready", &self.ready)
+            .field("armed", &self.armed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Signal {
+    pub(crate) fn new() -> Result<Self, BackendError> {
+        Ok(Self {
+            // Something may have been there before anybody watched.
+            ready: [const { AtomicBool::new(true) }; 3],
+            armed: AtomicI32::new(0),
+            attention: EventFd::new()?,
+            raised: AtomicBool::new(false),
+            callback: Mutex::new(None),
+        })
+    }
+
+    fn mark(&self, source: Source) -> Option<&AtomicBool> {
+        self.ready.get(source as usize)
+    }
+
+    /// A source has something to say.
+    pub(crate) fn set_ready(&self, source: Source) {
+        if let Some(mark) = self.mark(source) {
+            mark.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether a source may have something to say; it is asked now.
+    pub(crate) fn take_ready(&self, source: Source) -> bool {
+        self.mark(source)
+            .is_some_and(|mark| mark.load(Ordering::Relaxed) && mark.swap(false, Ordering::AcqRel))
+    }
+
+    /// A completion queue was armed.
+    pub(crate) fn armed(&self) {
+        self.armed.fetch_add(1, Ordering::Release);
+    }
+
+    /// An armed completion queue has notified, or is gone.
+    pub(crate) fn disarmed(&self) {
+        self.armed.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a notification of a completion queue may be there.
+    pub(crate) fn expects_completions(&self) -> bool {
+        self.armed.load(Ordering::Acquire) != 0 || self.take_ready(Source::Completions)
+    }
+
+    /// Wakes whoever sleeps, or will.
+    pub(crate) fn alert(&self) {
+        self.raised.store(true, Ordering::Release);
+        self.attention.raise();
+        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(callback) = &*callback {
+            callback();
+        }
+    }
+
+    /// Somebody found `attention` raised.
+    pub(crate) fn note_attention(&self) {
+        self.raised.store(true, Ordering::Release);
+    }
+
+    /// Whoever was alerted is looking now.
+    pub(crate) fn calm(&self) {
+        if self.raised.load(Ordering::Relaxed) && self.raised.swap(false, Ordering::AcqRel) {
+            self.attention.lower();
+        }
+    }
+
+    /// The descriptor to sleep on.
+    pub(crate) fn attention(&self) -> i32 {
+        self.attention.fd()
+    }
+
+    /// Calls this at every alert, in place of what was called before.
+    pub(crate) fn call(&self, callback: Callback) {
+        *self.callback.lock().unwrap_or_else(PoisonError::into_inner) = Some(callback);
+    }
+}
+
+/// The thread that waits for connection and device events, and does nothing but tell.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    epoll: Arc<Epoll>,
+    end: EventFd,
+    thread: Option<JoinHandle<()>>,
+    _channel: Arc<EventChannel>,
+    _context: Arc<Context>,
+    completions: Arc<CompletionChannel>,
+}
+
+impl Watcher {
+    pub(crate) fn start(
+        signal: &Arc<Signal>,
+        channel: &Arc<EventChannel>,
+        context: &Arc<Context>,
+        completions: &Arc<CompletionChannel>,
+    ) -> Result<Self, BackendError> {
+        let epoll = Arc::new(Epoll::new()?);
+        let end = EventFd::new()?;
+        epoll.add(channel.fd(), Source::Connections as u32)?;
+        epoll.add(context.async_fd(), Source::Device as u32)?;
+        epoll.add(end.fd(), END)?;
+        let thread = {
+            let (epoll, signal) = (Arc::clone(&epoll), Arc::clone(signal));
+            thread::Builder::new()
+                .name("dat-verbs".into())
+                .spawn(move || watch(&epoll, &signal))
+                .map_err(|_| BackendError::Resources)?
+        };
+        Ok(Self {
+            epoll,
+            end,
+            thread: Some(thread),
+            _channel: Arc::clone(channel),
+            _context: Arc::clone(context),
+            completions: Arc::clone(completions),
+        })
+    }
+
+    /// Tells of completions too.
+    pub(crate) fn watch_completions(&self) -> Result<(), BackendError> {
+        match self
+            .epoll
+            .add(self.completions.fd(), Source::Completions as u32)
+        {
+            // It is watched already.
+            Ok(()) | Err(BackendError::State) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+fn watch(epoll: &Epoll, signal: &Signal) {
+    loop {
+        let happened = epoll.wait();
+        if happened & 1 << END != 0 {
+            return;
+        }
+        for source in [Source::Connections, Source::Device, Source::Completions] {
+            if happened & 1 << source as u32 != 0 {
+                signal.set_ready(source);
+            }
+        }
+        if happened != 0 {
+            signal.alert();
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.end.raise();
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to panic about, and nobody to tell.
+            let _ended = thread.join();
+        }
+    }
+}

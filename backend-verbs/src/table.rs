@@ -1,0 +1,135 @@
+//! A table whose keys carry a generation.
+
+use std::collections::VecDeque;
+
+/// Bits of a key that say which place.
+const INDEX_BITS: u32 = 24;
+const INDEX_MASK: usize = (1 << INDEX_BITS) - 1;
+/// Generations that fit above, and leave the two highest bits of 32 for others.
+const LAST_GENERATION: usize = (1 << 30) - 1;
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: usize,
+    value: Option<T>,
+}
+
+/// Values under keys that are never 0, and come back only after very many others.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    places: Vec<Place<T>>,
+    free: VecDeque<usize>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            places: Vec::new(),
+            free: VecDeque::new(),
+        }
+    }
+}
+
+const fn key(generation: usize, index: usize) -> usize {
+    generation << INDEX_BITS | index
+}
+
+impl<T> Table<T> {
+    /// The key that the next value will get; `None` if all places are taken.
+    pub(crate) fn next_key(&self) -> Option<usize> {
+        if let Some(&index) = self.free.front() {
+            return self
+                .places
+                .get(index)
+                .map(|place| key(place.generation, index));
+        }
+        let index = self.places.len();
+        (index <= INDEX_MASK).then_some(key(1, index))
+    }
+
+    /// Stores a value; `None` if all places are taken.
+    pub(crate) fn insert(&mut self, value: T) -> Option<usize> {
+        let key = self.next_key()?;
+        match self.free.pop_front() {
+            Some(index) => self.places.get_mut(index)?.value = Some(value),
+            None => self.places.push(Place {
+                generation: 1,
+                value: Some(value),
+            }),
+        }
+        Some(key)
+    }
+
+    /// The value under this key, unless it was removed.
+    pub(crate) fn get(&self, key: usize) -> Option<&T> {
+        let place = self.places.get(key & INDEX_MASK)?;
+        place
+            .value
+            .as_ref()
+            .filter(|_| place.generation == key >> INDEX_BITS)
+    }
+
+    /// The value under this key, to change it.
+    pub(crate) fn get_mut(&mut self, key: usize) -> Option<&mut T> {
+        let place = self.places.get_mut(key & INDEX_MASK)?;
+        place
+            .value
+            .as_mut()
+            .filter(|_| place.generation == key >> INDEX_BITS)
+    }
+
+    /// Takes the value under this key out.
+    pub(crate) fn remove(&mut self, key: usize) -> Option<T> {
+        let index = key & INDEX_MASK;
+        let place = self.places.get_mut(index)?;
+        if place.generation != key >> INDEX_BITS {
+            return None;
+        }
+        let value = place.value.take()?;
+        if place.generation < LAST_GENERATION {
+            place.generation += 1;
+            self.free.push_back(index);
+        }
+        Some(value)
+    }
+
+    /// All values, to change them, with their keys.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
+        self.places
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(index, place)| {
+                let value = place.value.as_mut()?;
+                Some((key(place.generation, index), value))
+            })
+    }
+
+    /// Drops all values.
+    pub(crate) fn clear(&mut self) {
+        self.places.clear();
+        self.free.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_dies_with_its_value() {
+        let mut table = Table::default();
+        let first = table.insert("a").expect("room");
+        assert_ne!(first, 0);
+        assert_eq!(table.remove(first), Some("a"));
+        assert_eq!(table.remove(first), None);
+        let expected = table.next_key();
+        let second = table.insert("b").expect("room");
+        assert_eq!(Some(second), expected);
+        assert_ne!(first, second);
+        assert_eq!(table.get(first), None);
+        assert_eq!(table.get_mut(second), Some(&mut "b"));
+        assert_eq!(table.iter_mut().collect::<Vec<_>>(), [(second, &mut "b")]);
+        table.clear();
+        assert_eq!(table.get(second), None);
+    }
+}
