@@ -7,14 +7,14 @@
 //!   `deregister` returns (or the adapter is closed, which deregisters everything). The fabric drops the `Memory`, under
 //!   the lock that every copy holds, before `deregister` returns; a [`Span`] borrows from it and cannot outlive it.
 //! - A `Span` lies within its `Memory`: it is only made by checked arithmetic, and only gets smaller.
-//! - The consumer may look at and change its memory while the device does. The copies are therefore no Rust accesses of
-//!   plain memory: on x86-64 they are one `rep movsb` in assembly, whose effect is that of relaxed atomic byte accesses
-//!   in some order; elsewhere (and under Miri) they are relaxed atomic byte accesses in Rust. No reference to registered
+//! - The consumer may look at and change its memory while the device does. The copies are therefore those of
+//!   [`dat_core::sync`], whose effect on such memory is that of relaxed atomic byte accesses. No reference to registered
 //!   memory is ever made.
 
 use core::marker::PhantomData;
 
 use dat_core::backend::Registration;
+use dat_core::sync::{copy_from_shared, copy_shared, copy_to_shared};
 
 /// A registered range.
 #[derive(Debug)]
@@ -89,85 +89,28 @@ impl<'a> Span<'a> {
     }
 
     /// Copies as much of `source` as fits to the start of this piece; the two may overlap.
+    #[expect(unsafe_code, reason = "device access to registered memory")]
     pub(crate) fn copy_from(self, source: Span<'_>) {
-        copy(source.base, self.base, self.length.min(source.length));
+        let length = self.length.min(source.length);
+        // SAFETY: both pieces have `length` bytes and are registered (module documentation).
+        unsafe { copy_shared(source.base, self.base, length) }
     }
 
     /// Copies as much of `source` as fits to the start of this piece.
+    #[expect(unsafe_code, reason = "device access to registered memory")]
     pub(crate) fn write(self, source: &[u8]) {
-        copy(
-            source.as_ptr().cast_mut(),
-            self.base,
-            self.length.min(source.len()),
-        );
+        let length = self.length.min(source.len());
+        // SAFETY: the piece has `length` bytes and is registered (module documentation), and so many has the slice, which is
+        // no registered memory.
+        unsafe { copy_to_shared(source.as_ptr(), self.base, length) }
     }
 
     /// Copies as much of the start of this piece as fits.
+    #[expect(unsafe_code, reason = "device access to registered memory")]
     pub(crate) fn read(self, destination: &mut [u8]) {
-        copy(
-            self.base,
-            destination.as_mut_ptr(),
-            self.length.min(destination.len()),
-        );
-    }
-}
-
-/// Copies bytes as a device does, from a span or slice to a span or slice.
-///
-/// Private: both callers' ends are spans or slices of at least `length` bytes.
-fn copy(source: *mut u8, destination: *mut u8, length: usize) {
-    let distance = destination.addr().wrapping_sub(source.addr());
-    if distance < length {
-        // The destination begins inside the source: from the end, or bytes would be overwritten before they are read.
-        copy_backwards(source, destination, length);
-    } else {
-        copy_forwards(source, destination, length);
-    }
-}
-
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[expect(unsafe_code, reason = "device access to registered memory")]
-fn copy_forwards(source: *mut u8, destination: *mut u8, length: usize) {
-    // SAFETY: both ranges are accessible for `length` bytes (module documentation; only called by `copy`). The direction
-    // flag is clear at the start of an assembly block, and `rep movsb` leaves the flags alone.
-    unsafe {
-        core::arch::asm!(
-            "rep movsb",
-            inout("rcx") length => _,
-            inout("rsi") source => _,
-            inout("rdi") destination => _,
-            options(nostack, preserves_flags)
-        );
-    }
-}
-
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-fn copy_forwards(source: *mut u8, destination: *mut u8, length: usize) {
-    for offset in 0..length {
-        copy_byte(
-            source.wrapping_add(offset),
-            destination.wrapping_add(offset),
-        );
-    }
-}
-
-fn copy_backwards(source: *mut u8, destination: *mut u8, length: usize) {
-    for offset in (0..length).rev() {
-        copy_byte(
-            source.wrapping_add(offset),
-            destination.wrapping_add(offset),
-        );
-    }
-}
-
-#[expect(unsafe_code, reason = "device access to registered memory")]
-fn copy_byte(source: *mut u8, destination: *mut u8) {
-    use core::sync::atomic::{AtomicU8, Ordering};
-    // SAFETY: both bytes are accessible (module documentation), and a byte is always aligned. Whoever else uses them at
-    // the same time does so through atomics or from outside of the language.
-    unsafe {
-        let byte = AtomicU8::from_ptr(source).load(Ordering::Relaxed);
-        AtomicU8::from_ptr(destination).store(byte, Ordering::Relaxed);
+        let length = self.length.min(destination.len());
+        // SAFETY: as in `write`.
+        unsafe { copy_from_shared(self.base, destination.as_mut_ptr(), length) }
     }
 }
 

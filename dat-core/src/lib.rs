@@ -53,7 +53,7 @@
 //! | `log` | notices to `log` |
 //!
 //! # Unsafe code
-//! Only in [`sync`] (locks). Two promises are asked of others: of whoever makes a [`memory::Region`] from raw
+//! Only in [`sync`] (locks, copies of shared bytes). Two promises are asked of others: of whoever makes a [`memory::Region`] from raw
 //! parts, and of whoever writes a [`backend::Backend`].
 #![no_std]
 

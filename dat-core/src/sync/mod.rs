@@ -1,11 +1,11 @@
-//! Locks and words shared between threads. All of the crate's `unsafe` is in this module.
+//! Locks, words and bytes shared between threads and with devices. All of the crate's `unsafe` is in this module.
 
 mod bytes;
 mod lock;
 mod mutex;
 mod word;
 
-pub use bytes::{load_bytes, store_bytes};
+pub use bytes::{copy_from_shared, copy_shared, copy_to_shared, load_bytes, store_bytes};
 #[cfg(feature = "critical-section")]
 pub use lock::CriticalSectionLock;
 #[cfg(feature = "std")]

@@ -1,0 +1,93 @@
+//! Units of up to 16 bytes in pairs of general registers, which need no floating-point unit.
+
+use core::arch::asm;
+
+/// Whether units may be at any address: not without an operating system, which may have left the memory unit off.
+pub(super) const ANYWHERE: bool = !cfg!(target_os = "none");
+/// The largest unit.
+pub(super) const LARGEST: usize = 16;
+/// The size from which on blocks are moved.
+pub(super) const BLOCK: usize = 64;
+
+/// Moves a unit: one load, one store.
+///
+/// # Safety
+/// Both sides are valid for `unit` bytes, which is a power of two and at most `LARGEST`, and aligned to it unless `ANYWHERE`.
+#[inline]
+#[expect(unsafe_code)]
+pub(super) unsafe fn move_unit<const FROM: bool, const TO: bool>(
+    from: *const u8,
+    to: *mut u8,
+    unit: usize,
+) {
+    // SAFETY: promised by the caller. The instructions touch no other memory, no flag and no stack.
+    unsafe {
+        match unit {
+            16 => asm!(
+                "ldp {a}, {b}, [{from}]",
+                "stp {a}, {b}, [{to}]",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _, b = out(reg) _,
+                options(nostack, preserves_flags)
+            ),
+            8 => asm!(
+                "ldr {a}, [{from}]",
+                "str {a}, [{to}]",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _,
+                options(nostack, preserves_flags)
+            ),
+            4 => asm!(
+                "ldr {a:w}, [{from}]",
+                "str {a:w}, [{to}]",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _,
+                options(nostack, preserves_flags)
+            ),
+            2 => asm!(
+                "ldrh {a:w}, [{from}]",
+                "strh {a:w}, [{to}]",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _,
+                options(nostack, preserves_flags)
+            ),
+            _ => asm!(
+                "ldrb {a:w}, [{from}]",
+                "strb {a:w}, [{to}]",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _,
+                options(nostack, preserves_flags)
+            ),
+        }
+    }
+}
+
+/// Moves as many bytes as blocks hold, in ascending order; returns how many.
+///
+/// # Safety
+/// Both sides are valid for `left` bytes, which is at least `BLOCK`, and aligned to `LARGEST` unless `ANYWHERE`. If they
+/// overlap, `to` is not behind `from`.
+#[inline]
+#[expect(unsafe_code)]
+pub(super) unsafe fn move_blocks(from: *const u8, to: *mut u8, left: usize) -> usize {
+    let blocks = left / BLOCK;
+    // SAFETY: promised by the caller; the loop runs as often as there are blocks, at least once, and a block is read before
+    // it is written.
+    unsafe {
+        asm!(
+            "2:",
+            "ldp {a}, {b}, [{from}]",
+            "ldp {c}, {d}, [{from}, #16]",
+            "ldp {e}, {f}, [{from}, #32]",
+            "ldp {g}, {h}, [{from}, #48]",
+            "stp {a}, {b}, [{to}]",
+            "stp {c}, {d}, [{to}, #16]",
+            "stp {e}, {f}, [{to}, #32]",
+            "stp {g}, {h}, [{to}, #48]",
+            "add {from}, {from}, #64",
+            "add {to}, {to}, #64",
+            "subs {blocks}, {blocks}, #1",
+            "b.ne 2b",
+            from = inout(reg) from => _, to = inout(reg) to => _, blocks = inout(reg) blocks => _,
+            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
+            e = out(reg) _, f = out(reg) _, g = out(reg) _, h = out(reg) _,
+            options(nostack)
+        );
+    }
+    blocks.wrapping_mul(BLOCK)
+}

@@ -1,0 +1,151 @@
+//! Units of up to 16 bytes, with SSE2 where the target has it. All the move instructions take any address.
+
+use core::arch::asm;
+
+/// Whether units may be at any address.
+pub(super) const ANYWHERE: bool = true;
+/// The largest unit.
+pub(super) const LARGEST: usize = 16;
+/// The size from which on blocks are moved.
+pub(super) const BLOCK: usize = 64;
+/// From this size on the processor's own block move is as fast as the loop, or faster.
+#[cfg(target_arch = "x86_64")]
+const STRING: usize = 2048;
+
+/// Moves a unit: one load, one store.
+///
+/// # Safety
+/// Both sides are valid for `unit` bytes, which is a power of two and at most `LARGEST`.
+#[inline]
+#[expect(unsafe_code)]
+pub(super) unsafe fn move_unit<const FROM: bool, const TO: bool>(
+    from: *const u8,
+    to: *mut u8,
+    unit: usize,
+) {
+    // SAFETY: promised by the caller. The instructions touch no other memory, no flag and no stack.
+    unsafe {
+        match unit {
+            #[cfg(target_feature = "sse2")]
+            16 => asm!(
+                "movups {unit}, [{from}]",
+                "movups [{to}], {unit}",
+                from = in(reg) from, to = in(reg) to, unit = out(xmm_reg) _,
+                options(nostack, preserves_flags)
+            ),
+            #[cfg(target_feature = "sse2")]
+            8 => asm!(
+                "movq {unit}, qword ptr [{from}]",
+                "movq qword ptr [{to}], {unit}",
+                from = in(reg) from, to = in(reg) to, unit = out(xmm_reg) _,
+                options(nostack, preserves_flags)
+            ),
+            #[cfg(not(target_feature = "sse2"))]
+            16 => asm!(
+                "mov {a}, qword ptr [{from}]",
+                "mov {b}, qword ptr [{from} + 8]",
+                "mov qword ptr [{to}], {a}",
+                "mov qword ptr [{to} + 8], {b}",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _, b = out(reg) _,
+                options(nostack, preserves_flags)
+            ),
+            #[cfg(not(target_feature = "sse2"))]
+            8 => asm!(
+                "mov {unit}, qword ptr [{from}]",
+                "mov qword ptr [{to}], {unit}",
+                from = in(reg) from, to = in(reg) to, unit = out(reg) _,
+                options(nostack, preserves_flags)
+            ),
+            4 => asm!(
+                "mov {unit:e}, dword ptr [{from}]",
+                "mov dword ptr [{to}], {unit:e}",
+                from = in(reg) from, to = in(reg) to, unit = out(reg) _,
+                options(nostack, preserves_flags)
+            ),
+            2 => asm!(
+                "mov {unit:x}, word ptr [{from}]",
+                "mov word ptr [{to}], {unit:x}",
+                from = in(reg) from, to = in(reg) to, unit = out(reg) _,
+                options(nostack, preserves_flags)
+            ),
+            _ => asm!(
+                "mov {unit}, byte ptr [{from}]",
+                "mov byte ptr [{to}], {unit}",
+                from = in(reg) from, to = in(reg) to, unit = out(reg_byte) _,
+                options(nostack, preserves_flags)
+            ),
+        }
+    }
+}
+
+/// Moves as many bytes as blocks hold, in ascending order; returns how many.
+///
+/// # Safety
+/// Both sides are valid for `left` bytes, which is at least `BLOCK`. If they overlap, `to` is not behind `from`.
+#[inline]
+#[expect(unsafe_code)]
+pub(super) unsafe fn move_blocks(from: *const u8, to: *mut u8, left: usize) -> usize {
+    let blocks = left / BLOCK;
+    #[cfg(target_arch = "x86_64")]
+    // The block move of the processor wants both sides at the same place of a cache line: on some, others take ten times
+    // as long.
+    if left >= STRING && (from.addr() ^ to.addr()).is_multiple_of(BLOCK) {
+        // SAFETY: promised by the caller. An assembly block is entered with the direction flag clear, and the
+        // instruction changes no flag.
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rcx") left => _, inout("rsi") from => _, inout("rdi") to => _,
+                options(nostack, preserves_flags)
+            );
+        }
+        return left;
+    }
+    #[cfg(target_feature = "sse2")]
+    // SAFETY: promised by the caller; the loop runs as often as there are blocks, at least once, and a block is read before
+    // it is written.
+    unsafe {
+        asm!(
+            "2:",
+            "movups {a}, [{from}]",
+            "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 32]",
+            "movups {d}, [{from} + 48]",
+            "movups [{to}], {a}",
+            "movups [{to} + 16], {b}",
+            "movups [{to} + 32], {c}",
+            "movups [{to} + 48], {d}",
+            "add {from}, 64",
+            "add {to}, 64",
+            "dec {blocks}",
+            "jnz 2b",
+            from = inout(reg) from => _, to = inout(reg) to => _, blocks = inout(reg) blocks => _,
+            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
+            options(nostack)
+        );
+    }
+    #[cfg(not(target_feature = "sse2"))]
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            "2:",
+            "mov {a}, qword ptr [{from}]",
+            "mov {b}, qword ptr [{from} + 8]",
+            "mov {c}, qword ptr [{from} + 16]",
+            "mov {d}, qword ptr [{from} + 24]",
+            "mov qword ptr [{to}], {a}",
+            "mov qword ptr [{to} + 8], {b}",
+            "mov qword ptr [{to} + 16], {c}",
+            "mov qword ptr [{to} + 24], {d}",
+            "add {from}, 32",
+            "add {to}, 32",
+            "dec {pieces}",
+            "jnz 2b",
+            from = inout(reg) from => _, to = inout(reg) to => _,
+            pieces = inout(reg) blocks.wrapping_mul(2) => _,
+            a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
+            options(nostack)
+        );
+    }
+    blocks.wrapping_mul(BLOCK)
+}
