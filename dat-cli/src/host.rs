@@ -1,6 +1,6 @@
 //! Adapters on this host: their storage, memory to register, and endpoints that are connected.
 
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use backend_mock::{Fabric, MockBackend, NodeOptions};
 use dat_core::attributes::{EpAttributes, IaAddress};
@@ -43,6 +43,8 @@ impl Default for Capacity {
 
 const DISPATCHERS: usize = 8;
 const EVENTS: usize = 256;
+/// Memory to register starts at a multiple of this, and is touched every so many bytes to be there.
+pub(crate) const PAGE: usize = 4096;
 
 /// Slots that live as long as the program.
 fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
@@ -186,11 +188,16 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// This many zero bytes.
+    /// This many zero bytes that start with a page.
     pub(crate) fn new(length: usize) -> Self {
-        Self {
-            bytes: slots(length, || AtomicU8::new(0)),
+        let all: &'static [AtomicU8] = slots(length + PAGE - 1, || AtomicU8::new(0));
+        let start = all.as_ptr().align_offset(PAGE).min(PAGE - 1);
+        let bytes = all.get(start..start + length).unwrap_or_default();
+        // A page of fresh memory is only there once something is stored, and the time that takes is not that of a transfer.
+        for byte in bytes.iter().step_by(PAGE) {
+            byte.store(0, Ordering::Relaxed);
         }
+        Self { bytes }
     }
 
     /// The start of it, at most this long.

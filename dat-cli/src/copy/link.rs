@@ -14,6 +14,7 @@ use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::id::{EpId, EvdId};
 use dat_core::memory::LmrTriplet;
 
+use super::plain::Plain;
 use crate::failure::{During, Failure, Result};
 use crate::host::{self, Capacity, Node, Registered};
 
@@ -21,6 +22,11 @@ use crate::host::{self, Capacity, Node, Registered};
 const HEADER: usize = 8;
 /// Rounds of polling in which nothing comes before the transfer is given up; with the mock one or two bring something.
 const PATIENCE: u32 = 100_000;
+/// The most that is read or written at once: little enough to stay in a cache on its way.
+const STAGING: usize = 1 << 18;
+/// Pairs of a transfer and a plain copy of the same that are wanted, if there is enough to copy; and the least.
+const PAIRS: u64 = 64;
+const LEAST_PAIRS: usize = 9;
 
 /// The shape of the buffers.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +118,10 @@ pub(crate) struct Link {
     sender: End,
     receiver: End,
     staging: Vec<u8>,
+    plain: Plain,
     busy: Duration,
+    /// The part of `busy` that is in pairs.
+    paired: Duration,
     writes: u64,
     segments: u64,
 }
@@ -158,8 +167,11 @@ impl Link {
             geometry,
             sender,
             receiver,
-            staging: vec![0; geometry.slot()],
+            // Filled, so that the pages are there.
+            staging: vec![0xFF; geometry.slot().min(STAGING)],
+            plain: Plain::new(geometry),
             busy: Duration::ZERO,
+            paired: Duration::ZERO,
             writes: 0,
             segments: 0,
         })
@@ -180,9 +192,17 @@ impl Link {
         self.segments
     }
 
-    /// Moves all that `read` fills buffers with (0 = the end) to `write`; returns the number of bytes.
+    /// The plain copies of what was moved.
+    pub(crate) fn plain(&self) -> &Plain {
+        &self.plain
+    }
+
+    /// Moves all that `read` fills buffers with (less than a buffer = the end) to `write`; returns the number of bytes.
+    ///
+    /// About `expected` bytes will come.
     pub(crate) fn transfer(
         &mut self,
+        expected: u64,
         mut read: impl FnMut(&mut [u8]) -> Result<usize>,
         mut write: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<u64> {
@@ -192,37 +212,84 @@ impl Link {
         let mut ended = false;
         let mut total = 0;
         let mut idle = 0;
+        // Between two pairs nothing is under way, so that each has the whole of its writes.
+        let per_pair = (expected / self.geometry.slot() as u64 / PAIRS).max(depth as u64);
+        let mut left_of_pair = per_pair;
+        // Of the slots under way, in turn.
+        let mut lengths = VecDeque::with_capacity(depth);
+        let (mut turn, mut copied) = (false, false);
         loop {
-            while let (false, Some(slot)) = (ended, free.pop_front()) {
+            while !ended
+                && left_of_pair > 0
+                && let Some(slot) = free.pop_front()
+            {
+                left_of_pair -= 1;
                 let length = self.fill(slot, &mut read)?;
                 ended = length == 0;
+                lengths.push_back(length);
                 self.timed(|link| link.post(slot, length))?;
             }
+            // Every other slot goes the plain way first, so that neither way has the caches always to its favor.
+            if let (true, false, Some(length)) = (turn, copied, lengths.front()) {
+                self.plain.copy(next_full, *length);
+                copied = true;
+            }
             idle += 1;
-            self.timed(|link| link.take_sender_completions())?;
-            if self.timed(|link| link.take_credit())? {
+            let (credit, header) = self.timed(|link| link.poll())?;
+            if credit {
                 // Slots are used in turn, so credits are for them in turn.
                 free.push_back(next_free);
                 next_free = (next_free + 1) % depth;
                 idle = 0;
+                if left_of_pair == 0 && free.len() == depth {
+                    self.pair();
+                    left_of_pair = per_pair;
+                }
             }
-            if let Some(length) = self.timed(|link| link.take_header())? {
+            if let Some(length) = header {
                 if length == 0 {
+                    self.pair();
                     return Ok(total);
                 }
+                if !copied {
+                    self.plain.copy(next_full, length);
+                }
+                lengths.pop_front();
+                (turn, copied) = (!turn, false);
                 self.empty(next_full, length, &mut write)?;
                 total += length as u64;
                 self.timed(|link| link.post_credit())?;
                 next_full = (next_full + 1) % depth;
                 idle = 0;
             }
-            if idle > PATIENCE {
-                return Err(Failure::operation(
-                    "the transfer stands still",
-                    "nothing completes any more",
-                ));
-            }
+            check_patience(idle)?;
         }
+    }
+
+    /// After a transfer: moves the first slot again, until there are enough pairs to tell the ratio.
+    pub(crate) fn repeat(&mut self, length: usize) -> Result<()> {
+        let length = length.min(self.geometry.slot());
+        let (busy, writes, segments) = (self.busy, self.writes, self.segments);
+        for _ in self.plain.pairs()..LEAST_PAIRS {
+            self.timed(|link| link.post(0, length))?;
+            let mut idle = 0;
+            while self.timed(|link| link.poll())?.1.is_none() {
+                idle += 1;
+                check_patience(idle)?;
+            }
+            self.plain.copy(0, length);
+            self.timed(|link| link.post_credit())?;
+            self.pair();
+        }
+        // What was reported of the transfer stays that of the transfer.
+        (self.busy, self.paired) = (busy, busy);
+        (self.writes, self.segments) = (writes, segments);
+        Ok(())
+    }
+
+    fn pair(&mut self) {
+        self.plain.pair(self.busy.saturating_sub(self.paired));
+        self.paired = self.busy;
     }
 
     fn timed<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
@@ -238,11 +305,27 @@ impl Link {
         slot: usize,
         read: &mut impl FnMut(&mut [u8]) -> Result<usize>,
     ) -> Result<usize> {
-        let length = read(&mut self.staging)?;
-        let data = self.staging.get(..length).unwrap_or_default();
-        let offset = slot * self.geometry.slot();
-        self.sender.slots.memory.store(offset, data);
-        Ok(length)
+        let size = self.geometry.slot();
+        let mut filled = 0;
+        while filled < size {
+            let wanted = self.staging.len().min(size - filled);
+            let staging = self.staging.get_mut(..wanted).unwrap_or_default();
+            let count = read(staging)?;
+            let data = staging.get(..count).unwrap_or_default();
+            let offset = slot * size + filled;
+            if slot.is_multiple_of(2) {
+                self.plain.fill(offset, data);
+                self.sender.slots.memory.store(offset, data);
+            } else {
+                self.sender.slots.memory.store(offset, data);
+                self.plain.fill(offset, data);
+            }
+            filled += count;
+            if count < wanted {
+                break;
+            }
+        }
+        Ok(filled)
     }
 
     /// Empties a slot of the receiver into the file.
@@ -252,17 +335,18 @@ impl Link {
         length: usize,
         write: &mut impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let data = self.staging.get_mut(..length).ok_or_else(|| {
-            Failure::operation(
-                "the transfer failed",
-                format!("a header announces {length} bytes"),
-            )
-        })?;
-        self.receiver
-            .slots
-            .memory
-            .load(slot * self.geometry.slot(), data);
-        write(data)
+        let size = self.geometry.slot();
+        let mut emptied = 0;
+        while emptied < length {
+            let count = self.staging.len().min(length - emptied);
+            let data = self.staging.get_mut(..count).unwrap_or_default();
+            let offset = slot * size + emptied;
+            self.plain.empty(offset, data);
+            self.receiver.slots.memory.load(offset, data);
+            write(data)?;
+            emptied += count;
+        }
+        Ok(())
     }
 
     /// Posts the write of a slot, unless it is empty, and the header behind it.
@@ -304,6 +388,19 @@ impl Link {
             .during("dat_ep_post_send")
     }
 
+    /// Polls once for everything; returns whether a credit came, and the length in the next header, if one came.
+    fn poll(&self) -> Result<(bool, Option<usize>)> {
+        self.take_sender_completions()?;
+        let arrived = self
+            .take_credit()
+            .and_then(|credit| Ok((credit, self.take_header()?)));
+        if arrived.is_err() {
+            // Receives are flushed because a request failed; that is what to tell, if it is known by now.
+            self.take_sender_completions()?;
+        }
+        arrived
+    }
+
     /// The completions of sends of both ends: nothing follows from them unless they failed.
     fn take_sender_completions(&self) -> Result<()> {
         for end in [&self.sender, &self.receiver] {
@@ -341,7 +438,17 @@ impl Link {
             .ia
             .post_recv(receiver.ep, &place, cookie, CompletionFlags::empty())
             .during("dat_ep_post_recv")?;
-        Ok(Some(u64::from_le_bytes(header) as usize))
+        let length = u64::from_le_bytes(header);
+        usize::try_from(length)
+            .ok()
+            .filter(|length| *length <= self.geometry.slot())
+            .map(Some)
+            .ok_or_else(|| {
+                Failure::operation(
+                    "the transfer failed",
+                    format!("a header announces {length} bytes"),
+                )
+            })
     }
 
     /// Tells the sender that a slot is empty again.
@@ -353,4 +460,15 @@ impl Link {
             .post_send(receiver.ep, &[], 0, CompletionFlags::empty())
             .during("dat_ep_post_send")
     }
+}
+
+/// Fails if nothing came for too many rounds.
+fn check_patience(idle: u32) -> Result<()> {
+    if idle > PATIENCE {
+        return Err(Failure::operation(
+            "the transfer stands still",
+            "nothing completes any more",
+        ));
+    }
+    Ok(())
 }

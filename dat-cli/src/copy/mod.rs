@@ -1,13 +1,13 @@
 //! `dat copy`: a file goes through registered memory, by RDMA Writes from one endpoint to another.
 
 mod link;
+mod plain;
 mod target;
 
 use std::fs::File;
-use std::hint::black_box;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use backend_mock::{Fabric, FabricOptions};
 use indicatif::{BinaryBytes, ProgressBar, ProgressFinish, ProgressStyle};
@@ -39,10 +39,11 @@ struct Report {
     /// Posting and polling only: the transfer itself.
     transfer_seconds: f64,
     transfer_bytes_per_second: Option<f64>,
-    /// A plain copy between buffers of the same shape.
+    /// A plain copy of the same data between buffers of the same shape.
     plain_bytes_per_second: Option<f64>,
-    /// Transfer to plain copy.
+    /// The speed of the transfer to that of plain copies: the median of `pairs` of the two that were measured in turn.
     ratio: Option<f64>,
+    pairs: usize,
     checksum: String,
 }
 
@@ -76,14 +77,13 @@ pub(crate) fn run(
     let mut link = Link::open(&fabric, geometry)?;
     let mut part = target.begin()?;
     let mut checksum = XxHash3_128::new();
-    let mut plain = Plain::new(geometry);
     let bytes = link.transfer(
+        length,
         |buffer| {
             signals.check()?;
             let count = fill(&mut source, buffer)
                 .map_err(|error| Failure::file("read", &arguments.source, &error))?;
             checksum.write(&buffer[..count]);
-            plain.sample(&buffer[..count]);
             Ok(count)
         },
         |bytes| {
@@ -92,6 +92,9 @@ pub(crate) fn run(
             Ok(())
         },
     )?;
+    if bytes > 0 {
+        link.repeat(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+    }
     let checksum = checksum.finish_128();
     let read_back = target::read_back(&mut part, signals)?;
     if read_back != checksum {
@@ -105,7 +108,7 @@ pub(crate) fn run(
     let seconds = begin.elapsed().as_secs_f64();
     let transfer_seconds = link.busy().as_secs_f64();
     let transfer_rate = rate(bytes, transfer_seconds);
-    let plain_rate = plain.bytes_per_second();
+    let (plain_bytes, plain_time) = link.plain().total();
     let report = Report {
         ok: true,
         backend: "mock",
@@ -120,10 +123,9 @@ pub(crate) fn run(
         bytes_per_second: rate(bytes, seconds),
         transfer_seconds,
         transfer_bytes_per_second: transfer_rate,
-        plain_bytes_per_second: plain_rate,
-        ratio: transfer_rate
-            .zip(plain_rate)
-            .map(|(transfer, plain)| transfer / plain),
+        plain_bytes_per_second: rate(plain_bytes, plain_time.as_secs_f64()),
+        ratio: link.plain().ratio(),
+        pairs: link.plain().pairs(),
         checksum: format!("{checksum:032x}"),
     };
     print(&report, output);
@@ -181,46 +183,6 @@ fn progress_bar(length: u64, output: &Output) -> ProgressBar {
         bar.set_style(style);
     }
     bar
-}
-
-/// Plain copies between buffers of the same shape, made in between, under the same conditions.
-struct Plain {
-    buffers: Vec<u8>,
-    slot: usize,
-    next: usize,
-    bytes: u64,
-    busy: Duration,
-}
-
-impl Plain {
-    fn new(geometry: Geometry) -> Self {
-        Self {
-            // Filled, so that the pages are there.
-            buffers: vec![0xFF; geometry.slot() * geometry.depth],
-            slot: geometry.slot(),
-            next: 0,
-            bytes: 0,
-            busy: Duration::ZERO,
-        }
-    }
-
-    /// Copies the data of a slot to a place that was used as long ago as the one it is transferred to.
-    fn sample(&mut self, data: &[u8]) {
-        let start = self.next * self.slot;
-        self.next = (self.next + 1) % (self.buffers.len() / self.slot);
-        let Some(place) = self.buffers.get_mut(start..start + data.len()) else {
-            return;
-        };
-        let begin = Instant::now();
-        place.copy_from_slice(black_box(data));
-        black_box(place);
-        self.busy += begin.elapsed();
-        self.bytes += data.len() as u64;
-    }
-
-    fn bytes_per_second(&self) -> Option<f64> {
-        rate(self.bytes, self.busy.as_secs_f64())
-    }
 }
 
 /// Bytes per second, if there were any.
@@ -308,6 +270,7 @@ mod tests {
             let (mut left, mut arrived) = (data.as_slice(), Vec::new());
             let mut link = Link::open(&fabric(), GEOMETRY).unwrap();
             let moved = link.transfer(
+                length as u64,
                 |buffer| Ok(fill(&mut left, buffer).unwrap()),
                 |bytes| {
                     arrived.extend_from_slice(bytes);
@@ -339,6 +302,7 @@ mod tests {
         let mut part = target.begin().unwrap();
         let mut file = File::open(&source).unwrap();
         let result = link.transfer(
+            5000,
             |buffer| Ok(fill(&mut file, buffer).unwrap()),
             |bytes| part.write(bytes),
         );

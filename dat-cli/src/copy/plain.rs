@@ -1,0 +1,148 @@
+//! The plain memory copies that a transfer is compared with.
+//!
+//! What an RDMA Write moves from slot to slot is copied once more, between two plain buffers of the same shape that are filled
+//! and emptied with the slots, so that both copies find their data and their places in the same state; and it is done in
+//! between, so that what else goes on in the machine slows both. A pair is the time of some writes and of their plain copies;
+//! the ratio is the median of those of all pairs.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use super::link::Geometry;
+use crate::host::PAGE;
+
+/// Bytes that start with a page, as those of the slots do.
+struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Buffer {
+    fn new(length: usize) -> Self {
+        // Filled, so that the pages are there.
+        let bytes = vec![0xFF; length + PAGE - 1];
+        let start = bytes.as_ptr().align_offset(PAGE).min(PAGE - 1);
+        Self { bytes, start }
+    }
+
+    fn piece(&mut self, offset: usize, length: usize) -> &mut [u8] {
+        let start = self.start + offset;
+        self.bytes
+            .get_mut(start..start + length)
+            .unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    transfer: Duration,
+    plain: Duration,
+}
+
+/// The plain copies and what they took.
+pub(crate) struct Plain {
+    slot: usize,
+    sender: Buffer,
+    receiver: Buffer,
+    bytes: u64,
+    busy: Duration,
+    /// Of the pair that is not complete.
+    current: Duration,
+    pairs: Vec<Pair>,
+}
+
+impl Plain {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        let length = geometry.slot() * geometry.depth;
+        Self {
+            slot: geometry.slot(),
+            sender: Buffer::new(length),
+            receiver: Buffer::new(length),
+            bytes: 0,
+            busy: Duration::ZERO,
+            current: Duration::ZERO,
+            pairs: Vec::new(),
+        }
+    }
+
+    /// Puts data where it is copied from, as it is put into a slot of the sender.
+    pub(crate) fn fill(&mut self, offset: usize, data: &[u8]) {
+        self.sender
+            .piece(offset, data.len())
+            .copy_from_slice(black_box(data));
+    }
+
+    /// Takes data from where it was copied to, as it is taken from a slot of the receiver.
+    pub(crate) fn empty(&mut self, offset: usize, data: &mut [u8]) {
+        data.copy_from_slice(self.receiver.piece(offset, data.len()));
+        black_box(data);
+    }
+
+    /// Copies what is in a slot.
+    pub(crate) fn copy(&mut self, slot: usize, length: usize) {
+        let offset = slot * self.slot;
+        let from = self.sender.piece(offset, length);
+        let to = self.receiver.piece(offset, length);
+        let begin = Instant::now();
+        to.copy_from_slice(black_box(from));
+        black_box(to);
+        let took = begin.elapsed();
+        self.busy += took;
+        self.current += took;
+        self.bytes += length as u64;
+    }
+
+    /// Completes a pair: what was copied since the last one took the transfer so long.
+    pub(crate) fn pair(&mut self, transfer: Duration) {
+        let plain = std::mem::take(&mut self.current);
+        if !plain.is_zero() && !transfer.is_zero() {
+            self.pairs.push(Pair { transfer, plain });
+        }
+    }
+
+    /// The number of pairs.
+    pub(crate) fn pairs(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Bytes copied, and the time that took.
+    pub(crate) fn total(&self) -> (u64, Duration) {
+        (self.bytes, self.busy)
+    }
+
+    /// The speed of the transfer as a part of that of the plain copies: the median of all pairs.
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        let ratio = |pair: &Pair| pair.plain.as_secs_f64() / pair.transfer.as_secs_f64();
+        let mut ratios: Vec<f64> = self.pairs.iter().map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios.get(ratios.len() / 2).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_pairs() {
+        let geometry = Geometry {
+            depth: 2,
+            segments: 1,
+            chunk: 5000,
+        };
+        let mut plain = Plain::new(geometry);
+        assert_eq!(plain.ratio(), None);
+        let mut data = [7; 5000];
+        plain.fill(5000, &data);
+        plain.copy(1, 5000);
+        plain.empty(5000, &mut data);
+        assert_eq!(data, [7; 5000]);
+        assert_eq!(plain.total().0, 5000);
+        for (plain_nanos, transfer) in [(50, 100), (0, 10), (300, 100), (10, 0), (90, 100)] {
+            plain.current = Duration::from_nanos(plain_nanos);
+            plain.pair(Duration::from_nanos(transfer));
+        }
+        assert_eq!(plain.pairs(), 3, "a pair of which a part took no time");
+        assert_eq!(plain.ratio(), Some(0.9));
+    }
+}
