@@ -23,7 +23,8 @@
 //!
 //! # Locks and interrupts
 //! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread,
-//! `SpinLock`, `CriticalSectionLock` or `HostLock` by feature. A post takes one lock, that of its queue.
+//! `SpinLock`, `CriticalSectionLock` or `HostLock` by feature, or a `SplitLock` of two of them: one for the data path, one
+//! for calls that take device time. A post takes one lock, that of its queue.
 //! Interrupt handlers get an [`InterruptHandle`], which sets a bit and wakes a waker and can do nothing else, so
 //! a spin lock is safe beside it; with the critical-section lock any call may come from a handler.
 //!

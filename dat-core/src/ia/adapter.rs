@@ -21,7 +21,7 @@ use crate::sync::{Mutex, RawLock};
 /// All calls take `&self`; with a lock that is `Sync` and a backend that is `Send` they may come
 /// from any thread. Dropping it closes it abruptly.
 pub struct Ia<'s, B: Backend, L: RawLock> {
-    pub(crate) control: Mutex<L, Control<'s, B>>,
+    pub(crate) control: Mutex<L::Control, Control<'s, B>>,
     pub(crate) shared: Shared<'s, B, L>,
     pub(crate) async_evd: EvdId,
     /// Interrupts that `take_interrupts` has not told of yet.

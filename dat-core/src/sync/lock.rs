@@ -1,6 +1,7 @@
 //! The raw locks the core can be built on.
 
 use core::cell::Cell;
+use core::marker::PhantomData;
 
 /// Mutual exclusion.
 ///
@@ -17,6 +18,10 @@ use core::cell::Cell;
 pub unsafe trait RawLock {
     /// An unlocked lock.
     const INIT: Self;
+
+    /// The lock of control calls, which hold it for as long as the device takes; most often the same.
+    /// [`SplitLock`] chooses another one.
+    type Control: RawLock;
 
     /// What `release` needs to know.
     type State<'a>
@@ -69,6 +74,8 @@ pub struct NoLock(Held);
 unsafe impl RawLock for NoLock {
     const INIT: Self = Self(Held::new());
 
+    type Control = Self;
+
     type State<'a> = ();
 
     #[inline(always)]
@@ -93,6 +100,8 @@ pub struct SpinLock(spin::mutex::SpinMutex<()>);
 // ordering.
 unsafe impl RawLock for SpinLock {
     const INIT: Self = Self(spin::mutex::SpinMutex::new(()));
+
+    type Control = Self;
 
     type State<'a> = spin::mutex::SpinMutexGuard<'a, ()>;
 
@@ -124,6 +133,8 @@ unsafe impl Sync for CriticalSectionLock {}
 unsafe impl RawLock for CriticalSectionLock {
     const INIT: Self = Self(Held::new());
 
+    type Control = Self;
+
     type State<'a> = critical_section::RestoreState;
 
     #[inline(always)]
@@ -153,6 +164,8 @@ pub struct HostLock(std::sync::Mutex<()>);
 unsafe impl RawLock for HostLock {
     const INIT: Self = Self(std::sync::Mutex::new(()));
 
+    type Control = Self;
+
     type State<'a> = std::sync::MutexGuard<'a, ()>;
 
     #[inline(always)]
@@ -165,5 +178,123 @@ unsafe impl RawLock for HostLock {
     #[inline(always)]
     unsafe fn release(&self, state: Self::State<'_>) {
         drop(state);
+    }
+}
+
+/// One lock for the data path, `D`, and another one for control calls, `C`.
+///
+/// Where `D` masks interrupts or spins, a control call that waits for the device, such as a registration,
+/// does so without: it holds `C`, and `D` only where it touches what posts and dequeues use. Queue pairs
+/// and completion queues are made and changed under the locks of their endpoint and dispatcher even so.
+///
+/// Whoever may interrupt the holder of `C` and needs it too must be able to wait for it: between threads
+/// that preempt each other a spin lock is no `C` on one processor. An interrupt handler that only notifies,
+/// or posts, needs none; a dequeue needs it when a completion failed.
+#[derive(Debug)]
+pub struct SplitLock<D, C>(D, PhantomData<fn() -> C>);
+
+#[expect(unsafe_code)]
+// SAFETY: every call goes to `D`, under the same conditions.
+unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
+    const INIT: Self = Self(D::INIT, PhantomData);
+
+    type Control = C;
+
+    type State<'a>
+        = D::State<'a>
+    where
+        Self: 'a;
+
+    #[inline(always)]
+    unsafe fn acquire(&self) -> Self::State<'_> {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.acquire() }
+    }
+
+    #[inline(always)]
+    unsafe fn release(&self, state: D::State<'_>) {
+        // SAFETY: as the caller promises; the state came from `acquire` of `D`.
+        unsafe { self.0.release(state) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::EpAttributes;
+    use crate::flags::{CompletionFlags, EvdFlags, MemoryPrivileges};
+    use crate::ia::Ia;
+    use crate::memory::{LmrMemory, LmrRequest, Region};
+    use crate::storage::IaStorage;
+    use crate::testing::TestBackend;
+    use crate::time::Instant;
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    /// Counts how often it is taken, in the counter of its number.
+    struct Counted<const NUMBER: usize>(NoLock);
+
+    static TAKEN: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+    #[expect(unsafe_code)]
+    // SAFETY: every call goes to the lock inside.
+    unsafe impl<const NUMBER: usize> RawLock for Counted<NUMBER> {
+        const INIT: Self = Self(NoLock::INIT);
+
+        type Control = Self;
+
+        type State<'a> = ();
+
+        unsafe fn acquire(&self) -> Self::State<'_> {
+            TAKEN[NUMBER].fetch_add(1, Ordering::Relaxed);
+            // SAFETY: as the caller promises.
+            unsafe { self.0.acquire() }
+        }
+
+        unsafe fn release(&self, state: Self::State<'_>) {
+            // SAFETY: as the caller promises.
+            unsafe { self.0.release(state) }
+        }
+    }
+
+    /// How often the data lock and the control lock were taken since the last look.
+    fn taken() -> (u32, u32) {
+        let [data, control] = &TAKEN;
+        (
+            data.swap(0, Ordering::Relaxed),
+            control.swap(0, Ordering::Relaxed),
+        )
+    }
+
+    #[test]
+    fn device_time_is_spent_under_the_control_lock_alone() {
+        type Split = SplitLock<Counted<0>, Counted<1>>;
+        let mut storage: IaStorage<TestBackend, Split, 1, 2, 1, 1, 8, 8> = IaStorage::new();
+        let ia = Ia::open(TestBackend::default(), storage.lend(), 1).unwrap();
+        let pz = ia.pz_create().unwrap();
+        taken();
+        let made = ia
+            .lmr_create(&LmrRequest {
+                memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+                pz,
+                privileges: MemoryPrivileges::ALL,
+            })
+            .unwrap();
+        ia.lmr_free(made.lmr).unwrap();
+        ia.progress(Instant::ZERO);
+        assert!(matches!(taken(), (0, control) if control >= 3));
+        // The data path knows nothing of the control lock.
+        let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
+        let attributes = EpAttributes {
+            max_request_dtos: 0,
+            max_recv_dtos: 4,
+            ..EpAttributes::DEFAULT
+        };
+        let ep = ia
+            .ep_create(Some(pz), Some(evd), None, None, Some(&attributes))
+            .unwrap();
+        taken();
+        ia.post_recv(ep, &[], 1, CompletionFlags::empty()).unwrap();
+        assert!(ia.evd_dequeue(evd).is_err());
+        assert_eq!(taken(), (2, 0));
     }
 }

@@ -12,6 +12,6 @@ pub use lock::CriticalSectionLock;
 pub use lock::HostLock;
 #[cfg(feature = "spin")]
 pub use lock::SpinLock;
-pub use lock::{NoLock, RawLock};
+pub use lock::{NoLock, RawLock, SplitLock};
 pub(crate) use mutex::{Guard, Mutex};
 pub(crate) use word::Word64;
