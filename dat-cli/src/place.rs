@@ -10,6 +10,9 @@ use crate::failure::{Failure, Result};
 
 /// A place that a file can have.
 pub(crate) struct Place {
+    /// As the user named it.
+    name: PathBuf,
+    /// The same with symbolic links followed.
     path: PathBuf,
     directory: PathBuf,
     /// The file that is there.
@@ -22,57 +25,56 @@ impl Place {
     /// # Errors
     /// File: there is no such directory, or the file that is there may not be written. Usage: something is there that is no
     /// regular file.
-    pub(crate) fn choose(path: &Path) -> Result<Self> {
-        let mut path = path.to_path_buf();
-        if path.as_os_str().is_empty() || path.file_name().is_none() {
+    pub(crate) fn choose(name: &Path) -> Result<Self> {
+        if name.file_name().is_none() {
             return Err(Failure::usage(
-                format!("{} cannot be written", path.display()),
+                format!("{} cannot be written", name.display()),
                 "it names no file",
                 "name a file",
             ));
         }
-        if names_directory(&path) && !path.is_dir() {
+        if names_directory(name) && !name.is_dir() {
             return Err(Failure::file_because(
                 "write",
-                &path,
+                name,
                 "there is no such directory",
                 "make the directory, or leave out what follows the name",
             ));
         }
-        let replaced = match fs::metadata(&path) {
+        let failed = |error| Failure::file("write", name, &error);
+        let replaced = match fs::metadata(name) {
             Ok(replaced) => Some(replaced),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // A link to nothing is no free name: writing would replace the link.
-                if fs::symlink_metadata(&path).is_ok() {
+                if fs::symlink_metadata(name).is_ok() {
                     return Err(Failure::usage(
-                        format!("{} cannot be written", path.display()),
+                        format!("{} cannot be written", name.display()),
                         "it is a link to a file that does not exist",
                         "make that file, or remove the link",
                     ));
                 }
                 None
             }
-            Err(error) => return Err(Failure::file("write", &path, &error)),
+            Err(error) => return Err(failed(error)),
         };
-        if let Some(replaced) = &replaced {
-            if !replaced.is_file() {
+        let path = match &replaced {
+            Some(replaced) if !replaced.is_file() => {
                 return Err(Failure::usage(
-                    format!("{} cannot be replaced", path.display()),
+                    format!("{} cannot be replaced", name.display()),
                     "it is not a regular file",
                     "name a file, or one that does not exist yet",
                 ));
             }
             // A link stays a link; what it points to is replaced.
-            let real =
-                fs::canonicalize(&path).map_err(|error| Failure::file("write", &path, &error))?;
-            path = real;
-            // The directory would let us replace it; that it is read-only says that nobody wants it to be.
-            match File::options().write(true).open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    return Err(Failure::file("write", &path, &error));
-                }
-                _ => {}
-            }
+            Some(_) => fs::canonicalize(name).map_err(failed)?,
+            None => name.to_path_buf(),
+        };
+        // The directory would let us replace a read-only file; but that it is one says that nobody wants it to be.
+        if replaced.is_some()
+            && let Err(error) = File::options().write(true).open(&path)
+            && error.kind() == io::ErrorKind::PermissionDenied
+        {
+            return Err(failed(error));
         }
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
@@ -81,19 +83,26 @@ impl Place {
         if !directory.is_dir() {
             return Err(Failure::file_because(
                 "write",
-                &path,
+                name,
                 format!("there is no directory {}", directory.display()),
                 "check the spelling, or make the directory",
             ));
         }
         Ok(Self {
+            name: name.to_path_buf(),
             path,
             directory,
             replaced,
         })
     }
 
+    /// As the user named it.
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+
     /// Where it is, symbolic links followed.
+    #[cfg(not(unix))]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -167,9 +176,9 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Where it shall be.
-    pub(crate) fn path(&self) -> &Path {
-        self.place.path()
+    /// The place that it shall have.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Adds to the file.
@@ -178,7 +187,7 @@ impl Part {
         self.file
             .as_file_mut()
             .write_all(bytes)
-            .map_err(|error| Failure::file("write", &self.place.path, &error))
+            .map_err(|error| Failure::file("write", &self.place.name, &error))
     }
 
     /// The file itself.
@@ -186,25 +195,25 @@ impl Part {
         self.file.as_file_mut()
     }
 
-    /// Puts the file into its place, which it returns. A file that was there passes on its owner, group and permissions.
+    /// Puts the file into its place. A file that was there passes on its owner, group and permissions.
     ///
     /// # Errors
     /// File: it cannot be put there, or would have to have another owner than the one that was there; that one is untouched.
-    pub(crate) fn keep(self) -> Result<PathBuf> {
+    pub(crate) fn keep(self) -> Result<()> {
         let Self { place, file } = self;
         if let Some(replaced) = &place.replaced {
             resemble(file.as_file(), replaced).map_err(|error| {
                 Failure::file_because(
                     "replace",
-                    &place.path,
+                    &place.name,
                     format!("its owner, group and permissions cannot be kept: {error}"),
                     "choose another name, or remove the file first",
                 )
             })?;
         }
         file.persist(&place.path)
-            .map_err(|refused| Failure::file("replace", &place.path, &refused.error))?;
-        Ok(place.path)
+            .map(|_| ())
+            .map_err(|refused| Failure::file("replace", &place.name, &refused.error))
     }
 }
 

@@ -28,6 +28,12 @@ pub(crate) fn size(bytes: u64) -> String {
     BinaryBytes(bytes).to_string().replace(".00", "")
 }
 
+/// A number of things.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{ending}")
+}
+
 /// Reads a whole number within limits.
 pub(crate) fn parse_count(text: &str, limits: RangeInclusive<u64>) -> Result<u64, String> {
     let within = || match (limits.start(), limits.end()) {
@@ -113,6 +119,8 @@ mod tests {
         assert_eq!(parse_size("1G"), Ok(MOST_MEMORY));
         assert_eq!(size(1 << 30), "1 GiB");
         assert_eq!(size(1536), "1.50 KiB");
+        assert_eq!(counted(1, "byte"), "1 byte");
+        assert_eq!(counted(0, "byte"), "0 bytes");
     }
 
     #[test]

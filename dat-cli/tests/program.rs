@@ -142,6 +142,7 @@ fn copies_are_the_same() {
             let report = json(&[&["copy", &source, &target], shape].concat(), 0);
             assert_eq!(std::fs::read(&target).unwrap(), data, "{length} {shape:?}");
             assert_eq!(report["bytes"], length);
+            assert_eq!(report["target"], target, "as it was named");
             assert_eq!(report["ratio"].is_null(), length == 0, "{report}");
             assert_eq!(report["checksum"].as_str().unwrap().len(), 32);
         }

@@ -21,6 +21,7 @@ use crate::failure::{Failure, Result};
 use crate::host::MOST_MEMORY;
 use crate::interrupt::Signals;
 use crate::output::{GOOD, Output};
+use crate::size::{counted, size};
 
 #[derive(Serialize)]
 struct Report {
@@ -103,7 +104,8 @@ pub(crate) fn run(
             format!("checksum {read_back:032x} instead of {checksum:032x}"),
         ));
     }
-    let path = part.keep()?;
+    let path = part.place().name().to_path_buf();
+    part.keep()?;
     progress.finish_and_clear();
     let seconds = begin.elapsed().as_secs_f64();
     let transfer_seconds = link.busy().as_secs_f64();
@@ -139,8 +141,8 @@ fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
             "the buffers would be too large",
             format!(
                 "depth x segments x chunk = {depth} x {segments} x {} is above {}",
-                arguments.chunk,
-                BinaryBytes(MOST_MEMORY)
+                size(arguments.chunk),
+                size(MOST_MEMORY)
             ),
             "choose a smaller --depth, --segments or --chunk",
         )
@@ -201,11 +203,10 @@ fn print(report: &Report, output: &mut Output) {
         report.target
     ));
     output.line(format_args!(
-        "  RDMA Writes {}, {} segment{} of at most {}, {} under way at once",
+        "  RDMA Writes {}, {} of at most {}, {} under way at once",
         report.writes,
-        report.segments,
-        if report.segments == 1 { "" } else { "s" },
-        BinaryBytes(report.chunk),
+        counted(report.segments, "segment"),
+        size(report.chunk),
         report.depth
     ));
     output.line(format_args!(

@@ -31,9 +31,7 @@ impl Target {
             path.push(source.file_name().unwrap_or_default());
         }
         let place = Place::choose(&path)?;
-        if let Some(replaced) = place.replaced()
-            && same_file(source, &from, place.path(), replaced)
-        {
+        if is_same(source, &from, &place) {
             return Err(Failure::usage(
                 format!("{} cannot be copied onto itself", source.display()),
                 format!("{} is the same file", target.display()),
@@ -54,22 +52,24 @@ impl Target {
 
 /// The checksum of a file that was written, from its start.
 pub(crate) fn read_back(part: &mut Part, signals: &Signals) -> Result<u128> {
-    let path = part.path().to_path_buf();
+    let name = part.place().name().to_path_buf();
     let file = part.file();
     file.rewind()
-        .map_err(|error| Failure::file("read back", &path, &error))?;
-    checksum_of(file, &path, signals)
+        .map_err(|error| Failure::file("read back", &name, &error))?;
+    checksum_of(file, &name, signals)
 }
 
 #[cfg(unix)]
-fn same_file(_: &Path, from: &Metadata, _: &Path, to: &Metadata) -> bool {
+fn is_same(_: &Path, from: &Metadata, place: &Place) -> bool {
     use std::os::unix::fs::MetadataExt;
-    (from.dev(), from.ino()) == (to.dev(), to.ino())
+    place
+        .replaced()
+        .is_some_and(|to| (from.dev(), from.ino()) == (to.dev(), to.ino()))
 }
 
 #[cfg(not(unix))]
-fn same_file(source: &Path, _: &Metadata, target: &Path, _: &Metadata) -> bool {
-    match (fs::canonicalize(source), fs::canonicalize(target)) {
+fn is_same(source: &Path, _: &Metadata, place: &Place) -> bool {
+    match (fs::canonicalize(source), fs::canonicalize(place.path())) {
         (Ok(source), Ok(target)) => source == target,
         _ => false,
     }

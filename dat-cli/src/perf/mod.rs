@@ -13,6 +13,7 @@ use crate::arguments::{BackendName, Operation, PerfArguments};
 use crate::failure::{Failure, Result};
 use crate::host::MOST_MEMORY;
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
+use crate::size::{counted, size};
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -53,13 +54,12 @@ pub(crate) fn run(
     };
     let operation = arguments.operation;
     output.line(format_args!(
-        "{HEADING}dat perf {}{HEADING:#}: {} under way at once, {} segment{} each, {} per size",
+        "{HEADING}dat perf {}{HEADING:#}: {} under way at once, {} each, {} per size",
         operation.name(),
         arguments.depth,
-        arguments.segments,
-        if arguments.segments == 1 { "" } else { "s" },
+        counted(arguments.segments.into(), "segment"),
         match goal {
-            Goal::Operations(count) => format!("{count} operations"),
+            Goal::Operations(count) => counted(count, "operation"),
             Goal::Time(time) => humantime::format_duration(time).to_string(),
         }
     ));
@@ -119,8 +119,9 @@ fn check(arguments: &PerfArguments, sizes: &[u64]) -> Result<()> {
         return Err(Failure::usage(
             "the buffers would be too large",
             format!(
-                "size x depth = {largest} x {depth} is above {}",
-                BinaryBytes(MOST_MEMORY)
+                "size x depth = {} x {depth} is above {}",
+                size(largest),
+                size(MOST_MEMORY)
             ),
             "choose a smaller size or --depth",
         ));

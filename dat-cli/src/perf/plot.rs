@@ -52,10 +52,10 @@ pub(crate) fn draw(place: Place, operation: Operation, points: &[Point]) -> Resu
             points => sweep(&root, operation, points),
         }
     };
-    drawn.map_err(|error| failed(place.path(), error))?;
+    drawn.map_err(|error| failed(place.name(), error))?;
     let mut part = place.begin(None)?;
     part.write(picture.as_bytes())?;
-    part.keep().map(|_| ())
+    part.keep()
 }
 
 fn failed(path: &Path, error: impl Display) -> Failure {
