@@ -2,7 +2,8 @@
 #: about = "the whole conformance suite on verbs"
 #: timeout = 900
 #: build = [{ package = "dat-tests", features = ["verbs"], target = { test = "verbs" } }]
+# All tests use the same ports of the device, so they run one after the other.
 # Arguments are those of a test program: names of tests, --exact, --nocapture.
 set -euo pipefail
 
-verbs "$@"
+DAT_DEVICE=$RDMA_DEVICE verbs --test-threads=1 "$@"
