@@ -75,7 +75,7 @@ pub(crate) fn run(
         }),
     };
     let progress = progress_bar(length, output);
-    let mut link = Link::open(&fabric, geometry)?;
+    let mut link = Link::open(&fabric, fitted(geometry, length))?;
     let mut part = target.begin()?;
     let mut checksum = XxHash3_128::new();
     let bytes = link.transfer(
@@ -159,6 +159,20 @@ fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
     })
 }
 
+/// No more slots, and none larger, than a file of this length fills; so a small file takes little memory, whatever the options.
+fn fitted(geometry: Geometry, length: u64) -> Geometry {
+    // Files whose length is not known, or that grow, still move in pieces worth the while.
+    const LEAST: usize = 1 << 16;
+    let length = usize::try_from(length).unwrap_or(usize::MAX).max(LEAST);
+    let segments = geometry.segments.min(length.div_ceil(geometry.chunk));
+    let chunk = geometry.chunk.min(length);
+    Geometry {
+        depth: geometry.depth.min(length.div_ceil(segments * chunk)),
+        segments,
+        chunk,
+    }
+}
+
 /// Reads until the buffer is full or the file ends.
 fn fill(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
@@ -203,7 +217,7 @@ fn print(report: &Report, output: &mut Output) {
         report.target
     ));
     output.line(format_args!(
-        "  RDMA Writes {}, {} of at most {}, {} under way at once",
+        "  RDMA Writes {}, {} of at most {}, up to {} under way at once",
         report.writes,
         counted(report.segments, "segment"),
         size(report.chunk),
@@ -282,6 +296,33 @@ mod tests {
             assert_eq!(arrived, data);
             assert_eq!(link.writes(), length.div_ceil(200) as u64);
             assert_eq!(link.segments(), length.div_ceil(100) as u64);
+        }
+    }
+
+    #[test]
+    fn small_files_take_small_buffers() {
+        let large = Geometry {
+            depth: 1000,
+            segments: 4,
+            chunk: 1 << 17,
+        };
+        let shape = |length| {
+            let Geometry {
+                depth,
+                segments,
+                chunk,
+            } = fitted(large, length);
+            (depth, segments, chunk)
+        };
+        assert_eq!(shape(0), (1, 1, 1 << 16));
+        assert_eq!(shape(3), (1, 1, 1 << 16));
+        assert_eq!(shape(1 << 17), (1, 1, 1 << 17));
+        assert_eq!(shape((1 << 17) + 1), (1, 2, 1 << 17));
+        assert_eq!(shape((1 << 19) + 1), (2, 4, 1 << 17));
+        assert_eq!(shape(1 << 40), (1000, 4, 1 << 17));
+        for chunk in [1, 7] {
+            let fit = fitted(Geometry { chunk, ..large }, 5);
+            assert_eq!((fit.segments, fit.chunk), (4, chunk));
         }
     }
 
