@@ -158,7 +158,7 @@ fn create(path: &Path, permissions: Option<Permissions>) -> io::Result<File> {
         options.mode(access(permissions).mode());
     }
     #[cfg(not(unix))]
-    drop(permissions);
+    let _ = permissions;
     options.open(path)
 }
 
