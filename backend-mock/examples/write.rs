@@ -17,7 +17,8 @@ use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::{HostLock, load_bytes, store_bytes};
 use dat_core::{Ia, IaStorage};
 
-/// 1 endpoint, 2 event dispatchers (1 is the adapter's own), no shared receive queue, 1 region, 20 events, 32 posts.
+/// 1 endpoint, 2 event dispatchers (1 is the adapter's own), no shared receive queue, 1 region, 32 posts, and 20 events:
+/// the lengths of both dispatchers together.
 type Storage = IaStorage<MockBackend, HostLock, 1, 2, 0, 1, 20, 32>;
 
 static SOURCE: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
