@@ -10,13 +10,34 @@ use dat_core::flags::DtoStatus;
 
 /// Descriptors of a ring; a power of two.
 const DESCRIPTORS: u32 = 64;
-/// Pairs of words of a descriptor: 128 bytes, of which the first 64 hold the header and two segments.
-const PAIRS: usize = 8;
+/// Entries of a descriptor: 128 bytes, of which the first 64 hold the header and two segments.
+const ENTRIES: usize = 8;
 
 const COMPLETIONS: u32 = 256;
 
-type Pair = [AtomicU64; 2];
-type Descriptors = [[Pair; PAIRS]; DESCRIPTORS as usize];
+type Descriptors = [[Entry; ENTRIES]; DESCRIPTORS as usize];
+
+/// 16 bytes of a descriptor. Header: token, length, and what to do; remote side: address, key;
+/// segment: address, length, key.
+struct Entry {
+    wide: AtomicU64,
+    narrow: [AtomicU32; 2],
+}
+
+impl Entry {
+    const EMPTY: Self = Self {
+        wide: AtomicU64::new(0),
+        narrow: [const { AtomicU32::new(0) }; 2],
+    };
+
+    #[inline(always)]
+    fn put(&self, wide: u64, first: u32, second: u32) {
+        let [low, high] = &self.narrow;
+        self.wide.store(wide, Ordering::Relaxed);
+        low.store(first, Ordering::Relaxed);
+        high.store(second, Ordering::Relaxed);
+    }
+}
 
 /// The memory that host and device share.
 pub struct Rings {
@@ -36,11 +57,9 @@ impl Rings {
     /// Rings with nothing in them.
     pub const fn new() -> Self {
         Self {
-            send: [const { [const { [const { AtomicU64::new(0) }; 2] }; PAIRS] };
-                DESCRIPTORS as usize],
+            send: [const { [const { Entry::EMPTY }; ENTRIES] }; DESCRIPTORS as usize],
             send_doorbell: AtomicU32::new(0),
-            receive: [const { [const { [const { AtomicU64::new(0) }; 2] }; PAIRS] };
-                DESCRIPTORS as usize],
+            receive: [const { [const { Entry::EMPTY }; ENTRIES] }; DESCRIPTORS as usize],
             receive_doorbell: AtomicU32::new(0),
             completions: [const { [const { AtomicU64::new(0) }; 2] }; COMPLETIONS as usize],
             completions_written: AtomicU32::new(0),
@@ -66,8 +85,8 @@ impl Rings {
         let posted = posted.load(Ordering::Acquire);
         let mut next = done.load(Ordering::Relaxed);
         while next != posted {
-            if let Some([[token, _], ..]) = ring.get((next % DESCRIPTORS) as usize) {
-                self.write_completion(token.load(Ordering::Relaxed), length);
+            if let Some([header, ..]) = ring.get((next % DESCRIPTORS) as usize) {
+                self.write_completion(header.wide.load(Ordering::Relaxed), length);
             }
             next = next.wrapping_add(1);
         }
@@ -122,9 +141,9 @@ impl Producer {
 
 /// A descriptor that is being written.
 struct Descriptor<'a> {
-    header: &'static Pair,
-    remote: &'static Pair,
-    segments: core::slice::Iter<'static, Pair>,
+    header: &'static Entry,
+    remote: &'static Entry,
+    segments: core::slice::Iter<'static, Entry>,
     position: u32,
     next: &'a mut u32,
 }
@@ -132,29 +151,18 @@ struct Descriptor<'a> {
 impl Descriptor<'_> {
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
-        if let Some(pair) = self.segments.next() {
-            put(
-                pair,
-                segment.address,
-                u64::from(segment.length) | u64::from(segment.key) << 32,
-            );
+        if let Some(entry) = self.segments.next() {
+            entry.put(segment.address, segment.length, segment.key);
         }
     }
 
-    /// Writes the header and takes the descriptor into the ring.
+    /// Writes the header and takes the descriptor into the ring; `what` has 16 bits.
     #[inline(always)]
-    fn publish(self, token: u64, rest: u64) {
-        let unused = self.segments.len() as u64;
-        put(self.header, token, rest | unused << 48);
+    fn publish(self, token: u64, length: u32, what: u32) {
+        let unused = self.segments.len() as u32;
+        self.header.put(token, length, what | unused << 16);
         *self.next = self.position.wrapping_add(1);
     }
-}
-
-#[inline(always)]
-fn put(pair: &Pair, first: u64, second: u64) {
-    let [low, high] = pair;
-    low.store(first, Ordering::Relaxed);
-    high.store(second, Ordering::Relaxed);
 }
 
 /// The send ring.
@@ -189,10 +197,10 @@ impl WorkSlot for SendPlace<'_> {
             SendOperation::RdmaRead(range) => (3, Some(range)),
         };
         if let Some(range) = remote {
-            put(self.0.remote, range.address, u64::from(range.key));
+            self.0.remote.put(range.address, range.key, 0);
         }
-        let rest = u64::from(request.length) | opcode << 32 | u64::from(request.flags.bits()) << 40;
-        self.0.publish(request.token, rest);
+        let what = opcode | u32::from(request.flags.bits()) << 8;
+        self.0.publish(request.token, request.length, what);
         Ok(())
     }
 }
@@ -225,12 +233,12 @@ impl SendQueue for RingSends {
             length: request.length as u32,
             key: request.region.local,
         });
-        put(
-            place.remote,
+        place.remote.put(
             request.window.0 as u64,
-            u64::from(key) | u64::from(request.privileges.bits()) << 32,
+            key,
+            u32::from(request.privileges.bits() as u16),
         );
-        place.publish(request.token, 4 << 32);
+        place.publish(request.token, 0, 4);
         self.0.ring();
         Ok(key)
     }
@@ -262,7 +270,7 @@ impl WorkSlot for ReceivePlace<'_> {
 
     #[inline(always)]
     fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
-        self.0.publish(request.token, 0);
+        self.0.publish(request.token, 0, 0);
         Ok(())
     }
 }
@@ -319,8 +327,9 @@ impl CompletionQueue for RingCompletions {
         );
         self.next = self.next.wrapping_add(1);
         self.doorbell.store(self.next, Ordering::Release);
-        let Some(status) = DtoStatus::from_value((rest >> 32) as u32 & 0xFF) else {
-            return Err(DeviceFailure::Broken);
+        let status = match (rest >> 32) as u32 & 0xFF {
+            0 => DtoStatus::Success,
+            value => DtoStatus::from_value(value).ok_or(DeviceFailure::Broken)?,
         };
         Ok(Some(Completion {
             token,

@@ -1,7 +1,7 @@
 //! In-flight records: what the core remembers of a posted request until its event was dequeued.
 //!
 //! A record is also the place of the completion event, so a completion can never be lost for want
-//! of room. Its owner changes with its state, which is what makes relaxed accesses enough: free or
+//! of room. Who may touch it changes with its state, which is what makes relaxed accesses enough: free or
 //! being posted, it belongs to the holder of its work queue's lock; once its completion was
 //! polled, to the holder of the event dispatcher's lock; `FREE` is stored with release ordering and
 //! loaded with acquire ordering. All fields are atomic words, so a device that breaks the protocol
@@ -10,38 +10,44 @@
 use portable_atomic::{AtomicU32, Ordering};
 
 use crate::event::DtoOperation;
-use crate::flags::{CompletionFlags, DtoStatus};
+use crate::flags::{CompletionFlags, DtoStatus, HandleKind};
+use crate::id::{EpId, Handle, SrqId};
 use crate::sync::Word64;
 
 /// Place for one posted request; lend as many as all queues together may hold.
 #[derive(Debug)]
 pub struct RecordSlot {
     cookie: Word64,
-    /// Steps with every post, so that a completion of an earlier life is recognised.
-    sequence: AtomicU32,
-    /// Which queue the record was given to; 0 = none. Changed under the control lock only.
-    owner: AtomicU32,
+    /// Handle of the endpoint or shared queue the record was given to; 0 = none. Changed under the
+    /// control lock only.
+    owner: Word64,
+    /// What was posted and how far it is; a sequence number in it steps with every post, so that a
+    /// completion of an earlier life is recognised.
+    tag: AtomicU32,
     /// Bytes posted (then moved); for a bind the index of the region.
     length: AtomicU32,
     /// Next record of a list; the number of a posted bind.
     next: AtomicU32,
     /// Taker of a shared buffer; the generation of the region for a bind.
     extra: AtomicU32,
-    meta: AtomicU32,
 }
 
 /// End of a list of records.
 pub(crate) const NO_RECORD: u32 = u32::MAX;
 
-const STATE: u32 = 0b11;
-const FREE: u32 = 0;
-const POSTED: u32 = 1;
-const READY: u32 = 2;
-const KIND_SHIFT: u32 = 2;
-const KIND: u32 = 0b111 << KIND_SHIFT;
-/// Tells binds from data transfers.
-const BIND: u32 = 0b100 << KIND_SHIFT;
-const STATUS_SHIFT: u32 = 16;
+// The bits of a tag. Without `FREE` and `READY` the device has the request.
+const OPERATION: u32 = 0b11;
+const BIND: u32 = 1 << 2;
+const FREE: u32 = 1 << 3;
+const READY: u32 = 1 << 4;
+/// `Report` of a posted record, status of a ready one.
+const REPORT_SHIFT: u32 = 5;
+/// On the side of receives.
+const RECEIVES: u32 = 1 << 9;
+/// The least bit of the sequence number.
+const STEP: u32 = 1 << 10;
+/// What a free record remembers.
+const KEPT: u32 = !(STEP - 1) | RECEIVES;
 
 /// How a completion is to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,22 +57,21 @@ impl Report {
     /// Every completion is an event and a notification.
     pub(crate) const NOTIFY: Self = Self(0);
     /// A success is no event at all.
-    pub(crate) const SUPPRESS: Self = Self(1 << 5);
+    pub(crate) const SUPPRESS: Self = Self(1 << REPORT_SHIFT);
     /// A success is an event without notification.
-    pub(crate) const QUIET: Self = Self(1 << 6);
+    pub(crate) const QUIET: Self = Self(4 << REPORT_SHIFT);
     /// A success notifies if the peer asked for it.
-    pub(crate) const SOLICITED: Self = Self(1 << 7);
+    pub(crate) const SOLICITED: Self = Self(2 << REPORT_SHIFT);
     /// The taker of a shared buffer decides.
-    pub(crate) const TAKER: Self = Self(1 << 8);
-    const ALL: u32 = 0b1111 << 5;
+    pub(crate) const TAKER: Self = Self(8 << REPORT_SHIFT);
+    const ALL: u32 = 0b1111 << REPORT_SHIFT;
 
     /// What the flags of a request ask for. SUPPRESS and UNSIGNALLED are the bits of `SUPPRESS` and
     /// `QUIET` shifted; with both set SUPPRESS decides on successes, and a failure always notifies.
     #[inline(always)]
     pub(crate) const fn of_request(flags: CompletionFlags) -> Self {
-        let suppress = (flags.bits() & CompletionFlags::SUPPRESS.bits()) << 5;
-        let quiet = (flags.bits() & CompletionFlags::UNSIGNALLED.bits()) << 4;
-        Self(suppress | quiet)
+        let told = CompletionFlags::SUPPRESS.union(CompletionFlags::UNSIGNALLED);
+        Self(flags.intersection(told).bits() << REPORT_SHIFT)
     }
 
     /// This, without notification if the flags of a receive say so. An endpoint that reports
@@ -99,62 +104,71 @@ pub(crate) enum RecordKind {
 
 impl RecordKind {
     const fn bits(self) -> u32 {
-        (match self {
-            Self::Dto(DtoOperation::Send) => 0,
-            Self::Dto(DtoOperation::RdmaWrite) => 1,
-            Self::Dto(DtoOperation::RdmaRead) => 2,
-            Self::Dto(DtoOperation::Receive) => 3,
-            Self::Bind => 4,
-        }) << KIND_SHIFT
+        match self {
+            Self::Dto(operation) => operation as u32,
+            Self::Bind => BIND,
+        }
     }
 
     #[inline(always)]
-    const fn from_bits(meta: u32) -> Self {
-        match (meta & KIND) >> KIND_SHIFT {
-            0 => Self::Dto(DtoOperation::Send),
-            1 => Self::Dto(DtoOperation::RdmaWrite),
-            2 => Self::Dto(DtoOperation::RdmaRead),
-            3 => Self::Dto(DtoOperation::Receive),
-            _ => Self::Bind,
+    const fn from_bits(tag: u32) -> Self {
+        if tag & BIND != 0 {
+            Self::Bind
+        } else {
+            Self::Dto(operation(tag))
         }
     }
 }
 
-/// The queue a range of records belongs to.
+#[inline(always)]
+const fn operation(tag: u32) -> DtoOperation {
+    match tag & OPERATION {
+        0 => DtoOperation::Send,
+        1 => DtoOperation::RdmaWrite,
+        2 => DtoOperation::RdmaRead,
+        _ => DtoOperation::Receive,
+    }
+}
+
+/// The queue a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    Requests(u16),
-    Receives(u16),
-    Shared(u16),
+    Requests(EpId),
+    Receives(EpId),
+    Shared(SrqId),
 }
 
 impl Owner {
-    const fn to_word(self) -> u32 {
+    const fn handle(self) -> Handle {
         match self {
-            Self::Requests(index) => 1 << 16 | index as u32,
-            Self::Receives(index) => 2 << 16 | index as u32,
-            Self::Shared(index) => 3 << 16 | index as u32,
+            Self::Requests(ep) | Self::Receives(ep) => ep.handle(),
+            Self::Shared(srq) => srq.handle(),
         }
     }
 
-    #[inline(always)]
-    const fn from_word(word: u32) -> Option<Self> {
-        let index = (word & 0xFFFF) as u16;
-        match word >> 16 {
-            1 => Some(Self::Requests(index)),
-            2 => Some(Self::Receives(index)),
-            3 => Some(Self::Shared(index)),
-            _ => None,
+    const fn side(self) -> u32 {
+        match self {
+            Self::Requests(_) => 0,
+            Self::Receives(_) | Self::Shared(_) => RECEIVES,
         }
     }
 }
 
-/// What the record of a plain data transfer says.
+/// A record that can be posted.
+#[derive(Clone, Copy)]
+pub(crate) struct FreeRecord<'r> {
+    pub(crate) index: u32,
+    pub(crate) record: &'r RecordSlot,
+    tag: u32,
+}
+
+/// The success of a plain data transfer, one of an endpoint's own queues that is an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     pub(crate) operation: DtoOperation,
-    /// The endpoint slot it was posted on.
-    pub(crate) endpoint: u16,
+    pub(crate) received: bool,
+    pub(crate) ep: EpId,
+    tag: u32,
 }
 
 /// What a record says once its request completed.
@@ -168,6 +182,28 @@ pub(crate) struct Finished {
     pub(crate) owner: Option<Owner>,
 }
 
+impl FreeRecord<'_> {
+    /// Fills in the record of a request that goes to the device; returns the token to send along.
+    #[inline(always)]
+    pub(crate) fn post(self, kind: RecordKind, report: Report, cookie: u64, length: u32) -> u64 {
+        // A free record's tag has no other bits below the sequence number than the two.
+        let tag = self
+            .tag
+            .wrapping_add(STEP.wrapping_sub(FREE).wrapping_add(kind.bits()))
+            | report.0;
+        self.record.cookie.store(cookie);
+        self.record.length.store(length, Ordering::Relaxed);
+        self.record.tag.store(tag, Ordering::Release);
+        u64::from(tag) << 32 | u64::from(self.index)
+    }
+
+    /// Takes back a post that the device did not accept.
+    #[cold]
+    pub(crate) fn withdraw(self) {
+        self.record.release();
+    }
+}
+
 impl RecordSlot {
     /// A free slot.
     #[expect(
@@ -176,62 +212,55 @@ impl RecordSlot {
     )]
     pub const EMPTY: Self = Self {
         cookie: Word64::new(0),
-        sequence: AtomicU32::new(0),
-        owner: AtomicU32::new(0),
+        owner: Word64::new(0),
+        tag: AtomicU32::new(FREE),
         length: AtomicU32::new(0),
         next: AtomicU32::new(NO_RECORD),
         extra: AtomicU32::new(0),
-        meta: AtomicU32::new(FREE),
     };
 
-    /// Whether the record can be posted; only its work queue asks.
+    /// The record, if it can be posted; only its work queue asks.
     #[inline(always)]
+    pub(crate) fn free(&self, index: u32) -> Option<FreeRecord<'_>> {
+        let tag = self.tag.load(Ordering::Acquire);
+        (tag & FREE != 0).then_some(FreeRecord {
+            index,
+            record: self,
+            tag,
+        })
+    }
+
+    /// Whether the record can be posted.
     pub(crate) fn is_free(&self) -> bool {
-        self.meta.load(Ordering::Acquire) & STATE == FREE
+        self.tag.load(Ordering::Acquire) & FREE != 0
     }
 
     /// Whether a device holds the request.
     pub(crate) fn is_posted(&self) -> bool {
-        self.meta.load(Ordering::Acquire) & STATE == POSTED
+        self.tag.load(Ordering::Acquire) & (FREE | READY) == 0
     }
 
-    /// Fills in the record of a request that goes to the device; returns the token to send along.
-    #[inline(always)]
-    pub(crate) fn post(
-        &self,
-        index: u32,
-        kind: RecordKind,
-        report: Report,
-        cookie: u64,
-        length: u32,
-    ) -> u64 {
-        let sequence = self.sequence.load(Ordering::Relaxed).wrapping_add(1);
-        self.sequence.store(sequence, Ordering::Relaxed);
-        self.cookie.store(cookie);
-        self.length.store(length, Ordering::Relaxed);
-        self.meta
-            .store(POSTED | kind.bits() | report.0, Ordering::Release);
-        u64::from(sequence) << 32 | u64::from(index)
-    }
-
-    /// What the posted record of `token` says, if it is a plain data transfer: one of an endpoint's
-    /// own queues, whose success is an event.
+    /// The posted record of `token`, if it is a plain data transfer.
     #[inline(always)]
     pub(crate) fn plain(&self, token: u64) -> Option<Plain> {
-        let meta = self.meta.load(Ordering::Acquire);
-        let unusual = BIND | Report::SUPPRESS.0 | Report::TAKER.0;
-        if meta & (STATE | unusual) != POSTED
-            || u64::from(self.sequence.load(Ordering::Relaxed)) != token >> 32
-        {
+        let tag = self.tag.load(Ordering::Acquire);
+        // Without the bits that such a tag has not, whatever the token says of them: one compare.
+        let unusual = FREE | READY | BIND | Report::SUPPRESS.0 | Report::TAKER.0;
+        if tag != (token >> 32) as u32 & !unusual {
             return None;
         }
-        let RecordKind::Dto(operation) = RecordKind::from_bits(meta & !BIND) else {
-            return None;
-        };
         Some(Plain {
-            operation,
-            endpoint: self.owner.load(Ordering::Relaxed) as u16,
+            operation: operation(tag),
+            received: tag & RECEIVES != 0,
+            ep: EpId::from_handle(Handle::from_raw(self.owner.load())),
+            tag,
         })
+    }
+
+    /// The record can be posted again.
+    #[inline(always)]
+    pub(crate) fn release_plain(&self, plain: Plain) {
+        self.tag.store(plain.tag & KEPT | FREE, Ordering::Release);
     }
 
     /// Notes what only a bind needs.
@@ -239,28 +268,46 @@ impl RecordSlot {
         self.extra.store(extra, Ordering::Relaxed);
     }
 
-    /// Takes back a post that the device did not accept.
-    pub(crate) fn withdraw(&self) {
-        self.meta.store(FREE, Ordering::Release);
-    }
-
     /// Whether a completion token names the request that is posted now.
     #[inline(always)]
     pub(crate) fn matches(&self, token: u64) -> bool {
-        self.meta.load(Ordering::Acquire) & STATE == POSTED
-            && u64::from(self.sequence.load(Ordering::Relaxed)) == token >> 32
+        let tag = self.tag.load(Ordering::Acquire);
+        tag == (token >> 32) as u32 && tag & (FREE | READY) == 0
     }
 
     /// How the completion is to be reported.
     #[inline(always)]
     pub(crate) fn report(&self) -> Report {
-        Report(self.meta.load(Ordering::Relaxed) & Report::ALL)
+        Report::from_word(self.tag.load(Ordering::Relaxed))
     }
 
     /// The queue the record belongs to.
-    #[inline(always)]
     pub(crate) fn owner(&self) -> Option<Owner> {
-        Owner::from_word(self.owner.load(Ordering::Relaxed))
+        let handle = Handle::from_raw(self.owner.load());
+        match handle.kind()? {
+            HandleKind::Srq => Some(Owner::Shared(SrqId::from_handle(handle))),
+            _ if self.tag.load(Ordering::Relaxed) & RECEIVES != 0 => {
+                Some(Owner::Receives(EpId::from_handle(handle)))
+            }
+            _ => Some(Owner::Requests(EpId::from_handle(handle))),
+        }
+    }
+
+    /// Whether the record belongs to this queue.
+    pub(crate) fn is_owned_by(&self, owner: Owner) -> bool {
+        self.owner.load() == owner.handle().to_raw()
+            && self.tag.load(Ordering::Relaxed) & RECEIVES == owner.side()
+    }
+
+    fn is_unowned(&self) -> bool {
+        self.owner.load() == 0
+    }
+
+    fn give_to(&self, owner: Owner) {
+        self.owner.store(owner.handle().to_raw());
+        let sequence = self.tag.load(Ordering::Relaxed) & KEPT & !RECEIVES;
+        self.tag
+            .store(sequence | owner.side() | FREE, Ordering::Release);
     }
 
     #[inline(always)]
@@ -270,7 +317,7 @@ impl RecordSlot {
 
     #[inline(always)]
     pub(crate) fn kind(&self) -> RecordKind {
-        RecordKind::from_bits(self.meta.load(Ordering::Relaxed))
+        RecordKind::from_bits(self.tag.load(Ordering::Relaxed))
     }
 
     #[inline(always)]
@@ -287,30 +334,31 @@ impl RecordSlot {
         self.length.store(length, Ordering::Relaxed);
         self.extra.store(extra, Ordering::Relaxed);
         self.next.store(NO_RECORD, Ordering::Relaxed);
-        let kept = self.meta.load(Ordering::Relaxed) & (KIND | Report::ALL);
-        self.meta.store(
-            READY | kept | (status as u32) << STATUS_SHIFT,
+        let kept = self.tag.load(Ordering::Relaxed) & (KEPT | BIND | OPERATION);
+        self.tag.store(
+            READY | kept | (status as u32) << REPORT_SHIFT,
             Ordering::Release,
         );
     }
 
     /// Reads a ready record.
     pub(crate) fn finished(&self) -> Finished {
-        let meta = self.meta.load(Ordering::Relaxed);
+        let tag = self.tag.load(Ordering::Relaxed);
+        let status = (tag & Report::ALL) >> REPORT_SHIFT;
         Finished {
-            kind: RecordKind::from_bits(meta),
+            kind: RecordKind::from_bits(tag),
             cookie: self.cookie.load(),
             length: self.length.load(Ordering::Relaxed),
             extra: self.extra.load(Ordering::Relaxed),
-            status: DtoStatus::try_from(meta >> STATUS_SHIFT).unwrap_or(DtoStatus::Transport),
+            status: DtoStatus::try_from(status).unwrap_or(DtoStatus::Transport),
             owner: self.owner(),
         }
     }
 
-    /// The record can be posted again.
-    #[inline(always)]
+    /// The record can be posted again, whatever it was for.
     pub(crate) fn release(&self) {
-        self.meta.store(FREE, Ordering::Release);
+        let kept = self.tag.load(Ordering::Relaxed) & KEPT;
+        self.tag.store(kept | FREE, Ordering::Release);
     }
 
     pub(crate) fn next(&self) -> u32 {
@@ -324,7 +372,7 @@ impl RecordSlot {
     /// Takes the record from whatever queue had it.
     pub(crate) fn disown(&self) {
         self.release();
-        self.owner.store(0, Ordering::Relaxed);
+        self.owner.store(0);
     }
 
     /// Adds the record to the records that were handed back to a shared queue.
@@ -345,9 +393,7 @@ impl RecordSlot {
 /// Gives a run of `count` unowned records to `owner`; called under the control lock.
 pub(crate) fn allocate(records: &[RecordSlot], owner: Owner, count: u32) -> Option<u32> {
     let base = crate::storage::find_run(records.len(), count, |index| {
-        records
-            .get(index)
-            .is_some_and(|record| record.owner.load(Ordering::Relaxed) == 0)
+        records.get(index).is_some_and(RecordSlot::is_unowned)
     })?;
     allocate_at(records, owner, base, count);
     Some(base)
@@ -356,8 +402,7 @@ pub(crate) fn allocate(records: &[RecordSlot], owner: Owner, count: u32) -> Opti
 /// Gives the `count` records from `base`, which nobody owns, to `owner`; called under the control lock.
 pub(crate) fn allocate_at(records: &[RecordSlot], owner: Owner, base: u32, count: u32) {
     for record in run(records, base, count) {
-        record.owner.store(owner.to_word(), Ordering::Relaxed);
-        record.release();
+        record.give_to(owner);
     }
 }
 
@@ -373,7 +418,7 @@ pub(crate) fn allocate_list(
         records
             .iter()
             .enumerate()
-            .filter(|(_, record)| record.owner.load(Ordering::Relaxed) == 0)
+            .filter(|(_, record)| record.is_unowned())
             .take(count as usize)
     };
     if unowned().count() != count as usize {
@@ -381,36 +426,41 @@ pub(crate) fn allocate_list(
     }
     let mut head = first;
     for (index, record) in unowned() {
-        record.owner.store(owner.to_word(), Ordering::Relaxed);
-        record.release();
+        record.give_to(owner);
         record.set_next(head);
         head = u32::try_from(index).ok()?;
     }
     Some(head)
 }
 
-/// Frees the posted records of `owner`, which keeps them: completions of them are not recognised any more.
-pub(crate) fn withdraw_all(records: &[RecordSlot], owner: Owner) {
-    for record in records {
-        if record.owner.load(Ordering::Relaxed) == owner.to_word() && record.is_posted() {
-            record.withdraw();
-        }
-    }
+/// All records of `owner`.
+pub(crate) fn all_of(records: &[RecordSlot], owner: Owner) -> impl Iterator<Item = &RecordSlot> {
+    records
+        .iter()
+        .filter(move |record| record.is_owned_by(owner))
 }
 
-/// The records of a list that nobody else touches, with their indices.
-pub(crate) fn list(records: &[RecordSlot], first: u32) -> impl Iterator<Item = (u32, &RecordSlot)> {
-    let at = |index: u32| Some((index, records.get(index as usize)?));
-    core::iter::successors(at(first), move |(_, record)| at(record.next()))
+/// Frees the posted records of `owner`, which keeps them: completions of them are not recognised any more.
+pub(crate) fn withdraw_all(records: &[RecordSlot], owner: Owner) {
+    all_of(records, owner)
+        .filter(|record| record.is_posted())
+        .for_each(RecordSlot::release);
+}
+
+/// The records of a list that nobody else touches.
+pub(crate) fn list(records: &[RecordSlot], first: u32) -> impl Iterator<Item = &RecordSlot> {
+    let at = |index: u32| records.get(index as usize);
+    core::iter::successors(at(first), move |record| at(record.next()))
+}
+
+/// Takes the records of such a list back.
+pub(crate) fn give_back_list(records: &[RecordSlot], first: u32) {
+    list(records, first).for_each(RecordSlot::disown);
 }
 
 /// Takes everything back that `owner` has.
 pub(crate) fn give_back_all(records: &[RecordSlot], owner: Owner) {
-    for record in records {
-        if record.owner.load(Ordering::Relaxed) == owner.to_word() {
-            record.disown();
-        }
-    }
+    all_of(records, owner).for_each(RecordSlot::disown);
 }
 
 /// Takes a run of records back.

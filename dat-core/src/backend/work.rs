@@ -3,7 +3,7 @@
 use bitflags::bitflags;
 
 use super::{RegionKeys, WindowKey};
-use crate::flags::MemoryPrivileges;
+use crate::flags::{CompletionFlags, MemoryPrivileges};
 
 /// A piece of local memory in the device's terms, never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +26,13 @@ pub struct RemoteRange {
 }
 
 bitflags! {
-    /// How the device treats a request.
+    /// How the device treats a request; the bits are those of the consumer's flags.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SendFlags: u8 {
         /// Start only when all earlier RDMA Reads of the queue have completed.
-        const FENCE = 1;
+        const FENCE = CompletionFlags::BARRIER_FENCE.bits() as u8;
         /// Mark the message so that the peer's completion is solicited.
-        const SOLICITED = 2;
+        const SOLICITED = CompletionFlags::SOLICITED_WAIT.bits() as u8;
     }
 }
 

@@ -235,7 +235,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     },
                     ..Endpoint::EMPTY
                 };
-                slot.reset_counts();
                 slot.set_taken_queue(tied);
                 slot.handle.store(id.handle().to_raw());
                 match self.equip(control, slot, endpoint, side, wanted, ZONE) {

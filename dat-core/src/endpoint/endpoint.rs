@@ -8,7 +8,8 @@ use crate::backend::{PrivateData, QueuePairKey};
 use crate::event::EvdConfig;
 use crate::flags::{CompletionFlags, EndpointState};
 use crate::id::EpId;
-use crate::record::{self, NO_RECORD, RecordSlot, Report};
+use crate::memory::RmrTriplet;
+use crate::record::{self, FreeRecord, NO_RECORD, RecordSlot, Report};
 use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;
 
@@ -16,8 +17,6 @@ use crate::time::Instant;
 pub struct EndpointSlot<S, R, L> {
     /// The handle of the endpoint that lives here, or 0; for completions, which take no endpoint lock.
     pub(crate) handle: Word64,
-    requests_completed: AtomicU32,
-    receives_completed: AtomicU32,
     /// How completions of buffers taken from a shared queue are reported.
     shared_report: AtomicU32,
     /// The shared queue whose buffers may be taken by whoever lives here, plus one; 0 = none.
@@ -34,8 +33,6 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
     )]
     pub const EMPTY: Self = Self {
         handle: Word64::new(0),
-        requests_completed: AtomicU32::new(0),
-        receives_completed: AtomicU32::new(0),
         shared_report: AtomicU32::new(0),
         takes_from: AtomicU32::new(0),
         main: Mutex::new(Endpoint::EMPTY),
@@ -57,35 +54,6 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
 }
 
 impl<S, R, L> EndpointSlot<S, R, L> {
-    /// Books one completed request, or receive of the endpoint's own queue; called under the lock of
-    /// the one dispatcher that gets them.
-    #[inline(always)]
-    pub(crate) fn count_completion(&self, received: bool) {
-        let counter = if received {
-            &self.receives_completed
-        } else {
-            &self.requests_completed
-        };
-        let count = counter.load(Ordering::Relaxed);
-        counter.store(count.wrapping_add(1), Ordering::Release);
-    }
-
-    /// Requests that ever completed; compare with `Endpoint::ring.posted`.
-    pub(crate) fn requests_completed(&self) -> u32 {
-        self.requests_completed.load(Ordering::Acquire)
-    }
-
-    /// Receives that ever completed; compare with `ReceiveSide::ring.posted`.
-    pub(crate) fn receives_completed(&self) -> u32 {
-        self.receives_completed.load(Ordering::Acquire)
-    }
-
-    /// Starts counting anew, with nothing posted.
-    pub(crate) fn reset_counts(&self) {
-        self.requests_completed.store(0, Ordering::Relaxed);
-        self.receives_completed.store(0, Ordering::Relaxed);
-    }
-
     /// Whether a completion may say that the endpoint of this handle took a buffer of this shared queue.
     pub(crate) fn is_taker(&self, handle: u64, srq: u16) -> bool {
         self.handle.load() == handle
@@ -108,14 +76,15 @@ impl<S, R, L> EndpointSlot<S, R, L> {
     }
 }
 
-/// A run of records used as a ring: the head is free, or the queue is full.
+/// A run of records used as a ring: the next one is free, or the queue is full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkRing {
     pub(crate) base: u32,
     pub(crate) capacity: u32,
-    head: u32,
-    /// Requests ever posted.
-    pub(crate) posted: u32,
+    /// Index of the record for the next post.
+    next: u32,
+    /// Index behind the last record.
+    end: u32,
 }
 
 impl WorkRing {
@@ -123,41 +92,40 @@ impl WorkRing {
 
     /// A ring of `capacity` records; one without any starts behind all records, so that it is full.
     pub(crate) const fn new(base: u32, capacity: u32) -> Self {
+        let base = if capacity == 0 { NO_RECORD } else { base };
         Self {
-            base: if capacity == 0 { NO_RECORD } else { base },
+            base,
             capacity,
-            head: 0,
-            posted: 0,
+            next: base,
+            end: base.wrapping_add(capacity),
         }
     }
 
     /// The record for the next post; `None` if the queue is full.
     #[inline(always)]
-    pub(crate) fn next<'r>(&self, records: &'r [RecordSlot]) -> Option<(u32, &'r RecordSlot)> {
-        let index = self.base.wrapping_add(self.head);
-        let record = records.get(index as usize)?;
-        record.is_free().then_some((index, record))
+    pub(crate) fn next<'r>(&self, records: &'r [RecordSlot]) -> Option<FreeRecord<'r>> {
+        records.get(self.next as usize)?.free(self.next)
     }
 
     /// Moves past the record that was just posted.
     #[inline(always)]
-    pub(crate) fn advance(&mut self) {
-        let next = self.head.wrapping_add(1);
-        self.head = if next == self.capacity { 0 } else { next };
-        self.posted = self.posted.wrapping_add(1);
+    pub(crate) fn advance(&mut self, posted: &FreeRecord<'_>) {
+        let next = posted.index.wrapping_add(1);
+        self.next = if next == self.end { self.base } else { next };
     }
 
     /// Takes the newest posts back that the device did not take.
     #[cold]
     pub(crate) fn retreat(&mut self, records: &[RecordSlot], count: u32) {
         for _ in 0..count.min(self.capacity) {
-            self.head = match self.head.checked_sub(1) {
-                Some(previous) => previous,
-                None => self.capacity.wrapping_sub(1),
+            let from = if self.next == self.base {
+                self.end
+            } else {
+                self.next
             };
-            self.posted = self.posted.wrapping_sub(1);
-            if let Some(record) = records.get(self.base.wrapping_add(self.head) as usize) {
-                record.withdraw();
+            self.next = from.wrapping_sub(1);
+            if let Some(record) = records.get(self.next as usize) {
+                record.release();
             }
         }
     }
@@ -165,6 +133,65 @@ impl WorkRing {
     /// The records of the ring.
     pub(crate) fn records<'r>(&self, records: &'r [RecordSlot]) -> &'r [RecordSlot] {
         record::run(records, self.base, self.capacity)
+    }
+
+    /// Whether no request of the ring waits for its completion.
+    pub(crate) fn is_idle(&self, records: &[RecordSlot]) -> bool {
+        !self.records(records).iter().any(RecordSlot::is_posted)
+    }
+}
+
+/// A request as a number that types can have.
+pub(super) const SEND: u8 = 0;
+pub(super) const WRITE: u8 = 1;
+pub(super) const READ: u8 = 2;
+
+/// How much a request may ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestLimits {
+    pub(crate) send_segments: u32,
+    pub(crate) write_segments: u32,
+    pub(crate) read_segments: u32,
+    // As wide as what they are compared with; 0 where there can be no segment.
+    pub(crate) send_size: u64,
+    pub(crate) write_size: u64,
+    pub(crate) read_size: u64,
+}
+
+impl RequestLimits {
+    pub(crate) const NONE: Self = Self {
+        send_segments: 0,
+        write_segments: 0,
+        read_segments: 0,
+        send_size: 0,
+        write_size: 0,
+        read_size: 0,
+    };
+
+    #[inline(always)]
+    pub(super) const fn segments<const OPERATION: u8>(&self) -> u32 {
+        match OPERATION {
+            SEND => self.send_segments,
+            WRITE => self.write_segments,
+            _ => self.read_segments,
+        }
+    }
+
+    /// Bytes that move if the segments have `total`: a read takes the whole remote range, the others
+    /// all segments. `None` if that is too much for the endpoint or for the other side.
+    #[inline(always)]
+    pub(super) fn extent<const OPERATION: u8>(
+        &self,
+        total: u64,
+        remote: &RmrTriplet,
+    ) -> Option<u32> {
+        let (length, most) = match OPERATION {
+            SEND => (total, self.send_size),
+            WRITE if total <= remote.length => (total, self.write_size),
+            READ if remote.length <= total => (remote.length, self.read_size),
+            _ => return None,
+        };
+        (length <= most).then_some(length as u32)
     }
 }
 
@@ -175,14 +202,10 @@ pub(crate) struct Endpoint<S> {
     /// in one compare.
     pub(crate) postable: EpId,
     /// The zone's tag as in a region's `meta` word.
-    pub(crate) zone_tag: u32,
+    pub(crate) zone_tag: u64,
     /// Completion flags that a request post must not carry.
     pub(crate) refused_flags: CompletionFlags,
-    pub(crate) max_send_segments: u32,
-    pub(crate) max_write_segments: u32,
-    pub(crate) max_read_segments: u32,
-    pub(crate) max_message_size: u32,
-    pub(crate) max_rdma_size: u32,
+    pub(crate) limits: RequestLimits,
     pub(crate) ring: WorkRing,
     pub(crate) send: Option<S>,
 
@@ -238,11 +261,7 @@ impl<S> Endpoint<S> {
         postable: EpId::NULL,
         zone_tag: 0,
         refused_flags: CompletionFlags::empty(),
-        max_send_segments: 0,
-        max_write_segments: 0,
-        max_read_segments: 0,
-        max_message_size: 0,
-        max_rdma_size: 0,
+        limits: RequestLimits::NONE,
         ring: WorkRing::EMPTY,
         send: None,
         id: EpId::NULL,
@@ -310,11 +329,15 @@ impl<S> Endpoint<S> {
 pub(crate) struct ReceiveSide<R> {
     /// The handle while receives may be posted, else one that nobody can ask for.
     pub(crate) postable: EpId,
-    pub(crate) zone_tag: u32,
+    /// The same, where a receive may have a segment.
+    pub(crate) postable_pieces: EpId,
+    pub(crate) zone_tag: u64,
     pub(crate) refused_flags: CompletionFlags,
     pub(crate) max_segments: u32,
     /// How its completions are reported, but for the flag of a post.
     pub(crate) report: Report,
+    /// Something was posted since the endpoint was made or reset.
+    pub(crate) used: bool,
     pub(crate) ring: WorkRing,
     pub(crate) queue: Option<R>,
 }
@@ -322,10 +345,12 @@ pub(crate) struct ReceiveSide<R> {
 impl<R> ReceiveSide<R> {
     pub(crate) const EMPTY: Self = Self {
         postable: EpId::NULL,
+        postable_pieces: EpId::NULL,
         zone_tag: 0,
         refused_flags: CompletionFlags::empty(),
         max_segments: 0,
         report: Report::NOTIFY,
+        used: false,
         ring: WorkRing::EMPTY,
         queue: None,
     };

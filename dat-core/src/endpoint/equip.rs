@@ -6,7 +6,7 @@
 use super::limits::{count, refused_receive_flags, refused_request_flags, size};
 use super::link::{EndpointOf, SlotOf};
 use super::state::{Call, Legal, legal};
-use super::{Endpoint, ReceiveSide, WorkRing};
+use super::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 use crate::attributes::EpAttributes;
 use crate::backend::{Backend, QueuePair, QueuePairRequest};
 use crate::error::{Cause, Error, Result, Subtype};
@@ -143,7 +143,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         zone: Option<u16>,
     ) -> Result<()> {
         let attributes = &wanted.attributes;
-        let outstanding = side.ring.posted.wrapping_sub(slot.receives_completed());
+        let outstanding = record::all_of(self.shared.records, Owner::Receives(endpoint.id))
+            .filter(|record| record.is_posted())
+            .count() as u32;
         let receives = match (endpoint.srq, wanted.receive) {
             (None, Some(_)) => count(attributes.max_recv_dtos),
             _ => 0,
@@ -171,7 +173,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             connect: wanted.connect,
         };
         let attached = self.exchange_streams(control, endpoint, &old, &new)?;
-        let owner = endpoint.id.index() as u16;
+        let owner = endpoint.id;
         let rings = self
             .change_ring(Owner::Requests(owner), endpoint.ring, requests, 0)
             .and_then(|request_ring| {
@@ -371,16 +373,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             record::give_back(records, old.base, old.capacity);
         }
         match record::allocate(records, owner, capacity) {
-            Some(base) => {
-                let mut new = WorkRing::new(base, capacity);
-                new.posted = old.posted;
-                Ok(Rings {
-                    owner,
-                    old,
-                    new,
-                    given_back,
-                })
-            }
+            Some(base) => Ok(Rings {
+                owner,
+                old,
+                new: WorkRing::new(base, capacity),
+                given_back,
+            }),
             None => {
                 if given_back {
                     // The very run that was given back is free.
@@ -481,11 +479,20 @@ fn set_limits<S, R>(endpoint: &mut Endpoint<S>, side: &mut ReceiveSide<R>, zone:
     let segments = count(attributes.max_request_iov);
     endpoint.zone_tag = zone.map_or(0, zone_tag);
     endpoint.refused_flags = refused_request_flags(&attributes);
-    endpoint.max_send_segments = segments;
-    endpoint.max_write_segments = segments.min(count(attributes.max_rdma_write_iov));
-    endpoint.max_read_segments = segments.min(count(attributes.max_rdma_read_iov));
-    endpoint.max_message_size = size(attributes.max_message_size);
-    endpoint.max_rdma_size = size(attributes.max_rdma_size);
+    let write_segments = segments.min(count(attributes.max_rdma_write_iov));
+    let read_segments = segments.min(count(attributes.max_rdma_read_iov));
+    let most = |segments, bytes| match segments {
+        0 => 0,
+        _ => u64::from(size(bytes)),
+    };
+    endpoint.limits = RequestLimits {
+        send_segments: segments,
+        write_segments,
+        read_segments,
+        send_size: most(segments, attributes.max_message_size),
+        write_size: most(write_segments, attributes.max_rdma_size),
+        read_size: most(read_segments, attributes.max_rdma_size),
+    };
     endpoint.refresh_postable();
     side.zone_tag = endpoint.zone_tag;
     side.refused_flags = refused_receive_flags(&attributes);
@@ -500,5 +507,10 @@ fn set_limits<S, R>(endpoint: &mut Endpoint<S>, side: &mut ReceiveSide<R>, zone:
         endpoint.id
     } else {
         endpoint.id.unaskable()
+    };
+    side.postable_pieces = if side.max_segments == 0 {
+        endpoint.id.unaskable()
+    } else {
+        side.postable
     };
 }

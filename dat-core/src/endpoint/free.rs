@@ -44,7 +44,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPR-01..03, EPX-03
     pub fn ep_reset(&self, ep: EpId) -> Result<()> {
-        let index = ep.index() as u16;
         let mut aftermath = Aftermath::default();
         let outcome = self.control.with(|control| {
             self.with_endpoint(ep, |slot, endpoint| {
@@ -64,10 +63,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     // Or it may keep it: then it would take up places that the next life needs.
                     self.harvest_both(endpoint.request_evd, endpoint.receive_evd, &mut aftermath);
                     self.abandon_binds(endpoint.ring.records(self.shared.records));
-                    self.forget_work(index);
-                    endpoint.ring = self.renew_ring(Owner::Requests(index), endpoint.ring);
-                    side.ring = self.renew_ring(Owner::Receives(index), side.ring);
-                    slot.reset_counts();
+                    self.forget_work(ep);
+                    endpoint.ring = self.renew_ring(Owner::Requests(ep), endpoint.ring);
+                    side.ring = self.renew_ring(Owner::Receives(ep), side.ring);
+                    side.used = false;
                     endpoint.link.clear();
                     endpoint.step(Trigger::Reset);
                     Ok(())
@@ -90,13 +89,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// device put them. Once a record is free no completion of it is recognised; a dispatcher that
     /// recognised one just before has it in its queue by the time its lock is free. So nobody else
     /// touches the records afterwards.
-    fn forget_work(&self, endpoint: u16) {
+    fn forget_work(&self, ep: EpId) {
         let records = self.shared.records;
-        record::withdraw_all(records, Owner::Requests(endpoint));
-        record::withdraw_all(records, Owner::Receives(endpoint));
+        record::withdraw_all(records, Owner::Requests(ep));
+        record::withdraw_all(records, Owner::Receives(ep));
         for slot in self.shared.event_dispatchers {
             slot.queue
-                .with(|queue| queue.forget_endpoint(endpoint, &self.shared));
+                .with(|queue| queue.forget_endpoint(ep.index() as u16, &self.shared));
         }
     }
 
@@ -134,12 +133,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // What is left in the completion queues would take up places that go to others now.
         self.harvest_both(endpoint.request_evd, endpoint.receive_evd, aftermath);
         self.abandon_binds(endpoint.ring.records(self.shared.records));
-        self.forget_work(index);
+        self.forget_work(endpoint.id);
         // Until here events of the endpoint may be dequeued, and name it.
         slot.handle.store(0);
-        record::give_back_all(self.shared.records, Owner::Requests(index));
-        record::give_back_all(self.shared.records, Owner::Receives(index));
-        slot.reset_counts();
+        record::give_back_all(self.shared.records, Owner::Requests(endpoint.id));
+        record::give_back_all(self.shared.records, Owner::Receives(endpoint.id));
         // The size of a shared queue may have changed since the endpoint was tied to it.
         let places = endpoint.srq.map_or(endpoint.receive_places, |srq| {
             self.detach_endpoint_from_srq(srq)

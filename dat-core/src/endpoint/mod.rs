@@ -21,7 +21,7 @@ mod watermark;
 
 pub use connect::ConnectParam;
 pub use endpoint::EndpointSlot;
-pub(crate) use endpoint::{Endpoint, ReceiveSide, WorkRing};
+pub(crate) use endpoint::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 pub(crate) use link::Ending;
 pub(crate) use post::send_flags;
 pub use query::{EpParam, EpStatus, RecvQuery};

@@ -82,9 +82,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 slot.receive.with(|side| {
                     let old = endpoint.attributes;
                     let attributes = merge(&old, &wanted.attributes, selected);
-                    if side.ring.posted != 0
-                        && attributes.recv_completion_flags != old.recv_completion_flags
-                    {
+                    if side.used && attributes.recv_completion_flags != old.recv_completion_flags {
                         return Err(endpoint.state.forbids());
                     }
                     let shared = endpoint.srq.is_some();

@@ -1,28 +1,26 @@
 //! Posting: validate straight into a reserved slot, publish, ring the doorbell.
 //!
-//! Straight down: handle and state in one compare, flags, count, room, then per segment context,
-//! zone, privilege and bounds while the segment is copied. A failure anywhere drops the slot and
-//! leaves no trace; only then is it found out what was wrong, in the order of DTO-07.
+//! Straight down: handle and state in one compare, flags, count, room, and per segment context,
+//! zone, privilege and bounds. One segment, the common case, has a way of its own. A failure anywhere
+//! drops the slot and leaves no trace; only then is it found out what was wrong, in the order of DTO-07.
 
-use portable_atomic::Ordering;
-
+use super::endpoint::{READ, SEND, WRITE};
+use super::refuse::refused_by_device;
 use super::{Endpoint, ReceiveSide, SharedReceives, SrqSlot};
 use crate::backend::{
     Backend, ReceiveRequest, RemoteRange, Segment, SendFlags, SendOperation, SendRequest,
     WorkQueue, WorkSlot,
 };
-use crate::error::Result;
+use crate::error::{Result, Subtype};
 use crate::event::DtoOperation;
 use crate::flags::{CompletionFlags, MemoryPrivileges};
 use crate::ia::Ia;
 use crate::id::{EpId, SrqId};
 use crate::memory::{LmrSlot, LmrTriplet, LocalAccess, RmrTriplet};
-use crate::record::{RecordKind, Report};
+use crate::record::{FreeRecord, RecordKind, Report};
 use crate::sync::RawLock;
 
-const SEND: u8 = 0;
-const WRITE: u8 = 1;
-const READ: u8 = 2;
+const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
 
 /// Sends name no remote memory.
 const NO_REMOTE: RmrTriplet = RmrTriplet {
@@ -53,6 +51,15 @@ pub(crate) enum Refusal {
     Device,
 }
 
+/// What came of trying the common case.
+enum Attempt {
+    Posted,
+    /// The device refused.
+    Refused,
+    /// Nothing was done: it is another case, or one to be refused.
+    Unusual,
+}
+
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Sends the segments as one message.
     ///
@@ -70,6 +77,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding.
     ///
     /// Spec: EPS-01..05, DTO-04..07, DTO-10
+    #[inline(never)]
     pub fn post_send(
         &self,
         ep: EpId,
@@ -91,6 +99,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// than the data.
     ///
     /// Spec: EPW-01..31, EPW-33, EPW-35..43, DTO-04..07, DTO-10
+    #[inline(never)]
     pub fn post_rdma_write(
         &self,
         ep: EpId,
@@ -109,6 +118,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// `max_rdma_read_iov` as the limit, and LENGTH_ERROR if the segments are shorter than the remote range.
     ///
     /// Spec: EPB-01..04, EPB-06, EPB-07, DTO-04..07, DTO-10
+    #[inline(never)]
     pub fn post_rdma_read(
         &self,
         ep: EpId,
@@ -135,6 +145,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INSUFFICIENT_RESOURCES (TEP): `max_recv_dtos` receives are outstanding.
     ///
     /// Spec: EPV-01..03, EPV-05, EPX-04, DTO-04..07, DTO-10
+    #[inline(never)]
     pub fn post_recv(
         &self,
         ep: EpId,
@@ -142,20 +153,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<()> {
-        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
-            return Err(ep.refused(self.shared.instance));
-        };
-        let outcome = match segments {
-            [piece] => {
-                let list = core::slice::from_ref(piece);
-                self.try_receive(&mut slot.receive.hold(), ep, list, cookie, flags)
+        if let Some(slot) = self.shared.endpoints.get(ep.index())
+            && let [piece] = segments
+        {
+            let side = &mut slot.receive.hold();
+            match self.post_piece_to_receive(side, ep, piece, cookie, flags) {
+                Attempt::Posted => return Ok(()),
+                Attempt::Refused => return Err(refused_by_device(Subtype::ResourceTep)),
+                Attempt::Unusual => {}
             }
-            _ => self.try_receive(&mut slot.receive.hold(), ep, segments, cookie, flags),
-        };
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(refusal) => Err(self.explain_receive(ep, segments, flags, &refusal)),
         }
+        self.post_recv_otherwise(ep, segments, cookie, flags)
     }
 
     /// Posts a buffer that any endpoint on the shared queue may take.
@@ -171,20 +179,48 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INSUFFICIENT_RESOURCES (SRQ): `max_recv_dtos` buffers are outstanding.
     ///
     /// Spec: SRQR-01..36, SRQR-41, SRQR-42, DTO-07
+    #[inline(never)]
     pub fn srq_post_recv(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
-        let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) else {
-            return Err(srq.refused(self.shared.instance));
-        };
-        let outcome = self.try_shared_receive(slot, &mut slot.main.hold(), srq, segments, cookie);
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(refusal) => Err(self.explain_shared_receive(srq, segments, &refusal)),
+        if let Some(slot) = self.shared.shared_receive_queues.get(srq.index())
+            && let [piece] = segments
+        {
+            let shared = &mut slot.main.hold();
+            match self.post_piece_to_shared(slot, shared, srq, piece, cookie) {
+                Attempt::Posted => return Ok(()),
+                Attempt::Refused => return Err(refused_by_device(Subtype::ResourceSrq)),
+                Attempt::Unusual => {}
+            }
         }
+        self.srq_post_recv_otherwise(srq, segments, cookie)
     }
 
-    /// The way of a request: one attempt, and what failed is looked at only afterwards.
+    /// The way of a request: the common case first, which is one segment that may go; whatever else it
+    /// may be is looked at afterwards, with nothing done yet.
     #[inline(always)]
     fn post_request<const OPERATION: u8>(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        if let Some(slot) = self.shared.endpoints.get(ep.index())
+            && let [piece] = segments
+        {
+            let endpoint = &mut slot.main.hold();
+            match self.post_piece::<OPERATION>(endpoint, ep, piece, cookie, remote, flags) {
+                Attempt::Posted => return Ok(()),
+                Attempt::Refused => return Err(refused_by_device(Subtype::ResourceTep)),
+                Attempt::Unusual => {}
+            }
+        }
+        self.post_otherwise::<OPERATION>(ep, segments, cookie, remote, flags)
+    }
+
+    /// A request of several segments, or one that is refused, or one for which room has to be made.
+    #[inline(never)]
+    fn post_otherwise<const OPERATION: u8>(
         &self,
         ep: EpId,
         segments: &[LmrTriplet],
@@ -195,22 +231,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.endpoints.get(ep.index()) else {
             return Err(ep.refused(self.shared.instance));
         };
-        // One segment is the common case, and has a way of its own without a loop.
-        let (segments, outcome) = match segments {
-            [piece] => {
-                let list = core::slice::from_ref(piece);
-                let endpoint = &mut slot.main.hold();
-                let outcome =
-                    self.try_request::<OPERATION>(endpoint, ep, list, cookie, remote, flags);
-                (list, outcome)
-            }
-            _ => {
-                let endpoint = &mut slot.main.hold();
-                let outcome =
-                    self.try_request::<OPERATION>(endpoint, ep, segments, cookie, remote, flags);
-                (segments, outcome)
-            }
-        };
+        let outcome = self.try_request::<OPERATION>(
+            &mut slot.main.hold(),
+            ep,
+            segments,
+            cookie,
+            remote,
+            flags,
+        );
         match outcome {
             Ok(()) => Ok(()),
             Err(refusal) => self.post_again::<OPERATION>(
@@ -255,6 +283,179 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Err(self.explain_request(request, &refusal))
     }
 
+    #[inline(never)]
+    fn post_recv_otherwise(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
+            return Err(ep.refused(self.shared.instance));
+        };
+        let outcome = self.try_receive(&mut slot.receive.hold(), ep, segments, cookie, flags);
+        outcome.map_err(|refusal| self.explain_receive(ep, segments, flags, &refusal))
+    }
+
+    #[inline(never)]
+    fn srq_post_recv_otherwise(
+        &self,
+        srq: SrqId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+    ) -> Result<()> {
+        let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) else {
+            return Err(srq.refused(self.shared.instance));
+        };
+        let outcome = self.try_shared_receive(slot, &mut slot.main.hold(), srq, segments, cookie);
+        outcome.map_err(|refusal| self.explain_shared_receive(srq, segments, &refusal))
+    }
+
+    /// A request of one segment that is not empty.
+    ///
+    /// The segment is looked at before anything else, which keeps few values alive at a time.
+    #[inline(always)]
+    fn post_piece<const OPERATION: u8>(
+        &self,
+        endpoint: &mut Endpoint<B::SendQueue>,
+        ep: EpId,
+        piece: &LmrTriplet,
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Attempt {
+        if endpoint.postable != ep || flags.intersects(endpoint.refused_flags) {
+            return Attempt::Unusual;
+        }
+        let access = local_access::<OPERATION>(endpoint.zone_tag);
+        let Some(key) = access.check(self.shared.local_regions, piece) else {
+            return Attempt::Unusual;
+        };
+        let extent = endpoint.limits.extent::<OPERATION>(piece.length, remote);
+        let Some(length) = extent.filter(|length| OPERATION != READ || *length != 0) else {
+            return Attempt::Unusual;
+        };
+        let Some(free) = endpoint.ring.next(self.shared.records) else {
+            return Attempt::Unusual;
+        };
+        let Some(queue) = &mut endpoint.send else {
+            return Attempt::Unusual;
+        };
+        let Some(mut place) = queue.reserve(1) else {
+            return Attempt::Unusual;
+        };
+        place.segment(Segment {
+            address: piece.address,
+            length,
+            key,
+        });
+        let request = request::<OPERATION>(&free, cookie, remote, flags, length);
+        if place.commit(&request).is_err() {
+            free.withdraw();
+            return Attempt::Refused;
+        }
+        endpoint.ring.advance(&free);
+        if let Err(refused) = queue.ring() {
+            endpoint.ring.retreat(self.shared.records, refused);
+            return Attempt::Refused;
+        }
+        Attempt::Posted
+    }
+
+    /// As `post_piece`, for a receive.
+    #[inline(always)]
+    fn post_piece_to_receive(
+        &self,
+        side: &mut ReceiveSide<B::ReceiveQueue>,
+        ep: EpId,
+        piece: &LmrTriplet,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Attempt {
+        if side.postable_pieces != ep || flags.intersects(side.refused_flags) {
+            return Attempt::Unusual;
+        }
+        let access = writable(side.zone_tag);
+        let Some(key) = access.check(self.shared.local_regions, piece) else {
+            return Attempt::Unusual;
+        };
+        let Ok(length) = u32::try_from(piece.length) else {
+            return Attempt::Unusual;
+        };
+        let Some(free) = side.ring.next(self.shared.records) else {
+            return Attempt::Unusual;
+        };
+        let Some(queue) = &mut side.queue else {
+            return Attempt::Unusual;
+        };
+        let Some(mut place) = queue.reserve(1) else {
+            return Attempt::Unusual;
+        };
+        place.segment(Segment {
+            address: piece.address,
+            length,
+            key,
+        });
+        let token = free.post(RECEIVE, side.report.and_quiet(flags), cookie, length);
+        if place.commit(&ReceiveRequest { token }).is_err() {
+            free.withdraw();
+            return Attempt::Refused;
+        }
+        side.ring.advance(&free);
+        if let Err(refused) = queue.ring() {
+            side.ring.retreat(self.shared.records, refused);
+            return Attempt::Refused;
+        }
+        side.used = true;
+        Attempt::Posted
+    }
+
+    /// As `post_piece`, for a buffer of a shared queue, which takes one segment at least.
+    #[inline(always)]
+    fn post_piece_to_shared(
+        &self,
+        slot: &SrqSlot<B::SharedReceiveQueue, L>,
+        shared: &mut SharedReceives<B::SharedReceiveQueue>,
+        srq: SrqId,
+        piece: &LmrTriplet,
+        cookie: u64,
+    ) -> Attempt {
+        // A free slot's null handle passes for a null handle, but it has no records and no queue.
+        if shared.id != srq {
+            return Attempt::Unusual;
+        }
+        let access = writable(shared.zone_tag);
+        let Some(key) = access.check(self.shared.local_regions, piece) else {
+            return Attempt::Unusual;
+        };
+        let Ok(length) = u32::try_from(piece.length) else {
+            return Attempt::Unusual;
+        };
+        let Some(free) = shared.free_record(slot, self.shared.records) else {
+            return Attempt::Unusual;
+        };
+        let after = free.record.next();
+        let Some(queue) = &mut shared.queue else {
+            return Attempt::Unusual;
+        };
+        let Some(mut place) = queue.reserve(1) else {
+            return Attempt::Unusual;
+        };
+        place.segment(Segment {
+            address: piece.address,
+            length,
+            key,
+        });
+        let token = free.post(RECEIVE, Report::TAKER, cookie, length);
+        if place.commit(&ReceiveRequest { token }).is_err() || queue.ring().is_err() {
+            free.withdraw();
+            return Attempt::Refused;
+        }
+        shared.free_first = after;
+        Attempt::Posted
+    }
+
     #[inline(always)]
     fn try_request<const OPERATION: u8>(
         &self,
@@ -265,18 +466,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> core::result::Result<(), Refusal> {
-        let limit = match OPERATION {
-            SEND => endpoint.max_send_segments,
-            WRITE => endpoint.max_write_segments,
-            _ => endpoint.max_read_segments,
-        };
         if endpoint.postable != ep
             || flags.intersects(endpoint.refused_flags)
-            || segments.len() > limit as usize
+            || segments.len() > endpoint.limits.segments::<OPERATION>() as usize
         {
             return Err(Refusal::Invalid);
         }
-        let Some((index, record)) = endpoint.ring.next(self.shared.records) else {
+        let Some(free) = endpoint.ring.next(self.shared.records) else {
             return Err(Refusal::Full);
         };
         let Some(queue) = &mut endpoint.send else {
@@ -285,14 +481,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(mut place) = queue.reserve(segments.len()) else {
             return Err(Refusal::Full);
         };
-        let access = LocalAccess {
-            zone: endpoint.zone_tag,
-            privilege: if OPERATION == READ {
-                MemoryPrivileges::LOCAL_WRITE
-            } else {
-                MemoryPrivileges::LOCAL_READ
-            },
-        };
+        let access = local_access::<OPERATION>(endpoint.zone_tag);
         // A read takes the whole remote range; local room behind it stays untouched.
         let regions = self.shared.local_regions;
         let total = if OPERATION == READ {
@@ -300,37 +489,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         } else {
             copy_segments::<false>(regions, segments, access, 0, &mut place)?
         };
-        let (length, most, operation) = match OPERATION {
-            SEND => (total, endpoint.max_message_size, SendOperation::Send),
-            WRITE if total <= remote.length => (
-                total,
-                endpoint.max_rdma_size,
-                SendOperation::RdmaWrite(range(remote)),
-            ),
-            READ if remote.length <= total => (
-                remote.length,
-                endpoint.max_rdma_size,
-                SendOperation::RdmaRead(range(remote)),
-            ),
-            _ => return Err(Refusal::Invalid),
-        };
-        if length > u64::from(most) {
+        let Some(length) = endpoint.limits.extent::<OPERATION>(total, remote) else {
             return Err(Refusal::Invalid);
-        }
-        let length = length as u32;
-        let kind = RecordKind::Dto(self::operation(OPERATION));
-        let token = record.post(index, kind, Report::of_request(flags), cookie, length);
-        let committed = place.commit(&SendRequest {
-            token,
-            operation,
-            length,
-            flags: send_flags(flags, OPERATION == SEND),
-        });
-        if committed.is_err() {
-            record.withdraw();
+        };
+        let request = request::<OPERATION>(&free, cookie, remote, flags, length);
+        if place.commit(&request).is_err() {
+            free.withdraw();
             return Err(Refusal::Device);
         }
-        endpoint.ring.advance();
+        endpoint.ring.advance(&free);
         if let Err(refused) = queue.ring() {
             endpoint.ring.retreat(self.shared.records, refused);
             return Err(Refusal::Device);
@@ -353,7 +520,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         {
             return Err(Refusal::Invalid);
         }
-        let Some((index, record)) = side.ring.next(self.shared.records) else {
+        let Some(free) = side.ring.next(self.shared.records) else {
             return Err(Refusal::Full);
         };
         let Some(queue) = &mut side.queue else {
@@ -362,27 +529,24 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(mut place) = queue.reserve(segments.len()) else {
             return Err(Refusal::Full);
         };
-        let access = LocalAccess {
-            zone: side.zone_tag,
-            privilege: MemoryPrivileges::LOCAL_WRITE,
-        };
+        let access = writable(side.zone_tag);
         let regions = self.shared.local_regions;
         let total = copy_segments::<false>(regions, segments, access, 0, &mut place)?;
         let Ok(length) = u32::try_from(total) else {
             return Err(Refusal::Invalid);
         };
         let report = side.report.and_quiet(flags);
-        let kind = RecordKind::Dto(DtoOperation::Receive);
-        let token = record.post(index, kind, report, cookie, length);
+        let token = free.post(RECEIVE, report, cookie, length);
         if place.commit(&ReceiveRequest { token }).is_err() {
-            record.withdraw();
+            free.withdraw();
             return Err(Refusal::Device);
         }
-        side.ring.advance();
+        side.ring.advance(&free);
         if let Err(refused) = queue.ring() {
             side.ring.retreat(self.shared.records, refused);
             return Err(Refusal::Device);
         }
+        side.used = true;
         Ok(())
     }
 
@@ -398,13 +562,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if shared.id != srq || srq.is_null() || segments.len() > shared.max_segments as usize {
             return Err(Refusal::Invalid);
         }
-        let outstanding = shared
-            .posted
-            .wrapping_sub(slot.reaped.load(Ordering::Acquire));
-        if outstanding >= shared.max_receives {
-            return Err(Refusal::Full);
-        }
-        let Some((index, record)) = shared.free_record(slot, self.shared.records) else {
+        // There are as many records as buffers may be outstanding.
+        let Some(free) = shared.free_record(slot, self.shared.records) else {
             return Err(Refusal::Full);
         };
         let Some(queue) = &mut shared.queue else {
@@ -413,24 +572,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(mut place) = queue.reserve(segments.len()) else {
             return Err(Refusal::Full);
         };
-        let access = LocalAccess {
-            zone: shared.zone_tag,
-            privilege: MemoryPrivileges::LOCAL_WRITE,
-        };
+        let access = writable(shared.zone_tag);
         let regions = self.shared.local_regions;
         let total = copy_segments::<false>(regions, segments, access, 0, &mut place)?;
         let Ok(length) = u32::try_from(total) else {
             return Err(Refusal::Invalid);
         };
-        let after = record.next();
-        let kind = RecordKind::Dto(DtoOperation::Receive);
-        let token = record.post(index, kind, Report::TAKER, cookie, length);
+        let after = free.record.next();
+        let token = free.post(RECEIVE, Report::TAKER, cookie, length);
         if place.commit(&ReceiveRequest { token }).is_err() || queue.ring().is_err() {
-            record.withdraw();
+            free.withdraw();
             return Err(Refusal::Device);
         }
         shared.free_first = after;
-        shared.posted = shared.posted.wrapping_add(1);
         Ok(())
     }
 
@@ -478,11 +632,13 @@ fn copy_segment<const LIMITED: bool>(
     room: u64,
     place: &mut impl WorkSlot,
 ) -> core::result::Result<u64, Refusal> {
-    if piece.length == 0 {
-        return Ok(0);
-    }
     let Some(key) = access.check(regions, piece) else {
-        return Err(Refusal::Invalid);
+        // An empty piece names nothing.
+        return if piece.length == 0 {
+            Ok(0)
+        } else {
+            Err(Refusal::Invalid)
+        };
     };
     let length = if LIMITED {
         piece.length.min(room)
@@ -498,6 +654,50 @@ fn copy_segment<const LIMITED: bool>(
         });
     }
     Ok(piece.length)
+}
+
+/// What a request asks of the regions it names.
+#[inline(always)]
+fn local_access<const OPERATION: u8>(zone: u64) -> LocalAccess {
+    if OPERATION == READ {
+        writable(zone)
+    } else {
+        LocalAccess {
+            zone,
+            privilege: MemoryPrivileges::LOCAL_READ,
+        }
+    }
+}
+
+/// What incoming data asks of the regions it goes to.
+#[inline(always)]
+fn writable(zone: u64) -> LocalAccess {
+    LocalAccess {
+        zone,
+        privilege: MemoryPrivileges::LOCAL_WRITE,
+    }
+}
+
+/// Fills in the record of a request; returns what goes to the device.
+#[inline(always)]
+fn request<const OPERATION: u8>(
+    free: &FreeRecord<'_>,
+    cookie: u64,
+    remote: &RmrTriplet,
+    flags: CompletionFlags,
+    length: u32,
+) -> SendRequest {
+    let kind = RecordKind::Dto(operation(OPERATION));
+    SendRequest {
+        token: free.post(kind, Report::of_request(flags), cookie, length),
+        operation: match OPERATION {
+            SEND => SendOperation::Send,
+            WRITE => SendOperation::RdmaWrite(range(remote)),
+            _ => SendOperation::RdmaRead(range(remote)),
+        },
+        length,
+        flags: send_flags(flags, OPERATION == SEND),
+    }
 }
 
 /// The operation behind a path's number.
@@ -520,14 +720,10 @@ fn range(remote: &RmrTriplet) -> RemoteRange {
 /// SOLICITED_WAIT means something for Sends only (EPW-37).
 #[inline]
 pub(crate) fn send_flags(flags: CompletionFlags, send: bool) -> SendFlags {
-    let mut device = SendFlags::empty();
-    device.set(
-        SendFlags::FENCE,
-        flags.contains(CompletionFlags::BARRIER_FENCE),
-    );
-    device.set(
-        SendFlags::SOLICITED,
-        send && flags.contains(CompletionFlags::SOLICITED_WAIT),
-    );
-    device
+    let meant = if send {
+        SendFlags::FENCE.union(SendFlags::SOLICITED)
+    } else {
+        SendFlags::FENCE
+    };
+    SendFlags::from_bits_truncate(flags.bits() as u8).intersection(meant)
 }

@@ -7,6 +7,7 @@ use crate::error::{Cause, Error, Result};
 use crate::flags::{EndpointState, EpFields, VALUE_UNKNOWN};
 use crate::ia::Ia;
 use crate::id::{EpId, EvdId, Handle, PzId, SrqId};
+use crate::record::{self, Owner, RecordSlot};
 use crate::sync::RawLock;
 
 /// Parameters of an endpoint, to query and to modify.
@@ -129,13 +130,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })?;
         self.with_endpoint(ep, |slot, endpoint| {
             permit(Call::Inspect, endpoint.state)?;
+            let records = self.shared.records;
+            // Receives posted before the queue changed its length keep their old records.
             let received = slot
                 .receive
-                .with(|side| side.ring.posted == slot.receives_completed());
+                .with(|_| !record::all_of(records, Owner::Receives(ep)).any(RecordSlot::is_posted));
             Ok(EpStatus {
                 state: endpoint.state,
                 recv_idle: received && held == 0,
-                request_idle: endpoint.ring.posted == slot.requests_completed(),
+                request_idle: endpoint.ring.is_idle(records),
             })
         })
     }

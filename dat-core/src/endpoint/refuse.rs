@@ -36,9 +36,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return not_ready();
             }
             let (flags_argument, limit) = match request.operation {
-                DtoOperation::RdmaWrite => (6, endpoint.max_write_segments),
-                DtoOperation::RdmaRead => (6, endpoint.max_read_segments),
-                DtoOperation::Send | DtoOperation::Receive => (5, endpoint.max_send_segments),
+                DtoOperation::RdmaWrite => (6, endpoint.limits.write_segments),
+                DtoOperation::RdmaRead => (6, endpoint.limits.read_segments),
+                DtoOperation::Send | DtoOperation::Receive => (5, endpoint.limits.send_segments),
             };
             if let Some(error) =
                 refused_flags(request.flags, endpoint.refused_flags, flags_argument)
@@ -61,7 +61,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let too_long =
                 || Error::invalid_argument(COUNT_ARGUMENT).because(Cause::MessageTooLong);
             match request.operation {
-                DtoOperation::RdmaWrite if total > u64::from(endpoint.max_rdma_size) => {
+                DtoOperation::RdmaWrite if total > endpoint.limits.write_size => {
                     return too_long();
                 }
                 DtoOperation::RdmaWrite if total > remote => {
@@ -70,10 +70,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 DtoOperation::RdmaRead if remote > total => {
                     return Error::length().because(Cause::LocalTooShort);
                 }
-                DtoOperation::RdmaRead if remote > u64::from(endpoint.max_rdma_size) => {
+                DtoOperation::RdmaRead if remote > endpoint.limits.read_size => {
                     return too_long();
                 }
-                DtoOperation::Send if total > u64::from(endpoint.max_message_size) => {
+                DtoOperation::Send if total > endpoint.limits.send_size => {
                     return too_long();
                 }
                 _ => {}
@@ -140,7 +140,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// What is wrong with a receive buffer.
-    fn refused_buffer(&self, segments: &[LmrTriplet], limit: u32, zone: u32) -> Option<Error> {
+    fn refused_buffer(&self, segments: &[LmrTriplet], limit: u32, zone: u64) -> Option<Error> {
         let access = LocalAccess {
             zone,
             privilege: MemoryPrivileges::LOCAL_WRITE,
@@ -197,6 +197,12 @@ pub(crate) fn out_of_room(refusal: &Refusal, subtype: Subtype) -> Error {
         // It was wrong when it was checked and is right now: somebody changed the objects meanwhile.
         Refusal::Invalid => Cause::Contended,
     })
+}
+
+/// As `out_of_room`, where the device said so.
+#[cold]
+pub(super) fn refused_by_device(subtype: Subtype) -> Error {
+    out_of_room(&Refusal::Device, subtype)
 }
 
 fn total(segments: &[LmrTriplet]) -> u64 {

@@ -12,7 +12,7 @@ use crate::flags::{SRQ_LOW_WATERMARK_DEFAULT, SrqFields, SrqState};
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, PzId, SrqId, next_generation};
 use crate::memory::zone_tag;
-use crate::record::{self, NO_RECORD, Owner, RecordSlot};
+use crate::record::{self, FreeRecord, NO_RECORD, Owner, RecordSlot};
 use crate::storage::find_slot;
 use crate::sync::{Mutex, RawLock};
 
@@ -20,10 +20,6 @@ use crate::sync::{Mutex, RawLock};
 pub struct SrqSlot<Q, L> {
     /// Records that came back, in any order: head of a list that completers push to.
     pub(crate) returned: AtomicU32,
-    /// Buffers whose receive completed.
-    pub(crate) completed: AtomicU32,
-    /// Buffers whose completion was dequeued.
-    pub(crate) reaped: AtomicU32,
     pub(crate) main: Mutex<L, SharedReceives<Q>>,
 }
 
@@ -35,8 +31,6 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
     )]
     pub const EMPTY: Self = Self {
         returned: AtomicU32::new(NO_RECORD),
-        completed: AtomicU32::new(0),
-        reaped: AtomicU32::new(0),
         main: Mutex::new(SharedReceives::EMPTY),
     };
 }
@@ -51,8 +45,6 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
             };
         });
         self.returned.store(NO_RECORD, Ordering::Relaxed);
-        self.completed.store(0, Ordering::Relaxed);
-        self.reaped.store(0, Ordering::Relaxed);
     }
 }
 
@@ -60,14 +52,12 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
 #[derive(Debug)]
 pub(crate) struct SharedReceives<Q> {
     pub(crate) id: SrqId,
-    pub(crate) zone_tag: u32,
+    pub(crate) zone_tag: u64,
     pub(crate) max_segments: u32,
-    /// Buffers the consumer may have outstanding; as many records are its own.
+    /// Buffers the consumer may have outstanding; exactly as many records are its own.
     pub(crate) max_receives: u32,
     /// Free records at hand: head of a list that only the holder of the lock touches.
     pub(crate) free_first: u32,
-    /// Buffers ever posted.
-    pub(crate) posted: u32,
     pub(crate) queue: Option<Q>,
 
     pub(crate) generation: u32,
@@ -91,7 +81,6 @@ impl<Q> SharedReceives<Q> {
         max_segments: 0,
         max_receives: 0,
         free_first: NO_RECORD,
-        posted: 0,
         queue: None,
         generation: 0,
         key: SharedReceiveQueueKey(0),
@@ -107,17 +96,30 @@ impl<Q> SharedReceives<Q> {
 
 impl<Q> SharedReceives<Q> {
     /// The first free record, which stays on the list; takes in what came back if none is at hand.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn free_record<'r, L>(
         &mut self,
         slot: &SrqSlot<Q, L>,
         records: &'r [RecordSlot],
-    ) -> Option<(u32, &'r RecordSlot)> {
-        if self.free_first == NO_RECORD {
-            self.free_first = slot.returned.swap(NO_RECORD, Ordering::Acquire);
+    ) -> Option<FreeRecord<'r>> {
+        if records.get(self.free_first as usize).is_none() {
+            self.take_returned(slot);
         }
-        let record = records.get(self.free_first as usize)?;
-        Some((self.free_first, record))
+        records.get(self.free_first as usize)?.free(self.free_first)
+    }
+
+    /// Adds a list of free records to those at hand.
+    fn put_back(&mut self, list: u32, records: &[RecordSlot]) {
+        if let Some(last) = record::list(records, list).last() {
+            last.set_next(self.free_first);
+            self.free_first = list;
+        }
+    }
+
+    /// Takes in the records that came back; no other is at hand.
+    #[cold]
+    fn take_returned<L>(&mut self, slot: &SrqSlot<Q, L>) {
+        self.free_first = slot.returned.swap(NO_RECORD, Ordering::Acquire);
     }
 }
 
@@ -181,11 +183,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .shared_receive_queues
                 .get(usize::from(index))
                 .ok_or(exhausted(Cause::TableFull))?;
-            let owner = Owner::Shared(index);
-            let free = record::allocate_list(self.shared.records, owner, receives, NO_RECORD)
-                .ok_or(exhausted(Cause::StorageExhausted))?;
             let generation = slot.main.with(|queue| queue.generation.saturating_add(1));
             let id = SrqId::new(self.shared.instance, generation, index);
+            let owner = Owner::Shared(id);
+            let free = record::allocate_list(self.shared.records, owner, receives, NO_RECORD)
+                .ok_or(exhausted(Cause::StorageExhausted))?;
             let made = control.backend()?.create_shared_receive_queue(
                 id.handle().to_raw(),
                 domain,
@@ -201,8 +203,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             let zone = self.hold_zone(control, pz)?;
             slot.returned.store(NO_RECORD, Ordering::Relaxed);
-            slot.completed.store(0, Ordering::Relaxed);
-            slot.reaped.store(0, Ordering::Relaxed);
             slot.main.with(|shared| {
                 *shared = SharedReceives {
                     id,
@@ -266,11 +266,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // free such a completion is not recognised; a dispatcher that recognised one just before puts
         // the record on the list of this slot before it lets go of its lock. So after a pass through
         // all of these locks nobody else touches records or list.
-        record::withdraw_all(self.shared.records, Owner::Shared(index));
+        record::withdraw_all(self.shared.records, Owner::Shared(old.id));
         for dispatcher in self.shared.event_dispatchers {
             dispatcher.queue.with(|_| ());
         }
-        record::give_back_all(self.shared.records, Owner::Shared(index));
+        record::give_back_all(self.shared.records, Owner::Shared(old.id));
         slot.returned.store(NO_RECORD, Ordering::Relaxed);
         self.release_zone(control, old.zone);
     }
@@ -291,7 +291,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.harvest_takers(srq);
         }
         self.control.with(|control| {
-            let (zone, key, param) = self.with_srq(srq, |slot, queue| {
+            let (zone, key, param) = self.with_srq(srq, |_, queue| {
+                let records = self.shared.records;
                 let param = SrqParam {
                     ia: self.handle(),
                     state: queue.state,
@@ -299,8 +300,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     max_recv_dtos: count(queue.max_receives),
                     max_recv_iov: count(queue.max_segments),
                     low_watermark: count(queue.low_watermark),
-                    available: count(slot.not_completed(queue)),
-                    outstanding: count(slot.outstanding(queue)),
+                    available: count(not_completed(records, srq)),
+                    outstanding: count(outstanding(records, srq)),
                 };
                 Ok((queue.zone, queue.key, param))
             })?;
@@ -344,7 +345,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let records = self.shared.records;
         let exhausted = Error::insufficient_resources(Subtype::ResourceSrq);
         let more = new.saturating_sub(old);
-        let list = record::allocate_list(records, Owner::Shared(index), more, NO_RECORD)
+        let list = record::allocate_list(records, Owner::Shared(srq), more, NO_RECORD)
             .ok_or(exhausted.because(Cause::StorageExhausted))?;
         let backend = control.backend()?;
         let outcome = self
@@ -357,10 +358,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     backend
                         .resize_shared_receive_queue(shared.key, queue, new)
                         .map_err(|error| backend_refused(error, Subtype::ResourceSrq))?;
-                    if let Some(last) = record::list(records, list).last() {
-                        last.1.set_next(shared.free_first);
-                        shared.free_first = list;
-                    }
+                    shared.put_back(list, records);
                     shared.max_receives = new;
                     Ok(())
                 });
@@ -371,9 +369,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 resized
             });
         if outcome.is_err() {
-            for (index, _) in record::list(records, list) {
-                record::give_back(records, index, 1);
-            }
+            record::give_back_list(records, list);
         }
         outcome
     }
@@ -390,31 +386,39 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let shrunk = self.with_srq(srq, |slot, shared| {
             let refused =
                 |cause| Err(Error::invalid_state(Subtype::InvalidStateSrqInUse).because(cause));
-            if slot.outstanding(shared) > new {
-                return refused(Cause::BelowOutstanding);
-            }
-            if shared.low_watermark > new {
+            if shared.low_watermark > new && outstanding(records, srq) <= new {
                 return refused(Cause::BelowWatermark);
             }
-            let Some(queue) = &mut shared.queue else {
-                return Ok(false);
-            };
-            match backend.resize_shared_receive_queue(shared.key, queue, new) {
-                Ok(()) => {}
-                Err(BackendError::Device) => return Err(Error::internal(Cause::DeviceGone)),
-                // Shrinking is optional (SRZ-03).
-                Err(_) => return Ok(false),
-            }
-            // A record that is on its way back right now stays; it does no harm.
+            let mut surplus = NO_RECORD;
             for _ in new..old {
-                let Some((index, record)) = shared.free_record(slot, records) else {
-                    break;
+                let Some(free) = shared.free_record(slot, records) else {
+                    // Outstanding, or on its way back right now.
+                    shared.put_back(surplus, records);
+                    return refused(Cause::BelowOutstanding);
                 };
-                shared.free_first = record.next();
-                record::give_back(records, index, 1);
+                shared.free_first = free.record.next();
+                free.record.set_next(surplus);
+                surplus = free.index;
             }
-            shared.max_receives = new;
-            Ok(true)
+            let resized = match &mut shared.queue {
+                Some(queue) => backend.resize_shared_receive_queue(shared.key, queue, new),
+                None => Err(BackendError::NotSupported),
+            };
+            match resized {
+                Ok(()) => {
+                    shared.max_receives = new;
+                    record::give_back_list(records, surplus);
+                    Ok(true)
+                }
+                Err(error) => {
+                    shared.put_back(surplus, records);
+                    match error {
+                        BackendError::Device => Err(Error::internal(Cause::DeviceGone)),
+                        // Shrinking is optional (SRZ-03).
+                        _ => Ok(false),
+                    }
+                }
+            }
         })?;
         if shrunk {
             self.change_taker_places(backend, srq.index() as u16, old, new)?;
@@ -454,9 +458,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     Err(BackendError::NotSupported) if low == 0 => false,
                     Err(error) => return Err(backend_refused(error, Subtype::ResourceSrq)),
                 };
-            let (earlier, passed) = self.with_srq(srq, |slot, queue| {
+            let (earlier, passed) = self.with_srq(srq, |_, queue| {
                 let earlier = queue.armed && withdrawn;
-                let passed = exact.unwrap_or_else(|| slot.not_completed(queue)) < low;
+                let passed = exact.unwrap_or_else(|| not_completed(self.shared.records, srq)) < low;
                 queue.low_watermark = low;
                 queue.armed = low != 0 && !passed;
                 Ok((earlier, passed))
@@ -603,20 +607,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-impl<Q, L> SrqSlot<Q, L> {
-    /// Buffers posted whose completions were not dequeued (SRY-02).
-    fn outstanding(&self, queue: &SharedReceives<Q>) -> u32 {
-        queue
-            .posted
-            .wrapping_sub(self.reaped.load(Ordering::Acquire))
-    }
+/// Buffers posted whose completions were not dequeued (SRY-02).
+fn outstanding(records: &[RecordSlot], srq: SrqId) -> u32 {
+    record::all_of(records, Owner::Shared(srq))
+        .filter(|record| !record.is_free())
+        .count() as u32
+}
 
-    /// Buffers posted whose completions were not polled.
-    fn not_completed(&self, queue: &SharedReceives<Q>) -> u32 {
-        queue
-            .posted
-            .wrapping_sub(self.completed.load(Ordering::Acquire))
-    }
+/// Buffers posted whose completions were not polled.
+fn not_completed(records: &[RecordSlot], srq: SrqId) -> u32 {
+    record::all_of(records, Owner::Shared(srq))
+        .filter(|record| record.is_posted())
+        .count() as u32
 }
 
 /// The event of a passed low watermark. No source fixes its number; this is the one place that does (SRL-03).

@@ -37,9 +37,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     queue.overflowed = false;
                     return Err(Error::queue_empty());
                 }
-                Some(Asked::Unusual(completion)) => {
-                    return self.dequeue_unusual(queue, completion);
-                }
+                Some(Asked::Unusual) => return self.dequeue_unusual(queue),
                 Some(Asked::Failed(failure)) => return self.dequeue_failed(queue, failure),
                 None => return self.dequeue_queued(queue),
             }
@@ -69,24 +67,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// A dequeue to which the device said something other than a plain success.
     #[inline(never)]
-    fn dequeue_unusual(&self, queue: HeldQueue<'_, B, L>, completion: Completion) -> Result<Event> {
-        self.dequeue_polled(queue, Ok(completion))
+    fn dequeue_unusual(&self, mut queue: HeldQueue<'_, B, L>) -> Result<Event> {
+        let polled = queue.aside.take().map(Ok);
+        self.dequeue_polled(queue, polled)
     }
 
     /// A dequeue to which the device said that it failed.
     #[cold]
     #[inline(never)]
     fn dequeue_failed(&self, queue: HeldQueue<'_, B, L>, failure: DeviceFailure) -> Result<Event> {
-        self.dequeue_polled(queue, Err(failure))
+        self.dequeue_polled(queue, Some(Err(failure)))
     }
 
     fn dequeue_polled(
         &self,
         mut queue: HeldQueue<'_, B, L>,
-        polled: core::result::Result<Completion, DeviceFailure>,
+        polled: Option<core::result::Result<Completion, DeviceFailure>>,
     ) -> Result<Event> {
         let evd = queue.id;
-        let outcome = queue.dequeue_polled(Some(polled), &self.shared);
+        let outcome = queue.dequeue_polled(polled, &self.shared);
         drop(queue);
         self.follow_up(evd, outcome)
     }

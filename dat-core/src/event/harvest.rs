@@ -1,7 +1,5 @@
 //! From a device's completion to an event: token, record, queue, endpoint.
 
-use portable_atomic::Ordering;
-
 use super::event::{DtoCompletion, DtoOperation, Event, RmrBindCompletion};
 use crate::backend::{Backend, Completion};
 use crate::endpoint::EndpointSlot;
@@ -23,22 +21,15 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         }
         let owner = record.owner()?;
         let endpoint = match owner {
-            Owner::Requests(queue) => {
-                let endpoint = self.endpoints.get(usize::from(queue))?;
-                endpoint.count_completion(false);
+            Owner::Requests(ep) => {
                 if record.kind() == RecordKind::Bind {
                     self.bind_completed(record, completion.status);
                 }
-                endpoint
+                self.endpoints.get(ep.index())?
             }
-            Owner::Receives(queue) => {
-                let endpoint = self.endpoints.get(usize::from(queue))?;
-                endpoint.count_completion(true);
-                endpoint
-            }
-            Owner::Shared(queue) => {
-                let shared = self.shared_receive_queues.get(usize::from(queue))?;
-                shared.completed.fetch_add(1, Ordering::Relaxed);
+            Owner::Receives(ep) => self.endpoints.get(ep.index())?,
+            Owner::Shared(srq) => {
+                let queue = srq.index() as u16;
                 let taker = Handle::from_raw(completion.queue_pair);
                 match self.endpoints.get(taker.index()) {
                     Some(endpoint) if endpoint.is_taker(completion.queue_pair, queue) => endpoint,
@@ -67,19 +58,16 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         }
         let record = self.records.get(completion.token as u32 as usize)?;
         let plain = record.plain(completion.token)?;
-        let endpoint = self.endpoints.get(usize::from(plain.endpoint))?;
         let posted = record.length();
-        let received = plain.operation == DtoOperation::Receive;
-        endpoint.count_completion(received);
-        let length = if received {
+        let length = if plain.received {
             completion.length.min(posted)
         } else {
             posted
         };
         let cookie = record.cookie();
-        record.release();
+        record.release_plain(plain);
         Some(DtoCompletion {
-            ep: EpId::from_handle(Handle::from_raw(endpoint.handle.load())),
+            ep: plain.ep,
             cookie,
             status: DtoStatus::Success,
             transferred_length: u64::from(length),
@@ -156,7 +144,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// The endpoint slot that a ready record's event speaks of.
     pub(crate) fn endpoint_of(&self, record: &RecordSlot) -> Option<u16> {
         Some(match record.owner()? {
-            Owner::Requests(index) | Owner::Receives(index) => index,
+            Owner::Requests(ep) | Owner::Receives(ep) => ep.index() as u16,
             Owner::Shared(_) => record.extra() as u16,
         })
     }
@@ -188,11 +176,10 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     #[inline]
     fn free(&self, record: &RecordSlot, index: u32, owner: Owner) {
         record.release();
-        if let Owner::Shared(queue) = owner
-            && let Some(shared) = self.shared_receive_queues.get(usize::from(queue))
+        if let Owner::Shared(srq) = owner
+            && let Some(shared) = self.shared_receive_queues.get(srq.index())
         {
             record.push_returned(index, &shared.returned);
-            shared.reaped.fetch_add(1, Ordering::Release);
         }
     }
 }

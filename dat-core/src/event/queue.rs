@@ -59,8 +59,8 @@ pub(crate) enum Asked {
     /// The success of a plain data transfer, which is an event as it stands.
     Plain(DtoCompletion),
     Nothing,
-    /// Anything else that completed, still to be looked at.
-    Unusual(Completion),
+    /// Anything else that completed: it is in `aside`, still to be looked at.
+    Unusual,
     Failed(DeviceFailure),
 }
 
@@ -113,6 +113,8 @@ pub(crate) struct EvdQueue<C> {
     pub(crate) overflowed: bool,
     pub(crate) failure: Option<DeviceFailure>,
     pub(crate) owed: Owed,
+    /// What a quick look found and left to others; taken before the lock is released.
+    pub(crate) aside: Option<Completion>,
     pub(crate) context: u64,
 }
 
@@ -149,6 +151,7 @@ impl<C> EvdQueue<C> {
         overflowed: false,
         failure: None,
         owed: Owed::NOTHING,
+        aside: None,
         context: 0,
     };
 
@@ -337,7 +340,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
         Some(match self.completions.as_mut()?.poll() {
             Ok(Some(completion)) => match shared.deliver_plain(&completion) {
                 Some(event) => Asked::Plain(event),
-                None => Asked::Unusual(completion),
+                None => {
+                    self.aside = Some(completion);
+                    Asked::Unusual
+                }
             },
             Ok(None) => Asked::Nothing,
             Err(failure) => Asked::Failed(failure),

@@ -252,7 +252,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                         more: 0,
                     }));
                 }
-                Some(Asked::Unusual(completion)) => self.take_in(queue, Ok(completion)),
+                Some(Asked::Unusual) => self.take_in_aside(queue),
                 Some(Asked::Failed(failure)) => self.take_in(queue, Err(failure)),
                 Some(Asked::Nothing) | None => drop(queue),
             }
@@ -264,6 +264,12 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
 
     /// Queues something else than a plain success that a poll found.
     #[inline(never)]
+    fn take_in_aside(&self, mut queue: HeldQueue<'_, B, L>) {
+        if let Some(completion) = queue.aside.take() {
+            self.take_in(queue, Ok(completion));
+        }
+    }
+
     fn take_in(
         &self,
         mut queue: HeldQueue<'_, B, L>,

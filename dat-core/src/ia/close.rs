@@ -220,7 +220,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         for slot in shared.endpoints {
             slot.handle.store(0);
-            slot.reset_counts();
             slot.main.with(|endpoint| {
                 *endpoint = Endpoint {
                     generation: endpoint.generation,

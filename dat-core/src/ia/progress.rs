@@ -318,8 +318,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         let mut aftermath = Aftermath::default();
         let ended = self.control.with(|control| {
-            self.with_endpoint(ep, |slot, endpoint| {
-                if endpoint.ring.posted != slot.requests_completed() {
+            self.with_endpoint(ep, |_, endpoint| {
+                if !endpoint.ring.is_idle(self.shared.records) {
                     return Ok(false);
                 }
                 let ending = Ending {

@@ -200,7 +200,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         slot: Option<&LmrSlot>,
     ) -> Result<u32> {
         let full = |resource| Error::insufficient_resources(resource).because(Cause::QueueFull);
-        let Some((index, record)) = endpoint.ring.next(self.records) else {
+        let Some(free) = endpoint.ring.next(self.records) else {
             return Err(full(Subtype::ResourceTep));
         };
         let Some(place) = region
@@ -225,15 +225,14 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         // 0 marks a place that is free.
         let sequence = region.sequence.wrapping_add(1).max(1);
-        let token = record.post(
-            index,
+        let token = free.post(
             RecordKind::Bind,
             Report::of_request(bind.flags),
             bind.cookie,
             bind.rmr.index() as u32,
         );
-        record.set_extra(region.generation);
-        record.set_next(sequence);
+        free.record.set_extra(region.generation);
+        free.record.set_next(sequence);
         let refused =
             Error::insufficient_resources(Subtype::ResourceTep).because(Cause::DeviceRefused);
         let request = BindRequest {
@@ -246,11 +245,11 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             flags: send_flags(bind.flags, false),
         };
         let Ok(rmr_context) = queue.bind(&request) else {
-            record.withdraw();
+            free.withdraw();
             let_go();
             return Err(refused);
         };
-        endpoint.ring.advance();
+        endpoint.ring.advance(&free);
         if let Err(count) = queue.ring() {
             endpoint.ring.retreat(self.records, count);
             let_go();
@@ -323,8 +322,8 @@ const REMOTE: MemoryPrivileges =
 fn check_piece(
     slot: &LmrSlot,
     bind: &Bind<'_>,
-    region_zone: u32,
-    endpoint_zone: u32,
+    region_zone: u64,
+    endpoint_zone: u64,
 ) -> Result<()> {
     let (zone, privileges) = slot.protection();
     if zone != region_zone || zone != endpoint_zone {

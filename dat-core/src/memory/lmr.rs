@@ -5,7 +5,8 @@ use core::ptr;
 use portable_atomic::{Ordering, fence};
 
 use super::lookup::zone_of;
-use super::{LmrSlot, Region, zone_tag};
+use super::lookup::zone_part;
+use super::{LmrSlot, Region};
 use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::{Backend, RegionKeys, Registration};
 use crate::error::{Cause, Error, Result, Subtype};
@@ -157,7 +158,7 @@ impl Origin {
 impl LmrSlot {
     /// Whether a region lives here.
     pub(crate) fn is_live(&self) -> bool {
-        self.key.load(Ordering::Relaxed) != 0
+        self.identity.is_live()
     }
 
     /// Whether `lmr` lives here.
@@ -168,7 +169,7 @@ impl LmrSlot {
     /// Frees the slot without telling the device: its adapter is gone.
     pub(crate) fn forget(&self) {
         self.windows.store(CLOSED, Ordering::SeqCst);
-        self.key.store(0, Ordering::SeqCst);
+        self.identity.clear();
         self.forget_cookie();
     }
 
@@ -186,7 +187,7 @@ impl LmrSlot {
     pub(super) fn is_named(&self, context: u32) -> bool {
         // What was read of the region before is older than this look.
         fence(Ordering::Acquire);
-        context != 0 && self.key.load(Ordering::SeqCst) == context
+        context != 0 && self.identity.context() == context
     }
 
     /// Counts one more window on the region that `context` names; false if there is none.
@@ -252,16 +253,11 @@ impl LmrSlot {
             .then_some(generation)
     }
 
-    /// Makes a region of a free slot: fields first, then the key that makes them valid.
-    pub(super) fn publish(&self, generation: u32, key: u32, region: &Registered) {
-        // A reader that sees any of the new fields sees the cleared key as well.
-        self.key.store(0, Ordering::Relaxed);
-        fence(Ordering::Release);
+    /// Makes a region of a free slot: fields first, then the identity that makes them valid.
+    pub(super) fn publish(&self, generation: u32, context: u32, region: &Registered) {
+        // A reader that sees any of the new fields sees the cleared identity as well.
+        self.identity.clear();
         self.generation.store(generation, Ordering::Relaxed);
-        self.meta.store(
-            zone_tag(region.zone) | region.privileges.bits(),
-            Ordering::Relaxed,
-        );
         self.base.store(region.base, Ordering::Relaxed);
         self.length.store(region.length, Ordering::Relaxed);
         self.local_key.store(region.keys.local, Ordering::Relaxed);
@@ -269,7 +265,8 @@ impl LmrSlot {
         self.object.store(region.keys.object, Ordering::Relaxed);
         self.source.store(region.origin.to_word());
         self.context.store(0);
-        self.key.store(key, Ordering::SeqCst);
+        self.identity
+            .set(context, zone_part(region.zone) | region.privileges.bits());
         // A slot that was never used is open already, maybe with a stale bind passing through.
         let _opened = self
             .windows
@@ -278,15 +275,16 @@ impl LmrSlot {
 
     /// Keeps a cookie in a free slot. All fields of a region without the ones that tell it from a
     /// free slot have room for exactly the ten words of a cookie, also where addresses have 32 bits.
-    fn store_cookie(&self, cookie: &[u8; LMR_COOKIE_SIZE]) {
-        fence(Ordering::Release);
+    fn store_cookie(&self, index: u16, cookie: &[u8; LMR_COOKIE_SIZE]) {
+        self.identity.clear();
         let mut words = cookie.chunks_exact(4).map(|bytes| {
             bytes
                 .iter()
                 .fold(0_u32, |word, &byte| word << 8 | u32::from(byte))
         });
         let mut next = || words.next().unwrap_or_default();
-        self.meta.store(next(), Ordering::Relaxed);
+        // Whatever the word says, it is no privilege on a region: this context leads to another slot.
+        self.identity.set(u32::from(index ^ 1), next());
         self.local_key.store(next(), Ordering::Relaxed);
         self.remote_key.store(next(), Ordering::Relaxed);
         self.base.store(next() as usize, Ordering::Relaxed);
@@ -307,7 +305,7 @@ impl LmrSlot {
         }
         let (source, context) = (self.source.load(), self.context.load());
         let words = [
-            self.meta.load(Ordering::Relaxed),
+            self.identity.meta(),
             self.local_key.load(Ordering::Relaxed),
             self.remote_key.load(Ordering::Relaxed),
             self.base.load(Ordering::Relaxed) as u32,
@@ -420,7 +418,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 (LmrMemory::Lmr(source), _) => Origin::Lmr(*source),
                 (LmrMemory::SharedVirtual(_, cookie), Some((index, slot))) => {
                     if slot.cookie().is_none() {
-                        slot.store_cookie(cookie);
+                        slot.store_cookie(index, cookie);
                     }
                     Origin::Cookie(index)
                 }
@@ -465,7 +463,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if LmrFields::from_bits(mask.bits()).is_none() {
                 return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
             }
-            let meta = slot.meta.load(Ordering::Relaxed);
+            let meta = slot.identity.meta();
             let address = slot.base.load(Ordering::Relaxed) as u64;
             let length = slot.length.load(Ordering::Relaxed) as u64;
             let privileges = MemoryPrivileges::from_bits_truncate(meta);
@@ -482,7 +480,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 length,
                 pz: Self::zone_at(control, zone_of(meta)),
                 privileges,
-                lmr_context: slot.key.load(Ordering::Relaxed),
+                lmr_context: slot.identity.context(),
                 rmr_context: remote_context(privileges, slot.remote_key.load(Ordering::Relaxed)),
                 registered_size: length,
                 registered_address: address,
@@ -533,8 +531,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return;
         }
         slot.windows.store(CLOSED, Ordering::SeqCst);
-        slot.key.store(0, Ordering::SeqCst);
-        let zone = zone_of(slot.meta.load(Ordering::Relaxed));
+        let zone = zone_of(slot.identity.meta());
+        slot.identity.clear();
         if let Ok(backend) = control.backend() {
             backend.deregister(slot.region_keys());
         }

@@ -3,19 +3,21 @@
 use portable_atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 use super::LmrTriplet;
+use super::identity::{self, Identity};
 use crate::error::{Cause, Error, Subtype};
 use crate::flags::MemoryPrivileges;
 
 /// Place for one local memory region.
 ///
-/// A post reads the slot as a seqlock: `key` with acquire ordering, the fields, a fence, `key`
-/// again. The writer (under the control lock) clears `key`, changes the fields, and sets `key`.
+/// The writer (under the control lock) clears the identity, changes the fields, and sets an identity
+/// that was never there before. A post reads the fields, then the identity: if that is the one it was
+/// asked for, no later registration has touched the fields, and no earlier one was met, because who
+/// knows a context has it from the registration that set it. (A context that was guessed, or carried
+/// to another core past all synchronisation, may meet the fields of the registration before: range and
+/// device key of a region that was deregistered, which the device refuses.)
 #[derive(Debug)]
 pub struct LmrSlot {
-    /// The LMR context while the region lives, else 0.
-    pub(super) key: AtomicU32,
-    /// Index of the zone in the upper half, privileges in the lower.
-    pub(super) meta: AtomicU32,
+    pub(super) identity: Identity,
     pub(super) base: AtomicUsize,
     pub(super) length: AtomicUsize,
     /// The device's key for local segments.
@@ -39,8 +41,7 @@ impl LmrSlot {
         reason = "a value to build arrays from"
     )]
     pub const EMPTY: Self = Self {
-        key: AtomicU32::new(0),
-        meta: AtomicU32::new(0),
+        identity: Identity::NONE,
         base: AtomicUsize::new(0),
         length: AtomicUsize::new(0),
         local_key: AtomicU32::new(0),
@@ -54,12 +55,11 @@ impl LmrSlot {
 }
 
 impl LmrSlot {
-    /// Zone tag and privileges of the region, read one by one: the caller knows that it stands still,
-    /// or finds out.
-    pub(super) fn protection(&self) -> (u32, MemoryPrivileges) {
-        let meta = self.meta.load(Ordering::Relaxed);
+    /// Zone tag and privileges of the region: the caller knows that it stands still, or finds out.
+    pub(super) fn protection(&self) -> (u64, MemoryPrivileges) {
+        let meta = self.identity.meta();
         (
-            meta & 0xFFFF_0000,
+            zone_tag(zone_of(meta)),
             MemoryPrivileges::from_bits_truncate(meta),
         )
     }
@@ -86,13 +86,19 @@ impl LmrSlot {
     }
 }
 
-/// The zone's part of a slot's `meta` word.
-#[inline]
-pub(crate) const fn zone_tag(zone: u16) -> u32 {
+/// What the lower word of an identity is compared with: the zone, and all local privileges, of which
+/// the comparison picks one.
+pub(crate) const fn zone_tag(zone: u16) -> u64 {
+    let local = MemoryPrivileges::LOCAL_READ.union(MemoryPrivileges::LOCAL_WRITE);
+    identity::word(0, zone_part(zone) | local.bits())
+}
+
+/// The zone's part of the lower word of an identity.
+pub(super) const fn zone_part(zone: u16) -> u32 {
     (zone as u32) << 16
 }
 
-/// The zone index in a `meta` word.
+/// The zone index in the lower word of an identity.
 pub(super) const fn zone_of(meta: u32) -> u16 {
     (meta >> 16) as u16
 }
@@ -101,36 +107,32 @@ pub(super) const fn zone_of(meta: u32) -> u16 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LocalAccess {
     /// `zone_tag` of the zone.
-    pub(crate) zone: u32,
+    pub(crate) zone: u64,
     /// One local privilege.
     pub(crate) privilege: MemoryPrivileges,
 }
 
 impl LocalAccess {
-    /// Checks one piece and returns the device's key; `None` says only that something is wrong,
-    /// `explain` finds out what.
+    /// Checks one piece that is not empty and returns the device's key; `None` says only that
+    /// something is wrong (or that it is empty), `explain` finds out what.
     #[inline(always)]
     pub(crate) fn check(self, regions: &[LmrSlot], piece: &LmrTriplet) -> Option<u32> {
         let slot = regions.get(slot_index(piece.context))?;
-        // 0 is never a context: a slot that is being changed, or free, shows 0.
-        if piece.context == 0 || slot.key.load(Ordering::Acquire) != piece.context {
-            return None;
-        }
+        let expected = identity::word(piece.context, 0) | self.zone;
         // Each word is done with before the next is read, which keeps few of them alive at a time.
-        let privilege = self.privilege.bits();
-        let differs = slot.meta.load(Ordering::Relaxed) ^ self.zone;
-        if differs & (0xFFFF_0000 | privilege) != privilege {
-            return None;
-        }
         let base = slot.base.load(Ordering::Relaxed) as u64;
         let offset = piece.address.wrapping_sub(base);
         let length = slot.length.load(Ordering::Relaxed) as u64;
-        if offset > length || piece.length > length.wrapping_sub(offset) {
+        let room = length.checked_sub(offset)?;
+        // An empty piece is longer than any room here.
+        if piece.length.wrapping_sub(1) >= room {
             return None;
         }
         let local_key = slot.local_key.load(Ordering::Relaxed);
-        fence(Ordering::Acquire);
-        (slot.key.load(Ordering::Relaxed) == piece.context).then_some(local_key)
+        // One privilege is asked for, whatever others the region has.
+        let relevant = identity::word(u32::MAX, 0xFFFF_0000 | self.privilege.bits());
+        let differs = slot.identity.settled() ^ expected;
+        (differs & relevant == 0).then_some(local_key)
     }
 }
 
@@ -164,11 +166,11 @@ pub(crate) fn explain(
     let Some(slot) = regions.get(slot_index(piece.context)) else {
         return unknown(Cause::UnknownContext);
     };
-    if piece.context == 0 || slot.key.load(Ordering::Acquire) != piece.context {
+    if piece.context == 0 || slot.identity.context() != piece.context {
         return unknown(slot.absence());
     }
-    let meta = slot.meta.load(Ordering::Relaxed);
-    if meta & 0xFFFF_0000 != access.zone {
+    let meta = slot.identity.meta();
+    if zone_tag(zone_of(meta)) != access.zone {
         return Some(Error::protection_violation(protection).because(Cause::ZoneMismatch));
     }
     if meta & access.privilege.bits() != access.privilege.bits() {
@@ -183,10 +185,10 @@ pub(super) fn outside_any(regions: &[LmrSlot], piece: &LmrTriplet) -> Option<Cau
     let Some(slot) = regions.get(slot_index(piece.context)) else {
         return Some(Cause::UnknownContext);
     };
-    let key = slot.key.load(Ordering::Acquire);
+    let context = slot.identity.context();
     let outside = slot.outside(piece);
     fence(Ordering::Acquire);
-    if key == 0 || key != piece.context || slot.key.load(Ordering::Relaxed) != key {
+    if context == 0 || context != piece.context || slot.identity.context() != context {
         return Some(slot.absence());
     }
     outside

@@ -1,6 +1,7 @@
 //! Protection zones, local and remote memory regions.
 
 mod bind;
+mod identity;
 mod lmr;
 mod lookup;
 mod pz;

@@ -96,23 +96,36 @@ pub struct SpinLock(spin::mutex::SpinMutex<()>);
 
 #[cfg(feature = "spin")]
 #[expect(unsafe_code)]
-// SAFETY: `spin` holds its mutex from `lock` to the drop of the guard, with acquire and release
-// ordering.
+// SAFETY: `spin` holds its mutex from `lock` to the drop of the guard or, if that is forgotten, to
+// `force_unlock`, with acquire and release ordering.
 unsafe impl RawLock for SpinLock {
     const INIT: Self = Self(spin::mutex::SpinMutex::new(()));
 
     type Control = Self;
 
-    type State<'a> = spin::mutex::SpinMutexGuard<'a, ()>;
+    // Not the guard: a lock is where its holder knows it to be, so there is nothing to remember.
+    type State<'a> = ();
 
     #[inline(always)]
     unsafe fn acquire(&self) -> Self::State<'_> {
-        self.0.lock()
+        match self.0.try_lock() {
+            Some(guard) => core::mem::forget(guard),
+            None => self.contend(),
+        }
     }
 
     #[inline(always)]
-    unsafe fn release(&self, state: Self::State<'_>) {
-        drop(state);
+    unsafe fn release(&self, _state: Self::State<'_>) {
+        // SAFETY: the caller acquired the lock, whose guard was forgotten, and releases it once.
+        unsafe { self.0.force_unlock() }
+    }
+}
+
+#[cfg(feature = "spin")]
+impl SpinLock {
+    #[cold]
+    fn contend(&self) {
+        core::mem::forget(self.0.lock());
     }
 }
 

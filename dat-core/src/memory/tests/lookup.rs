@@ -26,7 +26,7 @@ struct Known {
     context: u32,
     base: u64,
     length: u64,
-    zone: u32,
+    zone: u64,
     privileges: MemoryPrivileges,
 }
 
@@ -208,7 +208,7 @@ fn no_bind_slips_into_a_region_that_is_freed() {
                         if slot.hold_window(context << 16) {
                             inside.fetch_add(1, Ordering::SeqCst);
                             assert!(!closed.load(Ordering::SeqCst));
-                            assert_eq!(slot.key.load(Ordering::SeqCst), context << 16);
+                            assert_eq!(slot.identity.context(), context << 16);
                             inside.fetch_sub(1, Ordering::SeqCst);
                             slot.release_window();
                         }
@@ -220,7 +220,7 @@ fn no_bind_slips_into_a_region_that_is_freed() {
             if slot.close() {
                 closed.store(true, Ordering::SeqCst);
                 assert_eq!(inside.load(Ordering::SeqCst), 0);
-                slot.key.store(0, Ordering::SeqCst);
+                slot.identity.clear();
                 let next = current.load(Ordering::SeqCst) + 1;
                 closed.store(false, Ordering::SeqCst);
                 publish(&slot, next, 0x1000, 0x100, 1);
@@ -262,8 +262,8 @@ fn a_check_never_mixes_two_registrations() {
             scope.spawn(|| {
                 let mut checked = 0_u32;
                 while !done.load(Ordering::Relaxed) || checked == 0 {
-                    let generation = current.load(Ordering::Acquire).max(1);
-                    for generation in [generation, generation + 1] {
+                    let generation = current.load(Ordering::Acquire).max(2);
+                    for generation in [generation, generation - 1] {
                         let (base, length, key) = shape(generation);
                         let context = generation << 16;
                         let piece = |address: usize, length: usize| LmrTriplet {

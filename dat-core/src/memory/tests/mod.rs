@@ -15,7 +15,7 @@ use std::vec::Vec;
 use super::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, zone_tag};
 use crate::attributes::EpAttributes;
 use crate::backend::{Backend, Completion, QueuePairKey, QueuePairRequest};
-use crate::endpoint::{Endpoint, WorkRing};
+use crate::endpoint::{Endpoint, RequestLimits, WorkRing};
 use crate::error::{Error, ErrorKind, Result, Subtype};
 use crate::event::Event;
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges};
@@ -115,7 +115,7 @@ impl TestEndpoint {
                     attributes,
                 })
                 .expect("a queue pair is made");
-            let base = record::allocate(ia.shared.records, Owner::Requests(index), 8)
+            let base = record::allocate(ia.shared.records, Owner::Requests(ep), 8)
                 .expect("records are free");
             let slot = &ia.shared.endpoints[usize::from(index)];
             slot.handle.store(ep.handle().to_raw());
@@ -131,8 +131,11 @@ impl TestEndpoint {
                     zone: Some(zone),
                     zone_tag: zone_tag(zone),
                     refused_flags: refused,
-                    max_send_segments: 4,
-                    max_message_size: u32::MAX,
+                    limits: RequestLimits {
+                        send_segments: 4,
+                        send_size: u64::from(u32::MAX),
+                        ..RequestLimits::NONE
+                    },
                     ring: WorkRing::new(base, 8),
                     send: Some(pair.send),
                     request_evd: Some(evd.index() as u16),
@@ -171,7 +174,7 @@ impl TestEndpoint {
                     .destroy_queue_pair(key, send, None);
             }
             ia.abandon_binds(old.ring.records(ia.shared.records));
-            record::give_back_all(ia.shared.records, Owner::Requests(index as u16));
+            record::give_back_all(ia.shared.records, Owner::Requests(self.ep));
             ia.release_zone(control, old.zone.expect("it had a zone"));
         });
     }

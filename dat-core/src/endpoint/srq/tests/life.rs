@@ -96,7 +96,11 @@ fn queues_run_out_in_table_records_and_device() {
         // Of 256 records 192 are taken.
         ia.srq_free(ia.srq_create(pz, &large).unwrap()).unwrap();
         for _ in 0..6 {
-            crate::record::allocate(ia.shared.records, crate::record::Owner::Requests(7), 10);
+            crate::record::allocate(
+                ia.shared.records,
+                crate::record::Owner::Requests(crate::id::EpId::new(0, 1, 7)),
+                10,
+            );
         }
         assert_eq!(failure(), Cause::StorageExhausted);
         for srq in three {

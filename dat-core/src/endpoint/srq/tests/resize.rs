@@ -91,7 +91,7 @@ fn a_queue_shrinks_down_to_what_is_outstanding() {
         // What was given up can be used elsewhere: of 256 records one is the queue's.
         let all = crate::record::allocate_list(
             on.ia.shared.records,
-            crate::record::Owner::Requests(7),
+            crate::record::Owner::Requests(crate::id::EpId::new(0, 1, 7)),
             255,
             crate::record::NO_RECORD,
         );
