@@ -25,10 +25,12 @@ struct Entry {
 }
 
 impl Entry {
-    const EMPTY: Self = Self {
-        wide: AtomicU64::new(0),
-        narrow: [const { AtomicU32::new(0) }; 2],
-    };
+    const fn new() -> Self {
+        Self {
+            wide: AtomicU64::new(0),
+            narrow: [const { AtomicU32::new(0) }; 2],
+        }
+    }
 
     #[inline(always)]
     fn put(&self, wide: u64, first: u32, second: u32) {
@@ -57,9 +59,9 @@ impl Rings {
     /// Rings with nothing in them.
     pub const fn new() -> Self {
         Self {
-            send: [const { [const { Entry::EMPTY }; ENTRIES] }; DESCRIPTORS as usize],
+            send: [const { [const { Entry::new() }; ENTRIES] }; DESCRIPTORS as usize],
             send_doorbell: AtomicU32::new(0),
-            receive: [const { [const { Entry::EMPTY }; ENTRIES] }; DESCRIPTORS as usize],
+            receive: [const { [const { Entry::new() }; ENTRIES] }; DESCRIPTORS as usize],
             receive_doorbell: AtomicU32::new(0),
             completions: [const { [const { AtomicU64::new(0) }; 2] }; COMPLETIONS as usize],
             completions_written: AtomicU32::new(0),

@@ -275,7 +275,7 @@ impl LmrSlot {
 
     /// Keeps a cookie in a free slot. All fields of a region without the ones that tell it from a
     /// free slot have room for exactly the ten words of a cookie, also where addresses have 32 bits.
-    fn store_cookie(&self, index: u16, cookie: &[u8; LMR_COOKIE_SIZE]) {
+    pub(super) fn store_cookie(&self, index: u16, cookie: &[u8; LMR_COOKIE_SIZE]) {
         self.identity.clear();
         let mut words = cookie.chunks_exact(4).map(|bytes| {
             bytes
@@ -325,7 +325,7 @@ impl LmrSlot {
         Some(cookie)
     }
 
-    fn forget_cookie(&self) {
+    pub(super) fn forget_cookie(&self) {
         self.generation.fetch_and(!HOLDS_COOKIE, Ordering::Relaxed);
     }
 }

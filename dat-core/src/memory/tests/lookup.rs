@@ -7,7 +7,9 @@ use portable_atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::backend::RegionKeys;
+use crate::flags::LMR_COOKIE_SIZE;
 use crate::memory::lmr::{Origin, Registered};
+use crate::memory::lookup::zone_of;
 use crate::memory::{LmrSlot, LocalAccess, explain};
 
 /// The seed of a random test: `DAT_TEST_SEED`, or a new one; printed, so that a failure can be repeated.
@@ -185,6 +187,42 @@ fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32
             origin: Origin::Virtual,
         },
     );
+}
+
+/// A free slot, and one that keeps a cookie instead of a region, pass for no region whatever is asked
+/// of them: a guessed context, or none, reaches nothing.
+///
+/// Spec: DTO-06, DTO-07
+#[test]
+fn a_slot_without_a_region_passes_no_check() {
+    let mut random = seeded("a_slot_without_a_region_passes_no_check");
+    let slots = [LmrSlot::EMPTY, LmrSlot::EMPTY];
+    let contexts = [0, 1, 0x1_0000, 0x1_0001, u32::MAX];
+    for _ in 0..10_000 {
+        for (index, slot) in slots.iter().enumerate() {
+            let mut cookie = [0; LMR_COOKIE_SIZE];
+            random.fill(&mut cookie);
+            slot.store_cookie(index as u16, &cookie);
+            assert!(!slot.is_live());
+        }
+        for context in contexts {
+            let piece = LmrTriplet {
+                context,
+                address: slots[0].base.load(Ordering::Relaxed) as u64,
+                length: 1,
+            };
+            for privilege in [MemoryPrivileges::LOCAL_READ, MemoryPrivileges::LOCAL_WRITE] {
+                for zone in [0, 1, zone_of(slots[0].identity.meta())] {
+                    let zone = zone_tag(zone);
+                    let access = LocalAccess { zone, privilege };
+                    assert_eq!(access.check(&slots, &piece), None, "{piece:?} {access:?}");
+                }
+            }
+        }
+        for slot in &slots {
+            slot.forget_cookie();
+        }
+    }
 }
 
 /// Binds come and go while the region they name is freed and made anew: no free succeeds while a
