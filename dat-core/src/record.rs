@@ -5,7 +5,9 @@
 //! being posted, it belongs to the holder of its work queue's lock; once its completion was
 //! polled, to the holder of the event dispatcher's lock; `FREE` is stored with release ordering and
 //! loaded with acquire ordering. All fields are atomic words, so a device that breaks the protocol
-//! can confuse a run but never cause undefined behaviour.
+//! can confuse a run but never cause undefined behaviour. A completion that is told to two cores at once by a device
+//! that made one of them up has one taker, unless it is the success of a plain transfer of an endpoint's own
+//! queue: that one is not claimed, since the claim would cost each of them an atomic exchange.
 
 use portable_atomic::{AtomicU32, Ordering};
 
@@ -268,11 +270,17 @@ impl RecordSlot {
         self.extra.store(extra, Ordering::Relaxed);
     }
 
-    /// Whether a completion token names the request that is posted now.
-    #[inline(always)]
-    pub(crate) fn matches(&self, token: u64) -> bool {
-        let tag = self.tag.load(Ordering::Acquire);
-        tag == (token >> 32) as u32 && tag & (FREE | READY) == 0
+    /// Whether a completion token names the request that is posted now; then the request is not posted any
+    /// more, and whoever asked is the one to make it ready or free.
+    ///
+    /// Two cores that are told of one completion, by a device that made one of them up, do not both get it.
+    pub(crate) fn claim(&self, token: u64) -> bool {
+        let tag = (token >> 32) as u32;
+        tag & (FREE | READY) == 0
+            && self
+                .tag
+                .compare_exchange(tag, tag | READY, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// How the completion is to be reported.

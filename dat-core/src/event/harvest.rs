@@ -16,7 +16,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     fn book(&self, completion: &Completion) -> Option<Booked<'_, B, L>> {
         let index = completion.token as u32;
         let record = self.records.get(index as usize)?;
-        if !record.matches(completion.token) {
+        if !record.claim(completion.token) {
             return None;
         }
         let owner = record.owner()?;

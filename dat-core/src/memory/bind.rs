@@ -268,7 +268,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// The completion of a bind was polled: brings region and counts up to date (RMB-42).
     ///
-    /// Called while the record is posted; the region's lock is taken under the dispatcher's.
+    /// Called before the record is made ready or free; the region's lock is taken under the dispatcher's.
     pub(crate) fn bind_completed(&self, record: &RecordSlot, status: DtoStatus) {
         let Some(slot) = self.remote_regions.get(record.length() as usize) else {
             return;

@@ -124,6 +124,14 @@ impl TestBackend {
             .map_or_else(Vec::new, |shared| shared.receives.iter().cloned().collect())
     }
 
+    /// Loses the buffers of a shared receive queue.
+    #[cfg(feature = "std")]
+    pub(crate) fn forget_shared(&self, key: SharedReceiveQueueKey) {
+        if let Some(shared) = self.device().shared.get_mut(&key.0) {
+            shared.receives.clear();
+        }
+    }
+
     /// Completes the oldest request of a queue pair; false if there is none.
     pub(crate) fn complete_request(&self, key: QueuePairKey, status: DtoStatus) -> bool {
         let mut device = self.device();

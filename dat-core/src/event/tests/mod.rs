@@ -6,6 +6,8 @@ mod connected;
 mod dispatcher;
 mod drivers;
 mod failures;
+#[cfg(feature = "std")]
+mod forged;
 mod next_life;
 mod notification;
 mod waits;

@@ -1,0 +1,102 @@
+//! A device that tells two dispatchers of one completion at once.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::vec::Vec;
+
+use crate::attributes::{EpAttributes, SrqAttributes};
+use crate::backend::Completion;
+use crate::flags::{DtoStatus, EvdFlags, SrqFields};
+use crate::storage::IaStorage;
+use crate::sync::HostLock;
+use crate::testing::TestBackend;
+
+/// Two cores that polled it at the same moment make one event of it, and the place of the buffer comes back
+/// once: a list of records that it joined twice would never end.
+///
+/// Spec: EVW-09, SRQR-41
+#[test]
+fn a_buffer_completes_once_wherever_it_is_told() {
+    const ROUNDS: u64 = 4_000;
+    const BUFFERS: i32 = 3;
+    let device = TestBackend::default();
+    let mut storage: IaStorage<TestBackend, HostLock, 2, 3, 1, 1, 8, 8> = IaStorage::new();
+    let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
+    let pz = ia.pz_create().unwrap();
+    let size = SrqAttributes {
+        max_recv_dtos: BUFFERS,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let srq = ia.srq_create(pz, &size).unwrap();
+    let key = ia.shared.shared_receive_queues[srq.index()]
+        .main
+        .with(|queue| queue.key);
+    let attributes = EpAttributes {
+        max_request_dtos: 0,
+        max_recv_dtos: 2,
+        ..EpAttributes::DEFAULT
+    };
+    let takers = [0, 1].map(|_| {
+        let evd = ia.evd_create(1, None, EvdFlags::DTO).unwrap();
+        let ep = ia.ep_create_with_srq(Some(pz), Some(evd), None, None, srq, &attributes);
+        ep.unwrap().handle().to_raw()
+    });
+    // The token of the round, and how many have looked at it.
+    let (round, token) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (events, looks) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let told = |queue_pair| Completion {
+        token: token.load(Ordering::Relaxed),
+        status: DtoStatus::Success,
+        length: 0,
+        queue_pair,
+        solicited: false,
+    };
+    let look = |taker| {
+        if ia.shared.deliver(&told(taker)).is_some() {
+            events.fetch_add(1, Ordering::Relaxed);
+        }
+        looks.fetch_add(1, Ordering::AcqRel);
+    };
+    let mut wrong = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..=ROUNDS {
+                while round.load(Ordering::Acquire) != number {
+                    spin_loop();
+                }
+                look(takers[1]);
+            }
+        });
+        for number in 1..=ROUNDS {
+            if ia.srq_post_recv(srq, &[], number).is_ok() {
+                let posted = device.shared_posted(key).pop().unwrap();
+                token.store(posted.work.token(), Ordering::Relaxed);
+            }
+            device.forget_shared(key);
+            round.store(number, Ordering::Release);
+            look(takers[0]);
+            while looks.load(Ordering::Acquire) != 2 {
+                spin_loop();
+            }
+            looks.store(0, Ordering::Relaxed);
+            let made = events.swap(0, Ordering::Relaxed);
+            if made != 1 {
+                wrong.push((number, made));
+            }
+        }
+    });
+    assert_eq!(wrong, []);
+    // All places are there, each once.
+    for cookie in 0..BUFFERS {
+        ia.srq_post_recv(srq, &[], cookie as u64).unwrap();
+    }
+    ia.srq_post_recv(srq, &[], 9).unwrap_err();
+    let tokens = device.shared_posted(key);
+    let records = tokens.iter().map(|posted| posted.work.token() as u32);
+    let records: std::collections::BTreeSet<u32> = records.collect();
+    assert_eq!(records.len(), BUFFERS as usize);
+    let param = ia.srq_query(srq, SrqFields::all()).unwrap();
+    assert_eq!(param.outstanding, BUFFERS);
+}
