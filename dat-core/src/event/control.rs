@@ -121,6 +121,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     cno,
                     ..EvdQueue::EMPTY
                 };
+                queue.refresh();
                 queue.keep_armed(&self.shared, &mut aftermath);
                 id
             }))
@@ -298,6 +299,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn evd_clear_unwaitable(&self, evd: EvdId) -> Result<()> {
         self.on_evd(evd, |queue, _| {
             queue.waitable = true;
+            queue.refresh();
             Ok(())
         })
     }

@@ -102,10 +102,12 @@ pub(crate) struct EvdQueue<C> {
     pub(crate) waiter: Option<Waiter>,
     /// Wakes the waiter; none without one, and none while it looks for itself.
     pub(crate) waker: Option<Waker>,
+    /// Numbers decide on waits, and nobody else is told of events: a wait may begin without much ado.
+    pub(crate) quick: bool,
     /// Serial number of the wait that takes the next event there is, whatever it is, and of which
     /// nobody else is to be told; 0 = none. One compare on the way of its poll.
     pub(crate) quick_wait: u32,
-    /// Waits that ever began in this slot.
+    /// Serial number of the last wait in this slot; odd, so that none is ever 0.
     pub(crate) waits: u32,
     /// The completion queue will tell of its next completion, or has told and was not heard yet.
     pub(crate) armed: bool,
@@ -145,8 +147,9 @@ impl<C> EvdQueue<C> {
         cno: None,
         waiter: None,
         waker: None,
+        quick: false,
         quick_wait: 0,
-        waits: 0,
+        waits: 1,
         armed: false,
         overflowed: false,
         failure: None,
@@ -170,6 +173,7 @@ impl<C> EvdQueue<C> {
         } else {
             self.id.unaskable()
         };
+        self.quick = self.waitable && self.is_simple();
         self.quick_wait = match self.waiter {
             Some(waiter) if sound && waiter.threshold == 1 && self.is_simple() => waiter.serial,
             _ => 0,
@@ -239,8 +243,7 @@ impl<C> EvdQueue<C> {
     /// Lets a waiter in; returns its serial number.
     #[inline(always)]
     pub(crate) fn begin_wait(&mut self, threshold: u32) -> u32 {
-        // Zero is nobody's.
-        self.waits = self.waits.wrapping_add(1).max(1);
+        self.waits = self.waits.wrapping_add(2);
         self.waiter = Some(Waiter {
             serial: self.waits,
             threshold,
@@ -248,6 +251,28 @@ impl<C> EvdQueue<C> {
         });
         self.refresh();
         self.waits
+    }
+
+    /// As `begin_wait` with a threshold of 1, on an `open` dispatcher that is `quick`.
+    #[inline(always)]
+    pub(crate) fn begin_quick_wait(&mut self) -> u32 {
+        self.waits = self.waits.wrapping_add(2);
+        self.waiter = Some(Waiter {
+            serial: self.waits,
+            threshold: 1,
+            notified: false,
+        });
+        self.open = self.id.unaskable();
+        self.quick_wait = self.waits;
+        self.waits
+    }
+
+    /// Ends such a wait, which nothing has changed and which has no waker.
+    #[inline(always)]
+    pub(crate) fn end_quick_wait(&mut self) {
+        self.waiter = None;
+        self.open = self.id;
+        self.quick_wait = 0;
     }
 
     /// Whether the waiter with this serial number is still there.

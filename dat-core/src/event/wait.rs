@@ -102,8 +102,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         let quick = {
             let mut queue = slot.queue.hold();
             // Where numbers decide, it makes no difference what was queued when the wait began.
-            (queue.open == evd && queue.waitable && threshold == 1 && queue.is_simple())
-                .then(|| queue.begin_wait(1))
+            (queue.open == evd && queue.quick && threshold == 1).then(|| queue.begin_quick_wait())
         };
         let serial = match quick {
             Some(serial) => serial,
@@ -244,7 +243,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         if !self.finished && queue.quick_wait == self.serial && queue.waker.is_none() {
             match queue.ask(&self.ia.shared) {
                 Some(Asked::Plain(completion)) => {
-                    queue.dismiss_waiter();
+                    queue.end_quick_wait();
                     drop(queue);
                     self.finished = true;
                     return Poll::Ready(Ok(Waited {
