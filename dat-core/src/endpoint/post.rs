@@ -472,9 +472,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         {
             return Err(Refusal::Invalid);
         }
-        let Some(free) = endpoint.ring.next(self.shared.records) else {
-            return Err(Refusal::Full);
-        };
         let Some(queue) = &mut endpoint.send else {
             return Err(Refusal::Invalid);
         };
@@ -491,6 +488,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let Some(length) = endpoint.limits.extent::<OPERATION>(total, remote) else {
             return Err(Refusal::Invalid);
+        };
+        let Some(free) = endpoint.ring.next(self.shared.records) else {
+            return Err(Refusal::Full);
         };
         let request = request::<OPERATION>(&free, cookie, remote, flags, length);
         if place.commit(&request).is_err() {
@@ -520,9 +520,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         {
             return Err(Refusal::Invalid);
         }
-        let Some(free) = side.ring.next(self.shared.records) else {
-            return Err(Refusal::Full);
-        };
         let Some(queue) = &mut side.queue else {
             return Err(Refusal::Invalid);
         };
@@ -534,6 +531,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let total = copy_segments::<false>(regions, segments, access, 0, &mut place)?;
         let Ok(length) = u32::try_from(total) else {
             return Err(Refusal::Invalid);
+        };
+        let Some(free) = side.ring.next(self.shared.records) else {
+            return Err(Refusal::Full);
         };
         let report = side.report.and_quiet(flags);
         let token = free.post(RECEIVE, report, cookie, length);
