@@ -3,17 +3,23 @@
 //! Requests of one queue pair start in posting order, one after the other, and act at the target in that order. A request
 //! has *started* when it acted there (an RDMA Read: when the target let it in), has an *outcome* when it is over at the
 //! target, and is *answered* when the sender's device knows; then it retires, in posting order.
+//!
+//! Data moves in pieces, each an action of its own, as it does in packets: what is long does not keep everything else waiting,
+//! and rights are looked at for each piece, so that what is taken away meanwhile is not touched any more.
 
 use dat_core::backend::{RemoteRange, SendFlags};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 
 use crate::fault::RemoteError;
+use crate::piece::{self, PIECE, part_of};
 use crate::queue_pair::{Held, ReceiveEntry, State, Work};
 use crate::region::gather_scatter;
 use crate::world::{Action, World};
 
 /// What became of the attempt to start a request.
 enum Attempt {
+    /// It is at work; there is more of it to move.
+    Moving,
     /// It started, and ended like this.
     Ended(DtoStatus),
     /// It started; its outcome comes later.
@@ -26,6 +32,14 @@ enum Attempt {
     NotReady,
     /// Nothing came back.
     Silence,
+}
+
+/// What became of the attempt to move a message.
+enum Moved {
+    All,
+    /// There is more of it.
+    Piece,
+    Failed(DtoStatus),
 }
 
 impl World {
@@ -64,6 +78,13 @@ impl World {
         let number = queue_pair.first + queue_pair.started as u64;
         match self.attempt(key, number) {
             Attempt::Blocked => return,
+            Attempt::Moving => {
+                if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
+                    queue_pair.ticking = true;
+                }
+                self.plan(self.now, Action::Start { key, connection });
+                return;
+            }
             Attempt::Silence => {
                 let (interval, limit) = (self.options.retry_interval, self.options.retries);
                 if self.count_retry(key, interval, limit, |queue_pair| &mut queue_pair.retries) {
@@ -144,7 +165,8 @@ impl World {
             return Attempt::Blocked;
         }
         let work = entry.work;
-        let first_try = queue_pair.retries == 0 && queue_pair.receiver_not_ready == 0;
+        let first_try =
+            queue_pair.retries == 0 && queue_pair.receiver_not_ready == 0 && entry.moved == 0;
         let adapter = queue_pair.adapter;
         let connection = queue_pair.connection;
         let reads_out = queue_pair.reads_out;
@@ -184,7 +206,10 @@ impl World {
         };
         match work {
             Work::Send => self.send(key, number, target),
-            Work::Write(range) => Attempt::Ended(self.write(key, target, range)),
+            Work::Write(range) => match self.write(key, target, range) {
+                Some(status) => Attempt::Ended(status),
+                None => Attempt::Moving,
+            },
             Work::Read(range) => self.read(key, number, target, range),
             Work::Bind(..) => Attempt::Blocked,
         }
@@ -220,43 +245,54 @@ impl World {
         }
     }
 
-    /// An RDMA Write acts at its target (`Spec: EPW-10, EPW-11, EPW-39, EPW-41`).
-    fn write(&mut self, key: u32, target: u32, range: RemoteRange) -> DtoStatus {
+    /// A piece of an RDMA Write acts at its target; the status if there is no more to come
+    /// (`Spec: EPW-10, EPW-11, EPW-39, EPW-41`).
+    fn write(&mut self, key: u32, target: u32, range: RemoteRange) -> Option<DtoStatus> {
         let World {
             queue_pairs,
             adapters,
             nodes,
             ..
         } = self;
-        let (Some(source), Some(target)) = (queue_pairs.get(key), queue_pairs.get(target)) else {
-            return DtoStatus::Transport;
+        let target = queue_pairs.get(target);
+        let Some((target, target_domain)) = target.map(|target| (target.adapter, target.domain))
+        else {
+            return Some(DtoStatus::Transport);
         };
-        let Some(entry) = source.sends.get(source.started) else {
-            return DtoStatus::LocalEndpoint;
+        let Some(source) = queue_pairs.get_mut(key) else {
+            return Some(DtoStatus::Transport);
+        };
+        let Some(entry) = source.sends.get_mut(source.started) else {
+            return Some(DtoStatus::LocalEndpoint);
         };
         let from = &adapters[source.adapter].memories;
         let right = MemoryPrivileges::LOCAL_READ;
         if !from.all_local(&entry.segments, source.domain, right) {
-            return DtoStatus::LocalProtection;
+            return Some(DtoStatus::LocalProtection);
         }
         if entry.length == 0 {
-            return DtoStatus::Success;
+            return Some(DtoStatus::Success);
         }
         let length = u64::from(entry.length);
-        let to = &adapters[target.adapter];
+        let to = &adapters[target];
         let right = MemoryPrivileges::REMOTE_WRITE;
-        let Some(space) = to.memories.remote(range, length, target.domain, right) else {
-            return DtoStatus::RemoteAccess;
+        let Some(space) = to.memories.remote(range, length, target_domain, right) else {
+            return Some(DtoStatus::RemoteAccess);
         };
         let mut coherence = nodes[to.node].coherence.as_mut();
-        let mut offset = 0;
-        for segment in &entry.segments {
+        let count = piece::length(
+            entry.length,
+            &entry.segments,
+            &[piece::segment(range, entry.length)],
+        );
+        let mut offset = entry.moved as usize;
+        for segment in part_of(&entry.segments, entry.moved, count) {
             let right = MemoryPrivileges::LOCAL_READ;
-            let Some(piece) = from.local(segment, source.domain, right) else {
-                return DtoStatus::LocalProtection;
+            let Some(piece) = from.local(&segment, source.domain, right) else {
+                return Some(DtoStatus::LocalProtection);
             };
             let Some(place) = space.part(offset, piece.len()) else {
-                return DtoStatus::RemoteAccess;
+                return Some(DtoStatus::RemoteAccess);
             };
             match &mut coherence {
                 Some(coherence) => {
@@ -266,7 +302,8 @@ impl World {
             }
             offset += piece.len();
         }
-        DtoStatus::Success
+        entry.moved = entry.moved.saturating_add(count).min(entry.length);
+        (entry.moved == entry.length).then_some(DtoStatus::Success)
     }
 
     /// An RDMA Read arrives at its target (`Spec: EPB-05`).
@@ -279,9 +316,12 @@ impl World {
         };
         queue_pair.reads_out += 1;
         let connection = queue_pair.connection;
+        let one_piece = queue_pair
+            .request(number)
+            .is_none_or(|entry| entry.length <= PIECE);
         let latency = self.draw(&self.options.latency.clone());
         // Whether the data is what the target holds now or when the answer comes is open until the read completed.
-        let placed = latency == 0 || self.coin();
+        let placed = (latency == 0 || self.coin()) && one_piece;
         if placed {
             self.place_read(key, number, target, range);
         }
@@ -324,8 +364,8 @@ impl World {
         None
     }
 
-    /// Moves the data of an RDMA Read that was let in.
-    fn place_read(&mut self, key: u32, number: u64, target: u32, range: RemoteRange) {
+    /// Moves a piece of the data of an RDMA Read that was let in; whether there is more.
+    fn place_read(&mut self, key: u32, number: u64, target: u32, range: RemoteRange) -> bool {
         let World {
             queue_pairs,
             adapters,
@@ -334,27 +374,32 @@ impl World {
         } = self;
         let target = queue_pairs.get(target);
         let Some(target) = target.map(|target| (target.adapter, target.domain)) else {
-            return;
+            return false;
         };
         let Some(source) = queue_pairs.get_mut(key) else {
-            return;
+            return false;
         };
         let domain = source.domain;
         let to = &adapters[source.adapter];
         let Some(entry) = source.request(number) else {
-            return;
+            return false;
         };
         let from = &adapters[target.0];
         let length = u64::from(entry.length);
         let right = MemoryPrivileges::REMOTE_READ;
         let Some(data) = from.memories.remote(range, length, target.1, right) else {
-            return;
+            return false;
         };
-        let mut offset = 0;
-        for segment in &entry.segments {
+        let count = piece::length(
+            entry.length,
+            &[piece::segment(range, entry.length)],
+            &entry.segments,
+        );
+        let mut offset = entry.moved as usize;
+        for segment in part_of(&entry.segments, entry.moved, count) {
             let right = MemoryPrivileges::LOCAL_WRITE;
-            let Some(place) = to.memories.local(segment, domain, right) else {
-                return;
+            let Some(place) = to.memories.local(&segment, domain, right) else {
+                return false;
             };
             match &nodes[from.node].coherence {
                 Some(coherence) => {
@@ -371,6 +416,8 @@ impl World {
             }
             offset += place.len();
         }
+        entry.moved = entry.moved.saturating_add(count).min(entry.length);
+        entry.moved < entry.length
     }
 
     /// The data of an RDMA Read comes back.
@@ -403,7 +450,16 @@ impl World {
             Some(target) => match self.read_refused(key, number, target, range) {
                 Some(status) => status,
                 None => {
-                    self.place_read(key, number, target, range);
+                    if self.place_read(key, number, target, range) {
+                        let action = Action::Response {
+                            key,
+                            connection,
+                            number,
+                            placed,
+                        };
+                        self.plan(self.now, action);
+                        return;
+                    }
                     DtoStatus::Success
                 }
             },
@@ -463,6 +519,7 @@ impl World {
                 buffer,
                 sender: (key, number),
                 length,
+                moved: 0,
                 solicited,
                 failure,
             });
@@ -548,7 +605,7 @@ impl World {
         (!memories.all_local(&buffer.segments, domain, right)).then_some(DtoStatus::LocalProtection)
     }
 
-    /// The last byte of the oldest message in progress arrives.
+    /// A piece of the oldest message in progress arrives.
     pub(crate) fn place_message(&mut self, key: u32, connection: u64) {
         let Some(queue_pair) = self.queue_pairs.get(key) else {
             return;
@@ -572,7 +629,14 @@ impl World {
         }
         let failure = match held.failure {
             Some(failure) => Some(failure),
-            None => self.move_message(key, sender, number),
+            None => match self.move_message(key, sender, number) {
+                Moved::All => None,
+                Moved::Failed(failure) => Some(failure),
+                Moved::Piece => {
+                    self.plan(self.now, Action::Place { key, connection });
+                    return;
+                }
+            },
         };
         let Some(held) = self
             .queue_pairs
@@ -595,8 +659,8 @@ impl World {
         }
     }
 
-    /// Moves the bytes of the oldest message in progress; says how that failed.
-    fn move_message(&mut self, key: u32, sender: u32, number: u64) -> Option<DtoStatus> {
+    /// Moves a piece of the oldest message in progress.
+    fn move_message(&mut self, key: u32, sender: u32, number: u64) -> Moved {
         let domain = self.receive_domain(key);
         let World {
             queue_pairs,
@@ -607,33 +671,53 @@ impl World {
         let (Some(target), Some(source), Some(domain)) =
             (queue_pairs.get(key), queue_pairs.get(sender), domain)
         else {
-            return Some(DtoStatus::LocalEndpoint);
+            return Moved::Failed(DtoStatus::LocalEndpoint);
         };
-        let index = usize::try_from(number.checked_sub(source.first)?).ok()?;
-        let (Some(entry), Some(held)) = (source.sends.get(index), target.held.front()) else {
-            return Some(DtoStatus::LocalEndpoint);
+        let index = number.checked_sub(source.first).unwrap_or(u64::MAX);
+        let entry = usize::try_from(index)
+            .ok()
+            .and_then(|index| source.sends.get(index));
+        let (Some(entry), Some(held)) = (entry, target.held.front()) else {
+            return Moved::Failed(DtoStatus::LocalEndpoint);
         };
         let from = &adapters[source.adapter].memories;
         let to = &adapters[target.adapter];
         let right = MemoryPrivileges::LOCAL_WRITE;
         if !to.memories.all_local(&held.buffer.segments, domain, right) {
-            return Some(DtoStatus::LocalProtection);
+            return Moved::Failed(DtoStatus::LocalProtection);
         }
         let right = MemoryPrivileges::LOCAL_READ;
         if !from.all_local(&entry.segments, source.domain, right) {
-            return Some(DtoStatus::PartialPacket);
+            return Moved::Failed(DtoStatus::PartialPacket);
         }
         let mut coherence = nodes[to.node].coherence.as_mut();
+        let count = piece::length(held.length, &entry.segments, &held.buffer.segments);
         gather_scatter(
-            (from, &entry.segments, source.domain),
-            (&to.memories, &held.buffer.segments, domain),
+            (
+                from,
+                part_of(&entry.segments, held.moved, count),
+                source.domain,
+            ),
+            (
+                &to.memories,
+                part_of(&held.buffer.segments, held.moved, count),
+                domain,
+            ),
             |address, placed| {
                 if let Some(coherence) = &mut coherence {
                     coherence.agree(address, placed);
                 }
             },
         );
-        None
+        let moved = held.moved.saturating_add(count).min(held.length);
+        let all = moved == held.length;
+        let held = queue_pairs
+            .get_mut(key)
+            .and_then(|target| target.held.front_mut());
+        if let Some(held) = held {
+            held.moved = moved;
+        }
+        if all { Moved::All } else { Moved::Piece }
     }
 
     /// A bind is carried out (`Spec: RMB-18, RMB-22`).

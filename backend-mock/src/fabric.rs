@@ -1,7 +1,7 @@
 //! The fabric: a network in this process.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as WallInstant};
 
@@ -51,6 +51,9 @@ struct Guarded {
 /// What all parts of a fabric share.
 pub(crate) struct Shared {
     guarded: Mutex<Guarded>,
+    /// Held by who waits for the lock, and taken by the fabric's own thread before it takes the lock again: locks are not
+    /// fair, and the others would wait until there is nothing left to do.
+    turn: Mutex<()>,
     /// Something was given to the fabric to do.
     work: Condvar,
     /// Something became visible to the users of adapters.
@@ -68,6 +71,16 @@ impl core::fmt::Debug for Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Guarded> {
+        match self.guarded.try_lock() {
+            Ok(guarded) => guarded,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => self.lock_in_turn(),
+        }
+    }
+
+    /// Takes the lock after whoever waits for it already.
+    fn lock_in_turn(&self) -> MutexGuard<'_, Guarded> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -162,7 +175,7 @@ impl Shared {
                     }
                     // Let others in between two actions.
                     drop(guarded);
-                    guarded = self.lock();
+                    guarded = self.lock_in_turn();
                 }
                 Some(at) => {
                     let pause = Duration::from_micros(at - clock);
@@ -200,6 +213,7 @@ impl Fabric {
                     pace: None,
                     stop: false,
                 }),
+                turn: Mutex::new(()),
                 work: Condvar::new(),
                 visible: Condvar::new(),
                 poll_steps,

@@ -57,6 +57,7 @@ mod link;
 mod memory;
 mod node;
 mod options;
+mod piece;
 mod queue_pair;
 mod receive_queue;
 mod region;

@@ -43,6 +43,8 @@ pub(crate) struct SendEntry {
     pub(crate) length: u32,
     pub(crate) flags: SendFlags,
     pub(crate) segments: Vec<Segment>,
+    /// How many bytes an RDMA operation has moved.
+    pub(crate) moved: u32,
     /// How it ended, once it did.
     pub(crate) outcome: Option<DtoStatus>,
     /// Whether this side knows.
@@ -63,6 +65,8 @@ pub(crate) struct Held {
     /// The sender's queue pair and the number of its request.
     pub(crate) sender: (u32, u64),
     pub(crate) length: u32,
+    /// How many bytes of it are in the buffer.
+    pub(crate) moved: u32,
     pub(crate) solicited: bool,
     /// Found out when the message began to arrive: how it will fail.
     pub(crate) failure: Option<DtoStatus>,

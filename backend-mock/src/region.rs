@@ -109,14 +109,13 @@ impl Memories {
 
 /// Copies what the segments hold, one after the other, into other segments, one after the other.
 pub(crate) fn gather_scatter(
-    (from, sources, from_domain): (&Memories, &[Segment], u32),
-    (to, destinations, to_domain): (&Memories, &[Segment], u32),
+    (from, sources, from_domain): (&Memories, impl Iterator<Item = Segment>, u32),
+    (to, mut destinations, to_domain): (&Memories, impl Iterator<Item = Segment>, u32),
     mut placed: impl FnMut(u64, Span<'_>),
 ) {
-    let mut destinations = destinations.iter();
     let mut room: Option<(u64, Span<'_>)> = None;
     for source in sources {
-        let Some(mut rest) = from.local(source, from_domain, MemoryPrivileges::LOCAL_READ) else {
+        let Some(mut rest) = from.local(&source, from_domain, MemoryPrivileges::LOCAL_READ) else {
             return;
         };
         while rest.len() > 0 {
@@ -126,7 +125,7 @@ pub(crate) fn gather_scatter(
                     let Some(next) = destinations.next() else {
                         return;
                     };
-                    match to.local(next, to_domain, MemoryPrivileges::LOCAL_WRITE) {
+                    match to.local(&next, to_domain, MemoryPrivileges::LOCAL_WRITE) {
                         Some(space) => (next.address, space),
                         None => return,
                     }

@@ -144,6 +144,7 @@ impl WorkSlot for MockSendSlot<'_> {
             length: request.length,
             flags: request.flags,
             segments,
+            moved: 0,
             outcome: None,
             answered: false,
         });
@@ -189,6 +190,7 @@ impl SendQueue for MockSendQueue {
             length: 0,
             flags: request.flags & SendFlags::FENCE,
             segments: self.spare.pop().unwrap_or_default(),
+            moved: 0,
             outcome: None,
             answered: false,
         });

@@ -88,7 +88,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, default_value_t = 4, value_parser = up_to::<u8, 32>, allow_negative_numbers = true)]
     pub(crate) segments: u8,
     /// Bytes per segment, 1 to 1G
-    #[arg(long, default_value = "128K", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, default_value = "256K", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) chunk: u64,
 }
 

@@ -5,6 +5,7 @@ mod connections;
 mod faults;
 mod memory_access;
 mod messages;
+mod pieces;
 mod runs;
 mod shared_receives;
 mod support;

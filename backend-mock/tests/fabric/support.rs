@@ -15,6 +15,7 @@ use dat_core::backend::{
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges, QualityOfService};
 use dat_core::memory::Region;
+use dat_core::sync::{load_bytes, store_bytes};
 use dat_core::time::Instant;
 
 pub(crate) const REQUESTS: u16 = 0;
@@ -35,22 +36,19 @@ impl Buffer {
     }
 
     pub(crate) fn fill(&self, byte: u8) {
-        for place in self.bytes {
-            place.store(byte, Ordering::Relaxed);
-        }
+        store_bytes(self.bytes, &vec![byte; self.bytes.len()]);
     }
 
     pub(crate) fn count_up(&self, from: u8) {
-        for (index, place) in self.bytes.iter().enumerate() {
-            place.store(from.wrapping_add(index as u8), Ordering::Relaxed);
-        }
+        let count = |index| from.wrapping_add(index as u8);
+        let bytes: Vec<u8> = (0..self.bytes.len()).map(count).collect();
+        store_bytes(self.bytes, &bytes);
     }
 
     pub(crate) fn content(&self) -> Vec<u8> {
-        self.bytes
-            .iter()
-            .map(|byte| byte.load(Ordering::Relaxed))
-            .collect()
+        let mut bytes = vec![0; self.bytes.len()];
+        load_bytes(self.bytes, &mut bytes);
+        bytes
     }
 
     pub(crate) fn store(&self, at: usize, byte: u8) {

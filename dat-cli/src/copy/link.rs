@@ -4,7 +4,6 @@
 //! with one RDMA Write, and posts a Send with a header behind it: when that is received, the data is placed (LSW-22). The
 //! receiver empties the slot and sends it back with an empty message, a credit. A header of length 0 ends the transfer.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use backend_mock::{Fabric, NodeOptions};
@@ -24,8 +23,7 @@ const HEADER: usize = 8;
 const PATIENCE: u32 = 100_000;
 /// The most that is read or written at once: little enough to stay in a cache on its way.
 const STAGING: usize = 1 << 18;
-/// Pairs of a transfer and a plain copy of the same that are wanted, if there is enough to copy; and the least.
-const PAIRS: u64 = 64;
+/// The least pairs of a transfer and a plain copy of the same.
 const LEAST_PAIRS: usize = 9;
 
 /// The shape of the buffers.
@@ -199,97 +197,84 @@ impl Link {
 
     /// Moves all that `read` fills buffers with (less than a buffer = the end) to `write`; returns the number of bytes.
     ///
-    /// About `expected` bytes will come.
+    /// In rounds: all slots are filled, all are under way at once, all are emptied. So the transfer and the plain copies of a
+    /// round find the memory alike, and are a pair that has nothing of others.
     pub(crate) fn transfer(
         &mut self,
-        expected: u64,
         mut read: impl FnMut(&mut [u8]) -> Result<usize>,
         mut write: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<u64> {
-        let depth = self.geometry.depth;
-        let mut free: VecDeque<usize> = (0..depth).collect();
-        let (mut next_full, mut next_free) = (0, 0);
-        let mut ended = false;
         let mut total = 0;
-        let mut idle = 0;
-        // Between two pairs nothing is under way, so that each has the whole of its writes.
-        let per_pair = (expected / self.geometry.slot() as u64 / PAIRS).max(depth as u64);
-        let mut left_of_pair = per_pair;
-        // Of the slots under way, in turn.
-        let mut lengths = VecDeque::with_capacity(depth);
-        let (mut turn, mut copied) = (false, false);
-        loop {
-            while !ended
-                && left_of_pair > 0
-                && let Some(slot) = free.pop_front()
-            {
-                left_of_pair -= 1;
-                let length = self.fill(slot, &mut read)?;
-                ended = length == 0;
-                lengths.push_back(length);
-                self.timed(|link| link.post(slot, length))?;
-            }
-            // Every other slot goes the plain way first, so that neither way has the caches always to its favor.
-            if let (true, false, Some(length)) = (turn, copied, lengths.front()) {
-                self.plain.copy(next_full, *length);
-                copied = true;
-            }
-            idle += 1;
-            let (credit, header) = self.timed(|link| link.poll())?;
-            if credit {
-                // Slots are used in turn, so credits are for them in turn.
-                free.push_back(next_free);
-                next_free = (next_free + 1) % depth;
-                idle = 0;
-                if left_of_pair == 0 && free.len() == depth {
-                    self.pair();
-                    left_of_pair = per_pair;
-                }
-            }
-            if let Some(length) = header {
+        let mut lengths = Vec::with_capacity(self.geometry.depth);
+        for round in 0u64.. {
+            lengths.clear();
+            for slot in 0..self.geometry.depth {
+                let length = self.fill(slot, round, &mut read)?;
                 if length == 0 {
-                    self.pair();
-                    return Ok(total);
+                    break;
                 }
-                if !copied {
-                    self.plain.copy(next_full, length);
-                }
-                lengths.pop_front();
-                (turn, copied) = (!turn, false);
-                self.empty(next_full, length, &mut write)?;
-                total += length as u64;
-                self.timed(|link| link.post_credit())?;
-                next_full = (next_full + 1) % depth;
-                idle = 0;
+                lengths.push(length);
             }
-            check_patience(idle)?;
+            self.move_round(&lengths, round)?;
+            for (slot, length) in lengths.iter().enumerate() {
+                self.empty(slot, *length, &mut write)?;
+                total += *length as u64;
+            }
+            self.give_back(lengths.len())?;
+            if lengths.len() < self.geometry.depth {
+                break;
+            }
         }
+        self.timed(|link| link.post(0, 0))?;
+        self.timed(|link| link.poll_until(|_, arrived| arrived == [0]))?;
+        Ok(total)
+    }
+
+    /// Moves slots as the transfer does and by plain copies, in this order in every other round.
+    fn move_round(&mut self, lengths: &[usize], round: u64) -> Result<()> {
+        let plain_first = round % 2 == 1;
+        for plain in [plain_first, !plain_first] {
+            if plain {
+                for (slot, length) in lengths.iter().enumerate() {
+                    self.plain.copy(slot, *length);
+                }
+            } else {
+                self.timed(|link| {
+                    for (slot, length) in lengths.iter().enumerate() {
+                        link.post(slot, *length)?;
+                    }
+                    link.poll_until(|_, arrived| arrived == lengths)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives slots back to the sender; a pair is complete then.
+    fn give_back(&mut self, count: usize) -> Result<()> {
+        self.timed(|link| {
+            for _ in 0..count {
+                link.post_credit()?;
+            }
+            link.poll_until(|credits, _| credits == count)
+        })?;
+        self.plain.pair(self.busy.saturating_sub(self.paired));
+        self.paired = self.busy;
+        Ok(())
     }
 
     /// After a transfer: moves the first slot again, until there are enough pairs to tell the ratio.
     pub(crate) fn repeat(&mut self, length: usize) -> Result<()> {
         let length = length.min(self.geometry.slot());
         let (busy, writes, segments) = (self.busy, self.writes, self.segments);
-        for _ in self.plain.pairs()..LEAST_PAIRS {
-            self.timed(|link| link.post(0, length))?;
-            let mut idle = 0;
-            while self.timed(|link| link.poll())?.1.is_none() {
-                idle += 1;
-                check_patience(idle)?;
-            }
-            self.plain.copy(0, length);
-            self.timed(|link| link.post_credit())?;
-            self.pair();
+        for round in self.plain.pairs()..LEAST_PAIRS {
+            self.move_round(&[length], round as u64)?;
+            self.give_back(1)?;
         }
         // What was reported of the transfer stays that of the transfer.
         (self.busy, self.paired) = (busy, busy);
         (self.writes, self.segments) = (writes, segments);
         Ok(())
-    }
-
-    fn pair(&mut self) {
-        self.plain.pair(self.busy.saturating_sub(self.paired));
-        self.paired = self.busy;
     }
 
     fn timed<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
@@ -303,6 +288,7 @@ impl Link {
     fn fill(
         &mut self,
         slot: usize,
+        round: u64,
         read: &mut impl FnMut(&mut [u8]) -> Result<usize>,
     ) -> Result<usize> {
         let size = self.geometry.slot();
@@ -313,7 +299,7 @@ impl Link {
             let count = read(staging)?;
             let data = staging.get(..count).unwrap_or_default();
             let offset = slot * size + filled;
-            if slot.is_multiple_of(2) {
+            if round.is_multiple_of(2) {
                 self.plain.fill(offset, data);
                 self.sender.slots.memory.store(offset, data);
             } else {
@@ -388,17 +374,36 @@ impl Link {
             .during("dat_ep_post_send")
     }
 
-    /// Polls once for everything; returns whether a credit came, and the length in the next header, if one came.
-    fn poll(&self) -> Result<(bool, Option<usize>)> {
-        self.take_sender_completions()?;
-        let arrived = self
-            .take_credit()
-            .and_then(|credit| Ok((credit, self.take_header()?)));
-        if arrived.is_err() {
-            // Receives are flushed because a request failed; that is what to tell, if it is known by now.
+    /// Polls until it is `enough`, by the number of credits and the lengths in the headers that came.
+    fn poll_until(&self, enough: impl Fn(usize, &[usize]) -> bool) -> Result<()> {
+        let (mut credits, mut arrived) = (0, Vec::with_capacity(self.geometry.depth));
+        let mut idle = 0;
+        while !enough(credits, &arrived) {
+            let before = (credits, arrived.len());
             self.take_sender_completions()?;
+            let result = self.take_credit().and_then(|credit| {
+                credits += usize::from(credit);
+                arrived.extend(self.take_header()?);
+                Ok(())
+            });
+            if result.is_err() {
+                // Receives are flushed because a request failed; that is what to tell, if it is known by now.
+                self.take_sender_completions()?;
+            }
+            result?;
+            idle = if before == (credits, arrived.len()) {
+                idle + 1
+            } else {
+                0
+            };
+            if idle > PATIENCE {
+                return Err(Failure::operation(
+                    "the transfer stands still",
+                    "nothing completes any more",
+                ));
+            }
         }
-        arrived
+        Ok(())
     }
 
     /// The completions of sends of both ends: nothing follows from them unless they failed.
@@ -460,15 +465,4 @@ impl Link {
             .post_send(receiver.ep, &[], 0, CompletionFlags::empty())
             .during("dat_ep_post_send")
     }
-}
-
-/// Fails if nothing came for too many rounds.
-fn check_patience(idle: u32) -> Result<()> {
-    if idle > PATIENCE {
-        return Err(Failure::operation(
-            "the transfer stands still",
-            "nothing completes any more",
-        ));
-    }
-    Ok(())
 }

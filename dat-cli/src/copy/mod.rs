@@ -79,7 +79,6 @@ pub(crate) fn run(
     let mut part = target.begin()?;
     let mut checksum = XxHash3_128::new();
     let bytes = link.transfer(
-        length,
         |buffer| {
             signals.check()?;
             let count = fill(&mut source, buffer)
@@ -285,7 +284,6 @@ mod tests {
             let (mut left, mut arrived) = (data.as_slice(), Vec::new());
             let mut link = Link::open(&fabric(), GEOMETRY).unwrap();
             let moved = link.transfer(
-                length as u64,
                 |buffer| Ok(fill(&mut left, buffer).unwrap()),
                 |bytes| {
                     arrived.extend_from_slice(bytes);
@@ -344,7 +342,6 @@ mod tests {
         let mut part = target.begin().unwrap();
         let mut file = File::open(&source).unwrap();
         let result = link.transfer(
-            5000,
             |buffer| Ok(fill(&mut file, buffer).unwrap()),
             |bytes| part.write(bytes),
         );
