@@ -100,7 +100,7 @@ fn a_blocking_wait_leaves_the_consumer_its_waker() {
 /// The driver sleeps no longer than until a deadline that came up while it slept; nobody else is kept
 /// from sleeping as long as it asked for.
 ///
-/// Spec: EVW-01, EPK-02, GEN-09
+/// Spec: EVW-01, GEN-09
 #[test]
 fn a_deadline_that_comes_up_wakes_the_driver() {
     let mut storage = TestStorage::new();
