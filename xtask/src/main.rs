@@ -7,6 +7,7 @@ mod manual;
 mod packages;
 mod panic_free;
 mod steps;
+mod targets;
 mod tools;
 mod vm;
 mod workspace;

@@ -85,6 +85,20 @@ const NEEDED: &[SystemPackage] = &[
         },
         why: "reads the C headers of RDMA devices",
     },
+    file(
+        "rustc-web",
+        "/usr/bin/rustc",
+        "compiles the core for other processors",
+    ),
+    SystemPackage {
+        name: "rust-web-src",
+        brings: Brings::FileOfVersion {
+            folder: "/usr/src",
+            start: "rustc-",
+            file: "library/core/Cargo.toml",
+        },
+        why: "`core` for other processors",
+    },
     programs(
         "perftest",
         &[

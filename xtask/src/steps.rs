@@ -6,7 +6,7 @@ use std::time::Instant;
 use xshell::cmd;
 
 use crate::workspace::Workspace;
-use crate::{bench, conformance, features, packages, panic_free, tools, vm};
+use crate::{bench, conformance, features, packages, panic_free, targets, tools, vm};
 
 /// Arguments of the task.
 #[derive(Args)]
@@ -72,6 +72,11 @@ const STEPS: &[Step] = &[
         "no-std",
         "the core without std or allocator",
         features::check_bare,
+    ),
+    step(
+        "targets",
+        "the core for the processors of firmware",
+        targets::check,
     ),
     step(
         "no-panic",

@@ -1,0 +1,89 @@
+//! The core on machines other than this one: it compiles for the processors that firmware runs on.
+
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use xshell::cmd;
+
+use crate::workspace::Workspace;
+
+/// A kind of processor, and what of the core it can use.
+struct Target {
+    triple: &'static str,
+    features: &'static str,
+    why: &'static str,
+}
+
+const TARGETS: &[Target] = &[
+    Target {
+        triple: "thumbv6m-none-eabi",
+        features: "critical-section,defmt",
+        why: "32 bits, no compare-and-swap",
+    },
+    Target {
+        triple: "thumbv7em-none-eabihf",
+        features: "critical-section,defmt,spin",
+        why: "32 bits, no 64-bit atomics",
+    },
+    Target {
+        triple: "riscv32imac-unknown-none-elf",
+        features: "critical-section,defmt,spin",
+        why: "32 bits, weak ordering",
+    },
+    Target {
+        triple: "aarch64-unknown-none",
+        features: "critical-section,log,spin",
+        why: "64 bits, weak ordering",
+    },
+];
+
+/// Debian's compiler, whose package of sources has the same version.
+const DISTRIBUTION: &str = "/usr/bin/rustc";
+
+/// Checks that the core compiles for each target: with the toolchain in use where that has the target, or
+/// else with Debian's compiler, which builds `core` from its sources first.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let shell = &workspace.shell;
+    for target in TARGETS {
+        let Target {
+            triple,
+            features,
+            why,
+        } = target;
+        println!("  {triple} ({why}), dat-core with [{features}]");
+        let libraries = cmd!(shell, "rustc --print target-libdir --target {triple}")
+            .quiet()
+            .read()?;
+        let folder = workspace.root().join("target/targets");
+        let scope = [
+            "--package",
+            "dat-core",
+            "--no-default-features",
+            "--features",
+            features,
+            "--target",
+            triple,
+        ];
+        let check = cmd!(
+            shell,
+            "cargo check --quiet --release --target-dir {folder} {scope...}"
+        )
+        .quiet();
+        if Path::new(&libraries).is_dir() {
+            check.run()?;
+        } else if Path::new(DISTRIBUTION).is_file() {
+            check
+                .arg("-Zbuild-std=core")
+                .env("RUSTC", DISTRIBUTION)
+                // The one way to build `core` with a compiler that is not a nightly.
+                .env("RUSTC_BOOTSTRAP", "1")
+                .run()
+                .with_context(|| format!("{DISTRIBUTION} has to be the one of rustc-web"))?;
+        } else {
+            bail!(
+                "no compiler for {triple}: `rustup target add {triple}`, or on Debian \
+                 `apt-get install rustc-web rust-web-src`"
+            );
+        }
+    }
+    Ok(())
+}
