@@ -14,6 +14,9 @@ use crate::device::Port;
 /// Bytes of one transfer that verbs promises everywhere.
 const TRANSFER: u32 = 1 << 31;
 
+/// What the soft-RoCE driver of Linux says for a vendor.
+const SOFT_ROCE: u32 = 0xFF_FFFF;
+
 /// A name that stays, since attributes lend it for ever; each name is kept once.
 fn lasting(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
@@ -33,8 +36,7 @@ fn vendor(number: u32) -> String {
         0x1425 => "Chelsio".to_owned(),
         0x1D0F => "Amazon".to_owned(),
         0x8086 => "Intel".to_owned(),
-        // What the soft-RoCE driver of Linux says.
-        0xFF_FFFF => "soft-RoCE".to_owned(),
+        SOFT_ROCE => "soft-RoCE".to_owned(),
         0 => "unnamed".to_owned(),
         other => format!("{other:#06x}"),
     }
@@ -128,7 +130,8 @@ pub(crate) fn provider(port: &Port) -> ProviderAttributes {
         srq_supported: port.limits.shared_receive_queues > 0,
         // The one from below.
         srq_watermarks_supported: 1,
-        srq_ep_pz_difference_supported: true,
+        // Soft-RoCE looks for the buffers of a shared queue in the zone of the endpoint.
+        srq_ep_pz_difference_supported: port.limits.vendor != SOFT_ROCE,
         srq_info_supported: 0,
         ep_recv_info_supported: 0,
         // Devices of hosts take part in the coherence of caches.

@@ -10,7 +10,7 @@ use dat_core::backend::{
     QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration, RequestKey,
     SharedReceiveQueueKey, SyncDirection, WindowKey,
 };
-use dat_core::flags::MemoryPrivileges;
+use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use dat_core::time::Instant;
 
 use crate::attributes;
@@ -162,6 +162,21 @@ impl VerbsBackend {
         Ok(sink)
     }
 
+    fn known_queue(&self, number: Option<u16>) -> Option<&Queue> {
+        self.queues.get(&number?)
+    }
+
+    /// A queue pair made from a request is gone.
+    pub(crate) fn forget_pair(&self, request: &QueuePairRequest, number: u32) {
+        self.directory.leave(number);
+        for queue in [request.receive_queue, request.request_queue] {
+            if let Some(queue) = self.known_queue(queue) {
+                queue.marks.detach();
+            }
+        }
+        self.objects.lock().forget_queue_pair(number);
+    }
+
     /// Makes the device's queue pair that a request asks for.
     fn make_pair(
         &mut self,
@@ -200,12 +215,15 @@ impl VerbsBackend {
         if !self.directory.enter(device.number(), request.token) {
             return Err(BackendError::Device);
         }
-        if shared.is_some()
-            && let Some(queue) = request
-                .receive_queue
-                .and_then(|number| self.queues.get(&number))
-        {
-            queue.marks.serves_shared.store(true, Ordering::Release);
+        let solicited = attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT;
+        if let Some(queue) = self.known_queue(request.receive_queue) {
+            if shared.is_some() {
+                queue.marks.serves_shared.store(true, Ordering::Release);
+            }
+            queue.marks.attach(&queue.device, solicited);
+        }
+        if let Some(queue) = self.known_queue(request.request_queue) {
+            queue.marks.attach(&queue.device, false);
         }
         Ok(Arc::new(device))
     }
@@ -247,7 +265,7 @@ impl VerbsBackend {
     ) -> Result<(), BackendError> {
         let device = self.make_pair(key.0, request)?;
         let undo = |backend: &Self, error| {
-            backend.directory.leave(device.number());
+            backend.forget_pair(request, device.number());
             error
         };
         let send_list = self
@@ -275,8 +293,7 @@ impl VerbsBackend {
         }
         if let Some(place) = self.pairs.get_mut(key.0) {
             let old = std::mem::replace(place, pair);
-            self.directory.leave(old.number());
-            self.objects.lock().forget_queue_pair(old.number());
+            self.forget_pair(&old.request, old.number());
         }
         Ok(())
     }
@@ -536,7 +553,7 @@ unsafe impl Backend for VerbsBackend {
             let receive = own.then(|| self.receive_list(&device, request));
             Ok((send, receive.transpose()?))
         });
-        let (send, receive) = lists.inspect_err(|_| self.directory.leave(device.number()))?;
+        let (send, receive) = lists.inspect_err(|_| self.forget_pair(request, device.number()))?;
         let pair = Pair::new(request, Arc::clone(&device));
         let failed = Arc::clone(&pair.failed);
         self.pairs.insert(pair);

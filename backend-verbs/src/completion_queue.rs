@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure};
 use dat_core::flags::DtoStatus;
@@ -26,6 +26,37 @@ pub(crate) struct QueueMarks {
     pub(crate) overrun: AtomicBool,
     /// Queue pairs with shared receive queues complete here.
     pub(crate) serves_shared: AtomicBool,
+    /// Queue pairs that complete here.
+    pub(crate) users: AtomicU32,
+    /// It is to be armed when the first queue pair completes here.
+    pub(crate) deferred: AtomicBool,
+}
+
+impl QueueMarks {
+    /// A queue pair is going to complete here; arms the device if that was put off.
+    pub(crate) fn attach(&self, device: &Device, solicited_only: bool) {
+        self.users.fetch_add(1, Ordering::SeqCst);
+        if self.deferred.swap(false, Ordering::SeqCst) {
+            self.narrow.store(solicited_only, Ordering::Relaxed);
+            // One that cannot be armed is looked at whenever somebody looks.
+            let _armed = device.request_notification(solicited_only);
+        }
+    }
+
+    /// A queue pair does not complete here any more.
+    pub(crate) fn detach(&self) {
+        self.users.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether arming can wait until there is a queue pair.
+    fn may_defer(&self) -> bool {
+        if self.users.load(Ordering::SeqCst) != 0 {
+            return false;
+        }
+        self.deferred.store(true, Ordering::SeqCst);
+        // One that came meanwhile saw the mark, or is seen here.
+        self.users.load(Ordering::SeqCst) == 0
+    }
 }
 
 /// A completion queue of a device; completions are taken from it 16 at a time.
@@ -113,14 +144,20 @@ impl CompletionQueue for VerbsCompletionQueue {
     }
 
     /// Arms the device, then looks once more: what slipped in between may not notify.
+    ///
+    /// Before there is a queue pair nothing completes, and it is not known yet which completions count; a device that
+    /// is armed for all of them cannot be told to wait for solicited ones. So arming waits for the first queue pair.
     fn arm(&mut self, solicited_only: bool) -> Armed {
         if !self.batch.is_empty() {
             return Armed::Missed;
         }
-        self.marks.narrow.store(solicited_only, Ordering::Relaxed);
         if !self.marks.armed.swap(true, Ordering::AcqRel) {
             self.signal.armed();
         }
+        if self.marks.may_defer() {
+            return Armed::Armed;
+        }
+        self.marks.narrow.store(solicited_only, Ordering::Relaxed);
         // A device that cannot be armed never notifies, so that looking again is all there is.
         let armed = self.device.request_notification(solicited_only);
         if !armed || self.fill().is_err() || !self.batch.is_empty() {
@@ -247,6 +284,7 @@ mod tests {
         for nonsense in [-1, i32::MIN, 17, i32::MAX] {
             let device = Fake::new();
             let mut queue = queue(&device);
+            queue.marks.attach(&queue.device, false);
             device.answer(nonsense);
             assert_eq!(queue.poll(), Err(DeviceFailure::Broken), "{nonsense}");
             assert_eq!(queue.poll(), Err(DeviceFailure::Broken), "{nonsense}");
@@ -259,6 +297,7 @@ mod tests {
     fn an_overrun_is_told_behind_the_completions_that_are_left() {
         let device = Fake::new();
         let mut queue = queue(&device);
+        queue.marks.attach(&queue.device, false);
         device.complete(completion(1, 0, 0));
         queue.marks.overrun.store(true, Ordering::Relaxed);
         assert!(queue.poll().expect("one is left").is_some());
@@ -320,6 +359,7 @@ mod tests {
     fn what_slips_in_while_arming_is_missed() {
         let device = Fake::new();
         let mut queue = queue(&device);
+        queue.marks.attach(&queue.device, false);
         assert_eq!(queue.arm(true), Armed::Armed);
         device.slip_in(completion(1, 0, 0));
         assert_eq!(queue.arm(false), Armed::Missed);
@@ -328,6 +368,25 @@ mod tests {
         assert!(queue.poll().expect("sound").is_some());
         assert_eq!(queue.arm(false), Armed::Armed);
         assert!(queue.signal.expects_completions());
+    }
+
+    /// Spec: EVW-11, EPM-04
+    #[test]
+    fn the_first_queue_pair_decides_which_completions_count() {
+        for solicited_only in [false, true] {
+            let device = Fake::new();
+            let mut queue = queue(&device);
+            assert_eq!(queue.arm(false), Armed::Armed);
+            assert_eq!(device.notifications(), []);
+            queue.marks.attach(&queue.device, solicited_only);
+            queue.marks.attach(&queue.device, false);
+            assert_eq!(device.notifications(), [solicited_only]);
+            queue.marks.detach();
+            assert_eq!(queue.arm(true), Armed::Armed);
+            queue.marks.detach();
+            assert_eq!(queue.arm(true), Armed::Armed);
+            assert_eq!(device.notifications(), [solicited_only, true]);
+        }
     }
 
     /// Spec: EVW-11

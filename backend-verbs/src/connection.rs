@@ -545,8 +545,7 @@ impl VerbsBackend {
             id.disconnect();
         }
         self.forget_connection_events(pair.token());
-        self.directory.leave(pair.number());
-        self.objects.lock().forget_queue_pair(pair.number());
+        self.forget_pair(&pair.request, pair.number());
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct BoundWindow {
     pub(crate) last_key: u32,
     /// The regions of the last two binds posted.
     pub(crate) regions: [usize; 2],
+    /// The address of the last bind posted.
+    pub(crate) address: u64,
 }
 
 impl BoundWindow {
@@ -26,6 +28,7 @@ impl BoundWindow {
             bound: None,
             last_key: window.remote_key(),
             regions: [0; 2],
+            address: 0,
             window,
         })
     }

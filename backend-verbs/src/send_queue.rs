@@ -69,27 +69,44 @@ impl SendQueue for VerbsSendQueue {
         let mut tables = self.objects.lock();
         let tables = &mut *tables;
         let place = tables.windows.get_mut(request.window.0).ok_or(Rejected)?;
-        let opening = if request.length == 0 {
-            None
+        let unbinds = request.length == 0;
+        // To unbind, providers want to hear of the region that is bound, and of a place in it.
+        let (object, address) = if unbinds {
+            (place.regions[0], place.address)
         } else {
-            let region = tables.regions.get(request.region.object);
-            let region = region.filter(|region| region.is_in(place.window.domain()));
-            Some(Opening {
-                region: region.ok_or(Rejected)?,
-                address: request.address,
+            (request.region.object, request.address)
+        };
+        let region = tables.regions.get(object);
+        let opening = region
+            .filter(|region| region.is_in(place.window.domain()))
+            .map(|region| Opening {
+                region,
+                address,
                 length: request.length,
                 access: Access::of_window(request.privileges),
-            })
-        };
+            });
+        if opening.is_none() && !unbinds {
+            return Err(Rejected);
+        }
         let fence = request.flags & SendFlags::FENCE;
-        if opening.is_some() && place.regions[0] != request.region.object {
-            place.regions = [request.region.object, place.regions[0]];
+        if !unbinds {
+            place.address = address;
+            if place.regions[0] != object {
+                place.regions = [object, place.regions[0]];
+            }
         }
         match place.window.kind() {
-            WindowType::One => {
-                self.list
-                    .bind_by_call(&place.window, opening.as_ref(), request.token, fence)
-            }
+            WindowType::One => match &opening {
+                Some(opening) => {
+                    self.list
+                        .bind_by_call(&place.window, opening, request.token, fence)
+                }
+                // Nothing was ever bound.
+                None => self
+                    .list
+                    .bind_by_request(&place.window, None, None, request.token, fence)
+                    .map(|()| 0),
+            },
             WindowType::Two => {
                 let old = match place.bound {
                     None => None,
@@ -97,11 +114,14 @@ impl SendQueue for VerbsSendQueue {
                     Some(_) => return Err(Rejected),
                 };
                 let key = next_key(place.last_key);
-                let opened = opening.as_ref().map(|opening| (opening, key));
+                let opened = opening
+                    .as_ref()
+                    .filter(|_| !unbinds)
+                    .map(|opening| (opening, key));
                 self.list
                     .bind_by_request(&place.window, old, opened, request.token, fence)?;
                 place.bound = opened.map(|_| (key, self.number));
-                if opening.is_some() {
+                if !unbinds {
                     place.last_key = key;
                 }
                 Ok(key)

@@ -246,11 +246,11 @@ impl SendList {
         }
     }
 
-    /// Binds a window of type 1, which gives it another key.
+    /// Binds a window of type 1, which gives it another key; an opening of no length unbinds it.
     pub(crate) fn bind_by_call(
         &mut self,
         window: &Window,
-        opening: Option<&Opening<'_>>,
+        opening: &Opening<'_>,
         token: u64,
         fence: SendFlags,
     ) -> Result<u32, Rejected> {
@@ -300,7 +300,7 @@ impl SendList {
             open.bind_mw_tso_union.bind_mw = bind_mw_t {
                 mw: window.raw(),
                 rkey: key,
-                bind_info: info(Some(opening)),
+                bind_info: info(opening),
             };
         }
         let first = match (old, opening) {
@@ -338,12 +338,12 @@ pub(crate) struct Opening<'a> {
     pub(crate) access: Access,
 }
 
-fn info(opening: Option<&Opening<'_>>) -> ibv_mw_bind_info {
+fn info(opening: &Opening<'_>) -> ibv_mw_bind_info {
     ibv_mw_bind_info {
-        mr: opening.map_or(ptr::null_mut(), |opening| opening.region.raw()),
-        addr: opening.map_or(0, |opening| opening.address),
-        length: opening.map_or(0, |opening| opening.length),
-        mw_access_flags: opening.map_or(0, |opening| opening.access.0),
+        mr: opening.region.raw(),
+        addr: opening.address,
+        length: opening.length,
+        mw_access_flags: opening.access.0,
     }
 }
 
