@@ -132,7 +132,8 @@ pub(crate) fn provider(port: &Port) -> ProviderAttributes {
         srq_watermarks_supported: 1,
         // Soft-RoCE looks for the buffers of a shared queue in the zone of the endpoint.
         srq_ep_pz_difference_supported: port.limits.vendor != SOFT_ROCE,
-        srq_info_supported: 0,
+        // The core counts for itself.
+        srq_info_supported: 1,
         ep_recv_info_supported: 0,
         // Devices of hosts take part in the coherence of caches.
         lmr_sync_req: false,

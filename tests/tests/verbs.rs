@@ -43,7 +43,10 @@ impl Testbed for VerbsBed {
     type Lock = HostLock;
 
     fn device(&self) -> VerbsBackend {
-        VerbsBackend::open(&self.device, VerbsOptions::default())
+        let mut options = VerbsOptions::default();
+        // Half a second until a message without a receive fails: longer than what is tried before.
+        options.not_ready_timer = 26;
+        VerbsBackend::open(&self.device, options)
             .unwrap_or_else(|error| panic!("{}: {error:?}", self.device))
     }
 

@@ -39,6 +39,8 @@ const STEPS: &[Step] = &[
                 "clippy",
                 "--workspace",
                 "--all-targets",
+                "--features",
+                "dat-tests/verbs",
                 "--",
                 "--deny",
                 "warnings",

@@ -135,8 +135,13 @@ impl<T: Testbed> Stage<T> {
             Connected => net.connect(&self.party, &self.peer),
             DisconnectPending => {
                 net.connect(&self.party, &self.peer);
-                self.write(0xF1)
-                    .expect("a request that keeps the endpoint pending");
+                if net.bed.stands_still() {
+                    self.write(0xF1)
+                        .expect("a request that keeps the endpoint pending");
+                } else {
+                    // Without a receive at the peer it neither succeeds nor fails soon.
+                    self.party.send_from(&[], 0xF1);
+                }
                 granted(near.ep_disconnect(self.party.ep, CloseFlags::Graceful));
             }
             Disconnected => {
@@ -367,8 +372,9 @@ pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
             law: [X, X, X, X, X, X, Y, X, X],
             next: Some(DisconnectPending),
             run: |stage| {
-                stage.write(1)?;
                 let ep = stage.party.ep;
+                // Without a receive at the peer it neither succeeds nor fails soon.
+                stage.party.ia.post_send(ep, &[], 1, DEFAULT)?;
                 stage.party.ia.ep_disconnect(ep, CloseFlags::Graceful)
             },
         },
@@ -501,7 +507,11 @@ pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
             stage.party.ia.ep_get_status(stage.party.ep).map(drop)
         }),
         ("ep_recv_query", |stage| {
-            stage.party.ia.ep_recv_query(stage.party.ep).map(drop)
+            match stage.party.ia.ep_recv_query(stage.party.ep) {
+                // In no state.
+                Err(error) if error.same_code(Error::model_not_supported()) => Ok(()),
+                told => told.map(drop),
+            }
         }),
         ("ep_set_watermark", |stage| {
             let off = WATERMARK_INFINITE;

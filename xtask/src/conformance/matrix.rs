@@ -25,12 +25,42 @@ pub(crate) struct Backend {
     pub(crate) name: String,
     /// The test target that runs the shared suite on this backend.
     pub(crate) target: Option<String>,
+    /// What that target is built with.
+    #[serde(default)]
+    pub(crate) features: Vec<String>,
+    /// What the backend cannot carry.
+    #[serde(default)]
+    pub(crate) except: Vec<Except>,
     /// Folders and files whose tests concern this backend alone.
     #[serde(default)]
     pub(crate) sources: Vec<PathBuf>,
     /// The names of the tests that the target has; asked of the target itself.
     #[serde(skip)]
     pub(crate) listed: BTreeSet<String>,
+}
+
+/// Tests of the shared suite that a backend cannot carry.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Except {
+    pub(crate) tests: Vec<String>,
+    pub(crate) reason: String,
+}
+
+impl Backend {
+    /// Takes out of the list what the target has but the backend cannot carry; tells which of those it has not.
+    pub(crate) fn leave_out_exceptions(&mut self) -> Vec<String> {
+        let mut unknown = Vec::new();
+        for test in self.except.iter().flat_map(|except| &except.tests) {
+            let before = self.listed.len();
+            self.listed
+                .retain(|listed| listed.rsplit("::").next() != Some(test));
+            if self.listed.len() == before {
+                unknown.push(test.clone());
+            }
+        }
+        unknown
+    }
 }
 
 /// The content of `docs/spec/exceptions.toml`.
@@ -55,6 +85,7 @@ type Cells = BTreeMap<Id, BTreeMap<usize, BTreeSet<String>>>;
 /// The whole matrix.
 pub(crate) struct Matrix<'a> {
     catalogue: &'a Catalogue,
+    backends: &'a Backends,
     columns: Vec<&'a str>,
     cells: Cells,
     excused: BTreeMap<Id, &'a str>,
@@ -76,6 +107,7 @@ impl<'a> Matrix<'a> {
             .collect();
         let mut matrix = Self {
             catalogue,
+            backends,
             columns,
             cells: Cells::new(),
             excused: BTreeMap::new(),
@@ -273,6 +305,20 @@ impl<'a> Matrix<'a> {
             }
             for (reason, ids) in by_reason {
                 let _ = writeln!(page, "- {reason}: {}", condense(ids, self.catalogue.ids()));
+            }
+        }
+        for backend in &self.backends.backend {
+            if backend.except.is_empty() {
+                continue;
+            }
+            let _ = write!(
+                page,
+                "\n## Tests that are not run on {}, by reason\n\n",
+                backend.name
+            );
+            for Except { tests, reason } in &backend.except {
+                let names: Vec<String> = tests.iter().map(|test| format!("`{test}`")).collect();
+                let _ = writeln!(page, "- {reason}: {}", names.join(", "));
             }
         }
         page

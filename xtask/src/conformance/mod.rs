@@ -59,7 +59,15 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut backends: Backends = read_toml(workspace, BACKENDS)?;
     for backend in &mut backends.backend {
         if let Some(target) = &backend.target {
-            backend.listed = listed_tests(workspace, target)?;
+            backend.listed = listed_tests(workspace, target, &backend.features)?;
+            let unknown = backend.leave_out_exceptions();
+            if !unknown.is_empty() {
+                bail!(
+                    "{BACKENDS}: {} has no test {}",
+                    backend.name,
+                    unknown.join(", ")
+                );
+            }
         }
     }
     let citations = read_citations(workspace)?;
@@ -135,9 +143,21 @@ fn show(path: &Path) -> String {
 }
 
 /// Asks a test target of the shared suite which tests it runs.
-fn listed_tests(workspace: &Workspace, target: &str) -> Result<BTreeSet<String>> {
+fn listed_tests(
+    workspace: &Workspace,
+    target: &str,
+    features: &[String],
+) -> Result<BTreeSet<String>> {
     let shell = &workspace.shell;
-    let scope = ["--package", SUITE, "--test", target];
+    let features = features.join(",");
+    let scope = [
+        "--package",
+        SUITE,
+        "--test",
+        target,
+        "--features",
+        &features,
+    ];
     let output = cmd!(
         shell,
         "cargo test --quiet {scope...} -- --list --format terse"
