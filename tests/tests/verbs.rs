@@ -3,15 +3,23 @@
 //! `DAT_DEVICE` names the device; else it is the first one. Tests share its ports, so they run one after the other
 //! (`--test-threads=1`). What verbs cannot carry is listed with its reason in `tests/backends.toml`.
 
-use backend_verbs::{VerbsBackend, VerbsOptions, devices};
+use backend_verbs::{VerbsBackend, VerbsOptions, VerbsWait, devices};
 use core::cell::Cell;
+use core::task::Waker;
 use core::time::Duration;
-use dat_core::event::ThreadWait;
+use dat_core::Error;
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::{ConnectionEventKind, Event, ThreadWait, Wait, WakeReason};
+use dat_core::flags::{
+    CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, PspFlags, QualityOfService,
+    TIMEOUT_INFINITE,
+};
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
-use dat_tests::fixture::Testbed;
+use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, Testbed, granted, refused};
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::OnceLock;
 use std::{env, thread};
 
@@ -124,3 +132,170 @@ fn exceptions() -> &'static HashMap<String, String> {
 }
 
 dat_tests::conformance_suite!(base, VerbsBed::new());
+
+/// A wait of a device that counts how often it sleeps.
+struct Counted {
+    wait: VerbsWait,
+    sleeps: usize,
+}
+
+impl Wait for Counted {
+    fn now(&mut self) -> Instant {
+        self.wait.now()
+    }
+
+    fn waker(&self) -> Waker {
+        self.wait.waker()
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        self.sleeps += 1;
+        self.wait.wait(until)
+    }
+}
+
+/// Two adapters, and waits for so many threads on each.
+type Ends = [(Rc<Adapter<VerbsBed>>, Vec<Counted>); 2];
+
+fn ends(net: &Net<'_, VerbsBed>, threads: usize) -> Ends {
+    [(); 2].map(|()| {
+        let device = net.bed.device();
+        let waits = (0..threads).map(|_| Counted {
+            wait: device.wait().expect("descriptors"),
+            sleeps: 0,
+        });
+        let waits = waits.collect();
+        (net.adapter_over(device), waits)
+    })
+}
+
+fn soon(milliseconds: u64) -> Option<Instant> {
+    let now = ThreadWait::clock().as_micros();
+    Some(Instant::from_micros(now + milliseconds * 1000))
+}
+
+/// A thread that waits sleeps until the completion comes, and does not look in between.
+///
+/// Spec: EVW-01, EVW-06, EVW-08
+#[test]
+fn a_waiting_thread_sleeps_until_the_completion() {
+    let bed = VerbsBed::new();
+    let net = Net::new(&bed);
+    let [(near, _), (far, mut waits)] = ends(&net, 1);
+    let options = PartyOptions::default();
+    let (left, right) = (Party::new(&near, &options), Party::new(&far, &options));
+    net.connect(&left, &right);
+    right.receive_into(&[right.memory.piece(0, 8)], 5);
+    let wait = &mut waits[0];
+    let started = ThreadWait::clock().as_micros();
+    refused(
+        far.evd_wait_until(right.receive, 1, soon(300), wait)
+            .map(drop),
+        Error::timeout_expired(),
+    );
+    assert!(ThreadWait::clock().as_micros() - started >= 300_000);
+    assert!(wait.sleeps < 10, "slept {} times", wait.sleeps);
+    wait.sleeps = 0;
+    let (ia, ep, evd) = (&*near, left.ep, right.receive);
+    let piece = left.memory.piece(0, 8);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            granted(ia.post_send(ep, &[piece], 6, CompletionFlags::empty()));
+        });
+        let waited = granted(far.evd_wait_until(evd, 1, soon(20_000), wait));
+        assert!(matches!(waited.event, Event::Dto(done) if done.cookie == 5));
+    });
+    assert!(wait.sleeps < 10, "slept {} times", wait.sleeps);
+}
+
+/// Several threads post on both adapters and wait at the same time; nothing is lost, doubled or mixed up.
+///
+/// Spec: EVW-01, DTO-11
+#[test]
+fn threads_post_and_wait_side_by_side() {
+    const PAIRS: usize = 3;
+    const ROUNDS: u64 = 100;
+    let bed = VerbsBed::new();
+    let net = Net::new(&bed);
+    let [(near, mut senders), (far, mut receivers)] = ends(&net, PAIRS);
+    let options = PartyOptions::default();
+    let pairs: Vec<_> = (0..PAIRS)
+        .map(|_| {
+            let (left, right) = (Party::new(&near, &options), Party::new(&far, &options));
+            net.connect(&left, &right);
+            for cookie in 0..4 {
+                right.receive_into(&[right.memory.piece(0, 64)], cookie);
+            }
+            let from = (left.ep, left.request, left.memory.piece(0, 64));
+            (from, (right.ep, right.receive, right.memory.piece(0, 64)))
+        })
+        .collect();
+    let (near, far) = (&*near, &*far);
+    thread::scope(|scope| {
+        let waits = senders.iter_mut().zip(&mut receivers);
+        for (&(from, to), (sending, receiving)) in pairs.iter().zip(waits) {
+            scope.spawn(move || {
+                let (ep, evd, piece) = from;
+                for cookie in 0..ROUNDS {
+                    granted(near.post_send(ep, &[piece], cookie, CompletionFlags::empty()));
+                    let waited = granted(near.evd_wait_until(evd, 1, soon(20_000), sending));
+                    assert!(
+                        matches!(waited.event, Event::Dto(done)
+                            if (done.ep, done.cookie, done.status) == (ep, cookie, DtoStatus::Success)),
+                        "{waited:?}"
+                    );
+                }
+            });
+            scope.spawn(move || {
+                let (ep, evd, piece) = to;
+                for cookie in 0..ROUNDS {
+                    let waited = granted(far.evd_wait_until(evd, 1, soon(20_000), receiving));
+                    assert!(
+                        matches!(waited.event, Event::Dto(done)
+                            if (done.ep, done.cookie, done.status) == (ep, cookie, DtoStatus::Success)
+                                && done.transferred_length == 64),
+                        "{waited:?}"
+                    );
+                    granted(far.post_recv(ep, &[piece], cookie + 4, CompletionFlags::empty()));
+                }
+            });
+        }
+    });
+}
+
+/// Connections go to every address of the adapter, of both families.
+///
+/// Spec: EPK-01, EPK-05, EPK-06
+#[test]
+fn every_address_of_the_adapter_is_reached() {
+    let bed = VerbsBed::new();
+    let known = devices().into_iter().find(|one| one.name == bed.device);
+    for address in known.expect("the device").addresses {
+        let net = Net::new(&bed);
+        let (left, right) = net.strangers(&PartyOptions::default());
+        let requests = granted(right.ia.evd_create(8, None, EvdFlags::CR));
+        let qualifier = net.qualifier();
+        granted(right.ia.psp_create(qualifier, requests, PspFlags::Consumer));
+        let wanted = ConnectParam {
+            address,
+            qualifier,
+            timeout: TIMEOUT_INFINITE,
+            private_data: b"hello",
+            quality: QualityOfService::BEST_EFFORT,
+            flags: ConnectFlags::empty(),
+        };
+        granted(left.ia.ep_connect(left.ep, &wanted, bed.now()));
+        let cr = net.request(&right.ia, requests);
+        granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
+        for party in [&left, &right] {
+            assert_eq!(
+                net.connection(party),
+                ConnectionEventKind::Established,
+                "{address}"
+            );
+        }
+        net.alive(&left, &right);
+        println!("{address} is reached");
+    }
+}
