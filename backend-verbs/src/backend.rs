@@ -15,7 +15,7 @@ use dat_core::time::Instant;
 
 use crate::attributes;
 use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
-use crate::connection::{Listener, Request};
+use crate::connection::{Announced, Listener, Request};
 use crate::device::Port;
 use crate::directory::Directory;
 use crate::hal::{
@@ -42,6 +42,10 @@ const SINK: usize = 1 << 16;
 pub struct VerbsBackend {
     pub(crate) listeners: Table<Listener>,
     pub(crate) requests: Table<Request>,
+    /// Ends of private data whose beginnings are still to come.
+    pub(crate) announced: VecDeque<Announced>,
+    /// Pairs of requests that were named.
+    pub(crate) names: u32,
     pub(crate) pairs: Table<Pair>,
     pub(crate) shared_queues: Table<SharedQueue>,
     queues: BTreeMap<u16, Queue>,
@@ -94,6 +98,8 @@ impl VerbsBackend {
         Ok(Self {
             listeners: Table::default(),
             requests: Table::default(),
+            announced: VecDeque::new(),
+            names: 0,
             pairs: Table::default(),
             shared_queues: Table::default(),
             queues: BTreeMap::new(),

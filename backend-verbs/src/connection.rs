@@ -1,11 +1,11 @@
 //! Connections: what is asked of the connection manager, and what its events lead to.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
     BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey,
-    QueuePairKey, RequestKey,
+    PrivateData, QueuePairKey, RequestKey,
 };
 
 use crate::backend::VerbsBackend;
@@ -13,12 +13,16 @@ use crate::hal::{
     AsyncEvent, CONNECT_DATA, CmEvent, CmEventKind, CmParameters, ConnectionId, REJECT_DATA,
     REPLY_DATA, Step,
 };
-use crate::private_data::{pack, unpack};
+use crate::private_data::{Brought, Name, SPLIT_MOST, join, pack, receive, split, unpack};
 use crate::queue_pair::{Pair, State};
 use crate::signal::Source;
 
-/// Bytes of private data that every connection message has room for.
-pub(crate) const PRIVATE_DATA_SIZE: i32 = CONNECT_DATA as i32 - 1;
+/// Bytes of private data that connection calls carry.
+pub(crate) const PRIVATE_DATA_SIZE: i32 = 64;
+const _: () = assert!(PRIVATE_DATA_SIZE as usize <= SPLIT_MOST);
+
+/// Ends of private data that are kept for their beginnings, the newest.
+const ANNOUNCED_MOST: usize = 256;
 
 /// What the number of an identifier names: kind above, key below.
 const KIND_SHIFT: u32 = 60;
@@ -66,6 +70,14 @@ pub(crate) struct Listener {
 pub(crate) struct Request {
     id: ConnectionId,
     parameters: CmParameters,
+}
+
+/// The end of private data that came ahead of its request.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    peer: IpAddr,
+    name: Name,
+    tail: PrivateData,
 }
 
 /// The port that a connection qualifier is.
@@ -130,7 +142,17 @@ impl VerbsBackend {
             .ok_or(BackendError::Address)?;
         let remote = with_port(address, port_of(request.qualifier)?);
         let local = self.port.towards(remote).ok_or(BackendError::Address)?;
-        let private_data = pack(request.private_data, CONNECT_DATA)?;
+        let data = request.private_data;
+        let (private_data, first) = if data.len() < CONNECT_DATA {
+            (pack(data, CONNECT_DATA)?, None)
+        } else {
+            let number = self.pairs.get(key.0).map_or(0, Pair::number);
+            self.names = self.names.wrapping_add(1);
+            let [_, a, b, c] = number.to_be_bytes();
+            let [_, d, e, f] = self.names.to_be_bytes();
+            let [first, second] = split(data, [a, b, c, d, e, f])?;
+            (second, Some(first))
+        };
         let pair = self.pairs.get_mut(key.0).ok_or(BackendError::State)?;
         if pair.state != State::Unconnected {
             return Err(BackendError::State);
@@ -138,7 +160,19 @@ impl VerbsBackend {
         let id = self.channel.create_id(Owner::Pair(key.0).pack())?;
         id.bind(with_port(local, 0))?;
         let timeout = i32::try_from(self.options.resolve_timeout).unwrap_or(i32::MAX);
+        let ahead = match first {
+            None => None,
+            Some(first) => {
+                let ahead = self.channel.create_id(Owner::Pair(key.0).pack())?;
+                ahead.bind(with_port(local, 0))?;
+                Some((ahead, first, remote))
+            }
+        };
         id.resolve_address(remote, timeout)?;
+        if let Some((ahead, first, remote)) = ahead {
+            ahead.resolve_address(remote, timeout)?;
+            pair.ahead = Some((ahead, first));
+        }
         let port = id.local_port();
         pair.state = State::ResolvingAddress;
         pair.private_data = private_data;
@@ -315,7 +349,7 @@ impl VerbsBackend {
         context: usize,
         mut id: ConnectionId,
         parameters: CmParameters,
-        private_data: dat_core::backend::PrivateData,
+        private_data: PrivateData,
     ) {
         let listener = match Owner::unpack(context) {
             Some(Owner::Listener(key)) => self.listeners.get(key),
@@ -329,6 +363,29 @@ impl VerbsBackend {
             return;
         };
         let token = listener.token;
+        let peer = remote.ip();
+        let private_data = match receive(private_data) {
+            Brought::Whole(data) => Some(data),
+            Brought::First(name, tail) => {
+                if self.announced.len() == ANNOUNCED_MOST {
+                    self.announced.pop_front();
+                }
+                self.announced.push_back(Announced { peer, name, tail });
+                None
+            }
+            Brought::Second(name, length, head) => {
+                let known = |one: &Announced| one.peer == peer && one.name == name;
+                let place = self.announced.iter().position(known);
+                let tail = place.and_then(|place| self.announced.remove(place));
+                tail.and_then(|announced| join(head, &announced.tail))
+                    .filter(|data| data.len() == length)
+            }
+        };
+        let Some(private_data) = private_data else {
+            // It has brought what it had to, or half of it is missing.
+            id.reject(false, &[]);
+            return;
+        };
         let Some(key) = self.requests.next_key() else {
             id.reject(false, &[]);
             return;
@@ -343,7 +400,7 @@ impl VerbsBackend {
             local: local.map_or(IaAddress::Node(0), |local| {
                 IaAddress::from(with_port(local, 0))
             }),
-            private_data: unpack(private_data),
+            private_data,
         });
     }
 
@@ -353,11 +410,16 @@ impl VerbsBackend {
         identity: usize,
         kind: CmEventKind,
         parameters: CmParameters,
-        private_data: dat_core::backend::PrivateData,
+        private_data: PrivateData,
     ) {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
+        let ahead = pair.ahead.as_ref();
+        if ahead.is_some_and(|(ahead, _)| ahead.identity() == identity) {
+            self.ahead_event(key, kind);
+            return;
+        }
         // An identifier that was given up has no more to say.
         let Some(id) = pair.id.as_ref().filter(|id| id.identity() == identity) else {
             return;
@@ -378,18 +440,9 @@ impl VerbsBackend {
                 }
             }
             (State::ResolvingRoute, CmEventKind::RouteResolved) => {
-                let wanted = CmParameters {
-                    reads_in: pair.reads_in(),
-                    reads_out: pair.reads_out(),
-                    retries: self.options.retries,
-                    not_ready_retries: self.options.not_ready_retries,
-                    queue_pair: pair.number(),
-                    shared: pair.request.shared_receive_queue.is_some(),
-                };
-                if id.connect(wanted, &pair.private_data).is_ok() {
-                    pair.state = State::Connecting;
-                } else {
-                    self.attempt_failed(key, ConnectFailure::NonPeerRejected);
+                pair.state = State::Announcing;
+                if pair.ahead.is_none() {
+                    self.ask_peer(key);
                 }
             }
             (State::Connecting, CmEventKind::Response) => {
@@ -450,6 +503,7 @@ impl VerbsBackend {
             (
                 State::ResolvingAddress
                 | State::ResolvingRoute
+                | State::Announcing
                 | State::Connecting
                 | State::Accepting,
                 failed,
@@ -471,6 +525,55 @@ impl VerbsBackend {
                 self.attempt_failed(key, failure);
             }
             _ => {}
+        }
+    }
+
+    /// The way to the peer is known, and it has what goes ahead: asks it for the connection.
+    fn ask_peer(&mut self, key: usize) {
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        let wanted = asking(pair, &self.options);
+        let asked = pair
+            .id
+            .as_ref()
+            .map(|id| id.connect(wanted, &pair.private_data));
+        if let Some(Ok(())) = asked {
+            pair.state = State::Connecting;
+        } else {
+            self.attempt_failed(key, ConnectFailure::NonPeerRejected);
+        }
+    }
+
+    /// Something happened to the request that goes ahead with the end of long private data.
+    fn ahead_event(&mut self, key: usize, kind: CmEventKind) {
+        let Some(pair) = self.pairs.get_mut(key) else {
+            return;
+        };
+        let Some((ahead, data)) = &pair.ahead else {
+            return;
+        };
+        let timeout = i32::try_from(self.options.resolve_timeout).unwrap_or(i32::MAX);
+        let going = match kind {
+            CmEventKind::AddressResolved => ahead.resolve_route(timeout).is_ok(),
+            CmEventKind::RouteResolved => ahead.connect(asking(pair, &self.options), data).is_ok(),
+            CmEventKind::Rejected(_) => {
+                // As it should be: nobody wants a connection of it.
+                pair.ahead = None;
+                if pair.state == State::Announcing {
+                    self.ask_peer(key);
+                }
+                return;
+            }
+            CmEventKind::Other => true,
+            _ => false,
+        };
+        if !going {
+            let failure = match kind {
+                CmEventKind::Response | CmEventKind::Established => ConnectFailure::NonPeerRejected,
+                _ => ConnectFailure::Unreachable,
+            };
+            self.attempt_failed(key, failure);
         }
     }
 
@@ -546,6 +649,18 @@ impl VerbsBackend {
         }
         self.forget_connection_events(pair.token());
         self.forget_pair(&pair.request, pair.number());
+    }
+}
+
+/// What an active side asks for.
+fn asking(pair: &Pair, options: &crate::VerbsOptions) -> CmParameters {
+    CmParameters {
+        reads_in: pair.reads_in(),
+        reads_out: pair.reads_out(),
+        retries: options.retries,
+        not_ready_retries: options.not_ready_retries,
+        queue_pair: pair.number(),
+        shared: pair.request.shared_receive_queue.is_some(),
     }
 }
 

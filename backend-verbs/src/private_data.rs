@@ -6,6 +6,8 @@
 
 use dat_core::backend::{BackendError, PrivateData};
 
+use crate::hal::CONNECT_DATA;
+
 /// Data as it goes into a message with room for `room` bytes.
 pub(crate) fn pack(data: &[u8], room: usize) -> Result<PrivateData, BackendError> {
     let last = room.checked_sub(1).ok_or(BackendError::Resources)?;
@@ -37,6 +39,79 @@ pub(crate) fn unpack(mut received: PrivateData) -> PrivateData {
     received
 }
 
+/// Ends the first of two requests, which brings the end of data that does not fit into one.
+const FIRST: u8 = 0xFF;
+/// Ends the second, which brings its beginning.
+const SECOND: u8 = 0xFE;
+/// Begins both.
+const MAGIC: [u8; 2] = [0xDA, 0x7A];
+/// Bytes of a name, which tells pairs of requests apart.
+const NAME: usize = 6;
+/// Bytes of data in each.
+const PART: usize = CONNECT_DATA - MAGIC.len() - NAME - 2;
+/// Bytes that two requests bring.
+pub(crate) const SPLIT_MOST: usize = 2 * PART;
+
+/// Tells pairs of requests of one peer apart.
+pub(crate) type Name = [u8; NAME];
+
+/// What a request for a connection brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Brought {
+    /// All of the data.
+    Whole(PrivateData),
+    /// The end of data whose beginning a second request brings.
+    First(Name, PrivateData),
+    /// The beginning of data of this length.
+    Second(Name, usize, PrivateData),
+}
+
+/// Data that needs two requests, as they carry it.
+pub(crate) fn split(data: &[u8], name: Name) -> Result<[PrivateData; 2], BackendError> {
+    let too_long = BackendError::Resources;
+    let (head, tail) = data.split_at_checked(PART).ok_or(too_long)?;
+    let length = u8::try_from(data.len()).map_err(|_| too_long)?;
+    let part = |length: u8, part: &[u8], mark: u8| {
+        let mut packed = PrivateData::new();
+        let whole = packed.extend_from_slice(&MAGIC).is_ok()
+            && packed.extend_from_slice(&name).is_ok()
+            && packed.push(length).is_ok()
+            && part.len() <= PART
+            && packed.extend_from_slice(part).is_ok()
+            && packed.resize(CONNECT_DATA - 1, 0).is_ok()
+            && packed.push(mark).is_ok();
+        if whole { Ok(packed) } else { Err(too_long) }
+    };
+    Ok([part(length, tail, FIRST)?, part(length, head, SECOND)?])
+}
+
+/// What a request brought.
+pub(crate) fn receive(received: PrivateData) -> Brought {
+    let part = || {
+        let (&mark, rest) = received.split_last()?;
+        let rest = rest.strip_prefix(&MAGIC)?;
+        let (name, rest) = rest.split_first_chunk::<NAME>()?;
+        let (&length, rest) = rest.split_first()?;
+        let length = usize::from(length);
+        if rest.len() < PART || !(PART..=SPLIT_MOST).contains(&length) {
+            return None;
+        }
+        let take = |count: usize| PrivateData::from_slice(rest.get(..count)?).ok();
+        match mark {
+            FIRST => Some(Brought::First(*name, take(length - PART)?)),
+            SECOND => Some(Brought::Second(*name, length, take(PART)?)),
+            _ => None,
+        }
+    };
+    part().unwrap_or_else(|| Brought::Whole(unpack(received)))
+}
+
+/// Puts the two parts together.
+pub(crate) fn join(mut head: PrivateData, tail: &[u8]) -> Option<PrivateData> {
+    head.extend_from_slice(tail).ok()?;
+    Some(head)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +133,40 @@ mod tests {
             assert_eq!(pack(&vec![1; room], room), Err(BackendError::Resources));
         }
         assert_eq!(pack(&[], 0), Err(BackendError::Resources));
+    }
+
+    /// Spec: IAQ-07, EPK-02
+    #[test]
+    fn long_data_comes_in_two_requests() {
+        for length in 56..=SPLIT_MOST {
+            let bytes: Vec<u8> = (0..length).map(|at| (at % 5) as u8).collect();
+            let [first, second] = split(&bytes, *b"name 1").expect("it fits");
+            assert_eq!((first.len(), second.len()), (CONNECT_DATA, CONNECT_DATA));
+            let Brought::First(name, tail) = receive(first) else {
+                panic!("{length}");
+            };
+            let Brought::Second(same, told, head) = receive(second) else {
+                panic!("{length}");
+            };
+            assert_eq!((name, same, told), (*b"name 1", *b"name 1", length));
+            assert_eq!(join(head, &tail), Some(data(&bytes)));
+        }
+        assert!(split(&[0; SPLIT_MOST + 1], [0; NAME]).is_err());
+        assert!(split(&[0; PART - 1], [0; NAME]).is_err());
+    }
+
+    #[test]
+    fn nonsense_is_data_like_any_other() {
+        let [first, _] = split(&[1; 60], [9; NAME]).expect("it fits");
+        for (at, byte) in [(0, 0), (8, 0), (8, 255), (55, 0xFD)] {
+            let mut bent = first.clone();
+            bent[at] = byte;
+            assert_eq!(receive(bent.clone()), Brought::Whole(unpack(bent)), "{at}");
+        }
+        let mut short = first;
+        short.truncate(12);
+        short.push(FIRST).expect("room");
+        assert!(matches!(receive(short), Brought::Whole(_)));
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(crate) enum State {
     ResolvingAddress,
     /// Active side: waits for the route there.
     ResolvingRoute,
+    /// Active side: brings the peer the end of long private data.
+    Announcing,
     /// Active side: asked the peer.
     Connecting,
     /// Passive side: accepted, and waits for the last message of the handshake.
@@ -37,6 +39,8 @@ pub(crate) struct Pair {
     pub(crate) id: Option<ConnectionId>,
     /// Active side: what the request for the connection carries, packed.
     pub(crate) private_data: PrivateData,
+    /// Active side: the request that goes ahead with the end of long private data, and what it carries.
+    pub(crate) ahead: Option<(ConnectionId, PrivateData)>,
 }
 
 impl Pair {
@@ -48,6 +52,7 @@ impl Pair {
             failed: Arc::new(AtomicBool::new(false)),
             id: None,
             private_data: PrivateData::new(),
+            ahead: None,
         }
     }
 
@@ -73,6 +78,7 @@ impl Pair {
     pub(crate) fn end(&mut self, directory: &Directory) {
         directory.expect_failure(self.number());
         self.state = State::Ended;
+        self.ahead = None;
         self.failed.store(true, Ordering::Relaxed);
         // Receives posted before are flushed below, later ones by whoever posts them.
         fence(Ordering::SeqCst);
