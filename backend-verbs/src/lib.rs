@@ -27,10 +27,11 @@
 //!
 //! # What verbs does not carry
 //!
-//! - Private data goes both ways whole and with its length, but its last byte on the wire is taken for that.
+//! - The last byte of private data on the wire is its length; data of more than 55 bytes takes two requests.
 //! - A peer hears that a connection broke only if its own end broke with it, else that it was disconnected.
 //! - Which of several receives was solicited is not told; the first that is seen after the notification counts as it.
 //! - Shared receive queues have the watermark from below, not those of buffers taken by one endpoint.
+//! - Requests never carry their data inside (see [`VerbsSendQueue`]).
 //! - On devices that have memory windows of type 2 alone, a window serves the endpoint that it was bound on.
 
 mod attributes;

@@ -19,6 +19,7 @@ use dat_core::time::Instant;
 use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, Testbed, granted, refused};
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::OnceLock;
 use std::{env, thread};
@@ -298,4 +299,89 @@ fn every_address_of_the_adapter_is_reached() {
         net.alive(&left, &right);
         println!("{address} is reached");
     }
+}
+
+/// Set for the process that is going to be killed: the qualifier it connects to.
+const VICTIM: &str = "DAT_VICTIM_CONNECTS_TO";
+
+/// Not a test by itself: what a process does that `a_killed_peer_leaves_flushes_and_an_event` starts.
+#[test]
+fn victim() {
+    let Some(qualifier) = env::var(VICTIM).ok().and_then(|text| text.parse().ok()) else {
+        return;
+    };
+    let bed = VerbsBed::new();
+    let net = Net::new(&bed);
+    let party = Party::new(&net.adapter(), &PartyOptions::default());
+    for cookie in 0..4 {
+        party.receive_into(&[party.memory.piece(0, 64)], cookie);
+    }
+    granted(net.try_connect(&party, &party.ia, qualifier, &[]));
+    assert_eq!(net.connection(&party), ConnectionEventKind::Established);
+    // Until the end comes, or nobody ends it.
+    for _ in 0..60_000 {
+        net.step();
+    }
+}
+
+/// A peer whose process is killed leaves a flush of every request and receive, and one event; the adapter goes on.
+///
+/// Spec: EPD-10, DTO-12
+#[test]
+fn a_killed_peer_leaves_flushes_and_an_event() {
+    let bed = VerbsBed::new();
+    let net = Net::new(&bed);
+    let party = Party::new(&net.adapter(), &PartyOptions::default());
+    let requests = granted(party.ia.evd_create(8, None, EvdFlags::CR));
+    let qualifier = net.qualifier();
+    granted(party.ia.psp_create(qualifier, requests, PspFlags::Consumer));
+    for cookie in 0..4 {
+        party.receive_into(&[party.memory.piece(0, 64)], cookie);
+    }
+    let mut victim = Command::new(env::current_exe().expect("this program"))
+        .args(["--exact", "victim"])
+        .env(VICTIM, qualifier.to_string())
+        .env("DAT_DEVICE", &bed.device)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a process");
+    let cr = net.request(&party.ia, requests);
+    granted(party.ia.cr_accept(cr, Some(party.ep), &[]));
+    assert_eq!(net.connection(&party), ConnectionEventKind::Established);
+    for cookie in 0..4 {
+        party.send_from(&[party.memory.piece(0, 8)], cookie);
+        net.success(&party, cookie);
+    }
+    // The peer has no receive for this one.
+    party.send_from(&[party.memory.piece(0, 8)], 9);
+    victim.kill().expect("it runs");
+    victim.wait().expect("it ends");
+    let killed = ThreadWait::clock().as_micros();
+    let kind = net.connection(&party);
+    assert!(
+        matches!(
+            kind,
+            ConnectionEventKind::Disconnected | ConnectionEventKind::Broken
+        ),
+        "{kind:?}"
+    );
+    println!(
+        "{kind:?} {} ms after the end",
+        (ThreadWait::clock().as_micros() - killed) / 1000
+    );
+    let last = net.request_completion(&party);
+    assert_eq!(last.cookie, 9);
+    assert_ne!(last.status, DtoStatus::Success);
+    for cookie in 0..4 {
+        let flushed = net.receive_completion(&party);
+        assert_eq!(
+            (flushed.cookie, flushed.status),
+            (cookie, DtoStatus::Flushed)
+        );
+    }
+    net.quiet(&party);
+    granted(party.ia.ep_reset(party.ep));
+    let other = Party::new(&net.adapter(), &PartyOptions::default());
+    net.connect(&party, &other);
+    net.alive(&party, &other);
 }
