@@ -74,7 +74,7 @@ impl World {
     pub fn new(memory: &'static mut WorldMemory, shared: bool) -> Result<Self> {
         let rings = &memory.rings;
         let Some(storage) = &mut memory.storage else {
-            return Err(Error::internal(dat_core::Cause::StorageExhausted));
+            return Err(Error::internal(dat_core::Cause::TableFull));
         };
         let ia =
             Ia::open(RingDevice::new(rings), storage.lend(), 8).map_err(|refused| refused.error)?;

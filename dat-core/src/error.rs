@@ -521,12 +521,12 @@ numbered! {
         SharedMemoryRefused = 48,
         /// The queue has no free slot.
         QueueFull = 49,
-        /// The event dispatcher has no place for the completion.
-        EventCreditsExhausted = 50,
+        /// No free run of the lent event slots is as long as the dispatcher.
+        EventSlotsExhausted = 50,
         /// The table of this object kind is full.
         TableFull = 51,
-        /// The storage lent by the caller is used up.
-        StorageExhausted = 52,
+        /// The lent records, one for each request or receive that may be outstanding, are used up.
+        RecordsExhausted = 52,
         /// A slot or context can not be reused any more.
         GenerationExhausted = 53,
         /// Another service point holds the qualifier.

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use std::io::Write;
 use std::time::Instant;
 use xshell::cmd;
 
@@ -119,8 +120,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
     let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
     if options.list {
+        let mut output = std::io::stdout().lock();
         for step in steps {
-            println!("{:14} {}", step.name, step.what);
+            // Who reads the list may stop reading.
+            if writeln!(output, "{:14} {}", step.name, step.what).is_err() {
+                break;
+            }
         }
         return Ok(());
     }

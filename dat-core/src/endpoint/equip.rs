@@ -385,7 +385,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     record::allocate_at(records, owner, old.base, old.capacity);
                 }
                 Err(Error::insufficient_resources(Subtype::ResourceTep)
-                    .because(Cause::StorageExhausted))
+                    .because(Cause::RecordsExhausted))
             }
         }
     }

@@ -187,7 +187,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let id = SrqId::new(self.shared.instance, generation, index);
             let owner = Owner::Shared(id);
             let free = record::allocate_list(self.shared.records, owner, receives, NO_RECORD)
-                .ok_or(exhausted(Cause::StorageExhausted))?;
+                .ok_or(exhausted(Cause::RecordsExhausted))?;
             let made = control.backend()?.create_shared_receive_queue(
                 id.handle().to_raw(),
                 domain,
@@ -346,7 +346,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let exhausted = Error::insufficient_resources(Subtype::ResourceSrq);
         let more = new.saturating_sub(old);
         let list = record::allocate_list(records, Owner::Shared(srq), more, NO_RECORD)
-            .ok_or(exhausted.because(Cause::StorageExhausted))?;
+            .ok_or(exhausted.because(Cause::RecordsExhausted))?;
         let backend = control.backend()?;
         let outcome = self
             .change_taker_places(backend, index, old, new)

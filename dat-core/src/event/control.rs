@@ -87,7 +87,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             let Some(ring) = slot::allocate(self.shared.events, index, length) else {
                 undo(&mut aftermath);
-                return Err(exhausted(Cause::StorageExhausted));
+                return Err(exhausted(Cause::EventSlotsExhausted));
             };
             let with_completions = flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND);
             let completions = if with_completions {
@@ -223,7 +223,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let ring = slot::allocate(self.shared.events, evd.index() as u16, length);
                 // A shorter queue can stay where it is.
                 if ring.is_none() && length > queue.ring_capacity {
-                    return Err(exhausted(Cause::StorageExhausted));
+                    return Err(exhausted(Cause::EventSlotsExhausted));
                 }
                 if length > queue.depth
                     && let Some(completions) = &mut queue.completions

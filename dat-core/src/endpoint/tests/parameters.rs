@@ -367,7 +367,7 @@ fn a_failed_creation_gives_everything_back() {
     let second = make(&bench, &large).unwrap();
     let refused = make(&bench, &SMALL).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InsufficientResources);
-    assert_eq!(refused.cause(), Cause::StorageExhausted);
+    assert_eq!(refused.cause(), Cause::RecordsExhausted);
     bench.ia.ep_free(first).unwrap();
     let third = make(&bench, &large).unwrap();
     assert_ne!(third, first);

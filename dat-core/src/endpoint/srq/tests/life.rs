@@ -102,7 +102,7 @@ fn queues_run_out_in_table_records_and_device() {
                 10,
             );
         }
-        assert_eq!(failure(), Cause::StorageExhausted);
+        assert_eq!(failure(), Cause::RecordsExhausted);
         for srq in three {
             ia.srq_free(srq).unwrap();
         }
