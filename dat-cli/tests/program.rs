@@ -145,6 +145,12 @@ fn copies_are_the_same() {
             assert_eq!(report["target"], target, "as it was named");
             assert_eq!(report["ratio"].is_null(), length == 0, "{report}");
             assert_eq!(report["checksum"].as_str().unwrap().len(), 32);
+            if length > 0 {
+                let number = |name: &str| report[name].as_f64().unwrap();
+                let quotient =
+                    number("transfer_bytes_per_second") / number("plain_bytes_per_second");
+                assert!((quotient / number("ratio") - 1.0).abs() < 1e-9, "{report}");
+            }
         }
     }
     assert_eq!(
@@ -153,7 +159,11 @@ fn copies_are_the_same() {
         "something was left"
     );
     let output = dat(&["copy", &source, &target]);
-    assert!(text(&output.stdout).contains("ratio"), "{output:?}");
+    let out = text(&output.stdout);
+    assert!(
+        out.contains("ratio") && out.contains("(median of "),
+        "{out}"
+    );
     assert_eq!(
         text(&output.stderr),
         "",

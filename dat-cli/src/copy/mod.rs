@@ -15,6 +15,7 @@ use serde::Serialize;
 use twox_hash::XxHash3_128;
 
 use self::link::{Geometry, Link};
+use self::plain::Pair;
 use self::target::Target;
 use crate::arguments::{BackendName, CopyArguments};
 use crate::failure::{Failure, Result};
@@ -39,10 +40,11 @@ struct Report {
     bytes_per_second: Option<f64>,
     /// Posting and polling only: the transfer itself.
     transfer_seconds: f64,
+    /// This and what follows is of the one of `pairs` whose ratio is the median: its transfer,
     transfer_bytes_per_second: Option<f64>,
-    /// A plain copy of the same data between buffers of the same shape.
+    /// the plain copies of the same data between buffers of the same shape,
     plain_bytes_per_second: Option<f64>,
-    /// The speed of the transfer to that of plain copies: the median of `pairs` of the two that were measured in turn.
+    /// and the first to the second.
     ratio: Option<f64>,
     pairs: usize,
     checksum: String,
@@ -107,9 +109,7 @@ pub(crate) fn run(
     part.keep()?;
     progress.finish_and_clear();
     let seconds = begin.elapsed().as_secs_f64();
-    let transfer_seconds = link.busy().as_secs_f64();
-    let transfer_rate = rate(bytes, transfer_seconds);
-    let (plain_bytes, plain_time) = link.plain().total();
+    let median = link.plain().median();
     let report = Report {
         ok: true,
         backend: "mock",
@@ -122,10 +122,10 @@ pub(crate) fn run(
         chunk: arguments.chunk,
         seconds,
         bytes_per_second: rate(bytes, seconds),
-        transfer_seconds,
-        transfer_bytes_per_second: transfer_rate,
-        plain_bytes_per_second: rate(plain_bytes, plain_time.as_secs_f64()),
-        ratio: link.plain().ratio(),
+        transfer_seconds: link.busy().as_secs_f64(),
+        transfer_bytes_per_second: median.map(Pair::transfer_rate),
+        plain_bytes_per_second: median.map(Pair::plain_rate),
+        ratio: median.map(Pair::ratio),
         pairs: link.plain().pairs(),
         checksum: format!("{checksum:032x}"),
     };
@@ -226,9 +226,10 @@ fn print(report: &Report, output: &mut Output) {
         "  transfer    {}, plain memory copy {}{}",
         per_second(report.transfer_bytes_per_second),
         per_second(report.plain_bytes_per_second),
-        report
-            .ratio
-            .map_or(String::new(), |ratio| format!(", ratio {ratio:.2}"))
+        report.ratio.map_or(String::new(), |ratio| format!(
+            ", ratio {ratio:.2} (median of {})",
+            counted(report.pairs as u64, "pair")
+        ))
     ));
     output.line(format_args!(
         "  all of it   {} in {:.3} s, with reading, writing and checking",

@@ -2,8 +2,8 @@
 //!
 //! What an RDMA Write moves from slot to slot is copied once more, between two plain buffers of the same shape that are filled
 //! and emptied with the slots, so that both copies find their data and their places in the same state; and it is done in
-//! between, so that what else goes on in the machine slows both. A pair is the time of some writes and of their plain copies;
-//! the ratio is the median of those of all pairs.
+//! between, so that what else goes on in the machine slows both. A pair is the time of some writes and of their plain copies.
+//! What is reported is the pair in the middle, when they are ordered by their ratios: both of its rates and their ratio.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -33,10 +33,29 @@ impl Buffer {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Pair {
+/// The same bytes, moved by the transfer and by plain copies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pair {
+    bytes: u64,
     transfer: Duration,
     plain: Duration,
+}
+
+impl Pair {
+    /// Bytes per second of the transfer.
+    pub(crate) fn transfer_rate(self) -> f64 {
+        self.bytes as f64 / self.transfer.as_secs_f64()
+    }
+
+    /// Bytes per second of the plain copies.
+    pub(crate) fn plain_rate(self) -> f64 {
+        self.bytes as f64 / self.plain.as_secs_f64()
+    }
+
+    /// The speed of the transfer as a part of that of the plain copies.
+    pub(crate) fn ratio(self) -> f64 {
+        self.plain.as_secs_f64() / self.transfer.as_secs_f64()
+    }
 }
 
 /// The plain copies and what they took.
@@ -44,9 +63,8 @@ pub(crate) struct Plain {
     slot: usize,
     sender: Buffer,
     receiver: Buffer,
-    bytes: u64,
-    busy: Duration,
     /// Of the pair that is not complete.
+    bytes: u64,
     current: Duration,
     pairs: Vec<Pair>,
 }
@@ -59,7 +77,6 @@ impl Plain {
             sender: Buffer::new(length),
             receiver: Buffer::new(length),
             bytes: 0,
-            busy: Duration::ZERO,
             current: Duration::ZERO,
             pairs: Vec::new(),
         }
@@ -86,17 +103,20 @@ impl Plain {
         let begin = Instant::now();
         to.copy_from_slice(black_box(from));
         black_box(to);
-        let took = begin.elapsed();
-        self.busy += took;
-        self.current += took;
+        self.current += begin.elapsed();
         self.bytes += length as u64;
     }
 
     /// Completes a pair: what was copied since the last one took the transfer so long.
     pub(crate) fn pair(&mut self, transfer: Duration) {
+        let bytes = std::mem::take(&mut self.bytes);
         let plain = std::mem::take(&mut self.current);
         if !plain.is_zero() && !transfer.is_zero() {
-            self.pairs.push(Pair { transfer, plain });
+            self.pairs.push(Pair {
+                bytes,
+                transfer,
+                plain,
+            });
         }
     }
 
@@ -105,17 +125,11 @@ impl Plain {
         self.pairs.len()
     }
 
-    /// Bytes copied, and the time that took.
-    pub(crate) fn total(&self) -> (u64, Duration) {
-        (self.bytes, self.busy)
-    }
-
-    /// The speed of the transfer as a part of that of the plain copies: the median of all pairs.
-    pub(crate) fn ratio(&self) -> Option<f64> {
-        let ratio = |pair: &Pair| pair.plain.as_secs_f64() / pair.transfer.as_secs_f64();
-        let mut ratios: Vec<f64> = self.pairs.iter().map(ratio).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios.get(ratios.len() / 2).copied()
+    /// The pair in the middle of all, by their ratios.
+    pub(crate) fn median(&self) -> Option<Pair> {
+        let mut pairs = self.pairs.clone();
+        pairs.sort_by(|one, other| one.ratio().total_cmp(&other.ratio()));
+        pairs.get(pairs.len() / 2).copied()
     }
 }
 
@@ -124,25 +138,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ratio_is_the_median_of_the_pairs() {
+    fn the_pair_in_the_middle_is_the_median() {
         let geometry = Geometry {
             depth: 2,
             segments: 1,
             chunk: 5000,
         };
         let mut plain = Plain::new(geometry);
-        assert_eq!(plain.ratio(), None);
+        assert_eq!(plain.median(), None);
         let mut data = [7; 5000];
         plain.fill(5000, &data);
         plain.copy(1, 5000);
         plain.empty(5000, &mut data);
         assert_eq!(data, [7; 5000]);
-        assert_eq!(plain.total().0, 5000);
+        assert_eq!(plain.bytes, 5000);
         for (plain_nanos, transfer) in [(50, 100), (0, 10), (300, 100), (10, 0), (90, 100)] {
+            plain.bytes = plain_nanos;
             plain.current = Duration::from_nanos(plain_nanos);
             plain.pair(Duration::from_nanos(transfer));
         }
         assert_eq!(plain.pairs(), 3, "a pair of which a part took no time");
-        assert_eq!(plain.ratio(), Some(0.9));
+        let median = plain.median().unwrap();
+        assert_eq!(median.ratio(), 0.9);
+        assert_eq!(median.bytes, 90);
+        assert_eq!(median.plain_rate().round(), 1e9);
+        assert_eq!(median.transfer_rate().round(), 0.9e9);
     }
 }
