@@ -34,6 +34,8 @@ use crate::wait::VerbsWait;
 
 /// The number of the completion queue for what nobody wants to hear of.
 const SINK: usize = 1 << 16;
+/// Completions that it holds between two polls, if the device can.
+const SINK_DEPTH: i32 = 4096;
 
 /// A port of an RDMA device.
 ///
@@ -49,7 +51,7 @@ pub struct VerbsBackend {
     pub(crate) pairs: Table<Pair>,
     pub(crate) shared_queues: Table<SharedQueue>,
     queues: BTreeMap<u16, Queue>,
-    sink: Option<Arc<CompletionQueue>>,
+    sink: Option<(Arc<CompletionQueue>, Box<Batch>)>,
     domains: Table<Arc<Domain>>,
     pub(crate) objects: Arc<Objects>,
     pub(crate) directory: Arc<Directory>,
@@ -160,11 +162,12 @@ impl VerbsBackend {
             let queue = self.queues.get(&number).ok_or(BackendError::State)?;
             return Ok(Arc::clone(&queue.device));
         }
-        if let Some(sink) = &self.sink {
+        if let Some((sink, _)) = &self.sink {
             return Ok(Arc::clone(sink));
         }
-        let sink = Arc::new(CompletionQueue::new(&self.completions, SINK, 1)?);
-        self.sink = Some(Arc::clone(&sink));
+        let depth = self.port.limits.completions.clamp(1, SINK_DEPTH);
+        let sink = Arc::new(CompletionQueue::new(&self.completions, SINK, depth)?);
+        self.sink = Some((Arc::clone(&sink), Batch::new()));
         Ok(sink)
     }
 
@@ -683,6 +686,11 @@ unsafe impl Backend for VerbsBackend {
 
     fn poll_control(&mut self, _now: Instant) -> Option<ControlEvent> {
         self.signal.calm();
+        if let Some((sink, batch)) = &mut self.sink {
+            // Buffers of shared queues that endpoints without a dispatcher for receives took. A failure of what
+            // nobody listens to is told of its queue pairs.
+            let _emptied = sink.fill(batch);
+        }
         if let Some(event) = self.take_in_completions() {
             return Some(event);
         }
