@@ -90,11 +90,17 @@ impl Identity {
     };
 
     /// The word, read after everything that was read before.
+    ///
+    /// Nothing while only one half of it is written: such a word has privileges, which would pass who
+    /// asks for no context.
     #[inline(always)]
     pub(super) fn settled(&self) -> u64 {
         let meta = self.meta.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        word(self.context.load(Ordering::Relaxed), meta)
+        match self.context.load(Ordering::Relaxed) {
+            0..FIRST_CONTEXT => 0,
+            context => word(context, meta),
+        }
     }
 
     /// The context, below `FIRST_CONTEXT` if no region is here; ordered among all of its kind.

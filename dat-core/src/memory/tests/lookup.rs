@@ -276,6 +276,8 @@ fn no_bind_slips_into_a_region_that_is_freed() {
 
 /// Two registrations take turns in one slot while others check pieces that only a mixture of both
 /// would let through; and what is let through carries the key that goes with its range.
+///
+/// Spec: DTO-06, DTO-07
 #[test]
 fn a_check_never_mixes_two_registrations() {
     const ROUNDS: u32 = 20_000;
@@ -323,6 +325,12 @@ fn a_check_never_mixes_two_registrations() {
                             let mixed = piece(base, other_length);
                             assert_eq!(access.check(&slots, &mixed), None);
                         }
+                        // No context at all leads to this slot too, whichever half of it was written last.
+                        let nameless = LmrTriplet {
+                            context: 0,
+                            ..piece(base, 1)
+                        };
+                        assert_eq!(access.check(&slots, &nameless), None);
                     }
                     checked = checked.wrapping_add(1);
                 }
