@@ -111,7 +111,7 @@ pub trait WorkSlot {
 ///
 /// Every accepted request yields exactly one completion, in order for send queues and for the
 /// receive queue of one queue pair, also when the queue pair is in error: then with
-/// [`DtoStatus::ErrFlushed`](crate::flags::DtoStatus), at once for what is posted later.
+/// [`DtoStatus::Flushed`](crate::flags::DtoStatus::Flushed), at once for what is posted later.
 pub trait WorkQueue {
     /// What the queue takes.
     type Request;

@@ -53,7 +53,7 @@ struct Rings {
     owner: Owner,
     old: WorkRing,
     new: WorkRing,
-    /// The old run is gone; else it still holds posted receives, or is the new one.
+    /// The old run is gone; else it still holds receives, or is the new one.
     given_back: bool,
 }
 
@@ -143,8 +143,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         zone: Option<u16>,
     ) -> Result<()> {
         let attributes = &wanted.attributes;
+        // Flushed ones that wait to be dequeued are in their records still.
         let outstanding = record::all_of(self.shared.records, Owner::Receives(endpoint.id))
-            .filter(|record| record.is_posted())
+            .filter(|record| !record.is_free())
             .count() as u32;
         let receives = match (endpoint.srq, wanted.receive) {
             (None, Some(_)) => count(attributes.max_recv_dtos),
@@ -350,8 +351,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Finds records for a queue of another length. Posted ones keep their old records, which go
-    /// back when the endpoint is reset or freed.
+    /// Finds records for a queue of another length. Posted ones, and completions that wait to be dequeued,
+    /// keep their old records, which go back when the endpoint is reset or freed.
     fn change_ring(
         &self,
         owner: Owner,

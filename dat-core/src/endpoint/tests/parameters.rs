@@ -441,6 +441,51 @@ fn posted_receives_survive_a_change() {
     nothing_left(&bench);
 }
 
+/// A device may flush receives before there ever was a connection. Such completions that wait to be
+/// dequeued survive a change too, and their places are nobody else's until then.
+///
+/// Spec: EPM-03, EPM-07
+#[test]
+fn flushed_receives_survive_a_change() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ep = bench.endpoint();
+    bench.receive(ep, 1);
+    bench.receive(ep, 2);
+    let pair = bench.pair(ep);
+    for _ in 0..2 {
+        bench
+            .device
+            .complete_receive(pair, DtoStatus::Flushed, 0, false);
+    }
+    assert!(bench.ia.ep_get_status(ep).unwrap().recv_idle);
+    let mut wanted = bench.ia.ep_query(ep, EpFields::all()).unwrap();
+    wanted.attributes.max_recv_dtos = 6;
+    bench
+        .ia
+        .ep_modify(ep, EpFields::MAX_RECV_DTOS, &wanted)
+        .unwrap();
+    for cookie in 3..=8 {
+        bench.receive(ep, cookie);
+    }
+    for _ in 3..=8 {
+        bench
+            .device
+            .complete_receive(pair, DtoStatus::Success, 0, false);
+    }
+    for cookie in 1..=8 {
+        match bench.ia.evd_dequeue(bench.data) {
+            Ok(Event::Dto(completion)) => {
+                assert_eq!((completion.ep, completion.cookie), (ep, cookie));
+                let flushed = completion.status == DtoStatus::Flushed;
+                assert_eq!(flushed, cookie <= 2);
+            }
+            other => panic!("{cookie}: {other:?}"),
+        }
+    }
+    assert!(bench.ia.evd_dequeue(bench.data).is_err());
+}
+
 /// A change that fails anywhere changes nothing.
 ///
 /// Spec: EPM-07, GEN-06
