@@ -27,3 +27,11 @@ impl Instant {
         Some(Self(self.0.saturating_add(u64::from(timeout))))
     }
 }
+
+/// The first of two moments that may or may not come.
+pub(crate) fn first(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

@@ -14,7 +14,7 @@ use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::ia::Ia;
 use crate::id::EvdId;
 use crate::sync::RawLock;
-use crate::time::Instant;
+use crate::time::{Instant, first};
 
 /// Why a `Wait` returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,11 +212,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 }
             }
             let device = if drives { self.next_deadline() } else { None };
-            let until = match (deadline, device) {
-                (Some(own), Some(device)) => Some(own.min(device)),
-                (own, device) => own.or(device),
-            };
-            if wait.wait(until) == WakeReason::Interrupted {
+            if wait.wait(first(deadline, device)) == WakeReason::Interrupted {
                 return Some(Err(Error::new(
                     ErrorKind::InterruptedCall,
                     Subtype::NoSubtype,

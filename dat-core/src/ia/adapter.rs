@@ -97,6 +97,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 context: 0,
                 watching: false,
                 earliest: None,
+                looks: 0,
             }),
             shared: Shared {
                 instance,

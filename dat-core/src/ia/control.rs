@@ -5,7 +5,7 @@ use crate::connection::{CrSlot, PspSlot, RspSlot};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::id::{CrId, PspId, PzId, RspId};
 use crate::memory::PzSlot;
-use crate::time::Instant;
+use crate::time::{Instant, first};
 
 /// The backend and the tables that the data path does not read.
 pub(crate) struct Control<'s, B> {
@@ -21,6 +21,8 @@ pub(crate) struct Control<'s, B> {
     pub(crate) watching: bool,
     /// The first deadline of an endpoint, or an earlier moment.
     pub(crate) earliest: Option<Instant>,
+    /// Steps when there is something new to look after, and when somebody begins to look at all endpoints.
+    pub(crate) looks: u32,
 }
 
 macro_rules! tables {
@@ -46,11 +48,35 @@ impl<B: Backend> Control<'_, B> {
 
     /// Has `progress` look after an endpoint that drains or has a deadline.
     pub(crate) fn watch(&mut self, deadline: Option<Instant>) {
+        self.looks = self.looks.wrapping_add(1);
+        self.keep_watching(deadline);
+    }
+
+    fn keep_watching(&mut self, deadline: Option<Instant>) {
         self.watching = true;
-        self.earliest = match (self.earliest, deadline) {
-            (Some(known), Some(deadline)) => Some(known.min(deadline)),
-            (known, deadline) => known.or(deadline),
-        };
+        self.earliest = first(self.earliest, deadline);
+    }
+
+    /// Begins a look at all endpoints, if there is something to look for; tells its number.
+    ///
+    /// What is known stays until the look is over: whoever asks meanwhile sleeps past nothing.
+    pub(super) fn begin_look(&mut self) -> Option<u32> {
+        self.watching.then(|| {
+            self.looks = self.looks.wrapping_add(1);
+            self.looks
+        })
+    }
+
+    /// Ends the look of that number: `left` is the first deadline of those that are to be looked after
+    /// still, if there are any. The look that began last, with nothing new since, has seen all there is.
+    pub(super) fn end_look(&mut self, number: u32, left: Option<Option<Instant>>) {
+        if self.looks == number {
+            self.watching = false;
+            self.earliest = None;
+        }
+        if let Some(deadline) = left {
+            self.keep_watching(deadline);
+        }
     }
 
     /// The backend.

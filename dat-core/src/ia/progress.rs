@@ -12,7 +12,7 @@ use crate::event::{
 use crate::flags::EndpointState;
 use crate::id::EpId;
 use crate::sync::RawLock;
-use crate::time::Instant;
+use crate::time::{Instant, first};
 
 /// Control events that one call handles at most, so that its time is bounded.
 const EVENTS_PER_CALL: usize = 64;
@@ -60,10 +60,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .backend()
                 .ok()
                 .and_then(|backend| backend.next_deadline());
-            match (own, device) {
-                (Some(own), Some(device)) => Some(own.min(device)),
-                (own, device) => own.or(device),
-            }
+            first(own, device)
         })
     }
 
@@ -255,14 +252,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Looks after endpoints that drain, and, if told the time, those whose time is up.
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
-        let watching = self.control.with(|control| {
-            control.earliest = None;
-            core::mem::take(&mut control.watching)
-        });
-        if !watching {
+        let Some(look) = self.control.with(Control::begin_look) else {
             return 0;
-        }
+        };
         let mut handled = 0_usize;
+        let mut left: Option<Option<Instant>> = None;
         for slot in self.shared.endpoints {
             let (ep, state, deadline) = slot
                 .main
@@ -277,9 +271,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if done {
                 handled = handled.saturating_add(1);
             } else {
-                self.control.with(|control| control.watch(deadline));
+                left = Some(first(left.flatten(), deadline));
             }
         }
+        self.control.with(|control| control.end_look(look, left));
         handled
     }
 

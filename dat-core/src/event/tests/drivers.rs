@@ -258,3 +258,81 @@ fn every_sleeping_thread_is_reached() {
         });
     }
 }
+
+/// Stops whoever uses its waker until the test has done what it wants to do meanwhile.
+#[cfg(feature = "std")]
+struct Gate {
+    reached: std::sync::mpsc::Sender<()>,
+    open: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+#[cfg(feature = "std")]
+impl std::task::Wake for Gate {
+    fn wake(self: Arc<Self>) {
+        self.reached.send(()).unwrap();
+        self.open.lock().unwrap().recv().unwrap();
+    }
+}
+
+/// While one thread looks through the endpoints others know as well what there is to be looked after: none
+/// of them sleeps past a deadline, and none passes over one.
+///
+/// Spec: EPK-02, GEN-09, EVW-01
+#[cfg(feature = "std")]
+#[test]
+fn a_deadline_is_known_while_another_thread_looks_for_it() {
+    use crate::attributes::EpAttributes;
+    use crate::event::ConnectionEventKind;
+    use crate::storage::IaStorage;
+    use crate::sync::HostLock;
+    use std::sync::mpsc::channel;
+
+    let device = TestBackend::default();
+    let mut storage: IaStorage<TestBackend, HostLock, 2, 8, 1, 1, 64, 8> = IaStorage::new();
+    let ia = crate::ia::Ia::open(device, storage.lend(), 1).unwrap();
+    let pz = ia.pz_create().unwrap();
+    let attributes = EpAttributes {
+        max_request_dtos: 0,
+        max_recv_dtos: 0,
+        ..EpAttributes::DEFAULT
+    };
+    let at = Instant::from_micros;
+    let attempts = [100, 200].map(|timeout| {
+        let evd = ia.evd_create(4, None, EvdFlags::CONNECTION).unwrap();
+        let ep = ia.ep_create(Some(pz), None, None, Some(evd), Some(&attributes));
+        let param = crate::endpoint::ConnectParam {
+            address: crate::attributes::IaAddress::Node(2),
+            qualifier: 7,
+            timeout,
+            private_data: &[],
+            quality: crate::flags::QualityOfService::BEST_EFFORT,
+            flags: crate::flags::ConnectFlags::empty(),
+        };
+        ia.ep_connect(ep.unwrap(), &param, Instant::ZERO).unwrap();
+        evd
+    });
+    let failed = |evd| matches!(ia.evd_dequeue(evd), Ok(event) if event.number() == ConnectionEventKind::Unreachable as u32);
+    let (reached, gate_reached) = channel();
+    let (open_gate, open) = channel();
+    let waker = Waker::from(Arc::new(Gate {
+        reached,
+        open: std::sync::Mutex::new(open),
+    }));
+    let mut wait = ia.evd_wait(attempts[0], 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    std::thread::scope(|scope| {
+        let look = scope.spawn(|| ia.progress(at(150)));
+        // It has given the first attempt up, and not come to the second one yet.
+        gate_reached.recv().unwrap();
+        let known = ia.next_deadline();
+        let handled = ia.progress(at(200));
+        open_gate.send(()).unwrap();
+        assert_eq!(look.join().unwrap(), 1);
+        assert!(known.is_some_and(|known| known <= at(200)), "{known:?}");
+        assert_eq!(handled, 1);
+    });
+    drop(wait);
+    assert!(attempts.into_iter().all(failed));
+    while ia.progress(at(300)) != 0 {}
+    assert_eq!(ia.next_deadline(), None);
+}
