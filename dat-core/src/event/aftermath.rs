@@ -52,7 +52,7 @@ impl Aftermath {
 
     /// The dispatcher fired.
     pub(super) fn notify(&mut self, cno: u16, evd: EvdId, owed: &mut Owed) {
-        if self.notifications.iter().any(|&(known, _)| known == cno) {
+        if self.notifications.contains(&(cno, evd)) {
             return;
         }
         if self.notifications.push((cno, evd)).is_err() {

@@ -83,6 +83,37 @@ fn every_notification_object_hears_of_its_dispatcher() {
     }
 }
 
+/// Two dispatchers of one notification object that fire in one call release two that wait.
+///
+/// Spec: CNW-06
+#[test]
+fn every_dispatcher_of_a_notification_object_releases_one_that_waits() {
+    let mut storage = ManyStorage::new();
+    let ia = Ia::open(TestBackend::default(), storage.lend(), 4).unwrap();
+    let cno = ia.cno_create(None).unwrap();
+    let evds = [0, 1].map(|_| ia.evd_create(2, Some(cno), EvdFlags::SOFTWARE).unwrap());
+    let (wakes, waker) = WakeCount::new();
+    let mut waits = [0, 1, 2].map(|_| ia.cno_wait(cno).unwrap());
+    for wait in &mut waits {
+        assert!(wait.poll(&waker).is_pending());
+    }
+    let mut aftermath = Aftermath::default();
+    for evd in evds {
+        let queued = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
+            let event = Event::Software { pointer: 1 };
+            Ok(queue.push(&event, &ia.shared, aftermath))
+        });
+        assert_eq!(queued, Ok(true));
+    }
+    ia.settle(aftermath);
+    assert_eq!(wakes.take(), 2);
+    let polls = waits.each_mut().map(|wait| wait.poll(&waker));
+    for poll in &polls[..2] {
+        assert!(matches!(poll, Poll::Ready(Ok(Some(evd))) if evds.contains(evd)));
+    }
+    assert!(polls[2].is_pending());
+}
+
 /// Spec: DTO-13
 #[test]
 fn every_overflow_and_every_failure_is_reported() {
