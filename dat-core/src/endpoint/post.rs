@@ -314,7 +314,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// A request of one segment that is not empty.
     ///
-    /// The segment is looked at before anything else, which keeps few values alive at a time.
+    /// The segment is looked at before there is room for it, which keeps few values alive at a time.
     #[inline(always)]
     fn post_piece<const OPERATION: u8>(
         &self,
