@@ -1,11 +1,13 @@
 //! The command line.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
+use crate::peer::{Peer, QUALIFIER, parse_peer};
 use crate::size::{Sweep, parse_count, parse_duration, parse_size, parse_sweep};
 
 const EXIT_CODES: &str = "\
@@ -60,7 +62,9 @@ pub(crate) enum Command {
     Copy(CopyArguments),
     /// Measure what operations cost
     Perf(PerfArguments),
-    /// Show the backends of this build with all attributes of their adapters and providers
+    /// Let other processes and hosts copy files to this one, and measure, over an RDMA device
+    Serve(ServeArguments),
+    /// Show the backends of this build, and the RDMA devices of this host, with all attributes of their adapters and providers
     Devices,
 }
 
@@ -78,7 +82,8 @@ pub(crate) struct CopyArguments {
     /// The file to copy
     #[arg(value_name = "SRC")]
     pub(crate) source: PathBuf,
-    /// The copy; a directory gets a file of the same name. A file that exists is replaced
+    /// The copy; a directory gets a file of the same name. A file that exists is replaced. With --connect, the name of the
+    /// copy at the server, or `.` for that of SRC
     #[arg(value_name = "DST")]
     pub(crate) target: PathBuf,
     /// RDMA Writes under way at once, 1 to 1024
@@ -90,12 +95,97 @@ pub(crate) struct CopyArguments {
     /// Bytes per segment, 1 to 1G
     #[arg(long, default_value = "256K", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) chunk: u64,
+    #[command(flatten)]
+    pub(crate) device: DeviceArguments,
+}
+
+/// Which device carries the data, and to whom; without any of these it is the mock.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "RDMA devices")]
+pub(crate) struct DeviceArguments {
+    /// Use this RDMA device, as `dat devices` names it; without --connect, both ends are on it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// Let the other end be `dat serve` in another process, or on another host
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]
+    pub(crate) connect: Option<Peer>,
+    #[command(flatten)]
+    pub(crate) waiting: WaitingArguments,
+}
+
+/// How to wait for a device.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct WaitingArguments {
+    /// How to wait for the device [default: block]
+    #[arg(long, value_enum)]
+    pub(crate) wait: Option<WaitName>,
+    /// Looks in vain, of --wait poll, before other programs get their turn
+    #[arg(long, value_name = "LOOKS", default_value_t = 1000, value_parser = up_to::<u32, 1_000_000_000>, allow_negative_numbers = true)]
+    pub(crate) yield_after: u32,
+}
+
+/// How to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitName {
+    /// Asleep, until the device wakes this process
+    Block,
+    /// Looking again and again: faster, but keeps a processor busy
+    Poll,
+}
+
+impl DeviceArguments {
+    /// Whether this is for an RDMA device.
+    ///
+    /// # Errors
+    /// Usage: the way to wait is chosen, but no device.
+    pub(crate) fn wanted(&self) -> Result<bool, Failure> {
+        let wanted = self.device.is_some() || self.connect.is_some();
+        if !wanted && self.waiting.wait.is_some() {
+            return Err(Failure::usage(
+                "--wait cannot be used here",
+                "with the mock this program does the transfers too, so it cannot sleep meanwhile",
+                "name a --device or a server to --connect to, or leave out --wait",
+            ));
+        }
+        Ok(wanted)
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Serves `dat copy --connect` and `dat perf --connect` of up to 16 clients at once, until a signal such as Ctrl-C ends it. Whoever \
+reaches the device can connect: there are no passwords. Clients reach only memory that is lent to them and can only \
+store files of plain names in the directory of --into.
+
+Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
+pub(crate) struct ServeArguments {
+    /// Serve only those who connect to this address of the device [default: all addresses of the device]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<IpAddr>,
+    /// Listen on this port, 1 to 65535
+    #[arg(long, default_value_t = QUALIFIER, value_parser = up_to::<u16, 65535>, allow_negative_numbers = true)]
+    pub(crate) port: u16,
+    /// Use this RDMA device, as `dat devices` names it [default: the one that has the address, or the first that is up]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// Store copies in this directory; without it, copies are refused
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) into: Option<PathBuf>,
+    /// Replace files that exist
+    #[arg(long, requires = "into")]
+    pub(crate) force: bool,
+    /// Memory for all clients together, 1 to 1G
+    #[arg(long, default_value = "64M", value_parser = parse_size, allow_negative_numbers = true)]
+    pub(crate) memory: u64,
+    #[command(flatten)]
+    pub(crate) waiting: WaitingArguments,
 }
 
 #[derive(Args)]
 #[command(after_help = "\
 post      time of one post call
-latency   from before the post to its completion event; for send and srq, to the later of the events at both ends
+latency   from before the post to its completion event; for send and srq, to the later of the events at both ends; for \
+send on a device, until a message of the same size came back
 
 With the mock backend, the transfer itself is done by this program too, so bandwidth is that of its memory copies.
 
@@ -130,6 +220,8 @@ pub(crate) struct PerfArguments {
     /// Replace the file that --plot names, if it exists
     #[arg(long, requires = "plot")]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) device: DeviceArguments,
 }
 
 /// Reads a count from 1 to `MOST`, which its type can hold.

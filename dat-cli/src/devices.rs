@@ -16,14 +16,30 @@ use crate::names::constant;
 use crate::output::{CODE, FAINT, HEADING, Output};
 use crate::size::size;
 
+/// Something that can carry data.
 #[derive(Serialize)]
-struct Device {
+pub(crate) struct Device {
     backend: String,
+    /// What --device calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
     description: String,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    port: Option<Port>,
     #[serde(serialize_with = "as_map")]
     adapter: Vec<Attribute>,
     #[serde(serialize_with = "as_map")]
     provider: Vec<Attribute>,
+}
+
+/// What is known of a port of an RDMA device whether it can be opened or not.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Port {
+    pub(crate) active: bool,
+    pub(crate) addresses: Vec<String>,
+    /// Why it cannot be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) closed: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -50,20 +66,35 @@ fn as_map<S: Serializer>(
     serializer.collect_map(attributes.iter().map(|one| (one.name, &one.value)))
 }
 
-/// Shows all backends.
+/// Shows all backends, and all ports of RDMA devices.
 ///
 /// # Errors
 /// None; commands share a signature.
 pub(crate) fn run(_: BackendName, output: &mut Output) -> Result<bool> {
     let mut devices = Vec::new();
-    for backend in BackendName::value_variants() {
-        let device = match backend {
+    let backends = BackendName::value_variants()
+        .iter()
+        .map(|backend| match backend {
             BackendName::Mock => mock(),
-        };
+        });
+    for device in backends.chain(crate::device::devices()) {
         output.line(format_args!(
             "{HEADING}{}{HEADING:#}: {}",
-            device.backend, device.description
+            device.name.as_ref().unwrap_or(&device.backend),
+            device.description
         ));
+        if let Some(port) = &device.port {
+            let state = if port.active { "up" } else { "down" };
+            output.line(format_args!(
+                "  the port is {state}, its addresses are {}",
+                or_none(port.addresses.clone())
+            ));
+            if let Some(why) = &port.closed {
+                output.line(format_args!("  it cannot be opened: {why}"));
+                devices.push(device);
+                continue;
+            }
+        }
         for (title, attributes) in [
             (
                 "adapter: limits, for all its users together",
@@ -86,6 +117,9 @@ pub(crate) fn run(_: BackendName, output: &mut Output) -> Result<bool> {
         }
         devices.push(device);
     }
+    if let Some(note) = crate::device::note() {
+        output.line(format_args!("{FAINT}{note}{FAINT:#}"));
+    }
     output.document(&Report { ok: true, devices });
     Ok(true)
 }
@@ -95,9 +129,29 @@ fn mock() -> Device {
     let backend = fabric.node(NodeOptions::new("mock0", 1));
     Device {
         backend: "mock".into(),
+        name: None,
         description: "a network inside this process".into(),
+        port: None,
         adapter: adapter(&backend.ia_attributes()),
         provider: provider(&backend.provider_attributes()),
+    }
+}
+
+/// A port of an RDMA device, with its attributes if it can be opened.
+#[cfg(feature = "verbs")]
+pub(crate) fn rdma_device<B: Backend>(
+    name: String,
+    description: String,
+    port: Port,
+    backend: Option<&B>,
+) -> Device {
+    Device {
+        backend: "verbs".into(),
+        name: Some(name),
+        description,
+        port: Some(port),
+        adapter: backend.map_or_else(Vec::new, |backend| adapter(&backend.ia_attributes())),
+        provider: backend.map_or_else(Vec::new, |backend| provider(&backend.provider_attributes())),
     }
 }
 

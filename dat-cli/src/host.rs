@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use backend_mock::{Fabric, MockBackend, NodeOptions};
 use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::backend::Backend;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{
@@ -19,8 +20,29 @@ use crate::failure::{During, Failure, Result};
 /// Bytes that the buffers of one side may have.
 pub(crate) const MOST_MEMORY: u64 = 1 << 30;
 
+/// A backend whose adapters may live as long as the program.
+pub(crate) trait HostBackend:
+    Backend<
+        CompletionQueue: 'static,
+        SendQueue: 'static,
+        ReceiveQueue: 'static,
+        SharedReceiveQueue: 'static,
+    > + 'static
+{
+}
+
+impl<B> HostBackend for B where
+    B: Backend<
+            CompletionQueue: 'static,
+            SendQueue: 'static,
+            ReceiveQueue: 'static,
+            SharedReceiveQueue: 'static,
+        > + 'static
+{
+}
+
 /// An open adapter. Its storage is from the heap and given up for good: a run of the program opens two or three.
-pub(crate) type Adapter = Ia<'static, MockBackend, SpinLock>;
+pub(crate) type Adapter<B = MockBackend> = Ia<'static, B, SpinLock>;
 
 /// How much of everything an adapter gets.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +51,8 @@ pub(crate) struct Capacity {
     pub(crate) regions: usize,
     /// Requests and receives of all queues together.
     pub(crate) records: usize,
+    /// Events of all dispatchers together.
+    pub(crate) events: usize,
 }
 
 impl Default for Capacity {
@@ -37,12 +61,14 @@ impl Default for Capacity {
             endpoints: 4,
             regions: 16,
             records: 512,
+            events: EVENTS,
         }
     }
 }
 
 const DISPATCHERS: usize = 8;
-const EVENTS: usize = 256;
+/// Events that the dispatchers of a node need.
+pub(crate) const EVENTS: usize = 256;
 /// Memory to register starts at a multiple of this, and is touched every so many bytes to be there.
 pub(crate) const PAGE: usize = 4096;
 
@@ -52,7 +78,7 @@ fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
 }
 
 /// Opens the adapter of a backend.
-pub(crate) fn open(backend: MockBackend, capacity: Capacity) -> Result<Adapter> {
+pub(crate) fn open<B: HostBackend>(backend: B, capacity: Capacity) -> Result<Adapter<B>> {
     use dat_core::connection::{CrSlot, PspSlot, RspSlot};
     use dat_core::endpoint::{EndpointSlot, SrqSlot};
     use dat_core::event::{CnoSlot, EvdSlot, EventSlot};
@@ -61,6 +87,7 @@ pub(crate) fn open(backend: MockBackend, capacity: Capacity) -> Result<Adapter> 
         endpoints,
         regions,
         records,
+        events,
     } = capacity;
     let storage = Storage {
         protection_zones: slots(4, || PzSlot::EMPTY),
@@ -73,7 +100,7 @@ pub(crate) fn open(backend: MockBackend, capacity: Capacity) -> Result<Adapter> 
         public_service_points: slots(1, || PspSlot::EMPTY),
         reserved_service_points: slots(1, || RspSlot::EMPTY),
         connection_requests: slots(endpoints, || CrSlot::EMPTY),
-        events: slots(EVENTS, || EventSlot::EMPTY),
+        events: slots(events, || EventSlot::EMPTY),
         records: slots(records, || dat_core::RecordSlot::EMPTY),
     };
     Ia::open(backend, storage, 16)
@@ -128,20 +155,7 @@ impl Node {
         memory: Memory,
         privileges: MemoryPrivileges,
     ) -> Result<Registered> {
-        let created = self
-            .ia
-            .lmr_create(&LmrRequest {
-                memory: LmrMemory::Virtual(memory.region()),
-                pz: zone,
-                privileges,
-            })
-            .during("dat_lmr_create")?;
-        Ok(Registered {
-            memory,
-            lmr: created.lmr,
-            context: created.lmr_context,
-            remote_context: created.rmr_context,
-        })
+        register(&self.ia, zone, memory, privileges).during("dat_lmr_create")
     }
 
     /// Makes an endpoint on the node's dispatchers, over a shared receive queue if one is given.
@@ -181,6 +195,26 @@ impl Node {
     }
 }
 
+/// Registers memory in a zone of an adapter.
+pub(crate) fn register<B: HostBackend>(
+    ia: &Adapter<B>,
+    zone: PzId,
+    memory: Memory,
+    privileges: MemoryPrivileges,
+) -> dat_core::Result<Registered> {
+    let created = ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Virtual(memory.region()),
+        pz: zone,
+        privileges,
+    })?;
+    Ok(Registered {
+        memory,
+        lmr: created.lmr,
+        context: created.lmr_context,
+        remote_context: created.rmr_context,
+    })
+}
+
 /// Memory that lives as long as the program and that everybody may change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
@@ -205,6 +239,28 @@ impl Memory {
         Self {
             bytes: self.bytes.get(..length).unwrap_or(self.bytes),
         }
+    }
+
+    /// A part of it, or none of it.
+    #[cfg(any(feature = "verbs", test))]
+    pub(crate) fn part(self, offset: usize, length: usize) -> Self {
+        let bytes = self.bytes.get(offset..).and_then(|rest| rest.get(..length));
+        Self {
+            bytes: bytes.unwrap_or_default(),
+        }
+    }
+
+    /// Bytes of it.
+    #[cfg(any(feature = "verbs", test))]
+    pub(crate) fn length(self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Where in other memory it starts.
+    #[cfg(any(feature = "verbs", test))]
+    pub(crate) fn offset_in(self, other: Self) -> Option<usize> {
+        let start = self.bytes.as_ptr().addr();
+        start.checked_sub(other.bytes.as_ptr().addr())
     }
 
     fn region(self) -> Region {
@@ -269,7 +325,7 @@ impl Registered {
 }
 
 /// The next event of a dispatcher if there is one now.
-pub(crate) fn dequeue(ia: &Adapter, evd: EvdId) -> Result<Option<Event>> {
+pub(crate) fn dequeue<B: HostBackend>(ia: &Adapter<B>, evd: EvdId) -> Result<Option<Event>> {
     match ia.evd_dequeue(evd) {
         Ok(event) => Ok(Some(event)),
         Err(error) if error.kind() == ErrorKind::QueueEmpty => Ok(None),

@@ -10,9 +10,14 @@ mod failure;
 mod host;
 mod interrupt;
 mod names;
+#[cfg(not(feature = "verbs"))]
+mod no_device;
 mod output;
+mod peer;
 mod perf;
 mod place;
+#[cfg(any(feature = "verbs", test))]
+mod remote;
 mod size;
 mod tour;
 
@@ -23,7 +28,11 @@ use clap::{CommandFactory, Parser};
 use crate::arguments::{Arguments, Command};
 use crate::failure::FailureKind;
 use crate::interrupt::Signals;
+#[cfg(not(feature = "verbs"))]
+use crate::no_device as device;
 use crate::output::Output;
+#[cfg(feature = "verbs")]
+use crate::remote::verbs as device;
 
 /// The command line of the program, for completions and man pages.
 #[must_use]
@@ -48,7 +57,11 @@ pub fn main() -> ExitCode {
         Command::Tour => tour::run(backend, &mut output),
         Command::Copy(copy) => {
             let signals = Signals::catch();
-            let result = copy::run(backend, &copy, &signals, &mut output);
+            let result = match copy.device.wanted() {
+                Ok(true) => device::copy(&copy, &signals, &mut output),
+                Ok(false) => copy::run(backend, &copy, &signals, &mut output),
+                Err(failure) => Err(failure),
+            };
             if let Err(failure) = &result
                 && failure.kind == FailureKind::Interrupted
             {
@@ -58,7 +71,12 @@ pub fn main() -> ExitCode {
             }
             result
         }
-        Command::Perf(perf) => perf::run(backend, &perf, &mut output),
+        Command::Perf(perf) => match perf.device.wanted() {
+            Ok(true) => device::perf(&perf, &mut output),
+            Ok(false) => perf::run(backend, &perf, &mut output),
+            Err(failure) => Err(failure),
+        },
+        Command::Serve(serve) => device::serve(&serve, &Signals::catch(), &mut output),
         Command::Devices => devices::run(backend, &mut output),
     };
     output.finish(result)

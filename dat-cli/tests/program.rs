@@ -655,3 +655,106 @@ fn help_tells_the_exit_codes() {
         }
     }
 }
+
+/// Whatever of RDMA devices cannot be done here is refused with what to do about it; and nothing is left.
+#[test]
+fn devices_that_are_not_there_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("source"), "data").unwrap();
+    let (source, target) = (path("source"), path("target"));
+    let commands: [&[&str]; 5] = [
+        &["copy", &source, &target, "--device", "no such device"],
+        &[
+            "copy",
+            &source,
+            "target",
+            "--connect",
+            "127.0.0.1",
+            "--device",
+            "none",
+        ],
+        &["perf", "write", "--device", "none"],
+        &[
+            "perf",
+            "read",
+            "--connect",
+            "127.0.0.1:9",
+            "--device",
+            "none",
+        ],
+        &["serve", "--device", "none"],
+    ];
+    let (code, words) = if cfg!(feature = "verbs") {
+        (1, ["no such device", "dat devices"])
+    } else {
+        (2, ["without the feature `verbs`", "--features verbs"])
+    };
+    for command in commands {
+        refused(command, code, &words);
+        let report = json(command, code);
+        let kind = if code == 1 { "operation" } else { "usage" };
+        assert_eq!(report["error"]["kind"], kind, "{command:?}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn arguments_for_devices_are_checked() {
+    for (arguments, words) in [
+        (
+            &["perf", "write", "--connect", "host:0"][..],
+            &["65535"][..],
+        ),
+        (&["perf", "write", "--connect", ""], &["host is needed"]),
+        (&["perf", "write", "--connect", "[::1"], &["no ]"]),
+        (&["perf", "write", "--wait", "poll"], &["--device", "mock"]),
+        (&["perf", "write", "--wait", "dream"], &["block", "poll"]),
+        (&["copy", "a", "b", "--yield-after", "0"], &["from 1 to"]),
+        (&["serve", "--port", "0"], &["from 1 to 65535"]),
+        (&["serve", "--port", "65536"], &["from 1 to 65535"]),
+        (&["serve", "--listen", "everywhere"], &["--listen"]),
+        (&["serve", "--force"], &["--into"]),
+        (&["serve", "--memory", "2G"], &["1 GiB"]),
+        (&["serve", "here"], &["unexpected"]),
+    ] {
+        refused(arguments, 2, words);
+    }
+    if cfg!(feature = "verbs") {
+        for (arguments, words) in [
+            (
+                &["perf", "bind", "--device", "x"][..],
+                &["write, read and send"][..],
+            ),
+            (
+                &["perf", "srq", "--connect", "x"],
+                &["write, read and send"],
+            ),
+            (
+                &["perf", "write", "--connect", "x", "--depth", "1025"],
+                &["1024"],
+            ),
+            (
+                &["copy", "Cargo.toml", "../x", "--connect", "x"],
+                &["plain name"],
+            ),
+            (
+                &["copy", "Cargo.toml", "a/b", "--connect", "x"],
+                &["plain name"],
+            ),
+        ] {
+            refused(arguments, 2, words);
+        }
+        refused(
+            &[
+                "copy",
+                "Cargo.toml",
+                "x",
+                "--connect",
+                "no.such.host.invalid",
+            ],
+            1,
+            &["cannot find the host"],
+        );
+    }
+}

@@ -67,6 +67,7 @@ impl End {
             endpoints: 1,
             regions: 2,
             records: 2 * requests,
+            events: host::EVENTS,
         };
         let node = Node::open(fabric, options, capacity)?;
         let ep = node.endpoint(

@@ -2,7 +2,7 @@
 
 mod link;
 mod plain;
-mod target;
+pub(crate) mod target;
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
@@ -14,7 +14,8 @@ use indicatif::{BinaryBytes, ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 use twox_hash::XxHash3_128;
 
-use self::link::{Geometry, Link};
+pub(crate) use self::link::Geometry;
+use self::link::Link;
 use self::plain::Pair;
 use self::target::Target;
 use crate::arguments::{BackendName, CopyArguments};
@@ -133,7 +134,7 @@ pub(crate) fn run(
     Ok(true)
 }
 
-fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
+pub(crate) fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
     let (depth, segments) = (u64::from(arguments.depth), u64::from(arguments.segments));
     let too_much = || {
         Failure::usage(
@@ -159,7 +160,7 @@ fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
 }
 
 /// No more slots, and none larger, than a file of this length fills; so a small file takes little memory, whatever the options.
-fn fitted(geometry: Geometry, length: u64) -> Geometry {
+pub(crate) fn fitted(geometry: Geometry, length: u64) -> Geometry {
     // Files whose length is not known, or that grow, still move in pieces worth the while.
     const LEAST: usize = 1 << 16;
     let length = usize::try_from(length).unwrap_or(usize::MAX).max(LEAST);
@@ -173,7 +174,7 @@ fn fitted(geometry: Geometry, length: u64) -> Geometry {
 }
 
 /// Reads until the buffer is full or the file ends.
-fn fill(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+pub(crate) fn fill(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match source.read(&mut buffer[filled..]) {
@@ -186,7 +187,7 @@ fn fill(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(filled)
 }
 
-fn progress_bar(length: u64, output: &Output) -> ProgressBar {
+pub(crate) fn progress_bar(length: u64, output: &Output) -> ProgressBar {
     if !output.is_text() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -201,11 +202,11 @@ fn progress_bar(length: u64, output: &Output) -> ProgressBar {
 }
 
 /// Bytes per second, if there were any.
-fn rate(bytes: u64, seconds: f64) -> Option<f64> {
+pub(crate) fn rate(bytes: u64, seconds: f64) -> Option<f64> {
     (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds)
 }
 
-fn per_second(rate: Option<f64>) -> String {
+pub(crate) fn per_second(rate: Option<f64>) -> String {
     rate.map_or("-".into(), |rate| format!("{}/s", BinaryBytes(rate as u64)))
 }
 

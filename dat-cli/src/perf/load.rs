@@ -13,6 +13,7 @@ use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::id::{EpId, EvdId, RmrId, SrqId};
 use dat_core::memory::LmrTriplet;
 
+use super::measure::Measured;
 use crate::arguments::{BackendName, Operation};
 use crate::failure::{During, Failure, Result};
 use crate::host::{self, Capacity, Memory, Node, Registered};
@@ -100,6 +101,7 @@ impl Load {
             endpoints: 2,
             regions: depth + 2,
             records: 4 * depth + 4,
+            events: host::EVENTS,
         };
         let options = NodeOptions::new("near", 1);
         let reads = depth.min(options.limits.rdma_reads as usize);
@@ -226,23 +228,8 @@ impl Load {
         }
     }
 
-    /// Operations under way at once.
-    pub(crate) fn depth(&self) -> usize {
-        self.shape.depth
-    }
-
-    /// Bytes per operation.
-    pub(crate) fn size(&self) -> usize {
-        self.shape.size
-    }
-
-    /// Whether the operation itself moves data.
-    pub(crate) fn moves_data(&self) -> bool {
-        self.shape.operation != Operation::Bind
-    }
-
     /// Gives the operation that a slot is used for next a number of its own.
-    pub(crate) fn prepare(&mut self, slot: usize) {
+    fn number(&mut self, slot: usize) {
         self.count += 1;
         if let Some(stamp) = self.stamps.get_mut(slot) {
             *stamp = self.count;
@@ -270,7 +257,7 @@ impl Load {
     }
 
     /// Posts the operation of a slot.
-    pub(crate) fn post(&mut self, slot: usize) -> Result<()> {
+    fn post_slot(&mut self, slot: usize) -> Result<()> {
         let cookie = slot as u64;
         let size = self.shape.size;
         match self.shape.operation {
@@ -356,7 +343,7 @@ impl Load {
     }
 
     /// An operation that is done, if there is one.
-    pub(crate) fn take(&mut self) -> Result<Option<usize>> {
+    fn take_done(&mut self) -> Result<Option<usize>> {
         match self.shape.operation {
             Operation::Write | Operation::Read => {
                 let Some((_, slot)) = completion(&self.near, self.near.requests)? else {
@@ -436,7 +423,7 @@ impl Load {
     }
 
     /// Compares all of the data of every slot that was used.
-    pub(crate) fn verify(&mut self) -> Result<()> {
+    fn verify_all(&mut self) -> Result<()> {
         if self.shape.operation == Operation::Bind {
             return self.verify_windows();
         }
@@ -504,6 +491,41 @@ impl Load {
     }
 }
 
+impl Measured for Load {
+    fn depth(&self) -> usize {
+        self.shape.depth
+    }
+
+    fn size(&self) -> usize {
+        self.shape.size
+    }
+
+    fn moves_data(&self) -> bool {
+        self.shape.operation != Operation::Bind
+    }
+
+    fn prepare(&mut self, slot: usize) {
+        self.number(slot);
+    }
+
+    fn post(&mut self, slot: usize) -> Result<()> {
+        self.post_slot(slot)
+    }
+
+    /// With the mock, looking is what makes things happen.
+    fn take(&mut self, _: bool) -> Result<Option<usize>> {
+        self.take_done()
+    }
+
+    fn verify(&mut self) -> Result<()> {
+        self.verify_all()
+    }
+
+    fn gives_up(&self) -> bool {
+        false
+    }
+}
+
 /// A count the interface takes; counts here are small.
 fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
@@ -554,7 +576,7 @@ mod tests {
     fn done(load: &mut Load, slot: usize) {
         load.prepare(slot);
         load.post(slot).unwrap();
-        let taken = (0..1000).find_map(|_| load.take().transpose());
+        let taken = (0..1000).find_map(|_| load.take(false).transpose());
         assert_eq!(taken, Some(Ok(slot)));
     }
 

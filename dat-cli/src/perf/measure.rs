@@ -5,8 +5,27 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::load::Load;
 use crate::failure::{Failure, Result};
+
+/// Operations that can be measured: slots of which each has one under way at a time.
+pub(crate) trait Measured {
+    /// Operations under way at once.
+    fn depth(&self) -> usize;
+    /// Bytes per operation.
+    fn size(&self) -> usize;
+    /// Whether the operation itself moves data.
+    fn moves_data(&self) -> bool;
+    /// Gives the operation that a slot is used for next a number of its own.
+    fn prepare(&mut self, slot: usize);
+    /// Posts the operation of a slot.
+    fn post(&mut self, slot: usize) -> Result<()>;
+    /// An operation that is done, if there is one; may sleep a while for it if `wait` is set.
+    fn take(&mut self, wait: bool) -> Result<Option<usize>>;
+    /// Compares all of the data of every slot that was used.
+    fn verify(&mut self) -> Result<()>;
+    /// Whether `take` fails by itself when nothing comes for too long.
+    fn gives_up(&self) -> bool;
+}
 
 /// When a measurement is over.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +82,7 @@ pub(crate) fn clock_cost() -> Duration {
 }
 
 /// Measures until the goal is reached; checks all data.
-pub(crate) fn run(load: &mut Load, goal: Goal, clock: Duration) -> Result<Point> {
+pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Result<Point> {
     let depth = load.depth() as u64;
     // Once around every slot, so that all memory was touched.
     drive(load, Goal::Operations(depth), &mut |_| Ok(()), &mut |_| {})?;
@@ -110,7 +129,7 @@ pub(crate) fn run(load: &mut Load, goal: Goal, clock: Duration) -> Result<Point>
 
 /// Posts and polls until the goal is reached and nothing is under way; the number of operations.
 fn drive(
-    load: &mut Load,
+    load: &mut impl Measured,
     goal: Goal,
     completed: &mut impl FnMut(Duration) -> Result<()>,
     posted: &mut impl FnMut(Duration),
@@ -118,7 +137,7 @@ fn drive(
     let mut free: Vec<usize> = (0..load.depth()).rev().collect();
     let begin = Instant::now();
     let mut started = vec![begin; load.depth()];
-    let (mut count, mut now, mut idle) = (0, begin, 0);
+    let (mut count, mut now, mut idle) = (0, begin, 0_u32);
     loop {
         let more = |count, now: Instant| match goal {
             Goal::Operations(operations) => count < operations,
@@ -136,8 +155,10 @@ fn drive(
             posted(now - before);
             count += 1;
         }
-        idle += 1;
-        while let Some(slot) = load.take()? {
+        idle = idle.saturating_add(1);
+        let mut wait = true;
+        while let Some(slot) = load.take(wait)? {
+            wait = false;
             now = Instant::now();
             completed(now - started[slot])?;
             free.push(slot);
@@ -146,7 +167,7 @@ fn drive(
         if free.len() == load.depth() && !more(count, now) {
             return Ok(count);
         }
-        if idle > PATIENCE {
+        if idle > PATIENCE && !load.gives_up() {
             return Err(Failure::operation(
                 "the measurement stands still",
                 "nothing completes any more",

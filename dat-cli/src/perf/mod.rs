@@ -1,14 +1,17 @@
 //! `dat perf`: what operations cost.
 
 mod load;
-mod measure;
+pub(crate) mod measure;
 mod plot;
+
+use std::time::Duration;
 
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
-use self::load::{Load, Shape, Sides};
-use self::measure::{Goal, Point};
+pub(crate) use self::load::Shape;
+use self::load::{Load, Sides};
+pub(crate) use self::measure::{Goal, Point};
 use crate::arguments::{BackendName, Operation, PerfArguments};
 use crate::failure::{Failure, Result};
 use crate::host::MOST_MEMORY;
@@ -29,7 +32,7 @@ struct Report<'a> {
     plot: Option<String>,
 }
 
-/// Measures and reports.
+/// Measures on the mock and reports.
 ///
 /// # Errors
 /// Usage: too much memory, or arguments that do not fit. File: the plot cannot be written. Operation: an operation failed, or
@@ -38,6 +41,24 @@ pub(crate) fn run(
     backend: BackendName,
     arguments: &PerfArguments,
     output: &mut Output,
+) -> Result<bool> {
+    let mut sides = None;
+    run_on("mock", arguments, output, |shape, largest, goal, clock| {
+        let sides = *sides.get_or_insert_with(|| Sides::new(largest, shape.depth));
+        let mut load = Load::open(backend, shape, sides)?;
+        measure::run(&mut load, goal, clock)
+    })
+}
+
+/// Measures what `measure` does for a shape, and reports; it is told of the largest size, too.
+///
+/// # Errors
+/// As `run`, and those of `measure`.
+pub(crate) fn run_on(
+    backend: &'static str,
+    arguments: &PerfArguments,
+    output: &mut Output,
+    mut measure: impl FnMut(Shape, usize, Goal, Duration) -> Result<Point>,
 ) -> Result<bool> {
     let sizes: Vec<u64> = match arguments.sweep {
         Some(sweep) => sweep.sizes().collect(),
@@ -72,7 +93,7 @@ pub(crate) fn run(
     // The largest was checked against a limit far below what an address can say.
     let sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
     let depth = usize::from(arguments.depth);
-    let sides = Sides::new(sizes.iter().max().copied().unwrap_or(0), depth);
+    let largest = sizes.iter().max().copied().unwrap_or(0);
     for size in sizes {
         let shape = Shape {
             operation,
@@ -80,8 +101,7 @@ pub(crate) fn run(
             depth,
             segments: usize::from(arguments.segments),
         };
-        let mut load = Load::open(backend, shape, sides)?;
-        let point = measure::run(&mut load, goal, clock)?;
+        let point = measure(shape, largest, goal, clock)?;
         print(&point, output);
         points.push(point);
     }
@@ -98,7 +118,7 @@ pub(crate) fn run(
     };
     output.document(&Report {
         ok: true,
-        backend: "mock",
+        backend,
         operation: operation.name(),
         depth: arguments.depth,
         segments: arguments.segments,

@@ -1,0 +1,53 @@
+//! RDMA devices, in a build without them.
+
+use crate::arguments::{CopyArguments, PerfArguments, ServeArguments};
+use crate::devices::Device;
+use crate::failure::{Failure, FailureKind, Result};
+use crate::interrupt::Signals;
+use crate::output::Output;
+
+/// What devices need.
+pub(crate) const REMEDY: &str = "on Linux with rdma-core's headers (Debian: libibverbs-dev librdmacm-dev), build with `cargo run --release --features verbs`";
+
+fn missing() -> Failure {
+    Failure {
+        kind: FailureKind::Usage,
+        what: "there are no RDMA devices in this build".into(),
+        why: "it was built without the feature `verbs`".into(),
+        remedy: REMEDY.into(),
+    }
+}
+
+/// Copying over a device.
+///
+/// # Errors
+/// Usage: always.
+pub(crate) fn copy(_: &CopyArguments, _: &Signals, _: &mut Output) -> Result<bool> {
+    Err(missing())
+}
+
+/// Measuring on a device.
+///
+/// # Errors
+/// Usage: always.
+pub(crate) fn perf(_: &PerfArguments, _: &mut Output) -> Result<bool> {
+    Err(missing())
+}
+
+/// Serving.
+///
+/// # Errors
+/// Usage: always.
+pub(crate) fn serve(_: &ServeArguments, _: &Signals, _: &mut Output) -> Result<bool> {
+    Err(missing())
+}
+
+/// None.
+pub(crate) fn devices() -> Vec<Device> {
+    Vec::new()
+}
+
+/// What is said where devices would be listed.
+pub(crate) fn note() -> Option<String> {
+    Some(format!("RDMA devices are not in this build; {REMEDY}"))
+}

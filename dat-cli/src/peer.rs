@@ -1,0 +1,71 @@
+//! Where a server is, as people write it.
+
+/// The port where servers listen unless they are told another.
+pub(crate) const QUALIFIER: u16 = 7471;
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// A name or an address.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+/// Reads `HOST`, `HOST:PORT`, `ADDRESS`, or `[ADDRESS]:PORT` for addresses with colons.
+pub(crate) fn parse_peer(text: &str) -> Result<Peer, String> {
+    let whole = |host: &str| Ok((host.to_owned(), None));
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        match rest.split_once(']') {
+            Some((host, "")) => Ok((host.to_owned(), None)),
+            Some((host, port)) => match port.strip_prefix(':') {
+                Some(port) => Ok((host.to_owned(), Some(port))),
+                None => Err("after the ] there is a colon and a port, or nothing".to_owned()),
+            },
+            None => Err("there is no ] to this [".to_owned()),
+        }
+    } else {
+        match text.split_once(':') {
+            None => whole(text),
+            // An address with colons, without a port.
+            Some((_, rest)) if rest.contains(':') => whole(text),
+            Some((host, port)) => Ok((host.to_owned(), Some(port))),
+        }
+    }?;
+    if host.is_empty() || host.contains(char::is_whitespace) {
+        return Err("a host is needed, such as server1, 10.9.0.1:7471 or [fd09::1]:7471".into());
+    }
+    let port = match port {
+        None => QUALIFIER,
+        Some(port) => port
+            .parse()
+            .ok()
+            .filter(|port| *port != 0)
+            .ok_or("a port is a number from 1 to 65535")?,
+    };
+    Ok(Peer { host, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports() {
+        for (text, host, port) in [
+            ("server1", "server1", QUALIFIER),
+            ("server1:80", "server1", 80),
+            ("10.9.0.1:65535", "10.9.0.1", 65535),
+            ("fd09::1", "fd09::1", QUALIFIER),
+            ("[fd09::1]", "fd09::1", QUALIFIER),
+            ("[fe80::1%eth0]:9", "fe80::1%eth0", 9),
+        ] {
+            let host = host.to_owned();
+            assert_eq!(parse_peer(text), Ok(Peer { host, port }), "{text}");
+        }
+        for text in [
+            "", ":1", "a:", "a:0", "a:65536", "a:x", "a b", "[::1", "[::1]x", "[]:1", "a:-1",
+        ] {
+            assert!(parse_peer(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The memory that a server shares out among its clients.
+
+use crate::host::{Memory, PAGE};
+
+/// Memory of a fixed size; parts are lent and given back.
+pub(crate) struct Arena {
+    memory: Memory,
+    /// Start and length of what is lent, in order.
+    lent: Vec<(usize, usize)>,
+}
+
+impl Arena {
+    pub(crate) fn new(length: usize) -> Self {
+        Self {
+            memory: Memory::new(length),
+            lent: Vec::new(),
+        }
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.memory.length()
+    }
+
+    /// Lends a part that starts with a page and holds zeros only; `None` if there is no gap for it.
+    pub(crate) fn lend(&mut self, length: usize) -> Option<Memory> {
+        let taken = length.max(1).checked_next_multiple_of(PAGE)?;
+        let mut start = 0;
+        let mut place = self.lent.len();
+        for (number, &(other, extent)) in self.lent.iter().enumerate() {
+            if other - start >= taken {
+                place = number;
+                break;
+            }
+            start = other + extent;
+        }
+        if start.checked_add(taken)? > self.memory.length() {
+            return None;
+        }
+        self.lent.insert(place, (start, taken));
+        let part = self.memory.part(start, length);
+        // What another client left there is none of this one's business.
+        let zeros = [0; PAGE];
+        for offset in (0..length).step_by(PAGE) {
+            let count = PAGE.min(length - offset);
+            part.store(offset, zeros.get(..count).unwrap_or_default());
+        }
+        Some(part)
+    }
+
+    /// Takes a part back that nobody uses any more.
+    pub(crate) fn give_back(&mut self, part: Memory) {
+        let start = part.offset_in(self.memory);
+        self.lent.retain(|&(other, _)| Some(other) != start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(memory: Memory) -> Vec<u8> {
+        let mut bytes = vec![1; memory.length()];
+        memory.load(0, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn parts_do_not_touch_and_come_back_empty() {
+        let mut arena = Arena::new(4 * PAGE);
+        let first = arena.lend(1).unwrap();
+        let second = arena.lend(2 * PAGE).unwrap();
+        let third = arena.lend(PAGE).unwrap();
+        assert!(arena.lend(1).is_none(), "it is all lent");
+        for (number, part) in [first, second, third].into_iter().enumerate() {
+            part.store(0, &vec![number as u8 + 7; part.length()]);
+        }
+        assert_eq!(bytes(first), [7]);
+        assert_eq!(bytes(second), vec![8; 2 * PAGE]);
+        assert_eq!(bytes(third), vec![9; PAGE]);
+        arena.give_back(second);
+        assert!(arena.lend(2 * PAGE + 1).is_none());
+        let again = arena.lend(PAGE + 1).unwrap();
+        assert_eq!(bytes(again), vec![0; PAGE + 1]);
+        assert_eq!(bytes(third), vec![9; PAGE]);
+        for part in [first, again, third] {
+            arena.give_back(part);
+        }
+        assert_eq!(arena.lend(4 * PAGE).map(Memory::length), Some(4 * PAGE));
+        assert!(Arena::new(PAGE).lend(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,291 @@
+//! A client's connection to a server.
+
+use std::time::{Duration, Instant};
+
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::{ConnectionEventKind, DtoCompletion, DtoOperation, Event, ThreadWait, Wait};
+use dat_core::flags::{CloseFlags, ConnectFlags, DtoStatus, QualityOfService};
+use dat_core::id::EpId;
+use dat_core::memory::RmrTriplet;
+
+use super::protocol::{Message, Refusal, Request, decode_answer, decode_rejection};
+use super::station::{Letters, Station};
+use crate::failure::{During, Failure, FailureKind, Result};
+use crate::host::{HostBackend, Memory, Registered};
+
+/// How long connecting may take.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// How long a server may say nothing while its word is waited for.
+const SILENCE: Duration = Duration::from_secs(30);
+/// The longest sleep, after which signals and deadlines are looked at.
+const TICK: Duration = Duration::from_millis(500);
+/// Cookies of messages, for sends and receives; others are the caller's.
+const LETTER: u64 = 1 << 32;
+
+/// Where a server is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Server {
+    pub(crate) address: IaAddress,
+    pub(crate) qualifier: u64,
+}
+
+/// What a client's endpoint is made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) request: Request,
+    /// Receives of messages, and of the caller's own.
+    pub(crate) receives: usize,
+    /// How many of those are for messages.
+    pub(crate) letters: usize,
+    pub(crate) requests: usize,
+    /// Segments per request.
+    pub(crate) segments: usize,
+    pub(crate) reads: i32,
+}
+
+/// What comes of a connection.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A message of the server.
+    Message(Message),
+    /// A transfer of the caller's own.
+    Done(DtoCompletion),
+}
+
+/// A connection that stands.
+pub(crate) struct Client<'a, B: HostBackend, W> {
+    pub(crate) station: &'a mut Station<B, W>,
+    pub(crate) ep: EpId,
+    pub(crate) granted: RmrTriplet,
+    letters: Letters,
+    heard: Instant,
+}
+
+/// A part of a word with the server: somebody else ended it.
+fn lost(why: impl std::fmt::Display) -> Failure {
+    Failure {
+        kind: FailureKind::Operation,
+        what: "the connection to the server is lost".into(),
+        why: why.to_string(),
+        remedy: "look whether `dat serve` still runs there, and run the command again; no file was changed".into(),
+    }
+}
+
+pub(crate) fn refused(refusal: Refusal) -> Failure {
+    Failure {
+        kind: FailureKind::Operation,
+        what: "the server refuses".into(),
+        why: refusal.why().into(),
+        remedy: refusal.remedy().into(),
+    }
+}
+
+impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
+    /// Connects. `prepare` is called with the endpoint before, to post the receives that are the caller's own.
+    ///
+    /// # Errors
+    /// Operation: nobody is there, or they do not want to.
+    pub(crate) fn connect(
+        station: &'a mut Station<B, W>,
+        server: Server,
+        plan: Plan,
+        prepare: impl FnOnce(&Station<B, W>, EpId) -> Result<()>,
+    ) -> Result<Self> {
+        let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
+        let ep = station
+            .endpoint(&EpAttributes {
+                max_recv_dtos: count(plan.receives),
+                max_request_dtos: count(plan.requests),
+                max_recv_iov: count(plan.segments),
+                max_request_iov: count(plan.segments),
+                max_rdma_read_iov: count(plan.segments),
+                max_rdma_write_iov: count(plan.segments),
+                max_rdma_read_out: plan.reads,
+                ..EpAttributes::default_for(&station.limits)
+            })
+            .during("dat_ep_create")?;
+        let sends = usize::from(plan.request.depth) + 2;
+        let memory = Memory::new(Letters::bytes(plan.letters, sends));
+        let letters = Letters::register(station, memory, plan.letters).during("dat_lmr_create")?;
+        for number in 0..plan.letters {
+            letters
+                .receive_as(&station.ia, ep, number, LETTER | number as u64)
+                .during("dat_ep_post_recv")?;
+        }
+        prepare(station, ep)?;
+        let timeout = u32::try_from(CONNECTING.as_micros()).unwrap_or(u32::MAX);
+        let private_data = plan.request.encode();
+        station
+            .ia
+            .ep_connect(
+                ep,
+                &ConnectParam {
+                    address: server.address,
+                    qualifier: server.qualifier,
+                    timeout,
+                    private_data: &private_data,
+                    quality: QualityOfService::BEST_EFFORT,
+                    flags: ConnectFlags::empty(),
+                },
+                ThreadWait::clock(),
+            )
+            .during("dat_ep_connect")?;
+        let mut client = Self {
+            station,
+            ep,
+            granted: RmrTriplet {
+                context: 0,
+                address: 0,
+                length: 0,
+            },
+            letters,
+            heard: Instant::now(),
+        };
+        client.granted = client.stand(&plan.request)?;
+        Ok(client)
+    }
+
+    /// Waits until the connection stands; what the server granted.
+    fn stand(&mut self, request: &Request) -> Result<RmrTriplet> {
+        let failed = |why: &str, remedy: &str| Failure {
+            kind: FailureKind::Operation,
+            what: "cannot connect to the server".into(),
+            why: why.into(),
+            remedy: remedy.into(),
+        };
+        let begin = Instant::now();
+        loop {
+            let event = self.station.next_event(TICK)?;
+            let Some(Event::Connection { kind, ep, .. }) = event else {
+                // The adapter's own timeout comes first, if it can.
+                if begin.elapsed() > 2 * CONNECTING {
+                    return Err(failed("nothing answers", "look whether the device is up"));
+                }
+                continue;
+            };
+            if ep != self.ep {
+                continue;
+            }
+            let mut data = [0; 256];
+            let length = self
+                .station
+                .ia
+                .ep_private_data(ep, &mut data)
+                .during("dat_ep_query")?;
+            let data = data.get(..length).unwrap_or_default();
+            return match kind {
+                ConnectionEventKind::Established => decode_answer(data, request).map_err(refused),
+                ConnectionEventKind::PeerRejected => Err(refused(decode_rejection(data))),
+                ConnectionEventKind::NonPeerRejected => Err(failed(
+                    "nobody listens there",
+                    "start `dat serve` there, and check the port",
+                )),
+                ConnectionEventKind::Unreachable => Err(failed(
+                    "its address cannot be reached from this device",
+                    "check the address, and name another --device if there are several",
+                )),
+                ConnectionEventKind::TimedOut => Err(failed(
+                    "nothing answers",
+                    "check the address, the network and that `dat serve` runs there",
+                )),
+                other => Err(failed(
+                    &format!("{other:?}"),
+                    "look whether `dat serve` still runs there",
+                )),
+            };
+        }
+    }
+
+    /// Sends a message from the place of this number, up to the depth plus one; nothing else may use it until the server
+    /// has shown that it got it.
+    pub(crate) fn say(&mut self, place: usize, message: &Message) -> Result<()> {
+        self.heard = Instant::now();
+        self.letters
+            .send(&self.station.ia, self.ep, place, message, LETTER)
+            .during("dat_ep_post_send")
+    }
+
+    /// What comes next, or `None` after half a second at most, or at once if there is nothing and `wait` is not set.
+    ///
+    /// # Errors
+    /// Operation: the connection is lost, the server refuses, or says nothing for too long. `check`'s own.
+    pub(crate) fn arrival(
+        &mut self,
+        wait: bool,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<Option<Arrival>> {
+        let longest = if wait { TICK } else { Duration::ZERO };
+        match self.station.next_event(longest)? {
+            None => {
+                check()?;
+                if self.heard.elapsed() > SILENCE {
+                    return Err(lost(format!(
+                        "the server said nothing for {} s",
+                        SILENCE.as_secs()
+                    )));
+                }
+                Ok(None)
+            }
+            Some(Event::Dto(done)) => self.completion(done),
+            Some(Event::Connection { kind, ep, .. }) if ep == self.ep => Err(lost(match kind {
+                ConnectionEventKind::Disconnected => "the server ended it".into(),
+                ConnectionEventKind::Broken => {
+                    "it broke: the server or the way there is gone".into()
+                }
+                other => format!("{other:?}"),
+            })),
+            Some(_) => Ok(None),
+        }
+    }
+
+    fn completion(&mut self, done: DtoCompletion) -> Result<Option<Arrival>> {
+        let letter = done.cookie & LETTER != 0;
+        match done.status {
+            DtoStatus::Success => {}
+            DtoStatus::Flushed => return Err(lost("what was under way was flushed")),
+            status => return Err(lost(format!("an operation completed as {status:?}"))),
+        }
+        self.heard = Instant::now();
+        if !letter {
+            return Ok(Some(Arrival::Done(done)));
+        }
+        if done.operation != DtoOperation::Receive {
+            return Ok(None);
+        }
+        let number = (done.cookie & !LETTER) as usize;
+        let message = self.letters.read(number, done.transferred_length);
+        self.letters
+            .receive_as(&self.station.ia, self.ep, number, done.cookie)
+            .during("dat_ep_post_recv")?;
+        match message {
+            None => Err(refused(Refusal::Malformed)),
+            Some(Message::Refused(refusal)) => Err(refused(refusal)),
+            Some(Message::Here) => Ok(None),
+            Some(message) => Ok(Some(Arrival::Message(message))),
+        }
+    }
+
+    /// The next message, while transfers of the caller's own complete.
+    pub(crate) fn message(&mut self, check: &dyn Fn() -> Result<()>) -> Result<Message> {
+        loop {
+            if let Some(Arrival::Message(message)) = self.arrival(true, check)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Says goodbye, and takes memory out of the adapter.
+    pub(crate) fn close(self, memory: &[Registered]) -> Result<()> {
+        // If the server was faster, there is nothing left to end.
+        let _ = self.station.ia.ep_disconnect(self.ep, CloseFlags::Graceful);
+        self.station.ia.ep_free(self.ep).during("dat_ep_free")?;
+        for registered in memory.iter().chain([self.letters.registered()]) {
+            self.station
+                .ia
+                .lmr_free(registered.lmr)
+                .during("dat_lmr_free")?;
+        }
+        Ok(())
+    }
+}

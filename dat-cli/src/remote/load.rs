@@ -1,0 +1,316 @@
+//! Operations on a server that are measured.
+
+use std::collections::VecDeque;
+
+use dat_core::event::{DtoOperation, Wait};
+use dat_core::flags::{CompletionFlags, MemoryPrivileges};
+use dat_core::memory::LmrTriplet;
+
+use super::client::{Arrival, Client, Plan, Server, refused};
+use super::protocol::{Message, Refusal, Request, Work};
+use super::station::{Station, checksum, fill, part_of};
+use crate::arguments::Operation;
+use crate::failure::{During, Failure, Result};
+use crate::host::{HostBackend, Memory, Registered};
+use crate::perf::Shape;
+use crate::perf::measure::Measured;
+
+/// Bytes of the number at the start of a slot.
+const STAMP: usize = 8;
+/// Sends that may be without a completion in a row.
+const UNSIGNALLED: u64 = 8;
+
+/// Operations on a connection to a server.
+pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
+    client: Client<'a, B, W>,
+    shape: Shape,
+    /// What is written and sent, or read into.
+    near: Registered,
+    /// What echoes come into.
+    echoes: Option<Registered>,
+    /// Slots whose echo is expected, the oldest first.
+    sent: VecDeque<usize>,
+    /// The number of the operation in each slot, and the buffer that its echo came into with the number that it then had.
+    stamps: Vec<u64>,
+    came: Vec<Option<(usize, u64)>>,
+    /// What was done while nobody asked.
+    done: VecDeque<usize>,
+    count: u64,
+}
+
+impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
+    /// Connects; `memory` is for both sides of echoes, one after the other.
+    pub(crate) fn open(
+        station: &'a mut Station<B, W>,
+        server: Server,
+        shape: Shape,
+        memory: Memory,
+    ) -> Result<Self> {
+        let Shape {
+            operation,
+            size,
+            depth,
+            segments,
+        } = shape;
+        let work = match operation {
+            Operation::Write => Work::Write,
+            Operation::Read => Work::Read,
+            Operation::Send => Work::Echo,
+            Operation::Bind | Operation::Srq => {
+                return Err(Failure::usage(
+                    format!("{} cannot be measured on a device", operation.name()),
+                    "between two processes there are write, read and send",
+                    "leave out --device and --connect",
+                ));
+            }
+        };
+        let (Ok(narrow_depth), Ok(narrow_size)) = (u16::try_from(depth), u32::try_from(size))
+        else {
+            return Err(refused(Refusal::TooLarge));
+        };
+        let all = size * depth;
+        let near_memory = memory.part(0, all);
+        let near = station
+            .register(near_memory, MemoryPrivileges::ALL)
+            .during("dat_lmr_create")?;
+        let echoes = match operation {
+            Operation::Send => Some(
+                station
+                    .register(memory.part(all, all), MemoryPrivileges::ALL)
+                    .during("dat_lmr_create")?,
+            ),
+            _ => None,
+        };
+        match operation {
+            // What is read must be seen to arrive.
+            Operation::Read => zero(near_memory),
+            _ => fill(near_memory, 0x9E37_79B9),
+        }
+        let letters = if echoes.is_some() { 0 } else { 4 };
+        let reads = match operation {
+            Operation::Read => i32::try_from(depth)
+                .unwrap_or(i32::MAX)
+                .min(station.limits.max_rdma_read_per_ep_out),
+            _ => 0,
+        };
+        let plan = Plan {
+            request: Request {
+                work,
+                depth: narrow_depth,
+                size: narrow_size,
+            },
+            receives: depth + letters,
+            letters,
+            requests: 2 * depth + 2 * UNSIGNALLED as usize,
+            segments,
+            reads,
+        };
+        let client = Client::connect(station, server, plan, |station, ep| {
+            let Some(echoes) = &echoes else {
+                return Ok(());
+            };
+            for buffer in 0..depth {
+                let place = [echoes.piece(buffer * size, size)];
+                station
+                    .ia
+                    .post_recv(ep, &place, buffer as u64, CompletionFlags::empty())
+                    .during("dat_ep_post_recv")?;
+            }
+            Ok(())
+        })?;
+        Ok(Self {
+            client,
+            shape,
+            near,
+            echoes,
+            sent: VecDeque::new(),
+            stamps: vec![0; depth],
+            came: vec![None; depth],
+            done: VecDeque::new(),
+            count: 0,
+        })
+    }
+
+    /// Ends the connection.
+    pub(crate) fn close(self) -> Result<()> {
+        let memory: Vec<Registered> = std::iter::once(self.near).chain(self.echoes).collect();
+        self.client.close(&memory)
+    }
+
+    fn segments(&self, slot: usize) -> ([LmrTriplet; 32], usize) {
+        let Shape { size, segments, .. } = self.shape;
+        let mut pieces = [LmrTriplet::default(); 32];
+        let length = size / segments;
+        for (number, piece) in pieces.iter_mut().take(segments).enumerate() {
+            let from = number * length;
+            let to = if number + 1 == segments {
+                size
+            } else {
+                from + length
+            };
+            *piece = self.near.piece(slot * size + from, to - from);
+        }
+        (pieces, segments)
+    }
+
+    fn stamp(&self, memory: &Registered, slot: usize) -> [u8; STAMP] {
+        let mut stamp = [0; STAMP];
+        let length = STAMP.min(self.shape.size);
+        let part = stamp.get_mut(..length).unwrap_or_default();
+        memory.memory.load(slot * self.shape.size, part);
+        stamp
+    }
+
+    /// An echo came into a buffer: it must be the one that is due.
+    fn echo(&mut self, buffer: usize, length: u64) -> Result<usize> {
+        let wrong = |why: String| Failure::operation("data did not arrive", why);
+        let (Some(slot), Some(echoes)) = (self.sent.pop_front(), self.echoes) else {
+            return Err(wrong("an echo came of what was not sent".into()));
+        };
+        let size = self.shape.size;
+        let (expected, found) = (self.stamp(&self.near, slot), self.stamp(&echoes, buffer));
+        if length != size as u64 || expected != found {
+            return Err(wrong(format!(
+                "an echo of {length} bytes begins with {found:02x?} instead of {expected:02x?}"
+            )));
+        }
+        let stamp = self.stamps.get(slot).copied().unwrap_or(0);
+        for came in self.came.iter_mut() {
+            came.take_if(|(other, _)| *other == buffer);
+        }
+        if let Some(came) = self.came.get_mut(slot) {
+            *came = Some((buffer, stamp));
+        }
+        let place = [echoes.piece(buffer * size, size)];
+        self.client
+            .station
+            .ia
+            .post_recv(
+                self.client.ep,
+                &place,
+                buffer as u64,
+                CompletionFlags::empty(),
+            )
+            .during("dat_ep_post_recv")?;
+        Ok(slot)
+    }
+}
+
+fn zero(memory: Memory) {
+    const BLOCK: usize = 1 << 16;
+    let zeros = vec![0; BLOCK];
+    for offset in (0..memory.length()).step_by(BLOCK) {
+        memory.store(offset, &zeros);
+    }
+}
+
+impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
+    fn depth(&self) -> usize {
+        self.shape.depth
+    }
+
+    fn size(&self) -> usize {
+        self.shape.size
+    }
+
+    fn moves_data(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, slot: usize) {
+        self.count += 1;
+        if let Some(stamp) = self.stamps.get_mut(slot) {
+            *stamp = self.count;
+        }
+        if self.shape.operation != Operation::Read {
+            let bytes = self.count.to_le_bytes();
+            let length = STAMP.min(self.shape.size);
+            let stamp = bytes.get(..length).unwrap_or_default();
+            self.near.memory.store(slot * self.shape.size, stamp);
+        }
+    }
+
+    fn post(&mut self, slot: usize) -> Result<()> {
+        let size = self.shape.size;
+        let remote = part_of(&self.client.granted, slot * size, size);
+        let (pieces, count) = self.segments(slot);
+        let local = pieces.get(..count).unwrap_or_default();
+        let (ia, ep, cookie) = (&self.client.station.ia, self.client.ep, slot as u64);
+        match self.shape.operation {
+            Operation::Write => ia
+                .post_rdma_write(ep, local, cookie, &remote, CompletionFlags::empty())
+                .during("dat_ep_post_rdma_write"),
+            Operation::Read => ia
+                .post_rdma_read(ep, local, cookie, &remote, CompletionFlags::empty())
+                .during("dat_ep_post_rdma_read"),
+            _ => {
+                // That an echo came says more than that its message was sent.
+                let flags = if self.count.is_multiple_of(UNSIGNALLED) {
+                    CompletionFlags::empty()
+                } else {
+                    CompletionFlags::SUPPRESS
+                };
+                ia.post_send(ep, local, cookie, flags)
+                    .during("dat_ep_post_send")?;
+                self.sent.push_back(slot);
+                Ok(())
+            }
+        }
+    }
+
+    fn take(&mut self, wait: bool) -> Result<Option<usize>> {
+        loop {
+            if let Some(slot) = self.done.pop_front() {
+                return Ok(Some(slot));
+            }
+            let Some(Arrival::Done(done)) = self.client.arrival(wait, &|| Ok(()))? else {
+                return Ok(None);
+            };
+            match done.operation {
+                DtoOperation::Send => {}
+                DtoOperation::Receive => {
+                    let slot = self.echo(done.cookie as usize, done.transferred_length)?;
+                    self.done.push_back(slot);
+                }
+                _ => self.done.push_back(done.cookie as usize),
+            }
+        }
+    }
+
+    /// Compares checksums of both sides, or all echoes that are still there.
+    fn verify(&mut self) -> Result<()> {
+        let different = |what: String| Failure::operation("data did not arrive", what);
+        let Some(echoes) = self.echoes else {
+            let place = self.shape.depth;
+            self.client.say(place, &Message::Sum)?;
+            let Message::SumIs { checksum: theirs } = self.client.message(&|| Ok(()))? else {
+                return Err(refused(Refusal::Malformed));
+            };
+            let ours = checksum(self.near.memory);
+            if ours == theirs {
+                return Ok(());
+            }
+            return Err(different(format!(
+                "the server's memory has the checksum {theirs:032x}, this one's {ours:032x}"
+            )));
+        };
+        let size = self.shape.size;
+        for (slot, came) in self.came.iter().enumerate() {
+            if let (Some((buffer, stamp)), Some(last)) = (came, self.stamps.get(slot))
+                && stamp == last
+            {
+                let sent = self.near.memory.part(slot * size, size);
+                let back = echoes.memory.part(buffer * size, size);
+                if checksum(sent) != checksum(back) {
+                    return Err(different(format!("the echo of slot {slot} differs")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever is waited for has a time limit of its own.
+    fn gives_up(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,616 @@
+//! What a client and a server say to each other.
+//!
+//! A client's request travels in the private data of its connection request, the server's answer in that of the acceptance
+//! or rejection; all that follows are messages of at most [`MESSAGE`] bytes. Numbers are little-endian. Whatever a peer sends
+//! is taken apart here and nowhere else: what is too short, too long, unknown or out of bounds never gets further.
+
+use dat_core::memory::RmrTriplet;
+
+/// The version of everything in this file; both sides must have the same.
+pub(crate) const VERSION: u16 = 1;
+/// The longest message.
+pub(crate) const MESSAGE: usize = 2 + NAME;
+/// The longest name of a file, in bytes.
+pub(crate) const NAME: usize = 255;
+/// Operations, or slots, under way at once.
+pub(crate) const MOST_DEPTH: u16 = 1024;
+/// Bytes that a client may ask for.
+pub(crate) const MOST_BYTES: u64 = crate::host::MOST_MEMORY;
+
+const MAGIC: [u8; 4] = *b"DATc";
+const REQUEST: usize = 24;
+const ANSWER: usize = 26;
+const REJECTION: usize = 8;
+
+/// What a client wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Copy a file of this length into slots that the server empties.
+    Copy {
+        /// Bytes of the file.
+        length: u64,
+    },
+    /// Write into the server's memory.
+    Write,
+    /// Read the server's memory.
+    Read,
+    /// Send messages that the server sends back.
+    Echo,
+}
+
+/// What a client asks for when it connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) work: Work,
+    /// Slots, each of `size` bytes.
+    pub(crate) depth: u16,
+    pub(crate) size: u32,
+}
+
+/// Why a server does not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Refusal {
+    /// The request is not one of this program.
+    Unknown = 1,
+    /// The peer has another version of the protocol.
+    Version,
+    /// A request or message makes no sense.
+    Malformed,
+    /// More memory or slots than this server gives to anybody.
+    TooLarge,
+    /// The server has no room left for another client.
+    Busy,
+    /// The server was not told where to put files.
+    NoFolder,
+    /// The name is not one that a file of the server's folder can have.
+    BadName,
+    /// There is such a file, and the server replaces none.
+    Exists,
+    /// The server cannot write the file.
+    CannotWrite,
+    /// What was written is not what was sent.
+    Different,
+    /// The client said nothing for too long.
+    Silent,
+    /// The server does not serve that address.
+    Elsewhere,
+}
+
+const REFUSALS: [Refusal; 12] = [
+    Refusal::Unknown,
+    Refusal::Version,
+    Refusal::Malformed,
+    Refusal::TooLarge,
+    Refusal::Busy,
+    Refusal::NoFolder,
+    Refusal::BadName,
+    Refusal::Exists,
+    Refusal::CannotWrite,
+    Refusal::Different,
+    Refusal::Silent,
+    Refusal::Elsewhere,
+];
+
+impl Refusal {
+    fn from_code(code: u8) -> Option<Self> {
+        REFUSALS.into_iter().find(|refusal| *refusal as u8 == code)
+    }
+
+    /// Why, for people.
+    pub(crate) const fn why(self) -> &'static str {
+        match self {
+            Self::Unknown => "the request is not one of this program",
+            Self::Version => "the two programs speak different versions of their protocol",
+            Self::Malformed => "a message makes no sense",
+            Self::TooLarge => "it gives no client that much memory",
+            Self::Busy => "it has no room for another client now",
+            Self::NoFolder => "it was started without --into, so it takes no files",
+            Self::BadName => "that is no plain name of a file",
+            Self::Exists => "there is such a file, and it was started without --force",
+            Self::CannotWrite => "it cannot write the file",
+            Self::Different => "what was written is not what was sent",
+            Self::Silent => "the client said nothing for too long",
+            Self::Elsewhere => "it listens on another address of its device",
+        }
+    }
+
+    /// What to do about it.
+    pub(crate) const fn remedy(self) -> &'static str {
+        match self {
+            Self::Unknown | Self::Version => "use the same version of `dat` on both sides",
+            Self::Malformed => {
+                "use the same version of `dat` on both sides; otherwise please report this"
+            }
+            Self::TooLarge => {
+                "choose a smaller size, --depth, --segments or --chunk, or start the server with more --memory"
+            }
+            Self::Busy => "try again later, or start the server with more --memory",
+            Self::NoFolder => "start the server with `dat serve --into DIRECTORY`",
+            Self::BadName => "name the copy without a directory and without a dot in front",
+            Self::Exists => "choose another name, or start the server with --force",
+            Self::CannotWrite => "look at the room and the permissions of the server's directory",
+            Self::Different => "run the command again; no file was changed",
+            Self::Silent => "run the command again; no file was changed",
+            Self::Elsewhere => "connect to the address that the server was told to --listen on",
+        }
+    }
+}
+
+/// What follows in messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// Client: the name that the copy shall have.
+    Name(String),
+    /// Client: a slot holds the next bytes of the file.
+    Filled { slot: u16, length: u32 },
+    /// Client: that was all, and this is its checksum.
+    End { checksum: u128 },
+    /// Client: tell the checksum of the memory you granted.
+    Sum,
+    /// Server: go on with the data.
+    Ready,
+    /// Server: a slot is empty again.
+    Empty { slot: u16 },
+    /// Server: still there, nothing to report.
+    Here,
+    /// Server: the file is in its place; these are its length and checksum as they were read back.
+    Stored { length: u64, checksum: u128 },
+    /// Server: the checksum that was asked for.
+    SumIs { checksum: u128 },
+    /// Server: no, and that was all.
+    Refused(Refusal),
+}
+
+/// Takes fields off the front of what came.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.bytes().map(u8::from_le_bytes)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.bytes().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    fn u128(&mut self) -> Option<u128> {
+        self.bytes().map(u128::from_le_bytes)
+    }
+
+    fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
+    /// What was read, if nothing is left.
+    fn end<T>(&self, read: T) -> Option<T> {
+        self.0.is_empty().then_some(read)
+    }
+
+    /// The peer has the same protocol, of the same version.
+    fn greeting(&mut self) -> Result<(), Refusal> {
+        if self.bytes() != Some(MAGIC) {
+            return Err(Refusal::Unknown);
+        }
+        match self.u16() {
+            Some(VERSION) => Ok(()),
+            Some(_) => Err(Refusal::Version),
+            None => Err(Refusal::Malformed),
+        }
+    }
+}
+
+fn greeting(room: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(room);
+    bytes.extend(MAGIC);
+    bytes.extend(VERSION.to_le_bytes());
+    bytes
+}
+
+impl Request {
+    /// Bytes of all slots.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.depth) * u64::from(self.size)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (kind, length) = match self.work {
+            Work::Copy { length } => (1_u16, length),
+            Work::Write => (2, 0),
+            Work::Read => (3, 0),
+            Work::Echo => (4, 0),
+        };
+        let mut bytes = greeting(REQUEST);
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(self.depth.to_le_bytes());
+        bytes.extend(self.size.to_le_bytes());
+        bytes.extend(length.to_le_bytes());
+        bytes.resize(REQUEST, 0);
+        bytes
+    }
+
+    /// Takes a request apart.
+    ///
+    /// # Errors
+    /// `Unknown`, `Version`: not from the same program. `Malformed`: fields that mean nothing. `TooLarge`: more than anybody
+    /// may ask for.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+        let mut reader = Reader(bytes);
+        reader.greeting()?;
+        let mut fields = || {
+            let (kind, depth, size) = (reader.u16()?, reader.u16()?, reader.u32()?);
+            let (length, padding) = (reader.u64()?, reader.u16()?);
+            let work = match (kind, length) {
+                (1, length) => Work::Copy { length },
+                (2, 0) => Work::Write,
+                (3, 0) => Work::Read,
+                (4, 0) => Work::Echo,
+                _ => return None,
+            };
+            let request = Self { work, depth, size };
+            let plausible = padding == 0 && depth > 0 && size > 0;
+            reader.end(request).filter(|_| plausible)
+        };
+        let request = fields().ok_or(Refusal::Malformed)?;
+        if request.depth > MOST_DEPTH || request.bytes() > MOST_BYTES {
+            return Err(Refusal::TooLarge);
+        }
+        Ok(request)
+    }
+}
+
+/// The private data of an acceptance: the memory that the client may reach, if there is any.
+pub(crate) fn encode_answer(granted: Option<RmrTriplet>) -> Vec<u8> {
+    let granted = granted.unwrap_or(RmrTriplet {
+        context: 0,
+        address: 0,
+        length: 0,
+    });
+    let mut bytes = greeting(ANSWER);
+    bytes.extend(granted.context.to_le_bytes());
+    bytes.extend(granted.address.to_le_bytes());
+    bytes.extend(granted.length.to_le_bytes());
+    bytes
+}
+
+/// Takes the private data of an acceptance apart.
+///
+/// # Errors
+/// As [`Request::decode`]; `Malformed` also if the memory is not what was asked for.
+pub(crate) fn decode_answer(bytes: &[u8], request: &Request) -> Result<RmrTriplet, Refusal> {
+    let mut reader = Reader(bytes);
+    reader.greeting()?;
+    let mut fields = || {
+        let granted = RmrTriplet {
+            context: reader.u32()?,
+            address: reader.u64()?,
+            length: reader.u64()?,
+        };
+        let expected = match request.work {
+            Work::Echo => 0,
+            _ => request.bytes(),
+        };
+        reader
+            .end(granted)
+            .filter(|granted| granted.length == expected)
+            .filter(|granted| granted.address.checked_add(expected).is_some())
+    };
+    fields().ok_or(Refusal::Malformed)
+}
+
+/// The private data of a rejection.
+pub(crate) fn encode_rejection(refusal: Refusal) -> Vec<u8> {
+    let mut bytes = greeting(REJECTION);
+    bytes.push(refusal as u8);
+    bytes.push(0);
+    bytes
+}
+
+/// Takes the private data of a rejection apart; whatever it is, it is a rejection.
+pub(crate) fn decode_rejection(bytes: &[u8]) -> Refusal {
+    let mut reader = Reader(bytes);
+    match reader.greeting() {
+        Err(refusal) => refusal,
+        Ok(()) => reader
+            .u8()
+            .and_then(Refusal::from_code)
+            .unwrap_or(Refusal::Malformed),
+    }
+}
+
+impl Message {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(MESSAGE);
+        match self {
+            Self::Name(name) => {
+                bytes.push(1);
+                bytes.extend(name.bytes().take(NAME));
+            }
+            Self::Filled { slot, length } => {
+                bytes.push(2);
+                bytes.extend(slot.to_le_bytes());
+                bytes.extend(length.to_le_bytes());
+            }
+            Self::End { checksum } => {
+                bytes.push(3);
+                bytes.extend(checksum.to_le_bytes());
+            }
+            Self::Sum => bytes.push(4),
+            Self::Ready => bytes.push(16),
+            Self::Empty { slot } => {
+                bytes.push(17);
+                bytes.extend(slot.to_le_bytes());
+            }
+            Self::Here => bytes.push(18),
+            Self::Stored { length, checksum } => {
+                bytes.push(19);
+                bytes.extend(length.to_le_bytes());
+                bytes.extend(checksum.to_le_bytes());
+            }
+            Self::SumIs { checksum } => {
+                bytes.push(20);
+                bytes.extend(checksum.to_le_bytes());
+            }
+            Self::Refused(refusal) => bytes.extend([21, *refusal as u8]),
+        }
+        bytes
+    }
+
+    /// Takes a message apart; `None` if it is not one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let message = match reader.u8()? {
+            1 => {
+                let name = std::str::from_utf8(reader.rest()).ok()?;
+                (1..=NAME)
+                    .contains(&name.len())
+                    .then(|| Self::Name(name.to_owned()))?
+            }
+            2 => Self::Filled {
+                slot: reader.u16()?,
+                length: reader.u32()?,
+            },
+            3 => Self::End {
+                checksum: reader.u128()?,
+            },
+            4 => Self::Sum,
+            16 => Self::Ready,
+            17 => Self::Empty {
+                slot: reader.u16()?,
+            },
+            18 => Self::Here,
+            19 => Self::Stored {
+                length: reader.u64()?,
+                checksum: reader.u128()?,
+            },
+            20 => Self::SumIs {
+                checksum: reader.u128()?,
+            },
+            21 => Self::Refused(Refusal::from_code(reader.u8()?)?),
+            _ => return None,
+        };
+        reader.end(message)
+    }
+}
+
+/// Whether a file of a folder can have this name: one that stays in the folder and is not hidden.
+pub(crate) fn is_plain_name(name: &str) -> bool {
+    (1..=NAME).contains(&name.len())
+        && !name.starts_with('.')
+        && !name
+            .chars()
+            .any(|letter| letter.is_control() || matches!(letter, '/' | '\\' | ':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests() -> Vec<Request> {
+        [
+            Work::Copy { length: 0 },
+            Work::Copy { length: u64::MAX },
+            Work::Write,
+            Work::Read,
+            Work::Echo,
+        ]
+        .map(|work| Request {
+            work,
+            depth: 3,
+            size: 4096,
+        })
+        .to_vec()
+    }
+
+    fn messages() -> Vec<Message> {
+        let mut messages = vec![
+            Message::Name("a".into()),
+            Message::Name("ä".repeat(NAME / 2)),
+            Message::Filled {
+                slot: 7,
+                length: u32::MAX,
+            },
+            Message::End { checksum: 1 << 100 },
+            Message::Sum,
+            Message::Ready,
+            Message::Empty { slot: u16::MAX },
+            Message::Here,
+            Message::Stored {
+                length: 9,
+                checksum: u128::MAX,
+            },
+            Message::SumIs { checksum: 0 },
+        ];
+        messages.extend(REFUSALS.map(Message::Refused));
+        messages
+    }
+
+    #[test]
+    fn what_is_said_is_understood() {
+        for request in requests() {
+            assert_eq!(Request::decode(&request.encode()), Ok(request));
+            assert_eq!(request.encode().len(), REQUEST);
+            let granted = RmrTriplet {
+                context: 5,
+                address: 1 << 40,
+                length: 3 * 4096,
+            };
+            let answer = encode_answer(Some(granted));
+            assert_eq!(answer.len(), ANSWER);
+            let expected = match request.work {
+                Work::Echo => Err(Refusal::Malformed),
+                _ => Ok(granted),
+            };
+            assert_eq!(decode_answer(&answer, &request), expected);
+            let none = decode_answer(&encode_answer(None), &request);
+            assert_eq!(none.is_ok(), request.work == Work::Echo);
+        }
+        for message in messages() {
+            let bytes = message.encode();
+            assert!(bytes.len() <= MESSAGE, "{message:?}");
+            assert_eq!(Message::decode(&bytes), Some(message));
+        }
+        for refusal in REFUSALS {
+            let bytes = encode_rejection(refusal);
+            assert_eq!(bytes.len(), REJECTION);
+            assert_eq!(decode_rejection(&bytes), refusal);
+        }
+    }
+
+    #[test]
+    fn whatever_is_cut_off_or_added_is_refused() {
+        for request in requests() {
+            let mut bytes = request.encode();
+            for length in 0..bytes.len() {
+                assert!(Request::decode(&bytes[..length]).is_err(), "{length}");
+            }
+            bytes.push(0);
+            assert_eq!(Request::decode(&bytes), Err(Refusal::Malformed));
+        }
+        for message in messages() {
+            if matches!(message, Message::Name(_)) {
+                continue;
+            }
+            let mut bytes = message.encode();
+            for length in 0..bytes.len() {
+                assert_eq!(Message::decode(&bytes[..length]), None, "{message:?}");
+            }
+            bytes.push(0);
+            assert_eq!(Message::decode(&bytes), None, "{message:?}");
+        }
+        let answer = encode_answer(None);
+        let echo = requests()[4];
+        for length in 0..answer.len() {
+            assert!(decode_answer(&answer[..length], &echo).is_err());
+        }
+        assert_eq!(decode_rejection(&[]), Refusal::Unknown);
+        assert_eq!(decode_rejection(b"DATc\x01\0"), Refusal::Malformed);
+        assert_eq!(decode_rejection(b"DATc\x01\0\xFF\0"), Refusal::Malformed);
+    }
+
+    #[test]
+    fn requests_out_of_bounds_are_refused() {
+        let decode = |change: &dyn Fn(&mut Request)| {
+            let mut request = requests()[2];
+            change(&mut request);
+            Request::decode(&request.encode())
+        };
+        for (depth, size, refusal) in [
+            (0, 1, Refusal::Malformed),
+            (1, 0, Refusal::Malformed),
+            (MOST_DEPTH + 1, 1, Refusal::TooLarge),
+            (u16::MAX, u32::MAX, Refusal::TooLarge),
+            (2, 1 << 30, Refusal::TooLarge),
+        ] {
+            let outcome = decode(&|request| (request.depth, request.size) = (depth, size));
+            assert_eq!(outcome, Err(refusal), "{depth} {size}");
+        }
+        let mut bytes = requests()[2].encode();
+        bytes[4] = bytes[4].wrapping_add(1);
+        assert_eq!(Request::decode(&bytes), Err(Refusal::Version));
+        bytes[0] ^= 1;
+        assert_eq!(Request::decode(&bytes), Err(Refusal::Unknown));
+    }
+
+    #[test]
+    fn names_stay_in_the_folder() {
+        for name in ["a", "a.b", "ä ö", "-x", &"x".repeat(NAME)] {
+            assert!(is_plain_name(name), "{name}");
+        }
+        for name in [
+            "",
+            ".",
+            "..",
+            ".hidden",
+            "/etc/passwd",
+            "a/b",
+            "../a",
+            "a\\b",
+            "c:a",
+            "a\0",
+            "a\n",
+            &"x".repeat(NAME + 1),
+        ] {
+            assert!(!is_plain_name(name), "{name:?}");
+        }
+    }
+
+    /// Whatever comes is either refused, or says the same when it is said again.
+    #[test]
+    fn random_bytes_do_no_harm() {
+        let seed = std::env::var("DAT_SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok())
+            .unwrap_or_else(|| u64::from(std::process::id()) | 1 << 40);
+        println!("seed {seed} (set DAT_SEED to repeat)");
+        let mut state = seed;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let whole: Vec<Vec<u8>> = messages()
+            .iter()
+            .map(Message::encode)
+            .chain(requests().iter().map(Request::encode))
+            .collect();
+        for _ in 0..200_000 {
+            let mut bytes = whole[random() as usize % whole.len()].clone();
+            for _ in 0..random() % 4 {
+                match random() % 4 {
+                    0 => bytes.truncate(random() as usize % (bytes.len() + 1)),
+                    1 => bytes.push(random() as u8),
+                    _ if bytes.is_empty() => {}
+                    _ => {
+                        let at = random() as usize % bytes.len();
+                        bytes[at] = random() as u8;
+                    }
+                }
+            }
+            if let Some(message) = Message::decode(&bytes) {
+                assert_eq!(message.encode(), bytes, "{message:?}");
+            }
+            if let Ok(request) = Request::decode(&bytes) {
+                assert_eq!(request.encode(), bytes, "{request:?}");
+                assert!(request.bytes() <= MOST_BYTES);
+                let _ = decode_answer(&bytes, &request);
+            }
+            decode_rejection(&bytes);
+        }
+    }
+}

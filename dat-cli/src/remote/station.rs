@@ -1,0 +1,278 @@
+//! An open adapter for talking to other processes: one dispatcher for everything, one thread.
+
+use std::thread;
+use std::time::Duration;
+
+use dat_core::ErrorKind;
+use dat_core::attributes::{EpAttributes, IaAttributes};
+use dat_core::event::{Event, ThreadWait, Wait};
+use dat_core::flags::{CompletionFlags, EvdFlags, IaFields, MemoryPrivileges, ProviderFields};
+use dat_core::id::{EpId, EvdId, PzId};
+use dat_core::memory::RmrTriplet;
+use dat_core::time::Instant;
+
+use super::protocol::{MESSAGE, Message};
+use crate::failure::{During, Failure, Result};
+use crate::host::{self, Adapter, Capacity, HostBackend, Memory, PAGE, Registered};
+
+/// How to wait for events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Asleep.
+    Block,
+    /// Looking again and again; after so many looks in vain other programs get their turn.
+    Poll { looks: u32 },
+}
+
+/// Looks in vain between those for connections, and looks that found something.
+const BETWEEN: u32 = 64;
+
+/// An open adapter with a zone and one dispatcher for all of its events.
+pub(crate) struct Station<B: HostBackend, W> {
+    pub(crate) ia: Adapter<B>,
+    pub(crate) zone: PzId,
+    pub(crate) events: EvdId,
+    pub(crate) limits: IaAttributes,
+    /// Events that the dispatcher holds.
+    pub(crate) room: usize,
+    wait: W,
+    waiting: Waiting,
+    looks: u32,
+}
+
+impl<B: HostBackend, W: Wait> Station<B, W> {
+    /// Opens an adapter for so many endpoints, with room for so many requests and receives together.
+    pub(crate) fn open(
+        backend: B,
+        wait: W,
+        waiting: Waiting,
+        endpoints: usize,
+        room: usize,
+    ) -> Result<Self> {
+        // Events of connections come on top of completions.
+        const OTHERS: usize = 64;
+        let most = usize::try_from(backend.ia_attributes().max_evd_qlen).unwrap_or(0);
+        let length = (room + OTHERS + 2 * endpoints).min(most.max(OTHERS));
+        let room = length.saturating_sub(OTHERS);
+        let ia = host::open(
+            backend,
+            Capacity {
+                endpoints,
+                regions: 2 * endpoints + 2,
+                records: room,
+                events: length + OTHERS,
+            },
+        )?;
+        let zone = ia.pz_create().during("dat_pz_create")?;
+        let all = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR;
+        let events = ia
+            .evd_create(i32::try_from(length).unwrap_or(i32::MAX), None, all)
+            .during("dat_evd_create")?;
+        let limits = ia
+            .ia_query(IaFields::all(), ProviderFields::empty())
+            .during("dat_ia_query")?
+            .ia;
+        Ok(Self {
+            ia,
+            zone,
+            events,
+            limits,
+            room,
+            wait,
+            waiting,
+            looks: 0,
+        })
+    }
+
+    /// The next event, or `None` after this long, or when a signal came.
+    pub(crate) fn next_event(&mut self, longest: Duration) -> Result<Option<Event>> {
+        let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        let until = |now: Instant| Instant::from_micros(now.as_micros().saturating_add(longest));
+        if longest == 0 {
+            return self.look();
+        }
+        match self.waiting {
+            Waiting::Block => {
+                let deadline = Some(until(self.wait.now()));
+                let waited = self
+                    .ia
+                    .evd_wait_until(self.events, 1, deadline, &mut self.wait);
+                match waited {
+                    Ok(waited) => Ok(Some(waited.event)),
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            ErrorKind::TimeoutExpired | ErrorKind::InterruptedCall
+                        ) =>
+                    {
+                        Ok(None)
+                    }
+                    Err(error) => Err(Failure::operation("dat_evd_wait failed", error)),
+                }
+            }
+            Waiting::Poll { looks } => {
+                let mut deadline = None;
+                let mut idle = 0_u32;
+                loop {
+                    if let Some(event) = self.look()? {
+                        return Ok(Some(event));
+                    }
+                    idle += 1;
+                    if idle >= looks {
+                        idle = 0;
+                        let now = ThreadWait::clock();
+                        self.ia.progress(now);
+                        if *deadline.get_or_insert_with(|| until(now)) <= now {
+                            return host::dequeue(&self.ia, self.events);
+                        }
+                        thread::yield_now();
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next event if there is one; looks for those of connections now and then.
+    fn look(&mut self) -> Result<Option<Event>> {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(BETWEEN) {
+            self.ia.progress(ThreadWait::clock());
+        }
+        host::dequeue(&self.ia, self.events)
+    }
+
+    /// Makes an endpoint on the dispatcher.
+    pub(crate) fn endpoint(&self, attributes: &EpAttributes) -> dat_core::Result<EpId> {
+        let all = Some(self.events);
+        self.ia
+            .ep_create(Some(self.zone), all, all, all, Some(attributes))
+    }
+
+    /// Registers memory.
+    pub(crate) fn register(
+        &self,
+        memory: Memory,
+        privileges: MemoryPrivileges,
+    ) -> dat_core::Result<Registered> {
+        host::register(&self.ia, self.zone, memory, privileges)
+    }
+}
+
+/// Registered memory for the messages of a connection: so many to receive, then so many to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Letters {
+    memory: Registered,
+    receives: usize,
+}
+
+impl Letters {
+    /// Bytes that so many messages need.
+    pub(crate) const fn bytes(receives: usize, sends: usize) -> usize {
+        ((receives + sends) * MESSAGE).next_multiple_of(PAGE)
+    }
+
+    pub(crate) fn register<B: HostBackend, W: Wait>(
+        station: &Station<B, W>,
+        memory: Memory,
+        receives: usize,
+    ) -> dat_core::Result<Self> {
+        let privileges = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
+        Ok(Self {
+            memory: station.register(memory, privileges)?,
+            receives,
+        })
+    }
+
+    pub(crate) fn registered(&self) -> &Registered {
+        &self.memory
+    }
+
+    /// Posts the receive of this number.
+    pub(crate) fn receive<B: HostBackend>(
+        &self,
+        ia: &Adapter<B>,
+        ep: EpId,
+        number: usize,
+    ) -> dat_core::Result<()> {
+        self.receive_as(ia, ep, number, number as u64)
+    }
+
+    /// Posts the receive of this number under another cookie.
+    pub(crate) fn receive_as<B: HostBackend>(
+        &self,
+        ia: &Adapter<B>,
+        ep: EpId,
+        number: usize,
+        cookie: u64,
+    ) -> dat_core::Result<()> {
+        let place = [self.memory.piece(number * MESSAGE, MESSAGE)];
+        ia.post_recv(ep, &place, cookie, CompletionFlags::empty())
+    }
+
+    /// What came with the receive of this number.
+    pub(crate) fn read(&self, number: usize, length: u64) -> Option<Message> {
+        let mut bytes = [0; MESSAGE];
+        let length = usize::try_from(length).ok()?;
+        let bytes = bytes.get_mut(..length)?;
+        self.memory.memory.load(number * MESSAGE, bytes);
+        Message::decode(bytes)
+    }
+
+    /// Sends a message from the place of this number, which nothing else may use until it arrived.
+    pub(crate) fn send<B: HostBackend>(
+        &self,
+        ia: &Adapter<B>,
+        ep: EpId,
+        number: usize,
+        message: &Message,
+        cookie: u64,
+    ) -> dat_core::Result<()> {
+        let bytes = message.encode();
+        let offset = (self.receives + number) * MESSAGE;
+        self.memory.memory.store(offset, &bytes);
+        let place = [self.memory.piece(offset, bytes.len())];
+        ia.post_send(ep, &place, cookie, CompletionFlags::empty())
+    }
+}
+
+/// A part of what a peer granted.
+pub(crate) fn part_of(granted: &RmrTriplet, offset: usize, length: usize) -> RmrTriplet {
+    RmrTriplet {
+        context: granted.context,
+        address: granted.address.wrapping_add(offset as u64),
+        length: length as u64,
+    }
+}
+
+/// Bytes that look like nothing else, the same for the same seed.
+pub(crate) fn fill(memory: Memory, seed: u64) {
+    const BLOCK: usize = 1 << 16;
+    let mut state = seed | 1;
+    let mut block = vec![0_u8; BLOCK];
+    let length = memory.length();
+    for offset in (0..length).step_by(BLOCK) {
+        for word in block.chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        let count = BLOCK.min(length - offset);
+        memory.store(offset, block.get(..count).unwrap_or_default());
+    }
+}
+
+/// The checksum of memory.
+pub(crate) fn checksum(memory: Memory) -> u128 {
+    const BLOCK: usize = 1 << 18;
+    let mut hash = twox_hash::XxHash3_128::new();
+    let mut block = vec![0; BLOCK.min(memory.length())];
+    let length = memory.length();
+    for offset in (0..length).step_by(BLOCK) {
+        let count = BLOCK.min(length - offset);
+        let bytes = block.get_mut(..count).unwrap_or_default();
+        memory.load(offset, bytes);
+        hash.write(bytes);
+    }
+    hash.finish_128()
+}

@@ -1,0 +1,548 @@
+//! Both ends on the mock: honest clients, and others.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use dat_core::attributes::IaAddress;
+use dat_core::event::{DtoOperation, ThreadWait};
+use dat_core::flags::{CompletionFlags, MemoryPrivileges};
+
+use super::client::{Arrival, Client, Plan, Server as Place};
+use super::load::RemoteLoad;
+use super::protocol::{Message, Refusal, Request, Work};
+use super::server::{Folder, MOST_CLIENTS, NoShelf, Notice, Server, Single};
+use super::session::Shelf;
+use super::station::{Station, Waiting, checksum, part_of};
+use super::transfer::{Outcome, Shape, send_file};
+use crate::arguments::Operation;
+use crate::failure::{Failure, Result};
+use crate::host::Memory;
+use crate::perf::{self, Goal, measure};
+use crate::place::Place as FilePlace;
+
+const QUALIFIER: u64 = 7471;
+const SHAPE: Shape = Shape {
+    depth: 3,
+    segments: 2,
+    chunk: 1000,
+};
+const WAITINGS: [Waiting; 2] = [Waiting::Block, Waiting::Poll { looks: 10 }];
+
+type MockStation = Station<MockBackend, ThreadWait>;
+
+fn station(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -> MockStation {
+    let backend = fabric.node(NodeOptions::new(name, number));
+    Station::open(backend, ThreadWait::new(), waiting, MOST_CLIENTS + 1, 512).unwrap()
+}
+
+fn place() -> Place {
+    Place {
+        address: IaAddress::Node(1),
+        qualifier: QUALIFIER,
+    }
+}
+
+/// Lets `act` have a fabric with a server on it; what the server told.
+fn serving(
+    waiting: Waiting,
+    shelf: &mut (dyn Shelf + Send),
+    act: impl FnOnce(&Fabric),
+) -> Vec<Notice> {
+    let fabric = Fabric::new(FabricOptions::default());
+    let _time = fabric.spawn_thread().unwrap();
+    let stop = AtomicBool::new(false);
+    let told = Mutex::new(Vec::new());
+    let listens = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let mut server = Server::new(station(&fabric, "server", 1, waiting), 1 << 20);
+            let only: IpAddr = [10, 9, 0, 1].into();
+            // Nodes of the mock have no such addresses, so that it does not matter.
+            assert_eq!(server.listen(Some(QUALIFIER), Some(only)), Ok(QUALIFIER));
+            assert!(server.listen(Some(QUALIFIER), None).is_err());
+            listens.store(true, Ordering::Release);
+            server.run(shelf, &|| stop.load(Ordering::Acquire), &mut |notice| {
+                told.lock().unwrap().push(notice);
+            })
+        });
+        while !listens.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        // Also if it panics, so that the server does not wait for ever.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&fabric)));
+        stop.store(true, Ordering::Release);
+        assert_eq!(serving.join().unwrap(), Ok(()), "the server failed");
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    told.into_inner().unwrap()
+}
+
+fn copy(station: &mut MockStation, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
+    let mut left = data;
+    let read = |buffer: &mut [u8]| Ok(crate::copy::fill(&mut left, buffer).unwrap());
+    let check = || Ok(());
+    send_file(
+        station,
+        place(),
+        name,
+        data.len() as u64,
+        shape,
+        read,
+        &check,
+    )
+}
+
+fn some(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + at / 256) as u8).collect()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn files_arrive_whole() {
+    for waiting in WAITINGS {
+        let folder = tempfile::tempdir().unwrap();
+        let mut shelf = Folder::new(folder.path(), true);
+        let told = serving(waiting, &mut shelf, |fabric| {
+            let mut client = station(fabric, "client", 2, waiting);
+            for length in [0, 1, 999, 1000, 1001, 2000, 6000, 6001, 50_001] {
+                let data = some(length);
+                let outcome = copy(&mut client, "file", &data, SHAPE).unwrap();
+                assert_eq!(outcome.bytes, length as u64);
+                assert_eq!(outcome.writes, length.div_ceil(2000) as u64);
+                assert_eq!(outcome.segments, length.div_ceil(1000) as u64);
+                assert_eq!(outcome.moving.is_zero(), length == 0);
+                assert_eq!(outcome.checksum, twox_hash::XxHash3_128::oneshot(&data));
+                assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), data);
+            }
+        });
+        assert_eq!(names(folder.path()), ["file"]);
+        let stored = told
+            .iter()
+            .filter(|notice| matches!(notice, Notice::Stored(name, _) if name == "file"));
+        assert_eq!(stored.count(), 9, "{told:?}");
+    }
+}
+
+#[test]
+fn one_file_has_its_place_beforehand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("target");
+    let part = FilePlace::choose(&path).unwrap().begin(None).unwrap();
+    serving(Waiting::Block, &mut Single(Some(part)), |fabric| {
+        let mut client = station(fabric, "client", 2, Waiting::Block);
+        copy(&mut client, "copy", &some(5000), SHAPE).unwrap();
+        let again = copy(&mut client, "copy", &some(5000), SHAPE).unwrap_err();
+        assert_eq!(again.why, Refusal::Busy.why());
+    });
+    assert_eq!(std::fs::read(path).unwrap(), some(5000));
+}
+
+#[test]
+fn what_is_not_allowed_is_refused_and_the_next_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("there"), "precious").unwrap();
+    let mut shelf = Folder::new(folder.path(), false);
+    let told = serving(Waiting::Block, &mut shelf, |fabric| {
+        let mut client = station(fabric, "client", 2, Waiting::Block);
+        let huge = Shape {
+            depth: 1024,
+            segments: 1,
+            chunk: 1 << 10,
+        };
+        for (name, shape, refusal) in [
+            ("there", SHAPE, Refusal::Exists),
+            ("../out", SHAPE, Refusal::BadName),
+            ("a/b", SHAPE, Refusal::BadName),
+            (".hidden", SHAPE, Refusal::BadName),
+            (&"x".repeat(255), huge, Refusal::TooLarge),
+        ] {
+            let data = some(10_000);
+            let failure = if shape.depth > 100 {
+                // The client itself has no room for that many.
+                let request = Request {
+                    work: Work::Write,
+                    depth: shape.depth,
+                    size: 1 << 12,
+                };
+                connect(&mut client, request).err().unwrap()
+            } else {
+                copy(&mut client, name, &data, shape).unwrap_err()
+            };
+            assert_eq!(failure.why, refusal.why(), "{name}");
+        }
+        copy(&mut client, "new", &some(100), SHAPE).unwrap();
+    });
+    assert_eq!(names(folder.path()), ["new", "there"]);
+    let there = std::fs::read_to_string(folder.path().join("there"));
+    assert_eq!(there.unwrap(), "precious");
+    assert!(told.contains(&Notice::Rejected(Refusal::TooLarge)));
+    assert!(told.contains(&Notice::Refused(Refusal::Exists)));
+
+    let told = serving(Waiting::Block, &mut NoShelf, |fabric| {
+        let mut client = station(fabric, "client", 2, Waiting::Block);
+        let failure = copy(&mut client, "x", b"data", SHAPE).unwrap_err();
+        assert_eq!(failure.why, Refusal::NoFolder.why());
+        assert!(failure.remedy.contains("--into"));
+    });
+    assert!(told.contains(&Notice::Refused(Refusal::NoFolder)));
+}
+
+/// A link in the folder leads nobody out of it.
+#[cfg(unix)]
+#[test]
+fn links_are_not_followed() {
+    let outside = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("precious"), "precious").unwrap();
+    std::os::unix::fs::symlink(outside.path().join("precious"), folder.path().join("link"))
+        .unwrap();
+    let mut shelf = Folder::new(folder.path(), true);
+    serving(Waiting::Block, &mut shelf, |fabric| {
+        let mut client = station(fabric, "client", 2, Waiting::Block);
+        let failure = copy(&mut client, "link", b"evil", SHAPE).unwrap_err();
+        assert_eq!(failure.why, Refusal::CannotWrite.why());
+    });
+    let precious = std::fs::read_to_string(outside.path().join("precious"));
+    assert_eq!(precious.unwrap(), "precious");
+}
+
+fn connect(
+    station: &mut MockStation,
+    request: Request,
+) -> Result<Client<'_, MockBackend, ThreadWait>> {
+    let plan = Plan {
+        request,
+        receives: 8,
+        letters: 8,
+        requests: 64,
+        segments: 1,
+        reads: 0,
+    };
+    Client::connect(station, place(), plan, |_, _| Ok(()))
+}
+
+const COPY: Request = Request {
+    work: Work::Copy { length: 100 },
+    depth: 2,
+    size: 100,
+};
+
+/// What a client gets when it says this.
+fn answers(client: &mut Client<'_, MockBackend, ThreadWait>, said: &[Message]) -> Result<Message> {
+    for (place, message) in said.iter().enumerate() {
+        client.say(place % 4, message)?;
+        if place + 1 < said.len() {
+            client.message(&|| Ok(()))?;
+        }
+    }
+    client.message(&|| Ok(()))
+}
+
+/// Clients that break the rules are refused, and nothing of their file is left.
+#[test]
+fn broken_clients_do_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shelf = Folder::new(folder.path(), false);
+    let name = Message::Name("evil".into());
+    let filled = |slot, length| Message::Filled { slot, length };
+    let end = Message::End { checksum: 1 };
+    let attempts: Vec<(Vec<Message>, Refusal)> = vec![
+        (vec![filled(0, 1)], Refusal::Malformed),
+        (vec![end.clone()], Refusal::Malformed),
+        (vec![Message::Ready], Refusal::Malformed),
+        (vec![Message::Sum], Refusal::Malformed),
+        (vec![name.clone(), name.clone()], Refusal::Malformed),
+        (vec![name.clone(), filled(2, 1)], Refusal::Malformed),
+        (vec![name.clone(), filled(u16::MAX, 1)], Refusal::Malformed),
+        (vec![name.clone(), filled(0, 0)], Refusal::Malformed),
+        (vec![name.clone(), filled(0, 101)], Refusal::Malformed),
+        (vec![name.clone(), filled(0, u32::MAX)], Refusal::Malformed),
+        (
+            vec![name.clone(), filled(0, 60), filled(1, 60)],
+            Refusal::Malformed,
+        ),
+        (vec![name.clone(), end.clone()], Refusal::Different),
+        (vec![name.clone(), filled(0, 100), end], Refusal::Different),
+    ];
+    let told = serving(Waiting::Block, &mut shelf, |fabric| {
+        let mut station = station(fabric, "client", 2, Waiting::Block);
+        for (said, refusal) in &attempts {
+            let mut client = connect(&mut station, COPY).unwrap();
+            let failure = answers(&mut client, said).unwrap_err();
+            assert_eq!(failure.why, refusal.why(), "{said:?}");
+            client.close(&[]).unwrap();
+        }
+        copy(&mut station, "good", &some(3000), SHAPE).unwrap();
+    });
+    assert_eq!(names(folder.path()), ["good"]);
+    let gone = told
+        .iter()
+        .filter(|notice| **notice == Notice::Gone)
+        .count();
+    assert!(gone >= attempts.len(), "{told:?}");
+}
+
+/// Nothing but what was lent can be written, and what one client left another does not see.
+#[test]
+fn memory_beyond_the_grant_cannot_be_reached() {
+    let write = |size, depth| Request {
+        work: Work::Write,
+        depth,
+        size,
+    };
+    serving(Waiting::Block, &mut NoShelf, |fabric| {
+        let mut station = station(fabric, "client", 2, Waiting::Block);
+        let memory = Memory::new(200);
+        memory.store(0, &[7; 200]);
+        let mine = station.register(memory, MemoryPrivileges::ALL).unwrap();
+        for (offset, length, allowed) in [(0, 100, true), (0, 101, false), (100, 1, false)] {
+            let mut client = connect(&mut station, write(100, 1)).unwrap();
+            let target = part_of(&client.granted, offset, length);
+            client
+                .station
+                .ia
+                .post_rdma_write(
+                    client.ep,
+                    &[mine.piece(0, length)],
+                    1,
+                    &target,
+                    CompletionFlags::empty(),
+                )
+                .unwrap();
+            let outcome = loop {
+                match client.arrival(true, &|| Ok(())) {
+                    Ok(None) => {}
+                    other => break other,
+                }
+            };
+            match outcome {
+                Ok(Some(Arrival::Done(done))) => {
+                    assert!(allowed && done.operation == DtoOperation::RdmaWrite);
+                    let expected = checksum(memory.part(0, 100));
+                    let answer = answers(&mut client, &[Message::Sum]).unwrap();
+                    assert_eq!(answer, Message::SumIs { checksum: expected });
+                }
+                Err(failure) => assert!(!allowed && failure.what.contains("lost"), "{failure}"),
+                other => panic!("{other:?}"),
+            }
+            client.close(&[]).unwrap();
+        }
+        // The memory of those before is lent again, and is empty.
+        let mut client = connect(&mut station, write(100, 1)).unwrap();
+        let zeros = checksum(Memory::new(100));
+        let answer = answers(&mut client, &[Message::Sum]).unwrap();
+        assert_eq!(answer, Message::SumIs { checksum: zeros });
+        client.close(&[]).unwrap();
+    });
+}
+
+/// A client that is gone in the middle leaves nothing, and there is no end to how many may come one after the other.
+#[test]
+fn clients_that_vanish_leave_room_for_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shelf = Folder::new(folder.path(), false);
+    serving(Waiting::Block, &mut shelf, |fabric| {
+        for round in 0..2 * MOST_CLIENTS as u64 {
+            let mut station = station(fabric, "client", 2 + round, Waiting::Block);
+            let mut client = connect(&mut station, COPY).unwrap();
+            let name = Message::Name("half".into());
+            assert_eq!(answers(&mut client, &[name]).unwrap(), Message::Ready);
+            let half = Message::Filled {
+                slot: 0,
+                length: 50,
+            };
+            assert_eq!(
+                answers(&mut client, &[half]).unwrap(),
+                Message::Empty { slot: 0 }
+            );
+            // The adapter closes without a word.
+        }
+    });
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+#[test]
+fn more_clients_than_there_is_room_for_are_told_so() {
+    let told = serving(Waiting::Block, &mut NoShelf, |fabric| {
+        let mut stations: Vec<MockStation> = (0..=MOST_CLIENTS as u64)
+            .map(|number| station(fabric, "client", 2 + number, Waiting::Block))
+            .collect();
+        let request = Request {
+            work: Work::Write,
+            depth: 1,
+            size: 1,
+        };
+        let outcomes: Vec<_> = stations
+            .iter_mut()
+            .map(|station| connect(station, request))
+            .collect();
+        for (number, outcome) in outcomes.into_iter().enumerate() {
+            match outcome {
+                Ok(client) => {
+                    assert!(number < MOST_CLIENTS);
+                    client.close(&[]).unwrap();
+                }
+                Err(failure) => {
+                    assert_eq!(number, MOST_CLIENTS, "{failure}");
+                    assert_eq!(failure.why, Refusal::Busy.why());
+                }
+            }
+        }
+    });
+    assert!(told.contains(&Notice::Rejected(Refusal::Busy)), "{told:?}");
+}
+
+/// Whatever random clients say, the server serves the next.
+#[test]
+fn random_messages_do_no_harm() {
+    let seed = std::env::var("DAT_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(|| u64::from(std::process::id()) | 1 << 40);
+    println!("seed {seed} (set DAT_SEED to repeat)");
+    let mut state: u64 = seed;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut shelf = Folder::new(folder.path(), false);
+    serving(Waiting::Block, &mut shelf, |fabric| {
+        let mut station = station(fabric, "client", 2, Waiting::Block);
+        for _ in 0..40 {
+            let work = [
+                Work::Copy { length: 100 },
+                Work::Write,
+                Work::Read,
+                Work::Echo,
+            ][random(4) as usize];
+            let request = Request {
+                work,
+                depth: 1 + random(4) as u16,
+                size: 1 + random(300) as u32,
+            };
+            let mut client = connect(&mut station, request).unwrap();
+            for place in 0..random(5) as usize {
+                let message = match random(6) {
+                    0 => Message::Name("x".repeat(random(9) as usize)),
+                    1 | 2 => Message::Filled {
+                        slot: random(6) as u16,
+                        length: random(200) as u32,
+                    },
+                    3 => Message::End {
+                        checksum: random(9).into(),
+                    },
+                    4 => Message::Sum,
+                    _ => Message::Refused(Refusal::Busy),
+                };
+                if client.say(place.min(2), &message).is_err() {
+                    break;
+                }
+                // An answer, an end or nothing.
+                if client.arrival(random(2) == 0, &|| Ok(())).is_err() {
+                    break;
+                }
+            }
+            client.close(&[]).unwrap();
+        }
+        copy(&mut station, "good", &some(3000), SHAPE).unwrap();
+    });
+    assert_eq!(names(folder.path()), ["good"]);
+}
+
+#[test]
+fn operations_on_a_server_are_measured() {
+    for waiting in WAITINGS {
+        let mut shelf = NoShelf;
+        serving(waiting, &mut shelf, |fabric| {
+            let mut station = station(fabric, "client", 2, waiting);
+            for operation in [Operation::Write, Operation::Read, Operation::Send] {
+                for (size, depth, segments) in [(1, 1, 1), (7, 3, 2), (5000, 4, 4)] {
+                    let shape = perf::Shape {
+                        operation,
+                        size,
+                        depth,
+                        segments,
+                    };
+                    let memory = Memory::new(2 * size * depth);
+                    let mut load = RemoteLoad::open(&mut station, place(), shape, memory).unwrap();
+                    let point =
+                        measure::run(&mut load, Goal::Operations(50), Duration::ZERO).unwrap();
+                    assert_eq!(point.operations, 50);
+                    assert!(point.verified, "{shape:?}");
+                    load.close().unwrap();
+                }
+            }
+            for operation in [Operation::Bind, Operation::Srq] {
+                let shape = perf::Shape {
+                    operation,
+                    size: 1,
+                    depth: 1,
+                    segments: 1,
+                };
+                let load = RemoteLoad::open(&mut station, place(), shape, Memory::new(2));
+                assert!(load.is_err());
+            }
+        });
+    }
+}
+
+/// A server that ends takes nobody with it.
+#[test]
+fn a_server_that_ends_is_noticed() {
+    let mut left = None;
+    let fabric = Fabric::new(FabricOptions::default());
+    let _time = fabric.spawn_thread().unwrap();
+    let stop = AtomicBool::new(false);
+    let listens = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut server = Server::new(station(&fabric, "server", 1, Waiting::Block), 1 << 20);
+            server.listen(Some(QUALIFIER), None).unwrap();
+            listens.store(true, Ordering::Release);
+            let stop = || stop.load(Ordering::Acquire);
+            server.run(&mut NoShelf, &stop, &mut |_| {}).unwrap();
+        });
+        while !listens.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        let mut station = station(&fabric, "client", 2, Waiting::Block);
+        let request = Request {
+            work: Work::Write,
+            depth: 1,
+            size: 1,
+        };
+        let mut client = connect(&mut station, request).unwrap();
+        stop.store(true, Ordering::Release);
+        left = client.message(&|| Ok(())).err();
+    });
+    let failure: Failure = left.unwrap();
+    assert_eq!(failure.what, "the connection to the server is lost");
+}
+
+#[test]
+fn whoever_is_alone_says_so() {
+    let fabric = Fabric::new(FabricOptions::default());
+    let _time = fabric.spawn_thread().unwrap();
+    let _nobody = station(&fabric, "nobody", 1, Waiting::Block);
+    let mut client = station(&fabric, "client", 2, Waiting::Block);
+    let failure = copy(&mut client, "x", b"data", SHAPE).unwrap_err();
+    assert_eq!(failure.what, "cannot connect to the server");
+}

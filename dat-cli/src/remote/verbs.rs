@@ -1,0 +1,581 @@
+//! The commands on RDMA devices.
+
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions, VerbsWait};
+use dat_core::attributes::IaAddress;
+use dat_core::backend::BackendError;
+use serde::Serialize;
+
+use super::client::Server as Place;
+use super::load::RemoteLoad;
+use super::protocol::{MOST_DEPTH, Refusal, is_plain_name};
+use super::server::{Folder, MOST_CLIENTS, NoShelf, Notice, Server, Single};
+use super::session::Shelf;
+use super::station::{Station, Waiting};
+use super::transfer::{Outcome, Shape, send_file};
+use crate::arguments::{
+    CopyArguments, DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName,
+    WaitingArguments,
+};
+use crate::copy::target::Target;
+use crate::copy::{fill, fitted, geometry, per_second, progress_bar, rate};
+use crate::devices::{Device, Port, rdma_device};
+use crate::failure::{Failure, FailureKind, Result};
+use crate::host::Memory;
+use crate::interrupt::Signals;
+use crate::output::{FAINT, GOOD, HEADING, Output};
+use crate::peer::Peer;
+use crate::perf::{self, Goal, Point, measure};
+use crate::size::{counted, size};
+
+type VerbsStation = Station<VerbsBackend, VerbsWait>;
+
+/// Requests and receives of all clients of a server together.
+const SERVER_ROOM: usize = 16384;
+
+fn waiting(arguments: WaitingArguments) -> Waiting {
+    match arguments.wait {
+        Some(WaitName::Poll) => Waiting::Poll {
+            looks: arguments.yield_after,
+        },
+        Some(WaitName::Block) | None => Waiting::Block,
+    }
+}
+
+fn no_device(what: String, why: &str) -> Failure {
+    Failure {
+        kind: FailureKind::Operation,
+        what,
+        why: why.into(),
+        remedy: "`dat devices` lists what there is; without hardware, `rdma link add rxe0 type rxe netdev eth0` (as root) makes a soft-RoCE device of a network interface".into(),
+    }
+}
+
+fn opening(name: &str, error: BackendError) -> Failure {
+    let why = match error {
+        BackendError::Address => "its network interface has no address",
+        BackendError::Resources => "there is no memory, thread or descriptor left for it",
+        _ => "there is no such device, or it may not be opened",
+    };
+    no_device(format!("cannot open the device {name}"), why)
+}
+
+/// The device of a name; else the one with an address; else the first that is up and can be reached at all.
+fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<VerbsDevice> {
+    let all = backend_verbs::devices();
+    if let Some(name) = name {
+        return all
+            .into_iter()
+            .find(|device| device.name == name)
+            .ok_or_else(|| {
+                no_device(
+                    format!("cannot open the device {name}"),
+                    "there is no such device, or it may not be opened",
+                )
+            });
+    }
+    let usable = |device: &&VerbsDevice| device.active && !device.addresses.is_empty();
+    let has = |device: &&VerbsDevice| {
+        device
+            .addresses
+            .iter()
+            .filter_map(|own| own.socket_address())
+            .any(|own| Some(own.ip()) == address)
+    };
+    all.iter()
+        .find(has)
+        .or_else(|| all.iter().find(usable))
+        .cloned()
+        .ok_or_else(|| {
+            no_device(
+                "there is no RDMA device to use".into(),
+                if all.is_empty() {
+                    "this host has none"
+                } else {
+                    "none is up and has an address"
+                },
+            )
+        })
+}
+
+fn station(name: &str, waiting: Waiting, endpoints: usize, room: usize) -> Result<VerbsStation> {
+    let backend =
+        VerbsBackend::open(name, VerbsOptions::default()).map_err(|error| opening(name, error))?;
+    let wait = backend.wait().map_err(|error| opening(name, error))?;
+    Station::open(backend, wait, waiting, endpoints, room)
+}
+
+/// The addresses of a host, as the system finds them.
+fn resolve(peer: &Peer) -> Result<SocketAddr> {
+    let failed = |why: String| Failure {
+        kind: FailureKind::Operation,
+        what: format!("cannot find the host {}", peer.host),
+        why,
+        remedy: "check the spelling, or give its address".into(),
+    };
+    (peer.host.as_str(), peer.port)
+        .to_socket_addrs()
+        .map_err(|error| failed(error.to_string()))?
+        .next()
+        .ok_or_else(|| failed("it has no address".into()))
+}
+
+/// The address that this host would speak from to another.
+fn own_address(peer: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if peer.is_ipv4() {
+        ([0; 4], 0).into()
+    } else {
+        ([0; 16], 0).into()
+    };
+    // Nothing is sent: this only asks for the way.
+    let socket = std::net::UdpSocket::bind(any).ok()?;
+    socket.connect(peer).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Lets `act` be a client of a server: of the one that was named, or of one in this process on the same device.
+///
+/// `local` is what a server in this process stores files with; it ends when its client is gone, if `once` is set.
+fn with_server<T>(
+    arguments: &DeviceArguments,
+    room: usize,
+    (memory, once): (u64, bool),
+    mut local: Single,
+    act: impl FnOnce(&mut VerbsStation, Place, &str) -> Result<T>,
+) -> Result<T> {
+    let waiting = waiting(arguments.waiting);
+    if let Some(peer) = &arguments.connect {
+        let peer = resolve(peer)?;
+        let device = choose(arguments.device.as_deref(), own_address(peer))?;
+        let mut station = station(&device.name, waiting, 2, room)?;
+        let place = Place {
+            address: IaAddress::from(peer),
+            qualifier: peer.port().into(),
+        };
+        return act(&mut station, place, &device.name);
+    }
+    let device = choose(arguments.device.as_deref(), None)?;
+    let Some(&address) = device.addresses.first() else {
+        return Err(opening(&device.name, BackendError::Address));
+    };
+    let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+    let mut server = Server::new(station(&device.name, waiting, 2, 2 * room)?, memory);
+    let qualifier = server.listen(None, None)?;
+    let mut client = station(&device.name, waiting, 2, room)?;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let ended = || stop.load(Ordering::Acquire);
+            server.run(&mut local, &ended, &mut |notice| {
+                if once && notice == Notice::Gone {
+                    stop.store(true, Ordering::Release);
+                }
+            })
+        });
+        let result = act(&mut client, Place { address, qualifier }, &device.name);
+        stop.store(true, Ordering::Release);
+        match serving.join() {
+            // What the client found is nearer to what was asked for.
+            Ok(served) => result.and_then(|result| served.map(|()| result)),
+            Err(_) => Err(Failure::operation("serving failed", "its thread panicked")),
+        }
+    })
+}
+
+#[derive(Serialize)]
+struct CopyReport {
+    ok: bool,
+    backend: &'static str,
+    device: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    source: String,
+    target: String,
+    bytes: u64,
+    writes: u64,
+    segments: u64,
+    depth: u16,
+    chunk: u64,
+    /// All of it: connecting, reading, moving, writing, checking.
+    seconds: f64,
+    bytes_per_second: Option<f64>,
+    /// From the first write to the last slot that was emptied.
+    transfer_seconds: f64,
+    transfer_bytes_per_second: Option<f64>,
+    checksum: String,
+}
+
+/// The name of a copy at a server.
+fn remote_name(source: &Path, target: &Path) -> Result<String> {
+    let name = if target == Path::new(".") {
+        source.file_name().map(Path::new).unwrap_or(target)
+    } else {
+        target
+    };
+    name.to_str()
+        .filter(|name| is_plain_name(name))
+        .map(str::to_owned)
+        .ok_or_else(|| {
+            Failure::usage(
+                format!("a server cannot store a file as {}", name.display()),
+                Refusal::BadName.why(),
+                "with --connect, DST is a name without a directory and without a dot in front, or `.`",
+            )
+        })
+}
+
+/// Copies a file over a device: to a server, or to a place on this host.
+///
+/// # Errors
+/// Usage: source and target cannot be used together. File: one of them cannot be read or written. Operation: there is no
+/// device or server, the transfer failed, or the copy is not what was sent. Interrupted: a signal came.
+pub(crate) fn copy(
+    arguments: &CopyArguments,
+    signals: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
+    let whole = geometry(arguments)?;
+    let begin = Instant::now();
+    let source = &arguments.source;
+    let unreadable = |error| Failure::file("read", source, &error);
+    let server = arguments.device.connect.as_ref();
+    let (target, name, shelf) = match server {
+        Some(_) => {
+            let name = remote_name(source, &arguments.target)?;
+            (name.clone(), name, Single(None))
+        }
+        None => {
+            let part = Target::choose(source, &arguments.target)?.begin()?;
+            let target = part.place().name().display().to_string();
+            (target, "copy".into(), Single(Some(part)))
+        }
+    };
+    let mut file = File::open(source).map_err(unreadable)?;
+    let about = file.metadata().map_err(unreadable)?;
+    if !about.is_file() {
+        return Err(Failure::usage(
+            format!("{} cannot be copied", source.display()),
+            "it is not a regular file",
+            "name a file; directories are not copied",
+        ));
+    }
+    let length = about.len();
+    let fit = fitted(whole, length);
+    let shape = Shape {
+        depth: u16::try_from(fit.depth).unwrap_or(MOST_DEPTH),
+        segments: fit.segments,
+        chunk: fit.chunk,
+    };
+    // A server in this process also needs room for messages.
+    let memory = (fit.depth * fit.slot()) as u64 + (4 << 20);
+    let progress = progress_bar(length, output);
+    let room = 6 * fit.depth + 64;
+    let (outcome, device) = with_server(
+        &arguments.device,
+        room,
+        (memory, true),
+        shelf,
+        |station, place, device| {
+            let read = |buffer: &mut [u8]| {
+                let count = fill(&mut file, buffer).map_err(unreadable)?;
+                progress.inc(count as u64);
+                Ok(count)
+            };
+            let check = || signals.check();
+            let outcome = send_file(station, place, &name, length, shape, read, &check)?;
+            Ok((outcome, device.to_owned()))
+        },
+    )?;
+    progress.finish_and_clear();
+    let Outcome {
+        bytes,
+        writes,
+        segments,
+        checksum,
+        moving,
+    } = outcome;
+    let seconds = begin.elapsed().as_secs_f64();
+    let moving = moving.as_secs_f64();
+    let report = CopyReport {
+        ok: true,
+        backend: "verbs",
+        device,
+        server: server.map(|peer| peer.host.clone()),
+        source: source.display().to_string(),
+        target,
+        bytes,
+        writes,
+        segments,
+        depth: arguments.depth,
+        chunk: arguments.chunk,
+        seconds,
+        bytes_per_second: rate(bytes, seconds),
+        transfer_seconds: moving,
+        transfer_bytes_per_second: rate(bytes, moving),
+        checksum: format!("{checksum:032x}"),
+    };
+    print_copy(&report, output);
+    Ok(true)
+}
+
+fn print_copy(report: &CopyReport, output: &mut Output) {
+    let at = match &report.server {
+        Some(server) => format!(" at {server}"),
+        None => String::new(),
+    };
+    output.line(format_args!(
+        "{GOOD}{} copied{GOOD:#} over {} to {}{at}",
+        size(report.bytes),
+        report.device,
+        report.target
+    ));
+    output.line(format_args!(
+        "  RDMA Writes {}, {} of at most {}, up to {} under way at once",
+        report.writes,
+        counted(report.segments, "segment"),
+        size(report.chunk),
+        report.depth
+    ));
+    output.line(format_args!(
+        "  transfer    {}, with reading and writing the files",
+        per_second(report.transfer_bytes_per_second)
+    ));
+    output.line(format_args!(
+        "  all of it   {} in {:.3} s, with connecting and checking",
+        per_second(report.bytes_per_second),
+        report.seconds
+    ));
+    output.line(format_args!(
+        "  checksum    {} (XXH3-128, read back at the other end)",
+        report.checksum
+    ));
+    output.document(report);
+}
+
+/// Measures on a device.
+///
+/// # Errors
+/// As on the mock; and Operation: there is no device or server, or it refuses.
+pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
+    if matches!(arguments.operation, Operation::Bind | Operation::Srq) {
+        return Err(Failure::usage(
+            format!(
+                "{} cannot be measured on a device",
+                arguments.operation.name()
+            ),
+            "there it is write, read and send",
+            "leave out --device and --connect",
+        ));
+    }
+    if arguments.depth > MOST_DEPTH {
+        return Err(Failure::usage(
+            "--depth is too much for a device",
+            format!("a server takes up to {MOST_DEPTH}"),
+            "choose a smaller --depth",
+        ));
+    }
+    let depth = u64::from(arguments.depth);
+    let largest = match arguments.sweep {
+        Some(sweep) => sweep.sizes().max().unwrap_or(0),
+        None => arguments.size,
+    };
+    // For echoes the server has twice as much, and a bit more.
+    let memory = largest
+        .saturating_mul(2 * depth + 4)
+        .saturating_add(4 << 20);
+    let room = 4 * usize::from(arguments.depth) + 128;
+    with_server(
+        &arguments.device,
+        room,
+        (memory, false),
+        Single(None),
+        |station, place, _| {
+            let mut both = None;
+            perf::run_on("verbs", arguments, output, |shape, largest, goal, clock| {
+                let memory = *both.get_or_insert_with(|| Memory::new(2 * largest * shape.depth));
+                measure_one(station, place, shape, memory, (goal, clock))
+            })
+        },
+    )
+}
+
+fn measure_one(
+    station: &mut VerbsStation,
+    place: Place,
+    shape: perf::Shape,
+    memory: Memory,
+    (goal, clock): (Goal, Duration),
+) -> Result<Point> {
+    let mut load = RemoteLoad::open(station, place, shape, memory)?;
+    let point = measure::run(&mut load, goal, clock)?;
+    load.close()?;
+    Ok(point)
+}
+
+#[derive(Serialize, Default)]
+struct ServeReport {
+    ok: bool,
+    device: String,
+    port: u16,
+    /// Clients that were let in.
+    clients: u64,
+    /// Requests that were not.
+    rejected: u64,
+    /// Clients that were let in and then refused something.
+    refused: u64,
+    /// Files stored, and their bytes.
+    files: u64,
+    bytes: u64,
+}
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// Usage: there is no such directory. Operation: there is no device, or somebody else listens.
+pub(crate) fn serve(
+    arguments: &ServeArguments,
+    signals: &Signals,
+    output: &mut Output,
+) -> Result<bool> {
+    let device = choose(arguments.device.as_deref(), arguments.listen)?;
+    if let Some(address) = arguments.listen {
+        let known = device
+            .addresses
+            .iter()
+            .filter_map(|own| own.socket_address());
+        if !known.into_iter().any(|own| own.ip() == address) {
+            return Err(no_device(
+                format!("cannot listen on {address}"),
+                "no device, or not the one that was named, has that address",
+            ));
+        }
+    }
+    let mut shelf: Box<dyn Shelf> = match &arguments.into {
+        None => Box::new(NoShelf),
+        Some(path) if path.is_dir() => Box::new(Folder::new(path, arguments.force)),
+        Some(path) => {
+            return Err(Failure::usage(
+                format!("cannot store files in {}", path.display()),
+                "it is not a directory",
+                "make it first, or name another",
+            ));
+        }
+    };
+    let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
+    let station = station(
+        &device.name,
+        waiting(arguments.waiting),
+        MOST_CLIENTS + 1,
+        SERVER_ROOM,
+    )?;
+    let mut server = Server::new(station, memory);
+    server.listen(Some(arguments.port.into()), arguments.listen)?;
+    let addresses: Vec<String> = match arguments.listen {
+        Some(address) => vec![address.to_string()],
+        None => addresses(&device),
+    };
+    output.line(format_args!(
+        "{HEADING}dat serve{HEADING:#} on {}: {} port {}{}",
+        device.name,
+        addresses.join(" "),
+        arguments.port,
+        match &arguments.into {
+            Some(path) => format!(", files go into {}", path.display()),
+            None => ", no files are taken (see --into)".into(),
+        }
+    ));
+    let mut report = ServeReport {
+        ok: true,
+        device: device.name.clone(),
+        port: arguments.port,
+        ..ServeReport::default()
+    };
+    let stop = || signals.check().is_err();
+    server.run(shelf.as_mut(), &stop, &mut |notice| {
+        match &notice {
+            Notice::Accepted(_) => report.clients += 1,
+            Notice::Rejected(_) => report.rejected += 1,
+            Notice::Refused(_) => report.refused += 1,
+            Notice::Stored(_, length) => {
+                report.files += 1;
+                report.bytes += length;
+            }
+            Notice::Gone => {}
+        }
+        say(&notice, output);
+    })?;
+    output.line(format_args!(
+        "{} served, {} stored, {} turned away",
+        counted(report.clients, "client"),
+        counted(report.files, "file"),
+        report.rejected
+    ));
+    output.document(&report);
+    Ok(true)
+}
+
+fn say(notice: &Notice, output: &mut Output) {
+    match notice {
+        Notice::Accepted(request) => output.line(format_args!(
+            "{FAINT}a client: {:?}, {} of {}{FAINT:#}",
+            request.work,
+            counted(request.depth.into(), "slot"),
+            size(request.size.into())
+        )),
+        Notice::Rejected(refusal) => output.line(format_args!("turned away: {}", refusal.why())),
+        Notice::Refused(refusal) => output.line(format_args!("refused: {}", refusal.why())),
+        Notice::Stored(name, length) => {
+            output.line(format_args!(
+                "{GOOD}stored{GOOD:#} {name}, {}",
+                size(*length)
+            ));
+        }
+        Notice::Gone => output.line(format_args!("{FAINT}a client is gone{FAINT:#}")),
+    }
+}
+
+fn addresses(device: &VerbsDevice) -> Vec<String> {
+    device
+        .addresses
+        .iter()
+        .filter_map(|own| own.socket_address())
+        .map(|own| own.ip().to_string())
+        .collect()
+}
+
+/// All ports of RDMA devices.
+pub(crate) fn devices() -> Vec<Device> {
+    backend_verbs::devices()
+        .into_iter()
+        .map(|device| {
+            let opened = VerbsBackend::open(&device.name, VerbsOptions::default());
+            let closed = opened
+                .as_ref()
+                .err()
+                .map(|error| opening(&device.name, *error).why);
+            let port = Port {
+                active: device.active,
+                addresses: addresses(&device),
+                closed,
+            };
+            let description = format!(
+                "port {} of {}, {}",
+                device.port, device.device, device.description
+            );
+            rdma_device(device.name, description, port, opened.ok().as_ref())
+        })
+        .collect()
+}
+
+/// What is said where devices would be listed.
+pub(crate) fn note() -> Option<String> {
+    backend_verbs::devices()
+        .is_empty()
+        .then(|| "RDMA devices: this host has none".into())
+}

@@ -1,0 +1,92 @@
+#!/bin/bash
+#: about = "a side is killed at a random moment: the other says so, the server goes on, nothing is left on the device"
+#: timeout = 240
+#: programs = ["cmp"]
+#: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
+# Arguments: rounds for each side, and a seed.
+set -euo pipefail
+rounds=${1:-6}
+RANDOM=${2:-$$}
+echo "seed ${2:-$$}, $rounds rounds of each"
+
+mkdir -p /run/from /run/into
+head -c 67108864 /dev/urandom > /run/from/file
+head -c 65536 /dev/urandom > /run/from/small
+before=$(device_objects)
+
+serve() {
+    dat serve --into /run/into --force --quiet 2> /run/served &
+    server=$!
+    wait_until 10 listens 7471
+}
+quiet_objects() {
+    [ "$(device_objects)" = "$idle" ]
+}
+no_objects() {
+    [ "$(device_objects)" = "$before" ]
+}
+# A client that works for seconds, of one kind or another.
+client() {
+    case $(($1 % 4)) in
+        0) exec dat copy /run/from/file file --connect "$RDMA_IPV4" --quiet ;;
+        1) exec dat perf write --connect "$RDMA_IPV4" --duration 60s --quiet ;;
+        2) exec dat perf read --connect "$RDMA_IPV4" --duration 60s --quiet ;;
+        3) exec dat perf send --connect "$RDMA_IPV4" --duration 60s --quiet ;;
+    esac
+}
+moment() {
+    sleep "0.$(printf %03d $((RANDOM % 600)))"
+}
+
+echo "-- clients are killed"
+serve
+sleep 0.5
+idle=$(device_objects)
+for ((round = 0; round < rounds; round++)); do
+    client "$round" 2> /run/client &
+    process=$!
+    moment
+    kill -KILL "$process" 2> /dev/null || true
+    wait "$process" 2> /dev/null || true
+    # The server notices, gives everything back and serves the next.
+    wait_until 20 quiet_objects
+    timeout 30 dat copy /run/from/small small --connect "$RDMA_IPV4" --quiet
+    cmp /run/from/small /run/into/small
+    wait_until 20 quiet_objects
+    if ls /run/into/.dat-part-* > /dev/null 2>&1; then
+        echo "a part of a file is left"
+        exit 1
+    fi
+done
+kill -INT "$server"
+wait "$server"
+wait_until 20 no_objects
+
+echo "-- the server is killed"
+for ((round = 0; round < rounds; round++)); do
+    rm -rf /run/into
+    mkdir /run/into
+    serve
+    code=0
+    (client "$round") 2> /run/client &
+    process=$!
+    moment
+    kill -KILL "$server"
+    wait "$server" 2> /dev/null || true
+    begin=$(now)
+    wait "$process" || code=$?
+    # One that was done before ended well.
+    if [ "$code" = 0 ]; then
+        cmp /run/from/file /run/into/file
+        echo "done before"
+    else
+        [ "$code" = 1 ]
+        grep -q -e "connection to the server is lost" -e "cannot connect to the server" /run/client || {
+            cat /run/client
+            exit 1
+        }
+        [ ! -e /run/into/file ]
+        echo "from $begin to $(now): $(grep why /run/client)"
+    fi
+    wait_until 20 no_objects
+done

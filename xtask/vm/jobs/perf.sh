@@ -1,0 +1,22 @@
+#!/bin/bash
+#: about = "two processes write, read and send over the device, asleep and polling, and the data arrives"
+#: timeout = 180
+#: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
+set -euo pipefail
+
+for wait in block poll; do
+    dat serve --wait "$wait" --quiet &
+    server=$!
+    wait_until 10 listens 7471
+    for operation in write read send; do
+        echo "-- $operation, $wait"
+        timeout 60 dat perf "$operation" --connect "$RDMA_IPV4" --wait "$wait" --sweep 2..64K -n 100 > /run/client
+        # Of all sizes, the shortest and the longest.
+        sed -n '2,3p; $!{h;d}; x;p;x;p' /run/client
+        timeout 60 dat perf "$operation" --connect "$RDMA_IPV4" --wait "$wait" --size 1000 --depth 1 --segments 3 -n 100 --json |
+            grep -q '"verified": true'
+        timeout 60 dat perf "$operation" --device "$RDMA_DEVICE" --wait "$wait" --size 4K -n 100 --quiet
+    done
+    kill -INT "$server"
+    wait "$server"
+done
