@@ -13,7 +13,7 @@ use crate::size::{Sweep, parse_count, parse_duration, parse_size, parse_sweep};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  everything went as specified
-  1  an operation failed, or an outcome is not what the specification says
+  1  an operation failed, memory is short, or an outcome is not what the specification says
   2  the arguments cannot be used
   3  a file cannot be read or written
 
@@ -75,7 +75,8 @@ The data is first written to a temporary file beside DST, read back, and compare
 replaces. If anything goes wrong, or a signal such as Ctrl-C ends the copy, DST is as it was. Other hard links to DST keep \
 the old content.
 
-The buffers of each side, --depth x --segments x --chunk bytes, may have 1 GiB.
+The buffers of each side, --depth x --segments x --chunk bytes, may have 1 GiB. With the mock backend, the program takes four \
+times as much memory: both sides are its own, and plain copies are measured as well.
 
 Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct CopyArguments {
@@ -189,7 +190,8 @@ send on a device, until a message of the same size came back
 
 With the mock backend, the transfer itself is done by this program too, so bandwidth is that of its memory copies.
 
-The buffers of each side, the largest size x --depth bytes, may have 1 GiB.
+The buffers of each side, the largest size x --depth bytes, may have 1 GiB. With the mock backend, both sides are this \
+program's, so it takes twice as much memory.
 
 Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct PerfArguments {

@@ -16,6 +16,8 @@ pub(crate) enum FailureKind {
     Usage,
     /// A file cannot be read or written.
     File,
+    /// There is not enough memory.
+    Memory,
     /// A signal asked for an end.
     Interrupted,
 }
@@ -24,7 +26,7 @@ impl FailureKind {
     /// The exit code of the program.
     pub(crate) const fn exit_code(self) -> u8 {
         match self {
-            Self::Operation => 1,
+            Self::Operation | Self::Memory => 1,
             Self::Usage => 2,
             Self::File => 3,
             // What shells show for SIGINT, and what it is where there are no signals.

@@ -15,7 +15,8 @@ use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::{SpinLock, load_bytes, store_bytes};
 use dat_core::{ErrorKind, Ia, Storage};
 
-use crate::failure::{During, Failure, Result};
+use crate::failure::{During, Failure, FailureKind, Result};
+use crate::size::size;
 
 /// Bytes that the buffers of one side may have.
 pub(crate) const MOST_MEMORY: u64 = 1 << 30;
@@ -71,6 +72,37 @@ const DISPATCHERS: usize = 8;
 pub(crate) const EVENTS: usize = 256;
 /// Memory to register starts at a multiple of this, and is touched every so many bytes to be there.
 pub(crate) const PAGE: usize = 4096;
+
+/// Looks whether there is room for buffers of so many bytes together; `remedy` is told how many there are room for.
+///
+/// That is better known before the first of them is made: what is registered cannot be given back. Systems that promise more
+/// memory than they have only refuse what is beyond a limit.
+///
+/// # Errors
+/// Memory: there is not.
+pub(crate) fn room(bytes: u64, remedy: impl FnOnce(u64) -> String) -> Result<()> {
+    // For all that is not buffers.
+    const REST: u64 = 16 << 20;
+    let fits = |bytes: u64| {
+        usize::try_from(bytes.saturating_add(REST))
+            .is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok())
+    };
+    if fits(bytes) {
+        return Ok(());
+    }
+    let fitting = std::iter::successors(Some(bytes / 2), |bytes| Some(bytes / 2))
+        .find(|bytes| *bytes == 0 || fits(*bytes))
+        .unwrap_or(0);
+    Err(Failure {
+        kind: FailureKind::Memory,
+        what: "there is not enough memory".into(),
+        why: format!(
+            "the buffers need {}, and the system refuses that",
+            size(bytes)
+        ),
+        remedy: remedy(fitting),
+    })
+}
 
 /// Slots that live as long as the program.
 fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {

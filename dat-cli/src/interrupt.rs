@@ -6,10 +6,18 @@ mod signals {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::consts::{
+        SIGALRM, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
+        SIGXFSZ,
+    };
     use signal_hook::{flag, low_level};
 
     use crate::failure::{Failure, FailureKind, Result};
+
+    /// Those that end a program and say nothing of its memory being broken.
+    const ENDS: [c_int; 10] = [
+        SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGPROF, SIGXCPU,
+    ];
 
     /// The signals that came since they are caught.
     #[derive(Debug, Default)]
@@ -27,7 +35,7 @@ mod signals {
             let signals = Self::default();
             let again = Arc::new(AtomicBool::new(false));
             let ignored = ignored();
-            for signal in [SIGHUP, SIGINT, SIGTERM] {
+            for signal in ENDS {
                 if ignored & (1 << (signal - 1)) == 0 {
                     let _ = flag::register_conditional_default(signal, Arc::clone(&again))
                         .and_then(|_| flag::register(signal, Arc::clone(&again)))
@@ -37,6 +45,8 @@ mod signals {
                         });
                 }
             }
+            // A file that gets too long: where this signal ends nothing, writing fails and says so.
+            let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
             signals
         }
 

@@ -28,6 +28,17 @@ pub(crate) fn size(bytes: u64) -> String {
     BinaryBytes(bytes).to_string().replace(".00", "")
 }
 
+/// Writes a size as it is written on the command line, rounded down to a whole number of its unit.
+pub(crate) fn argument(bytes: u64) -> String {
+    let unit = [(30, "G"), (20, "M"), (10, "K")]
+        .into_iter()
+        .find(|(shift, _)| bytes >> shift > 0);
+    match unit {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
 /// A number of things.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
@@ -118,6 +129,11 @@ mod tests {
         }
         assert_eq!(parse_size("1G"), Ok(MOST_MEMORY));
         assert_eq!(size(1 << 30), "1 GiB");
+        for (bytes, text) in [(1, "1"), (1023, "1023"), (1 << 15, "32K"), (1 << 30, "1G")] {
+            assert_eq!(argument(bytes), text);
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        assert_eq!(argument((3 << 20) - 1), "2M");
         assert_eq!(size(1536), "1.50 KiB");
         assert_eq!(counted(1, "byte"), "1 byte");
         assert_eq!(counted(0, "byte"), "0 bytes");

@@ -269,7 +269,13 @@ fn interrupted_copies_leave_nothing() {
         .lines()
         .find_map(|line| line.strip_prefix("SigIgn:"))
         .map_or(0, |set| u64::from_str_radix(set.trim(), 16).unwrap());
-    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+    for (name, number) in [
+        ("INT", 2),
+        ("TERM", 15),
+        ("HUP", 1),
+        ("QUIT", 3),
+        ("ALRM", 14),
+    ] {
         if ignored & (1 << (number - 1)) != 0 {
             continue;
         }
@@ -307,21 +313,73 @@ fn copies_that_do_not_fit_leave_nothing() {
     std::fs::write(path("source"), vec![1; 1 << 20]).unwrap();
     std::fs::write(path("target"), "old").unwrap();
     // A limit on the size of files stands in for the disk.
-    let script = format!(
-        "trap '' XFSZ; ulimit -f 8; exec '{}' copy '{}' '{}' 2>&1 | cat",
-        env!("CARGO_BIN_EXE_dat"),
-        path("source"),
-        path("target")
-    );
-    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-    let out = text(&output.stdout);
-    assert!(
-        out.contains("cannot write") && out.contains("too large"),
-        "{out}"
-    );
-    assert!(!out.contains("dat-part"), "{out}");
-    assert_eq!(std::fs::read_to_string(path("target")).unwrap(), "old");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+    for trap in ["trap '' XFSZ", "trap - XFSZ"] {
+        let script = format!(
+            "{trap}; ulimit -f 8; exec '{}' copy '{}' '{}' 2>&1 | cat",
+            env!("CARGO_BIN_EXE_dat"),
+            path("source"),
+            path("target")
+        );
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let out = text(&output.stdout);
+        assert!(
+            out.contains("cannot write") && out.contains("too large"),
+            "{trap}: {out}"
+        );
+        assert!(!out.contains("dat-part"), "{out}");
+        assert_eq!(std::fs::read_to_string(path("target")).unwrap(), "old");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+}
+
+/// Memory that the system refuses is a failure with a remedy, and the remedy works.
+#[cfg(target_os = "linux")]
+#[test]
+fn short_memory_is_a_failure_with_a_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::File::create(path("source"))
+        .unwrap()
+        .set_len(24 << 20)
+        .unwrap();
+    let (source, target) = (path("source"), path("target"));
+    let copy = [
+        "copy",
+        &source,
+        &target,
+        "--depth",
+        "2",
+        "--segments",
+        "1",
+        "--chunk",
+        "64M",
+    ];
+    let perf = ["perf", "write", "-n", "1", "--depth", "1", "--size", "64M"];
+    for arguments in [&copy[..], &perf[..]] {
+        let limited = |arguments: &[&str]| {
+            let output = Command::new("sh")
+                .args(["-c", "ulimit -v 100000; exec \"$@\"", "sh"])
+                .arg(env!("CARGO_BIN_EXE_dat"))
+                .args(arguments)
+                .arg("--json")
+                .output()
+                .unwrap();
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            (output.status.code(), report)
+        };
+        let (code, report) = limited(arguments);
+        assert_eq!(code, Some(1), "{report}");
+        assert_eq!(report["error"]["kind"], "memory");
+        let remedy = report["error"]["remedy"].as_str().unwrap();
+        let words: Vec<&str> = remedy.split(' ').collect();
+        let &[.., option, value, "fits"] = words.as_slice() else {
+            panic!("{remedy}");
+        };
+        let (last, all_but) = arguments.split_last().unwrap();
+        assert_eq!(all_but.last(), Some(&option), "{last}: {remedy}");
+        let (code, report) = limited(&[all_but, &[value]].concat());
+        assert_eq!(code, Some(0), "{value}: {report}");
+    }
 }
 
 #[test]
@@ -359,7 +417,7 @@ fn copies_that_cannot_be_made_change_nothing() {
             "copy", &source, &missing, "--depth", "1024", "--chunk", "1G",
         ],
         2,
-        &["too large", "--chunk"],
+        &["too large", "--chunk 256K fits"],
     );
     #[cfg(unix)]
     {
@@ -457,7 +515,7 @@ fn usage_errors_name_their_cause() {
     refused(
         &["perf", "send", "--size", "1G", "--depth", "2"],
         2,
-        &["too large"],
+        &["too large", "--size 512M fits"],
     );
     refused(
         &["perf", "send", "-n", "3", "--duration", "1s"],
@@ -545,6 +603,13 @@ fn sweeps_segments_and_durations() {
     let output = dat(&["perf", "srq", "-n", "10", "--depth", "1"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text(&output.stdout).contains("all data arrived"));
+    // A bind moves none.
+    let output = dat(&["perf", "bind", "-n", "10"]);
+    let out = text(&output.stdout);
+    assert!(
+        out.contains("every window opened") && !out.contains("arrived"),
+        "{out}"
+    );
 }
 
 #[test]

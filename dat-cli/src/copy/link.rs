@@ -42,6 +42,11 @@ impl Geometry {
     pub(crate) const fn slot(self) -> usize {
         self.segments * self.chunk
     }
+
+    /// Bytes of all slots.
+    pub(crate) const fn bytes(self) -> u64 {
+        (self.depth * self.slot()) as u64
+    }
 }
 
 struct End {

@@ -20,10 +20,10 @@ use self::plain::Pair;
 use self::target::Target;
 use crate::arguments::{BackendName, CopyArguments};
 use crate::failure::{Failure, Result};
-use crate::host::MOST_MEMORY;
+use crate::host::{self, MOST_MEMORY};
 use crate::interrupt::Signals;
 use crate::output::{GOOD, Output};
-use crate::size::{counted, size};
+use crate::size::{argument, counted, size};
 
 #[derive(Serialize)]
 struct Report {
@@ -78,7 +78,10 @@ pub(crate) fn run(
         }),
     };
     let progress = progress_bar(length, output);
-    let mut link = Link::open(&fabric, fitted(geometry, length))?;
+    let fit = fitted(geometry, length);
+    // Slots at both ends, and as many plain buffers.
+    host::room(4 * fit.bytes(), |room| smaller(geometry, room / 4))?;
+    let mut link = Link::open(&fabric, fit)?;
     let mut part = target.begin()?;
     let mut checksum = XxHash3_128::new();
     let bytes = link.transfer(
@@ -144,7 +147,10 @@ pub(crate) fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
                 size(arguments.chunk),
                 size(MOST_MEMORY)
             ),
-            "choose a smaller --depth, --segments or --chunk",
+            format!(
+                "choose a smaller --depth, --segments or --chunk; --chunk {} fits",
+                argument(MOST_MEMORY / (depth * segments))
+            ),
         )
     };
     let total = arguments
@@ -157,6 +163,17 @@ pub(crate) fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
         segments: usize::from(arguments.segments),
         chunk: total.ok_or_else(too_much)?,
     })
+}
+
+/// What to do if the slots that are asked for can only have `room` bytes together.
+pub(crate) fn smaller(geometry: Geometry, room: u64) -> String {
+    match room / (geometry.depth * geometry.segments) as u64 {
+        0 => "free some memory, or choose a smaller --depth and --segments".into(),
+        chunk => format!(
+            "free some memory, or choose a smaller --depth, --segments or --chunk; --chunk {} fits",
+            argument(chunk)
+        ),
+    }
 }
 
 /// No more slots, and none larger, than a file of this length fills; so a small file takes little memory, whatever the options.

@@ -19,6 +19,8 @@ use crate::failure::{During, Failure, Result};
 use crate::host::{self, Capacity, Memory, Node, Registered};
 
 const NOTHING: CompletionFlags = CompletionFlags::empty();
+/// Bytes that are made up or compared at once.
+const BLOCK: usize = 1 << 16;
 /// Bytes of the number at the start of a slot.
 const STAMP: usize = 8;
 
@@ -202,15 +204,18 @@ impl Load {
     /// Different data in every slot of the source.
     fn fill(&mut self) {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-        let mut slot = vec![0; self.shape.size];
-        for number in 0..self.shape.depth {
-            for byte in &mut slot {
+        let all = self.shape.size * self.shape.depth;
+        let mut block = vec![0; BLOCK.min(all)];
+        for start in (0..all).step_by(BLOCK) {
+            let length = BLOCK.min(all - start);
+            let block = block.get_mut(..length).unwrap_or_default();
+            for byte in &mut *block {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
                 *byte = state as u8;
             }
-            self.source().memory.store(number * self.shape.size, &slot);
+            self.source().memory.store(start, block);
         }
     }
 
@@ -443,20 +448,24 @@ impl Load {
 
     fn compare(&self, from: usize, to: usize) -> Result<()> {
         let size = self.shape.size;
-        let (mut sent, mut arrived) = (vec![0; size], vec![0; size]);
-        self.source().memory.load(from * size, &mut sent);
-        self.destination().memory.load(to * size, &mut arrived);
-        if sent == arrived {
-            return Ok(());
+        let (mut sent, mut arrived) = (vec![0; BLOCK.min(size)], vec![0; BLOCK.min(size)]);
+        for start in (0..size).step_by(BLOCK) {
+            let length = BLOCK.min(size - start);
+            let sent = sent.get_mut(..length).unwrap_or_default();
+            let arrived = arrived.get_mut(..length).unwrap_or_default();
+            self.source().memory.load(from * size + start, sent);
+            self.destination().memory.load(to * size + start, arrived);
+            if let Some(at) = sent.iter().zip(&*arrived).position(|(a, b)| a != b) {
+                return Err(Failure::operation(
+                    "data did not arrive",
+                    format!(
+                        "slot {to} differs from what was sent from byte {} on",
+                        start + at
+                    ),
+                ));
+            }
         }
-        let at = sent.iter().zip(&arrived).position(|(a, b)| a != b);
-        Err(Failure::operation(
-            "data did not arrive",
-            format!(
-                "slot {to} differs from what was sent from byte {} on",
-                at.unwrap_or(0)
-            ),
-        ))
+        Ok(())
     }
 
     /// Lets the peer write through every window that was bound.

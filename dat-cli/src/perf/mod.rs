@@ -14,9 +14,9 @@ use self::load::{Load, Sides};
 pub(crate) use self::measure::{Goal, Point};
 use crate::arguments::{BackendName, Operation, PerfArguments};
 use crate::failure::{Failure, Result};
-use crate::host::MOST_MEMORY;
+use crate::host::{self, MOST_MEMORY};
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
-use crate::size::{counted, size};
+use crate::size::{argument, counted, size};
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -44,9 +44,29 @@ pub(crate) fn run(
 ) -> Result<bool> {
     let mut sides = None;
     run_on("mock", arguments, output, |shape, largest, goal, clock| {
-        let sides = *sides.get_or_insert_with(|| Sides::new(largest, shape.depth));
+        let sides = match sides {
+            Some(sides) => sides,
+            None => {
+                room(2, largest, shape.depth)?;
+                *sides.insert(Sides::new(largest, shape.depth))
+            }
+        };
         let mut load = Load::open(backend, shape, sides)?;
         measure::run(&mut load, goal, clock)
+    })
+}
+
+/// Looks whether there is room for so many times the slots of one side.
+///
+/// # Errors
+/// Memory: there is not.
+pub(crate) fn room(times: u64, size: usize, depth: usize) -> Result<()> {
+    let (size, depth) = (size as u64, depth as u64);
+    host::room(times.saturating_mul(size).saturating_mul(depth), |room| {
+        format!(
+            "free some memory, or choose a smaller size or --depth; --size {} fits",
+            argument((room / times / depth).max(1))
+        )
     })
 }
 
@@ -106,7 +126,11 @@ pub(crate) fn run_on(
         points.push(point);
     }
     output.line(format_args!(
-        "{GOOD}all data arrived as it was sent{GOOD:#}"
+        "{GOOD}{}{GOOD:#}",
+        match operation {
+            Operation::Bind => "every window opened the memory that it was bound to last",
+            _ => "all data arrived as it was sent",
+        }
     ));
     let plot = match plot {
         Some((path, place)) => {
@@ -143,7 +167,10 @@ fn check(arguments: &PerfArguments, sizes: &[u64]) -> Result<()> {
                 size(largest),
                 size(MOST_MEMORY)
             ),
-            "choose a smaller size or --depth",
+            format!(
+                "choose a smaller size or --depth; with --depth {depth}, --size {} fits",
+                argument(MOST_MEMORY / depth)
+            ),
         ));
     }
     if arguments.operation == Operation::Bind && arguments.segments != 1 {

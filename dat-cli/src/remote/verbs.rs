@@ -24,15 +24,15 @@ use crate::arguments::{
     WaitingArguments,
 };
 use crate::copy::target::Target;
-use crate::copy::{fill, fitted, geometry, per_second, progress_bar, rate};
+use crate::copy::{fill, fitted, geometry, per_second, progress_bar, rate, smaller};
 use crate::devices::{Device, Port, rdma_device};
 use crate::failure::{Failure, FailureKind, Result};
-use crate::host::Memory;
+use crate::host::{self, Memory};
 use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
 use crate::peer::Peer;
 use crate::perf::{self, Goal, Point, measure};
-use crate::size::{counted, size};
+use crate::size::{argument, counted, size};
 
 type VerbsStation = Station<VerbsBackend, VerbsWait>;
 
@@ -273,7 +273,11 @@ pub(crate) fn copy(
         chunk: fit.chunk,
     };
     // A server in this process also needs room for messages.
-    let memory = (fit.depth * fit.slot()) as u64 + (4 << 20);
+    let memory = fit.bytes() + (4 << 20);
+    // Slots here and at a server in this process, and one to read into.
+    host::room(2 * fit.bytes() + fit.slot() as u64, |room| {
+        smaller(whole, room / 3)
+    })?;
     let progress = progress_bar(length, output);
     let room = 6 * fit.depth + 64;
     let (outcome, device) = with_server(
@@ -389,6 +393,17 @@ pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<boo
     let memory = largest
         .saturating_mul(2 * depth + 4)
         .saturating_add(4 << 20);
+    // What a server in this process takes is up to six times that of a side.
+    let sides = if arguments.device.connect.is_some() {
+        2
+    } else {
+        8
+    };
+    perf::room(
+        sides,
+        usize::try_from(largest).unwrap_or(usize::MAX),
+        usize::from(arguments.depth),
+    )?;
     let room = 4 * usize::from(arguments.depth) + 128;
     with_server(
         &arguments.device,
@@ -467,6 +482,12 @@ pub(crate) fn serve(
             ));
         }
     };
+    host::room(arguments.memory, |room| {
+        format!(
+            "free some memory, or choose less --memory; --memory {} fits",
+            argument(room.max(1))
+        )
+    })?;
     let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
     let station = station(
         &device.name,
