@@ -13,8 +13,9 @@ use crate::flags::MemoryPrivileges;
 /// that was never there before. A post reads the fields, then the identity: if that is the one it was
 /// asked for, no later registration has touched the fields, and no earlier one was met, because who
 /// knows a context has it from the registration that set it. (A context that was guessed, or carried
-/// to another core past all synchronisation, may meet the fields of the registration before: range and
-/// device key of a region that was deregistered, which the device refuses.)
+/// to another core past all synchronisation, may meet fields of the registration before: its device key,
+/// which is dead, or its range with the new key, which reaches its own region and nothing else. The device
+/// refuses either.)
 #[derive(Debug)]
 pub struct LmrSlot {
     pub(super) identity: Identity,
