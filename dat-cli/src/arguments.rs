@@ -1,9 +1,11 @@
 //! The command line.
 
+use std::error::Error;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
@@ -216,7 +218,7 @@ pub(crate) struct PerfArguments {
     /// Time per size, 1ms to 1day, such as 500ms or 2s
     #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
-    /// Draw the results into this SVG file; it must not exist yet
+    /// Draw the results into this file, whose name ends in .svg; it must not exist yet
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
     /// Replace the file that --plot names, if it exists
@@ -255,17 +257,46 @@ pub(crate) enum Operation {
 pub(crate) fn failure(error: &clap::Error) -> Failure {
     let text = error.to_string();
     // A message, then paragraphs with tips and the usage, and a hint at the help.
-    let mut paragraphs = text.split("\n\n").map(|paragraph| {
+    let paragraphs = text.split("\n\n").map(|paragraph| {
         let words: Vec<&str> = paragraph.split_whitespace().collect();
         words.join(" ")
     });
-    let why = paragraphs.next().unwrap_or_default();
-    let remedy: Vec<String> = paragraphs.collect();
+    let mut paragraphs: Vec<String> = paragraphs.collect();
+    let why = paragraphs.remove(0);
+    if let Some(specific) = specific(error, &paragraphs) {
+        paragraphs = vec![specific + ";", "--help tells more".into()];
+    }
     Failure::usage(
         "the arguments cannot be used",
         why.strip_prefix("error: ").unwrap_or(&why),
-        remedy.join(" "),
+        paragraphs.join(" "),
     )
+}
+
+/// What to do about a particular error.
+fn specific(error: &clap::Error, paragraphs: &[String]) -> Option<String> {
+    let tip = paragraphs
+        .iter()
+        .find_map(|paragraph| paragraph.strip_prefix("tip: "));
+    if let Some(tip) = tip {
+        return Some(tip.into());
+    }
+    let named = |kind| match error.get(kind) {
+        Some(ContextValue::String(name)) => Some(name.clone()),
+        Some(ContextValue::Strings(names)) => Some(names.join(", ")),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::ValueValidation => error.source().map(ToString::to_string),
+        ErrorKind::InvalidValue => {
+            named(ContextKind::ValidValue).map(|values| format!("use one of: {values}"))
+        }
+        ErrorKind::MissingRequiredArgument => {
+            named(ContextKind::InvalidArg).map(|missing| format!("add {missing}"))
+        }
+        ErrorKind::ArgumentConflict => Some("leave out one of them".into()),
+        _ => None,
+    }
 }
 
 impl Operation {

@@ -95,6 +95,15 @@ pub(crate) fn run(_: BackendName, output: &mut Output) -> Result<bool> {
                 continue;
             }
         }
+        // Long values stand out of their column; they are few.
+        let width = device
+            .adapter
+            .iter()
+            .chain(&device.provider)
+            .map(|one| one.text.chars().count())
+            .filter(|width| *width <= 24)
+            .max()
+            .unwrap_or(0);
         for (title, attributes) in [
             (
                 "adapter: limits, for all its users together",
@@ -111,7 +120,7 @@ pub(crate) fn run(_: BackendName, output: &mut Output) -> Result<bool> {
             } in attributes
             {
                 output.line(format_args!(
-                    "    {name:<36} {CODE}{text:>10}{CODE:#}  {FAINT}{meaning}{FAINT:#}"
+                    "    {name:<36} {CODE}{text:>width$}{CODE:#}  {FAINT}{meaning}{FAINT:#}"
                 ));
             }
         }
@@ -343,9 +352,9 @@ fn alignment(length: u32) -> Shown {
     (length.into(), size(length.into()))
 }
 
-/// 0 is none of the counts.
+/// 0 is none of the counts; what else it is tells no more.
 fn counts(supported: i32) -> Shown {
-    (supported.into(), yes(supported != 0).1)
+    yes(supported != 0)
 }
 
 #[cfg(test)]

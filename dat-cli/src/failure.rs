@@ -78,6 +78,16 @@ impl Failure {
 
     /// A file cannot be used.
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
+        // Wherever the path goes on, it does not get there.
+        let link = path
+            .ancestors()
+            .find(|place| place.is_symlink() && place.metadata().is_err());
+        if let Some(link) = link
+            && error.kind() != io::ErrorKind::PermissionDenied
+        {
+            let remedy = format!("look where the symbolic link {} leads", link.display());
+            return Self::file_because(doing, path, error.to_string(), remedy);
+        }
         let remedy = match error.kind() {
             io::ErrorKind::NotFound => "check the spelling, and that the directory exists",
             io::ErrorKind::PermissionDenied => {

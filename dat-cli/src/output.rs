@@ -100,7 +100,16 @@ impl Output {
         match self.error {
             // Whoever closed the pipe has seen enough.
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                let _ = writeln!(anstream::stderr().lock(), "error: cannot print: {error}");
+                let remedy = match error.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                        "make room there, or send it elsewhere"
+                    }
+                    _ => "look where it goes, or send it elsewhere",
+                };
+                let _ = writeln!(
+                    anstream::stderr().lock(),
+                    "{BAD}error{BAD:#}: cannot print to standard output\n  why: {error}\n  try: {remedy}"
+                );
                 ExitCode::from(FailureKind::File.exit_code())
             }
             _ => ExitCode::from(code),

@@ -124,7 +124,15 @@ impl Place {
         tempfile::Builder::new()
             .prefix(".dat-part-")
             .make_in(&self.directory, |path| create(path, permissions.clone()))
-            .map_err(|error| Failure::file("make a file in", &self.directory, &error))
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound if self.directory.is_dir() => Failure::file_because(
+                    "make a file in",
+                    &self.directory,
+                    format!("its file system takes no new files: {error}"),
+                    "choose another directory",
+                ),
+                _ => Failure::file("make a file in", &self.directory, &error),
+            })
     }
 
     /// Makes the file that is to take the place.

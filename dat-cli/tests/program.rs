@@ -410,7 +410,7 @@ fn copies_that_cannot_be_made_change_nothing() {
     refused(
         &["copy", directory.path().to_str().unwrap(), &path("x")],
         2,
-        &["not a regular file"],
+        &["not a regular file", "directories are not copied"],
     );
     refused(
         &[
@@ -437,6 +437,17 @@ fn copies_that_cannot_be_made_change_nothing() {
             2,
             &["/dev/null", "not a regular file"],
         );
+        refused(
+            &["copy", "/dev/zero", &missing],
+            2,
+            &["devices, pipes and sockets", "in a file first"],
+        );
+        std::os::unix::fs::symlink(path("loop"), path("loop")).unwrap();
+        for (from, to) in [(&source, &path("loop")), (&path("loop"), &missing)] {
+            let remedy = format!("try: look where the symbolic link {} leads", path("loop"));
+            refused(&["copy", from, to], 3, &[&remedy]);
+        }
+        std::fs::remove_file(path("loop")).unwrap();
     }
     assert_eq!(std::fs::read_to_string(&source).unwrap(), "data");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -444,6 +455,39 @@ fn copies_that_cannot_be_made_change_nothing() {
     assert_eq!(report["ok"], false);
     assert_eq!(report["error"]["kind"], "file");
     assert!(report["error"]["why"].is_string() && report["error"]["remedy"].is_string());
+}
+
+/// What is wrong with the place is said, not that it is missing.
+#[cfg(target_os = "linux")]
+#[test]
+fn places_that_take_nothing_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("source");
+    std::fs::write(&source, "data").unwrap();
+    refused(
+        &["copy", source.to_str().unwrap(), "/proc/x"],
+        3,
+        &[
+            "/proc",
+            "takes no new files",
+            "try: choose another directory",
+        ],
+    );
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_dat"))
+        .arg("devices")
+        .stdout(full)
+        .output()
+        .unwrap();
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{err}");
+    assert!(
+        err.contains("why:") && err.contains("try: make room"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -527,10 +571,20 @@ fn usage_errors_name_their_cause() {
 /// Who asks for a document gets one for these, too.
 #[test]
 fn usage_errors_as_documents() {
-    for (arguments, word) in [
-        (&["perf", "fly"][..], "fly"),
-        (&["copy", "only-one"], "<DST>"),
-        (&["perf", "write", "--depth", "0"], "from 1 to 4096"),
+    for (arguments, word, try_this) in [
+        (&["perf", "fly"][..], "fly", "use one of: write, read"),
+        (&["cpoy"], "cpoy", "'copy'"),
+        (&["copy", "only-one"], "<DST>", "add <DST>"),
+        (
+            &["perf", "write", "--depth", "0"],
+            "from 1 to 4096",
+            "from 1 to 4096",
+        ),
+        (
+            &["perf", "write", "--size", "4", "--sweep", "4..8"],
+            "cannot be used with",
+            "leave out one",
+        ),
     ] {
         let report = json(arguments, 2);
         assert_eq!(report["ok"], false);
@@ -539,6 +593,7 @@ fn usage_errors_as_documents() {
         assert!(why.contains(word) && !why.contains("error:"), "{why}");
         let remedy = report["error"]["remedy"].as_str().unwrap();
         assert!(remedy.contains("--help"), "{remedy}");
+        assert!(remedy.contains(try_this), "{remedy}");
     }
     // Behind two dashes it is a name.
     refused(&["copy", "--", "--json"], 2, &["<DST>"]);
@@ -650,6 +705,14 @@ fn places_for_pictures_are_checked_first() {
     draw("no/plot.svg", 3, &["no/plot.svg", "there is no directory"]);
     draw("no/", 3, &["no/", "there is no such directory"]);
     draw(".", 2, &["not a regular file"]);
+    draw("plot.png", 2, &["SVG", "plot.svg"]);
+    draw("plot", 2, &["SVG", "plot.svg"]);
+    refused(
+        &["perf", "send", "--duration", "1h", "--plot", "-"],
+        2,
+        &["not to standard output"],
+    );
+    assert!(!Path::new("-").exists());
     std::fs::write(path("precious.svg"), "precious").unwrap();
     draw("precious.svg", 2, &["exists already", "--force"]);
     assert_eq!(
@@ -692,6 +755,19 @@ fn devices_show_all_attributes() {
     assert!(line("max_message_size").contains("2 GiB"));
     assert!(line("max_lmr_block_size").contains("no limit"));
     assert!(line("srq_supported").contains("yes"));
+    for name in ["srq_info_supported", "ep_recv_info_supported"] {
+        assert!(device["provider"][name].is_boolean(), "{name}");
+    }
+    // Values are in one column.
+    let end = |name: &str, value: &str| line(name).find(value).unwrap() + value.len();
+    assert_eq!(
+        end("srq_supported", "yes"),
+        end("max_message_size", "2 GiB")
+    );
+    assert_eq!(
+        end("srq_supported", "yes"),
+        end("vendor_name", "in-process fabric")
+    );
 }
 
 #[test]

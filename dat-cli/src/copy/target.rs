@@ -20,11 +20,7 @@ impl Target {
     pub(crate) fn choose(source: &Path, target: &Path) -> Result<Self> {
         let from = fs::metadata(source).map_err(|error| Failure::file("read", source, &error))?;
         if !from.is_file() {
-            return Err(Failure::usage(
-                format!("{} cannot be copied", source.display()),
-                "it is not a regular file",
-                "name a file; directories are not copied",
-            ));
+            return Err(irregular(source, &from));
         }
         let mut path = target.to_path_buf();
         if path.is_dir() {
@@ -48,6 +44,26 @@ impl Target {
     pub(crate) fn begin(self) -> Result<Part> {
         self.place.begin(Some(&self.source))
     }
+}
+
+/// The refusal of a source that is no regular file.
+pub(crate) fn irregular(source: &Path, about: &Metadata) -> Failure {
+    let (why, remedy) = if about.is_dir() {
+        (
+            "it is a directory, not a regular file",
+            "name a file in it; directories are not copied",
+        )
+    } else {
+        (
+            "it is not a regular file: devices, pipes and sockets have no length",
+            "store what is to be copied in a file first",
+        )
+    };
+    Failure::usage(
+        format!("{} cannot be copied", source.display()),
+        why,
+        remedy,
+    )
 }
 
 /// The checksum of a file that was written, from its start.

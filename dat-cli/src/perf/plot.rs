@@ -24,10 +24,27 @@ const GREEN_LINE: RGBColor = RGBColor(0x2B, 0x7D, 0x3F);
 /// Looks whether a picture can be drawn there, which is better known before measuring.
 ///
 /// # Errors
-/// Usage: there is a file, and `force` does not allow to replace it; or something that is no file. File: it could not be
+/// Usage: its name does not say that it is a picture of this kind; there is a file, and `force` does not allow to replace it; or something that is no file. File: it could not be
 /// written.
 pub(crate) fn choose(path: &Path, force: bool) -> Result<Place> {
     let place = Place::choose(path)?;
+    let refused =
+        |why, remedy| Failure::usage(format!("cannot draw into {}", path.display()), why, remedy);
+    if path == Path::new("-") {
+        return Err(refused(
+            "a picture goes into a file, not to standard output",
+            "name a file, such as plot.svg".into(),
+        ));
+    }
+    if !path
+        .extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("svg"))
+    {
+        return Err(refused(
+            "the picture is SVG, and the name does not end in .svg",
+            format!("name it {}", path.with_extension("svg").display()),
+        ));
+    }
     if place.replaced().is_some() && !force {
         return Err(Failure::usage(
             format!("{} exists already", path.display()),

@@ -23,7 +23,7 @@ use crate::arguments::{
     CopyArguments, DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName,
     WaitingArguments,
 };
-use crate::copy::target::Target;
+use crate::copy::target::{Target, irregular};
 use crate::copy::{fill, fitted, geometry, per_second, progress_bar, rate, smaller};
 use crate::devices::{Device, Port, rdma_device};
 use crate::failure::{Failure, FailureKind, Result};
@@ -259,11 +259,7 @@ pub(crate) fn copy(
     let mut file = File::open(source).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
     if !about.is_file() {
-        return Err(Failure::usage(
-            format!("{} cannot be copied", source.display()),
-            "it is not a regular file",
-            "name a file; directories are not copied",
-        ));
+        return Err(irregular(source, &about));
     }
     let length = about.len();
     let fit = fitted(whole, length);
