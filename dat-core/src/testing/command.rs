@@ -39,6 +39,7 @@ impl TestBackend {
             control: VecDeque::new(),
             calls: Vec::new(),
             refusals: VecDeque::new(),
+            doorbell_fails: false,
             deadline: None,
             before_destroy: Step::default(),
         })))
@@ -51,6 +52,11 @@ impl TestBackend {
     /// The next call that can fail fails with this.
     pub(crate) fn refuse_next(&self, error: BackendError) {
         self.device().refusals.push_back(error);
+    }
+
+    /// The device does not take the next request that a doorbell tells it of.
+    pub(crate) fn refuse_doorbell(&self) {
+        self.device().doorbell_fails = true;
     }
 
     /// What happens before the device destroys the next queue pair.

@@ -131,6 +131,8 @@ pub(super) struct Device {
     pub(super) control: VecDeque<ControlEvent>,
     pub(super) calls: Vec<Call>,
     pub(super) refusals: VecDeque<BackendError>,
+    /// The next doorbell finds the device unwilling.
+    pub(super) doorbell_fails: bool,
     pub(super) deadline: Option<Instant>,
     pub(super) before_destroy: Step,
 }

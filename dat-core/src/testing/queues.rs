@@ -143,6 +143,25 @@ impl<'a> TestSlot<'a> {
     }
 }
 
+/// The doorbell of a queue: nothing, or the newest request is forgotten.
+fn ring(backend: &TestBackend, place: Place) -> Result<(), u32> {
+    let mut device = backend.device();
+    if !core::mem::take(&mut device.doorbell_fails) {
+        return Ok(());
+    }
+    let posted = match place {
+        Place::Requests(key) => device.pairs.get_mut(&key.0).map(|pair| &mut pair.requests),
+        Place::Receives(key) => device.pairs.get_mut(&key.0).map(|pair| &mut pair.receives),
+        Place::Shared(key) => device
+            .shared
+            .get_mut(&key.0)
+            .map(|shared| &mut shared.receives),
+    };
+    let newest = posted.and_then(|posted| posted.pop_back());
+    assert!(newest.is_some(), "nothing was committed");
+    Err(1)
+}
+
 /// A reserved place of a send queue.
 #[derive(Debug)]
 pub(crate) struct TestSendSlot<'a>(TestSlot<'a>);
@@ -196,6 +215,10 @@ impl WorkQueue for TestSendQueue {
     fn reserve(&mut self, segments: usize) -> Option<TestSendSlot<'_>> {
         TestSlot::reserve(&self.backend, Place::Requests(self.key), segments).map(TestSendSlot)
     }
+
+    fn ring(&mut self) -> Result<(), u32> {
+        ring(&self.backend, Place::Requests(self.key))
+    }
 }
 
 impl SendQueue for TestSendQueue {
@@ -213,5 +236,9 @@ impl WorkQueue for TestReceiveQueue {
 
     fn reserve(&mut self, segments: usize) -> Option<TestReceiveSlot<'_>> {
         TestSlot::reserve(&self.backend, self.place, segments).map(TestReceiveSlot)
+    }
+
+    fn ring(&mut self) -> Result<(), u32> {
+        ring(&self.backend, self.place)
     }
 }

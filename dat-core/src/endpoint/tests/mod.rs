@@ -4,3 +4,4 @@ mod connect;
 mod life;
 mod machine;
 mod parameters;
+mod refusals;
