@@ -688,6 +688,8 @@ fn measurements_are_drawn() {
                 picture.starts_with("<svg")
                     && picture.contains("polyline")
                     && picture.contains("latency")
+                    && picture.contains("16 under way at once, 1 segment each, mock backend"),
+                "{picture}"
             );
         }
     }

@@ -134,7 +134,12 @@ pub(crate) fn run_on(
     ));
     let plot = match plot {
         Some((path, place)) => {
-            plot::draw(place, operation, &points)?;
+            let conditions = format!(
+                "{} under way at once, {} each, {backend} backend",
+                arguments.depth,
+                counted(arguments.segments.into(), "segment"),
+            );
+            plot::draw(place, operation, &conditions, &points)?;
             output.line(format_args!("drawn in {}", path.display()));
             Some(path.display().to_string())
         }

@@ -17,6 +17,9 @@ type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 /// A name, a colour and a value.
 type Quantile = (&'static str, RGBColor, fn(&Point) -> u64);
 
+const TITLE: (&str, u32) = ("sans-serif", 20);
+const DESCRIPTION: (&str, u32) = ("sans-serif", 16);
+const LABEL: (&str, u32) = ("sans-serif", 13);
 const BLUE_LINE: RGBColor = RGBColor(0x1F, 0x5F, 0xA8);
 const ORANGE_LINE: RGBColor = RGBColor(0xC8, 0x5A, 0x11);
 const GREEN_LINE: RGBColor = RGBColor(0x2B, 0x7D, 0x3F);
@@ -56,23 +59,49 @@ pub(crate) fn choose(path: &Path, force: bool) -> Result<Place> {
     Ok(place)
 }
 
-/// Draws the points: over the size if there are several, or the distribution of the latency of the only one.
+/// Draws the points: over the size if there are several, or the distribution of the latency of the only one. `conditions` is
+/// what they have in common.
 ///
 /// # Errors
 /// The file cannot be written.
-pub(crate) fn draw(place: Place, operation: Operation, points: &[Point]) -> Result<()> {
+pub(crate) fn draw(
+    place: Place,
+    operation: Operation,
+    conditions: &str,
+    points: &[Point],
+) -> Result<()> {
     let mut picture = String::new();
     let drawn = {
-        let root = SVGBackend::with_string(&mut picture, (960, 480)).into_drawing_area();
-        match points {
-            [point] => distribution(&root, operation, point),
-            points => sweep(&root, operation, points),
-        }
+        let root = SVGBackend::with_string(&mut picture, (1200, 520)).into_drawing_area();
+        let title = match points {
+            [point] => format!(
+                "dat perf {}, {}: {conditions}",
+                operation.name(),
+                bytes(point.size as f64)
+            ),
+            _ => format!("dat perf {}: {conditions}", operation.name()),
+        };
+        titled(&root, &title).and_then(|area| {
+            match points {
+                [point] => distribution(&area, point)?,
+                points => sweep(&area, points)?,
+            }
+            root.present()?;
+            Ok(())
+        })
     };
     drawn.map_err(|error| failed(place.name(), error))?;
     let mut part = place.begin(None)?;
     part.write(picture.as_bytes())?;
     part.keep()
+}
+
+fn titled<'a>(
+    root: &Drawing<'a>,
+    title: &str,
+) -> std::result::Result<Drawing<'a>, Box<dyn std::error::Error>> {
+    root.fill(&WHITE)?;
+    Ok(root.margin(8, 0, 0, 0).titled(title, TITLE)?)
 }
 
 fn failed(path: &Path, error: impl Display) -> Failure {
@@ -101,57 +130,97 @@ fn around(values: impl Iterator<Item = f64> + Clone) -> std::ops::Range<f64> {
     least.min(most) / 1.5..most * 1.5
 }
 
-fn distribution(root: &Drawing<'_>, operation: Operation, point: &Point) -> Drawn {
-    root.fill(&WHITE)?;
+/// Where a logarithmic axis has its labels: as few as tell enough.
+fn ticks(range: &std::ops::Range<f64>) -> Vec<f64> {
+    const ENOUGH: usize = 4;
+    const STEPS: [&[f64]; 3] = [
+        &[1.0],
+        &[1.0, 2.0, 5.0],
+        &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+    ];
+    let decades = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
+    let mut ticks = Vec::new();
+    for steps in STEPS {
+        ticks = decades
+            .clone()
+            .flat_map(|decade| steps.iter().map(move |step| step * 10_f64.powi(decade)))
+            .filter(|tick| range.contains(tick))
+            .collect();
+        if ticks.len() >= ENOUGH {
+            break;
+        }
+    }
+    ticks
+}
+
+/// A number without zeros that say nothing.
+fn number(value: f64) -> String {
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn distribution(area: &Drawing<'_>, point: &Point) -> Drawn {
+    // One operation in so many is slower; the last is slower than all.
+    let most = (point.operations as f64).max(2.0);
     let curve: Vec<(f64, f64)> = point
         .latency_ns
         .curve
         .iter()
-        // One operation in so many is slower; the last is slower than all.
-        .map(|(quantile, latency)| {
-            (
-                1.0 / (1.0 - quantile).max(1.0 / point.operations as f64),
-                micros(*latency),
-            )
-        })
+        .map(|(quantile, latency)| (1.0 / (1.0 - quantile).max(1.0 / most), micros(*latency)))
         .collect();
-    let title = format!(
-        "{} of {}: latency",
-        operation.name(),
-        bytes(point.size as f64)
-    );
-    let mut chart = ChartBuilder::on(root)
-        .caption(title, ("sans-serif", 22))
+    let latencies = around(curve.iter().map(|(_, latency)| *latency));
+    let shares = std::iter::once(1.0)
+        .chain([2.0])
+        .chain((1..).map(|decade| 10_f64.powi(decade)))
+        .take_while(|one_in| *one_in <= most)
+        .collect();
+    let latency_ticks = ticks(&latencies);
+    let mut chart = ChartBuilder::on(area)
         .margin(16)
-        .x_label_area_size(44)
-        .y_label_area_size(72)
+        .x_label_area_size(56)
+        .y_label_area_size(80)
         .build_cartesian_2d(
-            (1.0..(point.operations as f64).max(2.0)).log_scale(),
-            around(curve.iter().map(|(_, latency)| *latency)).log_scale(),
+            (1.0..most).log_scale().with_key_points(shares),
+            latencies.log_scale().with_key_points(latency_ticks),
         )?;
     chart
         .configure_mesh()
-        .x_desc("exceeded by one operation in")
+        .label_style(LABEL)
+        .axis_desc_style(DESCRIPTION)
+        .x_desc("share of the operations that were at least as fast")
         .y_desc("latency, µs")
-        .x_label_formatter(&|value| format!("{value:.0}"))
-        .y_label_formatter(&|value| format!("{value:.2}"))
+        .x_label_formatter(&|one_in| format!("{} %", number(100.0 - 100.0 / one_in)))
+        .y_label_formatter(&|value| number(*value))
         .draw()?;
     chart.draw_series(LineSeries::new(curve, BLUE_LINE.stroke_width(2)))?;
-    root.present()?;
     Ok(())
 }
 
-fn sweep(root: &Drawing<'_>, operation: Operation, points: &[Point]) -> Drawn {
-    root.fill(&WHITE)?;
-    let (left, right) = root.split_horizontally(480);
+/// The sizes that get a label: the last, and others at equal distances.
+fn labelled(points: &[Point]) -> Vec<f64> {
+    const MOST: usize = 8;
+    let sizes = points.iter().rev().map(|point| point.size as f64);
+    sizes.step_by(points.len().div_ceil(MOST).max(1)).collect()
+}
+
+fn sweep(area: &Drawing<'_>, points: &[Point]) -> Drawn {
+    let (left, right) = area.split_horizontally(600);
     let sizes = around(points.iter().map(|point| point.size as f64));
+    let sizes = || {
+        sizes
+            .clone()
+            .log_scale()
+            .base(2.0)
+            .with_key_points(labelled(points))
+            .with_light_points(points.iter().map(|point| point.size as f64))
+    };
     let moves_data = points
         .iter()
         .all(|point| point.bandwidth_bytes_per_second.is_some());
-    let (title, unit) = if moves_data {
-        ("bandwidth", "GiB/s")
+    let title = if moves_data {
+        "bandwidth, GiB/s"
     } else {
-        ("rate", "million/s")
+        "rate, million/s"
     };
     let rates: Vec<(f64, f64)> = points
         .iter()
@@ -168,17 +237,19 @@ fn sweep(root: &Drawing<'_>, operation: Operation, points: &[Point]) -> Drawn {
         .iter()
         .fold(f64::MIN_POSITIVE, |top, (_, rate)| top.max(*rate));
     let mut chart = ChartBuilder::on(&left)
-        .caption(format!("{}: {title}", operation.name()), ("sans-serif", 22))
         .margin(16)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d(sizes.clone().log_scale().base(2.0), 0.0..top * 1.1)?;
+        .x_label_area_size(56)
+        .y_label_area_size(80)
+        .build_cartesian_2d(sizes(), 0.0..top * 1.1)?;
     chart
         .configure_mesh()
+        .label_style(LABEL)
+        .axis_desc_style(DESCRIPTION)
+        .y_max_light_lines(1)
         .x_desc("size")
-        .y_desc(unit)
-        .x_labels(6)
+        .y_desc(title)
         .x_label_formatter(&|size| bytes(*size))
+        .y_label_formatter(&|rate| number(*rate))
         .draw()?;
     chart.draw_series(LineSeries::new(rates, BLUE_LINE.stroke_width(2)))?;
 
@@ -187,22 +258,30 @@ fn sweep(root: &Drawing<'_>, operation: Operation, points: &[Point]) -> Drawn {
         ("p99", GREEN_LINE, |point| point.latency_ns.p99),
         ("p99.9", ORANGE_LINE, |point| point.latency_ns.p99_9),
     ];
-    let latencies = points
-        .iter()
-        .flat_map(|point| quantiles.iter().map(|(.., latency)| micros(latency(point))));
+    let mut latencies = around(
+        points
+            .iter()
+            .flat_map(|point| quantiles.iter().map(|(.., latency)| micros(latency(point)))),
+    );
+    // The legend is above the curves.
+    latencies.end *= (latencies.end / latencies.start).powf(0.25);
+    let latency_ticks = ticks(&latencies);
     let mut chart = ChartBuilder::on(&right)
-        .caption(format!("{}: latency", operation.name()), ("sans-serif", 22))
         .margin(16)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d(sizes.log_scale().base(2.0), around(latencies).log_scale())?;
+        .x_label_area_size(56)
+        .y_label_area_size(80)
+        .build_cartesian_2d(
+            sizes(),
+            latencies.log_scale().with_key_points(latency_ticks),
+        )?;
     chart
         .configure_mesh()
+        .label_style(LABEL)
+        .axis_desc_style(DESCRIPTION)
         .x_desc("size")
-        .y_desc("µs")
-        .x_labels(6)
+        .y_desc("latency, µs")
         .x_label_formatter(&|size| bytes(*size))
-        .y_label_formatter(&|value| format!("{value:.2}"))
+        .y_label_formatter(&|value| number(*value))
         .draw()?;
     for (name, colour, latency) in quantiles {
         let line = points
@@ -216,9 +295,37 @@ fn sweep(root: &Drawing<'_>, operation: Operation, points: &[Point]) -> Drawn {
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
+        .label_font(LABEL)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
         .draw()?;
-    root.present()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_few_and_round() {
+        assert_eq!(
+            ticks(&(0.5..20_000.0)),
+            [1.0, 10.0, 100.0, 1000.0, 10_000.0]
+        );
+        assert_eq!(
+            ticks(&(8.0..60.0)),
+            [8.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0]
+        );
+        assert_eq!(ticks(&(0.9..60.0)), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
+        for start in 1..1000 {
+            // The narrowest range there is.
+            let start = f64::from(start) / 50.0;
+            let count = ticks(&(start..start * 2.25)).len();
+            assert!((2..=6).contains(&count), "{start}: {count}");
+        }
+        for (value, text) in [(0.1, "0.1"), (100.0, "100"), (99.9, "99.9"), (0.0, "0")] {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!(number(3.0 * 10_f64.powi(-1)), "0.3");
+    }
 }
