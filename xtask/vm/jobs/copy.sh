@@ -55,7 +55,7 @@ wait "$first"
 cmp /run/from/file /run/into/one
 cmp /run/from/file /run/into/two
 
-kill -INT "$server"
+kill -TERM "$server"
 wait "$server"
 cat /run/served
 grep -q '"files": 8' /run/served

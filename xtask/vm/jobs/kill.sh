@@ -3,9 +3,9 @@
 #: timeout = 240
 #: programs = ["cmp"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
-# Arguments: rounds for each side, and a seed.
+# Arguments: rounds for each side, and a seed. What bash starts in the background ignores SIGINT, so servers are ended by SIGTERM.
 set -euo pipefail
-rounds=${1:-6}
+rounds=${1:-4}
 RANDOM=${2:-$$}
 echo "seed ${2:-$$}, $rounds rounds of each"
 
@@ -34,8 +34,13 @@ client() {
         3) exec dat perf send --connect "$RDMA_IPV4" --duration 60s --quiet ;;
     esac
 }
+in_use() {
+    [ "$(device_objects)" != "$idle" ]
+}
+# A moment between the first that the client has of the device, and two seconds later.
 moment() {
-    sleep "0.$(printf %03d $((RANDOM % 600)))"
+    wait_until 10 in_use
+    sleep "$((RANDOM % 2)).$(printf %03d $((RANDOM % 1000)))"
 }
 
 echo "-- clients are killed"
@@ -58,7 +63,7 @@ for ((round = 0; round < rounds; round++)); do
         exit 1
     fi
 done
-kill -INT "$server"
+kill -TERM "$server"
 wait "$server"
 wait_until 20 no_objects
 

@@ -10,13 +10,13 @@ for wait in block poll; do
     wait_until 10 listens 7471
     for operation in write read send; do
         echo "-- $operation, $wait"
-        timeout 60 dat perf "$operation" --connect "$RDMA_IPV4" --wait "$wait" --sweep 2..64K -n 100 > /run/client
+        timeout 60 dat perf "$operation" --connect "$RDMA_IPV4" --wait "$wait" --sweep 2..64K -n 50 > /run/client
         # Of all sizes, the shortest and the longest.
         sed -n '2,3p; $!{h;d}; x;p;x;p' /run/client
-        timeout 60 dat perf "$operation" --connect "$RDMA_IPV4" --wait "$wait" --size 1000 --depth 1 --segments 3 -n 100 --json |
+        timeout 60 dat perf "$operation" --connect "$RDMA_IPV4" --wait "$wait" --size 1000 --depth 1 --segments 3 -n 50 --json |
             grep -q '"verified": true'
-        timeout 60 dat perf "$operation" --device "$RDMA_DEVICE" --wait "$wait" --size 4K -n 100 --quiet
+        timeout 60 dat perf "$operation" --device "$RDMA_DEVICE" --wait "$wait" --size 4K -n 50 --quiet
     done
-    kill -INT "$server"
+    kill -TERM "$server"
     wait "$server"
 done
