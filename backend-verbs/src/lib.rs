@@ -49,6 +49,9 @@ mod queue_pair;
 mod receive_queue;
 mod send_queue;
 mod signal;
+#[cfg(feature = "fake")]
+#[doc(hidden)]
+pub mod sink;
 mod table;
 mod wait;
 

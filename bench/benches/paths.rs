@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use std::task::{Poll, Waker};
 
-use dat_bench::{RingDevice, World, WorldMemory};
+use dat_bench::{RingDevice, Rings, World, WorldMemory};
 use dat_core::event::{Event, Waited};
 use dat_core::flags::CompletionFlags;
 use dat_core::id::{EpId, SrqId};
@@ -23,11 +23,12 @@ fn warm() -> &'static World {
 
 fn world(shared: bool) -> &'static World {
     let memory = Box::leak(Box::new(WorldMemory::new()));
-    let world = World::new(memory, shared).expect("a fresh world has room for itself");
+    let rings = &*Box::leak(Box::new(Rings::new()));
+    let world = World::new(rings, memory, shared).expect("a fresh world has room for itself");
     let world: &'static World = Box::leak(Box::new(world));
     for _ in 0..4 {
         world.write(1).expect("there is room");
-        world.rings.complete_all();
+        world.device.complete_all();
         world.dequeue().expect("the write completed");
     }
     world
@@ -50,7 +51,7 @@ fn completed(count: usize) -> &'static World {
     for _ in 0..count {
         world.write(1).expect("there is room");
     }
-    world.rings.complete_all();
+    world.device.complete_all();
     world
 }
 
@@ -152,7 +153,7 @@ fn software(world: &'static World) -> Result<Event> {
 fn pair((world, segments): (&'static World, &'static [LmrTriplet])) -> Result<Event> {
     let (ia, remote) = (&world.ia, &world.remote);
     ia.post_rdma_write(world.ep, segments, 7, remote, CompletionFlags::empty())?;
-    world.rings.complete_all();
+    world.device.complete_all();
     ia.evd_dequeue(world.evd)
 }
 
@@ -160,7 +161,7 @@ fn pair((world, segments): (&'static World, &'static [LmrTriplet])) -> Result<Ev
 #[library_benchmark]
 #[bench::one(posted())]
 fn device_only(world: &'static World) {
-    world.rings.complete_all();
+    world.device.complete_all();
 }
 
 fn posted() -> &'static World {

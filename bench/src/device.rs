@@ -2,9 +2,10 @@
 
 use dat_core::attributes::{IaAddress, IaAttributes, ProviderAttributes};
 use dat_core::backend::{
-    Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, ListenerKey,
-    PrivateData, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration,
-    RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
+    Backend, BackendError, CompletionQueue, ConnectRequest, ControlEvent, DisconnectMode,
+    DomainKey, ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo,
+    ReceiveQueue, RegionKeys, Registration, RequestKey, SendQueue, SharedReceiveQueueKey,
+    SyncDirection, WindowKey,
 };
 use dat_core::flags::{
     CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
@@ -13,18 +14,84 @@ use dat_core::time::Instant;
 
 use crate::ring::{RingCompletions, RingReceives, RingSends, Rings};
 
-/// A device that lives in [`Rings`] and connects to itself at once.
-pub struct RingDevice {
-    rings: &'static Rings,
+/// The queues of a device, and what their owner has to know of other objects.
+pub trait Queues: Copy + Send + 'static {
+    /// Its completion queues.
+    type CompletionQueue: CompletionQueue + Send;
+    /// Its send queues.
+    type SendQueue: SendQueue + Send;
+    /// Its receive queues, shared ones too.
+    type ReceiveQueue: ReceiveQueue + Send;
+
+    /// A completion queue.
+    fn completion_queue(self) -> Self::CompletionQueue;
+
+    /// The send queue of a queue pair.
+    fn send_queue(self, request: &QueuePairRequest) -> Self::SendQueue;
+
+    /// The receive queue of a queue pair.
+    fn receive_queue(self, request: &QueuePairRequest) -> Self::ReceiveQueue;
+
+    /// A shared receive queue of so many buffers of so many segments each.
+    fn shared_receive_queue(self, depth: u32, segments: u32) -> Self::ReceiveQueue;
+
+    /// A region that is called `key` from here and from afar.
+    fn region(self, key: u32) -> RegionKeys;
+
+    /// A window.
+    fn window(self) -> WindowKey;
+}
+
+impl Queues for &'static Rings {
+    type CompletionQueue = RingCompletions;
+    type SendQueue = RingSends;
+    type ReceiveQueue = RingReceives;
+
+    fn completion_queue(self) -> RingCompletions {
+        RingCompletions::new(self)
+    }
+
+    fn send_queue(self, request: &QueuePairRequest) -> RingSends {
+        self.set_queue_pair(request.token);
+        RingSends::new(self)
+    }
+
+    fn receive_queue(self, _request: &QueuePairRequest) -> RingReceives {
+        RingReceives::new(self)
+    }
+
+    fn shared_receive_queue(self, _depth: u32, _segments: u32) -> RingReceives {
+        RingReceives::new(self)
+    }
+
+    fn region(self, key: u32) -> RegionKeys {
+        RegionKeys {
+            object: 0,
+            local: key,
+            remote: key,
+        }
+    }
+
+    fn window(self) -> WindowKey {
+        WindowKey(1)
+    }
+}
+
+/// A device that connects to itself at once.
+pub struct LoopDevice<Q> {
+    queues: Q,
     regions: u32,
     established: Option<u64>,
 }
 
-impl RingDevice {
-    /// A device on its rings.
-    pub const fn new(rings: &'static Rings) -> Self {
+/// A device that lives in [`Rings`].
+pub type RingDevice = LoopDevice<&'static Rings>;
+
+impl<Q> LoopDevice<Q> {
+    /// A device on its queues.
+    pub const fn new(queues: Q) -> Self {
         Self {
-            rings,
+            queues,
             regions: 0,
             established: None,
         }
@@ -33,11 +100,11 @@ impl RingDevice {
 
 #[expect(unsafe_code)]
 // SAFETY: it touches no memory.
-unsafe impl Backend for RingDevice {
-    type CompletionQueue = RingCompletions;
-    type SendQueue = RingSends;
-    type ReceiveQueue = RingReceives;
-    type SharedReceiveQueue = RingReceives;
+unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
+    type CompletionQueue = Q::CompletionQueue;
+    type SendQueue = Q::SendQueue;
+    type ReceiveQueue = Q::ReceiveQueue;
+    type SharedReceiveQueue = Q::ReceiveQueue;
 
     fn ia_attributes(&self) -> IaAttributes {
         IaAttributes {
@@ -115,11 +182,7 @@ unsafe impl Backend for RingDevice {
 
     fn register(&mut self, _registration: &Registration) -> Result<RegionKeys, BackendError> {
         self.regions = self.regions.wrapping_add(1);
-        Ok(RegionKeys {
-            object: 0,
-            local: self.regions,
-            remote: self.regions,
-        })
+        Ok(self.queues.region(self.regions))
     }
 
     fn deregister(&mut self, _region: RegionKeys) {}
@@ -127,7 +190,7 @@ unsafe impl Backend for RingDevice {
     fn sync(&mut self, _direction: SyncDirection, _address: u64, _length: u64) {}
 
     fn create_window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
-        Ok(WindowKey(1))
+        Ok(self.queues.window())
     }
 
     fn destroy_window(&mut self, _window: WindowKey) {}
@@ -136,34 +199,35 @@ unsafe impl Backend for RingDevice {
         &mut self,
         _number: u16,
         _depth: u32,
-    ) -> Result<RingCompletions, BackendError> {
-        Ok(RingCompletions::new(self.rings))
+    ) -> Result<Q::CompletionQueue, BackendError> {
+        Ok(self.queues.completion_queue())
     }
 
     fn resize_completion_queue(
         &mut self,
-        _queue: &mut RingCompletions,
+        _queue: &mut Q::CompletionQueue,
         _depth: u32,
     ) -> Result<(), BackendError> {
         Ok(())
     }
 
-    fn destroy_completion_queue(&mut self, _queue: RingCompletions) {}
+    fn destroy_completion_queue(&mut self, _queue: Q::CompletionQueue) {}
 
     fn create_shared_receive_queue(
         &mut self,
         _token: u64,
         _domain: DomainKey,
-        _depth: u32,
-        _segments: u32,
-    ) -> Result<(SharedReceiveQueueKey, RingReceives), BackendError> {
-        Ok((SharedReceiveQueueKey(0), RingReceives::new(self.rings)))
+        depth: u32,
+        segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, Q::ReceiveQueue), BackendError> {
+        let queue = self.queues.shared_receive_queue(depth, segments);
+        Ok((SharedReceiveQueueKey(0), queue))
     }
 
     fn resize_shared_receive_queue(
         &mut self,
         _key: SharedReceiveQueueKey,
-        _queue: &mut RingReceives,
+        _queue: &mut Q::ReceiveQueue,
         _depth: u32,
     ) -> Result<(), BackendError> {
         Err(BackendError::NotSupported)
@@ -181,29 +245,33 @@ unsafe impl Backend for RingDevice {
         None
     }
 
-    fn destroy_shared_receive_queue(&mut self, _key: SharedReceiveQueueKey, _queue: RingReceives) {}
+    fn destroy_shared_receive_queue(
+        &mut self,
+        _key: SharedReceiveQueueKey,
+        _queue: Q::ReceiveQueue,
+    ) {
+    }
 
     fn create_queue_pair(
         &mut self,
         request: &QueuePairRequest,
-    ) -> Result<QueuePair<RingSends, RingReceives>, BackendError> {
-        self.rings.set_queue_pair(request.token);
+    ) -> Result<QueuePair<Q::SendQueue, Q::ReceiveQueue>, BackendError> {
         self.established = Some(request.token);
         Ok(QueuePair {
             key: QueuePairKey(0),
-            send: RingSends::new(self.rings),
+            send: self.queues.send_queue(request),
             receive: request
                 .shared_receive_queue
                 .is_none()
-                .then(|| RingReceives::new(self.rings)),
+                .then(|| self.queues.receive_queue(request)),
         })
     }
 
     fn modify_queue_pair(
         &mut self,
         _key: QueuePairKey,
-        _send: &mut RingSends,
-        _receive: Option<&mut RingReceives>,
+        _send: &mut Q::SendQueue,
+        _receive: Option<&mut Q::ReceiveQueue>,
         _request: &QueuePairRequest,
     ) -> Result<(), BackendError> {
         Ok(())
@@ -212,8 +280,8 @@ unsafe impl Backend for RingDevice {
     fn reset_queue_pair(
         &mut self,
         _key: QueuePairKey,
-        _send: &mut RingSends,
-        _receive: Option<&mut RingReceives>,
+        _send: &mut Q::SendQueue,
+        _receive: Option<&mut Q::ReceiveQueue>,
     ) -> Result<(), BackendError> {
         Ok(())
     }
@@ -221,8 +289,8 @@ unsafe impl Backend for RingDevice {
     fn destroy_queue_pair(
         &mut self,
         _key: QueuePairKey,
-        _send: RingSends,
-        _receive: Option<RingReceives>,
+        _send: Q::SendQueue,
+        _receive: Option<Q::ReceiveQueue>,
     ) {
     }
 

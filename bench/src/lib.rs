@@ -8,6 +8,6 @@ mod device;
 mod ring;
 mod world;
 
-pub use device::RingDevice;
+pub use device::{LoopDevice, Queues, RingDevice};
 pub use ring::{RingCompletions, RingReceives, RingSends, Rings};
 pub use world::{World, WorldMemory};

@@ -11,43 +11,41 @@ use dat_core::flags::{
 };
 use dat_core::id::{EpId, EvdId, RmrId, SrqId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use dat_core::sync::SpinLock;
+use dat_core::sync::{RawLock, SpinLock};
 use dat_core::time::Instant;
 use dat_core::{Error, Ia, IaStorage, Result};
 
-use crate::device::RingDevice;
+use crate::device::{LoopDevice, Queues};
 use crate::ring::Rings;
 
-/// Everything a world lives in; make it a leaked box or a `static`.
-pub struct WorldMemory {
-    rings: Rings,
+/// Everything a world lives in but its device; make it a leaked box or a `static`.
+pub struct WorldMemory<Q: Queues = &'static Rings, L: RawLock = SpinLock> {
     bytes: [AtomicU8; 65536],
-    storage: Option<IaStorage<RingDevice, SpinLock, 2, 8, 1, 8, 256, 512>>,
+    storage: Option<IaStorage<LoopDevice<Q>, L, 2, 8, 1, 8, 256, 512>>,
 }
 
-impl WorldMemory {
+impl<Q: Queues, L: RawLock> WorldMemory<Q, L> {
     /// Memory for one world.
     pub const fn new() -> Self {
         Self {
-            rings: Rings::new(),
             bytes: [const { AtomicU8::new(0) }; 65536],
             storage: Some(IaStorage::new()),
         }
     }
 }
 
-impl Default for WorldMemory {
+impl<Q: Queues, L: RawLock> Default for WorldMemory<Q, L> {
     fn default() -> Self {
         Self::new()
     }
 }
 
 /// A connected endpoint and what it takes to post on it.
-pub struct World {
-    /// The adapter, on the spin lock.
-    pub ia: Ia<'static, RingDevice, SpinLock>,
-    /// The device's rings.
-    pub rings: &'static Rings,
+pub struct World<Q: Queues = &'static Rings, L: RawLock + 'static = SpinLock> {
+    /// The adapter.
+    pub ia: Ia<'static, LoopDevice<Q>, L>,
+    /// The device's queues.
+    pub device: Q,
     /// The connected endpoint.
     pub ep: EpId,
     /// The shared receive queue it takes from, if any.
@@ -66,18 +64,17 @@ pub struct World {
     pub small_remote: RmrTriplet,
 }
 
-impl World {
+impl<Q: Queues, L: RawLock> World<Q, L> {
     /// Opens an adapter and connects an endpoint.
     ///
     /// # Errors
     /// Whatever call failed; none does on a fresh memory.
-    pub fn new(memory: &'static mut WorldMemory, shared: bool) -> Result<Self> {
-        let rings = &memory.rings;
+    pub fn new(device: Q, memory: &'static mut WorldMemory<Q, L>, shared: bool) -> Result<Self> {
         let Some(storage) = &mut memory.storage else {
             return Err(Error::internal(dat_core::Cause::TableFull));
         };
-        let ia =
-            Ia::open(RingDevice::new(rings), storage.lend(), 8).map_err(|refused| refused.error)?;
+        let ia = Ia::open(LoopDevice::new(device), storage.lend(), 8)
+            .map_err(|refused| refused.error)?;
         let pz = ia.pz_create()?;
         let region = Region::from_static(&memory.bytes);
         let base = region.address();
@@ -163,7 +160,7 @@ impl World {
         };
         Ok(Self {
             ia,
-            rings,
+            device,
             ep,
             srq,
             evd,

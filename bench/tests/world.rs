@@ -1,18 +1,19 @@
 //! The world that the benchmarks measure does what they think it does.
 
-use dat_bench::{World, WorldMemory};
+use dat_bench::{Rings, World, WorldMemory};
 use dat_core::event::{DtoOperation, Event};
 use dat_core::flags::{CompletionFlags, DtoStatus};
 
 fn world(shared: bool) -> World {
-    World::new(Box::leak(Box::new(WorldMemory::new())), shared).expect("a world")
+    let rings = &*Box::leak(Box::new(Rings::new()));
+    World::new(rings, Box::leak(Box::new(WorldMemory::new())), shared).expect("a world")
 }
 
 #[test]
 fn a_write_completes_with_its_cookie() {
     let world = world(false);
     world.write(2).expect("the write is valid");
-    world.rings.complete_all();
+    world.device.complete_all();
     let event = world.dequeue().expect("the write completed");
     let Event::Dto(completion) = event else {
         panic!("{event:?}");
@@ -36,7 +37,7 @@ fn a_shared_buffer_completes_on_the_endpoint() {
         .ia
         .post_recv(world.ep, &world.segments[..1], 9, CompletionFlags::empty())
         .expect_err("its buffers come from the shared queue");
-    world.rings.complete_all();
+    world.device.complete_all();
     let event = world.dequeue().expect("the receive completed");
     let Event::Dto(completion) = event else {
         panic!("{event:?}");

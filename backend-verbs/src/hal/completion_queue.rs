@@ -119,7 +119,7 @@ impl CompletionQueue {
         })
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fake"))]
     pub(super) fn borrowed(raw: NonNull<ibv_cq>, poll: Poll, notify: Notify) -> Self {
         Self {
             raw,

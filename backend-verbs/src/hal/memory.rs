@@ -26,6 +26,12 @@ unsafe impl Send for Domain {}
 unsafe impl Sync for Domain {}
 
 impl Domain {
+    /// A domain that the device did not make: it must not be dropped.
+    #[cfg(feature = "fake")]
+    pub(super) fn borrowed(raw: NonNull<ibv_pd>, context: Arc<Context>) -> Self {
+        Self { raw, context }
+    }
+
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self, BackendError> {
         // SAFETY: the context lives.
         let raw = unsafe { ibv_alloc_pd(context.raw()) };
@@ -112,6 +118,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
+    /// A region that the device did not make: it must not be dropped.
+    #[cfg(feature = "fake")]
+    pub(super) fn borrowed(raw: NonNull<ibv_mr>, domain: Arc<Domain>) -> Self {
+        Self { raw, domain }
+    }
+
     /// Registers memory, which its owner promised to keep until it is deregistered.
     pub(crate) fn register(
         domain: &Arc<Domain>,

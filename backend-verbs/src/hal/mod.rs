@@ -22,6 +22,8 @@ mod receive_list;
 mod refusal;
 mod send_list;
 mod shared_receive;
+#[cfg(feature = "fake")]
+pub(crate) mod sink;
 mod sleep;
 
 pub(crate) use address::{InterfaceAddress, interface_addresses};

@@ -68,6 +68,21 @@ pub(crate) enum Step {
 }
 
 impl QueuePair {
+    /// A queue pair that the device did not make: it must not be dropped.
+    #[cfg(feature = "fake")]
+    pub(super) fn borrowed(
+        raw: NonNull<ibv_qp>,
+        domain: Arc<Domain>,
+        queues: [Arc<CompletionQueue>; 2],
+    ) -> Self {
+        Self {
+            raw,
+            domain,
+            _queues: queues,
+            _shared: None,
+        }
+    }
+
     /// A queue pair that takes receives and is not connected.
     pub(crate) fn new(plan: &QueuePairPlan<'_>) -> Result<Self, BackendError> {
         let made = Self::create(plan)?;

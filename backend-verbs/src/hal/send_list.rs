@@ -326,6 +326,10 @@ impl SendList {
     }
 }
 
+/// The flag of requests that complete.
+#[cfg(feature = "fake")]
+pub(super) const SIGNALLED: u32 = ibv_send_flags::IBV_SEND_SIGNALED.0;
+
 /// The token of requests that nobody is to hear of.
 pub(crate) const QUIET: u64 = u64::MAX;
 

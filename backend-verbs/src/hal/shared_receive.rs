@@ -24,6 +24,15 @@ unsafe impl Send for SharedReceiveQueue {}
 unsafe impl Sync for SharedReceiveQueue {}
 
 impl SharedReceiveQueue {
+    /// A queue that the device did not make: it must not be dropped.
+    #[cfg(feature = "fake")]
+    pub(super) fn borrowed(raw: NonNull<ibv_srq>, domain: Arc<Domain>) -> Self {
+        Self {
+            raw,
+            _domain: domain,
+        }
+    }
+
     /// A queue whose events carry `number`.
     pub(crate) fn new(
         domain: &Arc<Domain>,

@@ -1,0 +1,436 @@
+//! A device that takes what it is given and completes it when told to, at the least cost there is: what its callers
+//! spend can be counted on it, with and without what stands between them and verbs.
+
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rdma_sys::{
+    bind_mw_t, ibv_bind_mw, ibv_context, ibv_cq, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info,
+    ibv_mw_type, ibv_pd, ibv_poll_cq, ibv_post_recv, ibv_post_send, ibv_post_srq_recv, ibv_qp,
+    ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq, ibv_wc, ibv_wr_opcode, rdma_t,
+};
+
+use super::send_list::SIGNALLED;
+use super::{
+    BATCH, CompletionQueue, Context, Domain, QueuePair, Region, SharedReceiveQueue, Window,
+    WindowType,
+};
+
+/// Posted requests that it remembers; a power of two.
+const ROOM: u32 = 256;
+
+/// The number of its one queue pair.
+pub(crate) const NUMBER: u32 = 17;
+
+/// What was posted and not completed, oldest first, sends and receives alike.
+struct Posted {
+    tokens: [AtomicU64; ROOM as usize],
+    posted: AtomicU32,
+    /// So many of them are done, and can be polled.
+    done: AtomicU32,
+    polled: AtomicU32,
+}
+
+impl Posted {
+    #[inline(always)]
+    fn push(&self, token: u64) {
+        let posted = self.posted.load(Ordering::Relaxed);
+        if let Some(place) = self.tokens.get((posted % ROOM) as usize) {
+            place.store(token, Ordering::Relaxed);
+        }
+        self.posted.store(posted.wrapping_add(1), Ordering::Relaxed);
+    }
+}
+
+/// The device. It and all that is made from it stay until the process ends.
+pub(crate) struct Device {
+    posted: &'static Posted,
+    queue_pair: NonNull<ibv_qp>,
+    shared: NonNull<ibv_srq>,
+    completion_queue: NonNull<ibv_cq>,
+    domain: Arc<Domain>,
+}
+
+// SAFETY: what its pointers lead to is never freed, and changed only by the calls of verbs, which any thread may make.
+unsafe impl Send for Device {}
+// SAFETY: as above; the queue of posted requests is made of atomic words.
+unsafe impl Sync for Device {}
+
+/// A structure of C that stays, all zero.
+///
+/// # Safety
+/// Zero is a value of `T`.
+unsafe fn zeroed<T>() -> &'static mut T {
+    // SAFETY: as the caller promised.
+    Box::leak(Box::new(unsafe {
+        MaybeUninit::<T>::zeroed().assume_init()
+    }))
+}
+
+impl Device {
+    pub(crate) fn new() -> Self {
+        let posted: &'static Posted = Box::leak(Box::new(Posted {
+            tokens: [const { AtomicU64::new(0) }; ROOM as usize],
+            posted: AtomicU32::new(0),
+            done: AtomicU32::new(0),
+            polled: AtomicU32::new(0),
+        }));
+        let state = ptr::from_ref(posted).cast_mut().cast();
+        // SAFETY: integers, pointers and optional functions, for all of which zero is a value.
+        let (context, domain, queue_pair, shared, queue) = unsafe {
+            (
+                zeroed::<ibv_context>(),
+                zeroed::<ibv_pd>(),
+                zeroed::<ibv_qp>(),
+                zeroed::<ibv_srq>(),
+                zeroed::<ibv_cq>(),
+            )
+        };
+        context.ops.post_send = Some(post_send);
+        context.ops.post_recv = Some(post_receive);
+        context.ops.post_srq_recv = Some(post_shared);
+        context.ops.poll_cq = Some(poll);
+        context.ops.req_notify_cq = Some(notify);
+        context.ops.alloc_mw = Some(make_window);
+        context.ops.bind_mw = Some(bind);
+        let context = NonNull::from(context);
+        domain.context = context.as_ptr();
+        queue_pair.context = context.as_ptr();
+        queue_pair.qp_context = state;
+        queue_pair.qp_num = NUMBER;
+        shared.context = context.as_ptr();
+        shared.srq_context = state;
+        queue.context = context.as_ptr();
+        queue.cq_context = state;
+        let domain = Arc::new(Domain::borrowed(
+            NonNull::from(domain),
+            Arc::new(Context::borrowed(context)),
+        ));
+        // Closing them would ask libibverbs.
+        core::mem::forget(Arc::clone(&domain));
+        Self {
+            posted,
+            queue_pair: NonNull::from(queue_pair),
+            shared: NonNull::from(shared),
+            completion_queue: NonNull::from(queue),
+            domain,
+        }
+    }
+
+    /// Its one queue pair.
+    pub(crate) fn queue_pair(&self) -> Arc<QueuePair> {
+        let queues = [self.completion_queue(), self.completion_queue()];
+        let pair = QueuePair::borrowed(self.queue_pair, Arc::clone(&self.domain), queues);
+        stay(Arc::new(pair))
+    }
+
+    /// Its one completion queue.
+    pub(crate) fn completion_queue(&self) -> Arc<CompletionQueue> {
+        Arc::new(CompletionQueue::borrowed(
+            self.completion_queue,
+            poll,
+            notify,
+        ))
+    }
+
+    /// Its one shared receive queue.
+    pub(crate) fn shared_receive_queue(&self) -> Arc<SharedReceiveQueue> {
+        stay(Arc::new(SharedReceiveQueue::borrowed(
+            self.shared,
+            Arc::clone(&self.domain),
+        )))
+    }
+
+    pub(crate) fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// A region of these keys. It must not be dropped.
+    pub(crate) fn region(&self, key: u32) -> Region {
+        // SAFETY: integers and pointers, for which zero is a value.
+        let raw = unsafe { zeroed::<ibv_mr>() };
+        raw.lkey = key;
+        raw.rkey = key;
+        Region::borrowed(NonNull::from(raw), Arc::clone(&self.domain))
+    }
+
+    /// Everything that was posted is done.
+    pub(crate) fn complete_all(&self) {
+        let posted = self.posted.posted.load(Ordering::Relaxed);
+        self.posted.done.store(posted, Ordering::Relaxed);
+    }
+
+    /// `ibv_post_send`.
+    #[inline]
+    pub(crate) fn post_send(&self, request: &mut Request) -> i32 {
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair stays, and the request was made with all that it refers to.
+        unsafe { ibv_post_send(self.queue_pair.as_ptr(), request.first, &raw mut bad) }
+    }
+
+    /// `ibv_post_recv`.
+    #[inline]
+    pub(crate) fn post_receive(&self, receive: &mut Receive) -> i32 {
+        let mut bad = ptr::null_mut();
+        // SAFETY: as for `post_send`.
+        unsafe { ibv_post_recv(self.queue_pair.as_ptr(), receive.0, &raw mut bad) }
+    }
+
+    /// `ibv_post_srq_recv`.
+    #[inline]
+    pub(crate) fn post_shared_receive(&self, receive: &mut Receive) -> i32 {
+        let mut bad = ptr::null_mut();
+        // SAFETY: as for `post_send`.
+        unsafe { ibv_post_srq_recv(self.shared.as_ptr(), receive.0, &raw mut bad) }
+    }
+
+    /// `ibv_poll_cq`.
+    #[inline]
+    pub(crate) fn poll(&self, room: &mut Room) -> i32 {
+        // SAFETY: the queue stays, and there is room for a batch.
+        unsafe {
+            ibv_poll_cq(
+                self.completion_queue.as_ptr(),
+                BATCH as i32,
+                room.0.as_mut_ptr().cast(),
+            )
+        }
+    }
+
+    /// `ibv_bind_mw`.
+    #[inline]
+    pub(crate) fn bind(&self, bind: &mut Bind) -> i32 {
+        // SAFETY: queue pair, window and region stay.
+        unsafe { ibv_bind_mw(self.queue_pair.as_ptr(), bind.window, &raw mut bind.wanted) }
+    }
+
+    /// A Write of so many segments.
+    pub(crate) fn request(&self, segments: u32) -> Request {
+        let mut request = blank_request(ibv_wr_opcode::IBV_WR_RDMA_WRITE);
+        request.sg_list = self.segments(segments);
+        request.num_sge = segments as i32;
+        request.wr.rdma = rdma_t {
+            remote_addr: 4096,
+            rkey: 1,
+        };
+        Request {
+            first: Box::leak(Box::new(request)),
+        }
+    }
+
+    /// What closes a window of type 2 and opens it anew.
+    pub(crate) fn rebind(&self) -> Request {
+        let mut open = blank_request(ibv_wr_opcode::IBV_WR_BIND_MW);
+        let bind = self.bind_request(WindowType::Two);
+        open.bind_mw_tso_union.bind_mw = bind_mw_t {
+            mw: bind.window,
+            rkey: 2,
+            bind_info: bind.wanted.bind_info,
+        };
+        let mut close = blank_request(ibv_wr_opcode::IBV_WR_LOCAL_INV);
+        close.send_flags = 0;
+        close.next = Box::leak(Box::new(open));
+        Request {
+            first: Box::leak(Box::new(close)),
+        }
+    }
+
+    /// A receive of so many segments.
+    pub(crate) fn receive(&self, segments: u32) -> Receive {
+        // SAFETY: integers and pointers, for which zero is a value.
+        let receive = unsafe { zeroed::<ibv_recv_wr>() };
+        receive.wr_id = 1;
+        receive.sg_list = self.segments(segments);
+        receive.num_sge = segments as i32;
+        Receive(receive)
+    }
+
+    /// What binds a window of this type.
+    pub(crate) fn bind_request(&self, kind: WindowType) -> Bind {
+        let window = Window::new(&self.domain, kind).expect("it makes windows");
+        // SAFETY: integers and pointers, for which zero is a value.
+        let region = unsafe { zeroed::<ibv_mr>() };
+        Bind {
+            window: window.raw(),
+            wanted: ibv_mw_bind {
+                wr_id: 1,
+                send_flags: SIGNALLED,
+                bind_info: ibv_mw_bind_info {
+                    mr: region,
+                    addr: 4096,
+                    length: 4096,
+                    mw_access_flags: 2,
+                },
+            },
+        }
+    }
+
+    fn segments(&self, count: u32) -> *mut ibv_sge {
+        let segment = |number| ibv_sge {
+            addr: 4096 * u64::from(number),
+            length: 4096,
+            lkey: 1,
+        };
+        let segments: Vec<ibv_sge> = (0..count).map(segment).collect();
+        segments.leak().as_mut_ptr()
+    }
+}
+
+/// Keeps one more reference for ever: dropping the last would ask libibverbs to free what it never made.
+fn stay<T>(value: Arc<T>) -> Arc<T> {
+    core::mem::forget(Arc::clone(&value));
+    value
+}
+
+/// Work requests that are ready to be posted.
+pub struct Request {
+    first: *mut ibv_send_wr,
+}
+
+/// A receive that is ready to be posted.
+pub struct Receive(*mut ibv_recv_wr);
+
+/// A bind that is ready to be posted.
+pub struct Bind {
+    window: *mut ibv_mw,
+    wanted: ibv_mw_bind,
+}
+
+/// Room for a batch of completions.
+pub struct Room([MaybeUninit<ibv_wc>; BATCH]);
+
+impl Room {
+    /// Room with nothing in it.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "nothing is empty by default")]
+    pub fn new() -> Self {
+        Self([const { MaybeUninit::zeroed() }; BATCH])
+    }
+}
+
+fn blank_request(opcode: u32) -> ibv_send_wr {
+    // SAFETY: integers and pointers, for which zero is a value.
+    let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
+    request.wr_id = 1;
+    request.opcode = opcode;
+    request.send_flags = SIGNALLED;
+    request
+}
+
+/// The requests behind a context pointer that `Device::new` set.
+///
+/// # Safety
+/// `Device::new` set it.
+#[inline(always)]
+unsafe fn posted(context: *mut core::ffi::c_void) -> &'static Posted {
+    // SAFETY: it put what stays there.
+    unsafe { &*context.cast::<Posted>() }
+}
+
+/// Takes a list, whatever its requests refer to: a request costs the same whatever the number of its segments.
+unsafe extern "C" fn post_send(
+    queue_pair: *mut ibv_qp,
+    first: *mut ibv_send_wr,
+    _bad: *mut *mut ibv_send_wr,
+) -> i32 {
+    // SAFETY: called with the queue pair of a device, and a list as verbs has it.
+    unsafe {
+        let posted = posted((*queue_pair).qp_context);
+        let mut next = first;
+        while !next.is_null() {
+            if (*next).send_flags & SIGNALLED != 0 {
+                posted.push((*next).wr_id);
+            }
+            next = (*next).next;
+        }
+    }
+    0
+}
+
+/// # Safety
+/// A list as verbs has it.
+#[inline(always)]
+unsafe fn take_receives(posted: &Posted, first: *mut ibv_recv_wr) -> i32 {
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: one of the list.
+        unsafe {
+            posted.push((*next).wr_id);
+            next = (*next).next;
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn post_receive(
+    queue_pair: *mut ibv_qp,
+    first: *mut ibv_recv_wr,
+    _bad: *mut *mut ibv_recv_wr,
+) -> i32 {
+    // SAFETY: called with the queue pair of a device, and a list as verbs has it.
+    unsafe { take_receives(posted((*queue_pair).qp_context), first) }
+}
+
+unsafe extern "C" fn post_shared(
+    queue: *mut ibv_srq,
+    first: *mut ibv_recv_wr,
+    _bad: *mut *mut ibv_recv_wr,
+) -> i32 {
+    // SAFETY: called with the queue of a device, and a list as verbs has it.
+    unsafe { take_receives(posted((*queue).srq_context), first) }
+}
+
+unsafe extern "C" fn bind(
+    queue_pair: *mut ibv_qp,
+    window: *mut ibv_mw,
+    wanted: *mut ibv_mw_bind,
+) -> i32 {
+    // SAFETY: called with the queue pair of a device, its window, and a bind as verbs has it.
+    unsafe {
+        posted((*queue_pair).qp_context).push((*wanted).wr_id);
+        (*window).rkey = (*window).rkey.wrapping_add(1);
+    }
+    0
+}
+
+unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -> *mut ibv_mw {
+    // SAFETY: integers and pointers, for which zero is a value; called with the domain of a device.
+    unsafe {
+        let window = zeroed::<ibv_mw>();
+        window.context = (*domain).context;
+        window.pd = domain;
+        window.type_ = kind;
+        window
+    }
+}
+
+unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i32 {
+    // SAFETY: called with the queue of a device, and room for so many.
+    unsafe {
+        let posted = posted((*queue).cq_context);
+        let done = posted.done.load(Ordering::Relaxed);
+        let mut next = posted.polled.load(Ordering::Relaxed);
+        let mut count = 0;
+        while count < room && next != done {
+            let to = &mut *into.add(count as usize);
+            to.wr_id = posted
+                .tokens
+                .get((next % ROOM) as usize)
+                .map_or(0, |token| token.load(Ordering::Relaxed));
+            to.status = 0;
+            to.opcode = 1;
+            to.byte_len = 0;
+            to.qp_num = NUMBER;
+            next = next.wrapping_add(1);
+            count += 1;
+        }
+        posted.polled.store(next, Ordering::Relaxed);
+        count
+    }
+}
+
+unsafe extern "C" fn notify(_queue: *mut ibv_cq, _solicited_only: i32) -> i32 {
+    0
+}

@@ -1,0 +1,207 @@
+//! The queues of this backend on a device that is not there, and the calls of verbs on the same device: what the
+//! backend and the core add to those can be counted.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dat_core::backend::{RegionKeys, WindowKey};
+
+use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
+use crate::directory::Directory;
+use crate::hal::{Batch, ReceiveList, SendList, WindowType, sink};
+use crate::objects::{BoundWindow, Objects};
+use crate::receive_queue::{Failing, VerbsReceiveQueue};
+use crate::send_queue::VerbsSendQueue;
+use crate::signal::Signal;
+
+pub use crate::hal::sink::{Bind, Receive, Request, Room};
+
+/// A device of one queue pair, one shared receive queue and one completion queue, which takes all requests.
+///
+/// It stays until the process ends, as what is made from it must.
+pub struct Sink {
+    device: sink::Device,
+    window_type: WindowType,
+    shared: bool,
+    directory: Arc<Directory>,
+    objects: Arc<Objects>,
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Sink").finish_non_exhaustive()
+    }
+}
+
+impl Sink {
+    /// A device whose queue pair takes its receives from the shared queue, or has its own, and whose windows are of
+    /// type 2, or 1.
+    #[must_use]
+    pub fn new(shared: bool, posted_binds: bool) -> &'static Self {
+        Box::leak(Box::new(Self {
+            device: sink::Device::new(),
+            window_type: if posted_binds {
+                WindowType::Two
+            } else {
+                WindowType::One
+            },
+            shared,
+            directory: Arc::new(Directory::new()),
+            objects: Arc::default(),
+        }))
+    }
+
+    /// The completion queue.
+    ///
+    /// # Panics
+    /// The process has no descriptors left.
+    #[must_use]
+    pub fn completion_queue(&self) -> VerbsCompletionQueue {
+        let marks = QueueMarks::default();
+        marks.serves_shared.store(self.shared, Ordering::Relaxed);
+        VerbsCompletionQueue {
+            device: self.device.completion_queue(),
+            batch: Batch::new(),
+            marks: Arc::new(marks),
+            directory: Arc::clone(&self.directory),
+            signal: Arc::new(Signal::new().expect("descriptors")),
+        }
+    }
+
+    /// The send queue of the queue pair, which is called `token`.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn send_queue(&self, token: u64, depth: u32, segments: u32) -> VerbsSendQueue {
+        self.directory.enter(sink::NUMBER, token);
+        let list = SendList::new(self.device.queue_pair(), depth, segments);
+        VerbsSendQueue {
+            list: list.expect("it takes requests"),
+            number: sink::NUMBER,
+            objects: Arc::clone(&self.objects),
+        }
+    }
+
+    /// The receive queue of the queue pair.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn receive_queue(&self, depth: u32, segments: u32) -> VerbsReceiveQueue {
+        let pair = self.device.queue_pair();
+        let list = ReceiveList::for_queue_pair(Arc::clone(&pair), depth, segments);
+        VerbsReceiveQueue {
+            list: list.expect("it takes receives"),
+            failing: Some(Failing {
+                pair,
+                failed: Arc::new(AtomicBool::new(false)),
+            }),
+        }
+    }
+
+    /// The shared receive queue.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn shared_receive_queue(&self, depth: u32, segments: u32) -> VerbsReceiveQueue {
+        let queue = self.device.shared_receive_queue();
+        let list = self
+            .device
+            .domain()
+            .shared_post()
+            .and_then(|post| ReceiveList::for_shared(queue, post, depth, segments));
+        VerbsReceiveQueue {
+            list: list.expect("it takes receives"),
+            failing: None,
+        }
+    }
+
+    /// A region.
+    ///
+    /// # Panics
+    /// There are too many.
+    #[must_use]
+    pub fn region(&self, key: u32) -> RegionKeys {
+        let region = self.device.region(key);
+        let object = self.objects.lock().regions.insert(region);
+        RegionKeys {
+            object: object.expect("there is room"),
+            local: key,
+            remote: key,
+        }
+    }
+
+    /// A window.
+    ///
+    /// # Panics
+    /// There are too many.
+    #[must_use]
+    pub fn window(&self) -> WindowKey {
+        let window = BoundWindow::new(self.device.domain(), self.window_type);
+        let window = window.expect("it makes windows");
+        let key = self.objects.lock().windows.insert(window);
+        WindowKey(key.expect("there is room"))
+    }
+
+    /// Completes what was posted.
+    pub fn complete_all(&self) {
+        self.device.complete_all();
+    }
+
+    /// A Write of so many segments.
+    #[must_use]
+    pub fn write_request(&self, segments: u32) -> Request {
+        self.device.request(segments)
+    }
+
+    /// What closes a window of type 2 and opens it anew.
+    #[must_use]
+    pub fn rebind_request(&self) -> Request {
+        self.device.rebind()
+    }
+
+    /// A receive of so many segments.
+    #[must_use]
+    pub fn receive_request(&self, segments: u32) -> Receive {
+        self.device.receive(segments)
+    }
+
+    /// What binds a window of type 1.
+    #[must_use]
+    pub fn bind_request(&self) -> Bind {
+        self.device.bind_request(WindowType::One)
+    }
+
+    /// `ibv_post_send`.
+    #[inline]
+    pub fn bare_post_send(&self, request: &mut Request) -> i32 {
+        self.device.post_send(request)
+    }
+
+    /// `ibv_post_recv`.
+    #[inline]
+    pub fn bare_post_receive(&self, receive: &mut Receive) -> i32 {
+        self.device.post_receive(receive)
+    }
+
+    /// `ibv_post_srq_recv`.
+    #[inline]
+    pub fn bare_post_shared_receive(&self, receive: &mut Receive) -> i32 {
+        self.device.post_shared_receive(receive)
+    }
+
+    /// `ibv_poll_cq`.
+    #[inline]
+    pub fn bare_poll(&self, room: &mut Room) -> i32 {
+        self.device.poll(room)
+    }
+
+    /// `ibv_bind_mw`.
+    #[inline]
+    pub fn bare_bind(&self, bind: &mut Bind) -> i32 {
+        self.device.bind(bind)
+    }
+}
