@@ -51,7 +51,7 @@ pub struct VerbsBackend {
     pub(crate) pairs: Table<Pair>,
     pub(crate) shared_queues: Table<SharedQueue>,
     queues: BTreeMap<u16, Queue>,
-    sink: Option<(Arc<CompletionQueue>, Box<Batch>)>,
+    sink: Option<(Arc<CompletionQueue>, Batch)>,
     domains: Table<Arc<Domain>>,
     pub(crate) objects: Arc<Objects>,
     pub(crate) directory: Arc<Directory>,

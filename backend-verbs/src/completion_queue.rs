@@ -63,24 +63,39 @@ impl QueueMarks {
 #[derive(Debug)]
 pub struct VerbsCompletionQueue {
     pub(crate) device: Arc<Device>,
-    pub(crate) batch: Box<Batch>,
+    pub(crate) batch: Batch,
     pub(crate) marks: Arc<QueueMarks>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) signal: Arc<Signal>,
 }
 
 impl VerbsCompletionQueue {
-    #[inline]
-    fn fill(&mut self) -> Result<(), DeviceFailure> {
-        self.device.fill(&mut self.batch)?;
-        if self.batch.is_empty() && self.marks.overrun.load(Ordering::Relaxed) {
+    /// Takes completions from the device, and says whether there were any.
+    #[inline(always)]
+    fn fill(&mut self) -> Result<bool, DeviceFailure> {
+        let found = self.device.fill(&mut self.batch)?;
+        if !found && self.marks.overrun.load(Ordering::Relaxed) {
             return Err(DeviceFailure::CompletionQueueOverrun);
         }
-        Ok(())
+        Ok(found)
     }
 
-    #[inline]
+    /// A request that succeeded tells no more than its token; what else there is takes longer.
+    #[inline(always)]
     fn convert(&self, found: &WorkCompletion) -> Completion {
+        if found.status == 0 && found.opcode & RECEIVED == 0 {
+            return Completion {
+                token: found.token,
+                status: DtoStatus::Success,
+                length: found.length,
+                queue_pair: 0,
+                solicited: false,
+            };
+        }
+        self.convert_other(found)
+    }
+
+    fn convert_other(&self, found: &WorkCompletion) -> Completion {
         let received = found.opcode & RECEIVED != 0;
         let status = status(found.status);
         if status != DtoStatus::Success {
@@ -101,6 +116,22 @@ impl VerbsCompletionQueue {
             queue_pair,
             solicited: received && self.was_solicited(),
         }
+    }
+
+    /// The completion after those that nobody is to hear of.
+    #[cold]
+    fn poll_on(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+        for _ in 0..=BATCH {
+            if self.batch.is_empty() && !self.fill()? {
+                return Ok(None);
+            }
+            if let Some(found) = self.batch.take()
+                && found.token != QUIET
+            {
+                return Ok(Some(self.convert(&found)));
+            }
+        }
+        Ok(None)
     }
 
     /// Verbs does not say which completion was solicited, only that one was: the first receive that is seen
@@ -127,20 +158,16 @@ impl VerbsCompletionQueue {
 }
 
 impl CompletionQueue for VerbsCompletionQueue {
-    #[inline]
+    #[inline(always)]
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
-        for _ in 0..=BATCH {
-            if self.batch.is_empty() {
-                self.fill()?;
-            }
-            match self.batch.take() {
-                None => return Ok(None),
-                // Half of a bind that failed; the other half tells.
-                Some(found) if found.token == QUIET => {}
-                Some(found) => return Ok(Some(self.convert(&found))),
-            }
+        if self.batch.is_empty() && !self.fill()? {
+            return Ok(None);
         }
-        Ok(None)
+        match self.batch.take() {
+            Some(found) if found.token != QUIET => Ok(Some(self.convert(&found))),
+            // Half of a bind that failed; the other half tells.
+            _ => self.poll_on(),
+        }
     }
 
     /// Arms the device, then looks once more: what slipped in between may not notify.
@@ -160,7 +187,7 @@ impl CompletionQueue for VerbsCompletionQueue {
         self.marks.narrow.store(solicited_only, Ordering::Relaxed);
         // A device that cannot be armed never notifies, so that looking again is all there is.
         let armed = self.device.request_notification(solicited_only);
-        if !armed || self.fill().is_err() || !self.batch.is_empty() {
+        if !armed || self.fill() != Ok(false) {
             return Armed::Missed;
         }
         Armed::Armed

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
-use crate::hal::{QueuePair, ReceiveList};
+use crate::hal::{QueuePair, ReceiveList, ReceivePlace};
 
 /// A queue pair as its receive queue knows it.
 #[derive(Debug)]
@@ -25,21 +25,20 @@ pub struct VerbsReceiveQueue {
 
 /// A reserved place of a receive queue.
 #[derive(Debug)]
-pub struct VerbsReceiveSlot<'a> {
-    queue: &'a mut VerbsReceiveQueue,
-}
+pub struct VerbsReceiveSlot<'a>(ReceivePlace<'a>);
 
 impl WorkSlot for VerbsReceiveSlot<'_> {
     type Request = ReceiveRequest;
 
-    #[inline]
+    #[inline(always)]
     fn segment(&mut self, segment: Segment) {
-        self.queue.list.segment(segment);
+        self.0.segment(segment);
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
-        self.queue.list.commit(request.token)
+        self.0.commit(request.token);
+        Ok(())
     }
 }
 
@@ -47,14 +46,12 @@ impl WorkQueue for VerbsReceiveQueue {
     type Request = ReceiveRequest;
     type Slot<'a> = VerbsReceiveSlot<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn reserve(&mut self, segments: usize) -> Option<VerbsReceiveSlot<'_>> {
-        self.list
-            .begin(segments)
-            .then_some(VerbsReceiveSlot { queue: self })
+        self.list.begin(segments).map(VerbsReceiveSlot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
         let outcome = self.list.ring();
         if let Some(failing) = &self.failing {

@@ -6,7 +6,7 @@ use dat_core::backend::{
     BindRequest, Rejected, Segment, SendFlags, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
-use crate::hal::{Access, Opening, SendList, WindowType};
+use crate::hal::{Access, Opening, SendList, SendPlace, WindowType};
 use crate::objects::{Objects, next_key};
 
 /// The send queue of a queue pair.
@@ -24,21 +24,20 @@ pub struct VerbsSendQueue {
 
 /// A reserved place of a send queue.
 #[derive(Debug)]
-pub struct VerbsSendSlot<'a> {
-    queue: &'a mut VerbsSendQueue,
-}
+pub struct VerbsSendSlot<'a>(SendPlace<'a>);
 
 impl WorkSlot for VerbsSendSlot<'_> {
     type Request = SendRequest;
 
-    #[inline]
+    #[inline(always)]
     fn segment(&mut self, segment: Segment) {
-        self.queue.list.segment(segment);
+        self.0.segment(segment);
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
-        self.queue.list.commit(request)
+        self.0.commit(request);
+        Ok(())
     }
 }
 
@@ -46,14 +45,12 @@ impl WorkQueue for VerbsSendQueue {
     type Request = SendRequest;
     type Slot<'a> = VerbsSendSlot<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn reserve(&mut self, segments: usize) -> Option<VerbsSendSlot<'_>> {
-        self.list
-            .begin(segments)
-            .then_some(VerbsSendSlot { queue: self })
+        self.list.begin(segments).map(VerbsSendSlot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
         self.list.ring()
     }

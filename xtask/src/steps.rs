@@ -41,7 +41,7 @@ const STEPS: &[Step] = &[
                 "--workspace",
                 "--all-targets",
                 "--features",
-                "dat-tests/verbs",
+                "dat-tests/verbs,dat-bench/verbs",
                 "--",
                 "--deny",
                 "warnings",

@@ -42,45 +42,55 @@ pub(crate) struct WorkCompletion {
 
 /// Completions that were taken from the device and not yet asked for.
 pub(crate) struct Batch {
-    entries: [MaybeUninit<ibv_wc>; BATCH],
-    next: usize,
-    /// Entries that the device has written.
-    count: usize,
+    /// Room for `BATCH` of them.
+    entries: NonNull<ibv_wc>,
+    /// The next one that is asked for.
+    next: NonNull<ibv_wc>,
+    /// Behind the last one that the device has written.
+    end: NonNull<ibv_wc>,
 }
+
+// SAFETY: the pointers in it lead to what it owns.
+unsafe impl Send for Batch {}
+// SAFETY: as above; it changes through exclusive references alone.
+unsafe impl Sync for Batch {}
 
 impl core::fmt::Debug for Batch {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter
             .debug_struct("Batch")
-            .field("next", &self.next)
-            .field("count", &self.count)
+            .field("is_empty", &self.is_empty())
             .finish_non_exhaustive()
     }
 }
 
 impl Batch {
-    pub(crate) fn new() -> Box<Self> {
-        Box::new(Self {
-            entries: [const { MaybeUninit::zeroed() }; BATCH],
-            next: 0,
-            count: 0,
-        })
+    pub(crate) fn new() -> Self {
+        let room: Box<[MaybeUninit<ibv_wc>; BATCH]> =
+            Box::new([const { MaybeUninit::zeroed() }; BATCH]);
+        let entries = NonNull::from(Box::leak(room)).cast();
+        Self {
+            entries,
+            next: entries,
+            end: entries,
+        }
     }
 
+    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.next >= self.count
+        self.next == self.end
     }
 
     /// The next one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<WorkCompletion> {
-        if self.next >= self.count {
+        if self.is_empty() {
             return None;
         }
-        let entry = self.entries.get(self.next)?.as_ptr();
-        self.next = self.next.wrapping_add(1);
-        // SAFETY: the entry is all integers, zero before the device first wrote it.
+        let entry = self.next.as_ptr();
+        // SAFETY: an entry before `end`; all integers, zero before the device first wrote it.
         unsafe {
+            self.next = self.next.add(1);
             Some(WorkCompletion {
                 token: (*entry).wr_id,
                 status: (*entry).status,
@@ -89,6 +99,14 @@ impl Batch {
                 queue_pair: (*entry).qp_num,
             })
         }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let room = self.entries.cast::<[MaybeUninit<ibv_wc>; BATCH]>();
+        // SAFETY: made by `new`, and dropped once.
+        drop(unsafe { Box::from_raw(room.as_ptr()) });
     }
 }
 
@@ -138,18 +156,22 @@ impl CompletionQueue {
         self.owner.as_ref().map(|channel| channel.fd())
     }
 
-    /// Takes up to a batch of completions; what was left in the batch must have been taken out.
-    #[inline]
-    pub(crate) fn fill(&self, batch: &mut Batch) -> Result<(), DeviceFailure> {
-        batch.next = 0;
-        batch.count = 0;
+    /// Takes up to a batch of completions, and says whether there were any; what was left in the batch must have
+    /// been taken out.
+    #[inline(always)]
+    pub(crate) fn fill(&self, batch: &mut Batch) -> Result<bool, DeviceFailure> {
         // SAFETY: the queue lives, and the batch has room for that many.
-        let count =
-            unsafe { (self.poll)(self.raw(), BATCH as i32, batch.entries.as_mut_ptr().cast()) };
+        let count = unsafe { (self.poll)(self.raw(), BATCH as i32, batch.entries.as_ptr()) };
+        if count == 0 {
+            return Ok(false);
+        }
+        batch.next = batch.entries;
+        batch.end = batch.entries;
         match usize::try_from(count) {
             Ok(count) if count <= BATCH => {
-                batch.count = count;
-                Ok(())
+                // SAFETY: no more than there is room for.
+                batch.end = unsafe { batch.entries.add(count) };
+                Ok(true)
             }
             // More than there was room for is as much nonsense as fewer than none.
             _ => Err(DeviceFailure::Broken),

@@ -37,7 +37,7 @@ pub(crate) use context::{Context, DeviceLimits, PortState, Transport, device_nam
 pub(crate) use events::AsyncEvent;
 pub(crate) use memory::{Access, Domain, Region, Window, WindowType};
 pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};
-pub(crate) use receive_list::ReceiveList;
-pub(crate) use send_list::{Opening, QUIET, SendList};
+pub(crate) use receive_list::{ReceiveList, ReceivePlace};
+pub(crate) use send_list::{Opening, QUIET, SendList, SendPlace};
 pub(crate) use shared_receive::SharedReceiveQueue;
 pub(crate) use sleep::{Epoll, EventFd, sleep_on};

@@ -4,9 +4,10 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use dat_core::backend::{BackendError, Rejected, Segment};
+use dat_core::backend::{BackendError, Segment};
 use rdma_sys::{ibv_qp, ibv_recv_wr, ibv_sge, ibv_srq};
 
+use super::send_list::{NO_SEGMENT, free, leak};
 use super::{QueuePair, SharedReceiveQueue};
 
 type PostToPair = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
@@ -33,28 +34,88 @@ enum Keeper {
 /// Receives between their filling and the device.
 pub(crate) struct ReceiveList {
     target: Target,
-    _keeper: Option<Keeper>,
-    requests: Box<[ibv_recv_wr]>,
-    segments: Box<[ibv_sge]>,
-    stride: usize,
-    place: usize,
-    filled: usize,
-    pending: usize,
+    /// The places for receives, each with its segments.
+    first: NonNull<ibv_recv_wr>,
+    /// The place to be filled next; behind the last one comes the first again.
+    next: NonNull<ibv_recv_wr>,
+    /// Behind the last place.
+    end: NonNull<ibv_recv_wr>,
+    /// The oldest receive that is committed and not handed over; null if there is none.
+    head: *mut ibv_recv_wr,
     refused: u32,
-    /// Receives handed over since the list was made, as far as they are still in their places.
-    kept: usize,
+    /// How often the first place came again.
+    laps: u32,
+    /// Segments of a place.
+    stride: usize,
+    /// The segments of all places.
+    segments: NonNull<[ibv_sge]>,
+    _keeper: Option<Keeper>,
 }
 
-// SAFETY: the pointers in it lead into itself or to the queue that it keeps, which any thread may use.
+// SAFETY: the pointers in it lead to what it owns or to the queue that it keeps, which any thread may use.
 unsafe impl Send for ReceiveList {}
 
 impl core::fmt::Debug for ReceiveList {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter
             .debug_struct("ReceiveList")
-            .field("room", &self.requests.len())
-            .field("pending", &self.pending)
+            .field("room", &self.room())
             .finish_non_exhaustive()
+    }
+}
+
+/// The place of a receive that is filled.
+#[derive(Debug)]
+pub(crate) struct ReceivePlace<'a> {
+    list: &'a mut ReceiveList,
+    /// The segments of the place; there are `stride` of the list.
+    segments: NonNull<ibv_sge>,
+    filled: usize,
+}
+
+impl ReceivePlace<'_> {
+    /// Adds a segment to the receive.
+    #[inline(always)]
+    pub(crate) fn segment(&mut self, segment: Segment) {
+        if self.filled >= self.list.stride {
+            return;
+        }
+        // SAFETY: the place has `stride` segments.
+        unsafe {
+            self.segments.add(self.filled).write(ibv_sge {
+                addr: segment.address,
+                length: segment.length,
+                lkey: segment.key,
+            });
+        }
+        self.filled = self.filled.wrapping_add(1);
+    }
+
+    /// Completes the receive.
+    #[inline(always)]
+    pub(crate) fn commit(self, token: u64) {
+        let list = self.list;
+        let place = list.next;
+        // SAFETY: `begin` made sure that the place is one of the list and free; nothing refers to it but the receive
+        // before.
+        unsafe {
+            let to = &mut *place.as_ptr();
+            to.wr_id = token;
+            to.next = ptr::null_mut();
+            // No more than `stride`.
+            to.num_sge = self.filled as i32;
+            if list.head.is_null() {
+                list.head = place.as_ptr();
+            } else {
+                let follows = if place == list.first { list.end } else { place };
+                (*follows.sub(1).as_ptr()).next = place.as_ptr();
+            }
+            list.next = place.add(1);
+        }
+        if list.next == list.end {
+            list.next = list.first;
+            list.laps = list.laps.saturating_add(1);
+        }
     }
 }
 
@@ -119,82 +180,83 @@ impl ReceiveList {
 
     fn over(target: Target, keeper: Option<Keeper>, room: usize, segments: u32) -> Self {
         let stride = segments as usize;
+        let segments = leak(vec![NO_SEGMENT; room.saturating_mul(stride)]);
+        let places = (0..room).map(|place| ibv_recv_wr {
+            sg_list: segments
+                .cast::<ibv_sge>()
+                .as_ptr()
+                .wrapping_add(place.wrapping_mul(stride)),
+            ..blank()
+        });
+        let first = leak(places.collect()).cast::<ibv_recv_wr>();
         Self {
             target,
-            _keeper: keeper,
-            requests: vec![blank(); room].into(),
-            segments: vec![
-                ibv_sge {
-                    addr: 0,
-                    length: 0,
-                    lkey: 0
-                };
-                room.saturating_mul(stride)
-            ]
-            .into(),
-            stride,
-            place: 0,
-            filled: 0,
-            pending: 0,
+            first,
+            next: first,
+            // SAFETY: so many were made.
+            end: unsafe { first.add(room) },
+            head: ptr::null_mut(),
             refused: 0,
-            kept: 0,
+            laps: 0,
+            stride,
+            segments,
+            _keeper: keeper,
         }
     }
 
-    /// Makes room for a receive of so many segments; false if it is too long.
-    #[inline]
-    pub(crate) fn begin(&mut self, segments: usize) -> bool {
+    fn room(&self) -> usize {
+        self.number_of(self.end)
+    }
+
+    /// How many places are before this one, or before the end.
+    fn number_of(&self, place: NonNull<ibv_recv_wr>) -> usize {
+        // SAFETY: both lead to the same allocation, `place` not before `first`.
+        unsafe { place.offset_from_unsigned(self.first) }
+    }
+
+    /// The place of a receive of so many segments; `None` if it is too long.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, segments: usize) -> Option<ReceivePlace<'_>> {
         if segments > self.stride {
-            return false;
+            return None;
         }
-        if self.pending == self.requests.len() {
+        if self.is_full() {
             self.hand_over();
         }
-        self.filled = 0;
-        true
+        // SAFETY: a place of the list, as `next` always is.
+        let segments = unsafe { NonNull::new_unchecked((*self.next.as_ptr()).sg_list) };
+        Some(ReceivePlace {
+            list: self,
+            segments,
+            filled: 0,
+        })
     }
 
-    /// Adds a segment to the receive that was begun.
-    #[inline]
-    pub(crate) fn segment(&mut self, segment: Segment) {
-        if self.filled >= self.stride {
-            return;
-        }
-        let at = self
-            .place
-            .wrapping_mul(self.stride)
-            .wrapping_add(self.filled);
-        if let Some(to) = self.segments.get_mut(at) {
-            *to = ibv_sge {
-                addr: segment.address,
-                length: segment.length,
-                lkey: segment.key,
-            };
-            self.filled = self.filled.wrapping_add(1);
-        }
-    }
-
-    /// Completes the receive that was begun.
-    #[inline]
-    pub(crate) fn commit(&mut self, token: u64) -> Result<(), Rejected> {
-        let Some(to) = self.requests.get_mut(self.place) else {
-            return Err(Rejected);
-        };
-        to.wr_id = token;
-        // No more than `stride`.
-        to.num_sge = self.filled as i32;
-        let next = self.place.wrapping_add(1);
-        self.place = if next == self.requests.len() { 0 } else { next };
-        self.pending = self.pending.wrapping_add(1);
-        Ok(())
+    /// Whether every place has a receive that is not handed over.
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.next.as_ptr() == self.head
     }
 
     /// Hands over what was committed.
     ///
     /// # Errors
     /// How many of the newest were refused.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ring(&mut self) -> Result<(), u32> {
+        if self.head.is_null() || self.refused != 0 {
+            return self.settle();
+        }
+        if self.post_all() {
+            Ok(())
+        } else {
+            Err(core::mem::take(&mut self.refused))
+        }
+    }
+
+    /// Nothing was committed, or something was refused before.
+    #[cold]
+    fn settle(&mut self) -> Result<(), u32> {
         self.hand_over();
         match core::mem::take(&mut self.refused) {
             0 => Ok(()),
@@ -207,81 +269,104 @@ impl ReceiveList {
     /// # Errors
     /// The other list has no room for them, or its queue does not take them.
     pub(crate) fn repeat_on(&self, other: &mut Self) -> Result<(), BackendError> {
-        for (request, segments) in self.requests.iter().take(self.kept).zip(
-            (0..self.kept)
-                .map(|place| self.segments.iter().skip(place.saturating_mul(self.stride))),
-        ) {
-            let count = usize::try_from(request.num_sge).unwrap_or(0);
-            if other.pending == other.requests.len() || !other.begin(count) {
+        let kept = match self.laps {
+            0 => self.number_of(self.next),
+            _ => self.room(),
+        };
+        for place in 0..kept {
+            // SAFETY: a place of the list, which was filled with so many segments and handed over.
+            let (token, segments) = unsafe {
+                let receive = &*self.first.add(place).as_ptr();
+                let count = usize::try_from(receive.num_sge).unwrap_or(0);
+                let segments = core::slice::from_raw_parts(receive.sg_list, count);
+                (receive.wr_id, segments)
+            };
+            if other.is_full() {
                 return Err(BackendError::State);
             }
-            for segment in segments.take(count) {
-                other.segment(Segment {
+            let mut copy = other.begin(segments.len()).ok_or(BackendError::State)?;
+            for segment in segments {
+                copy.segment(Segment {
                     address: segment.addr,
                     length: segment.length,
                     key: segment.lkey,
                 });
             }
-            other
-                .commit(request.wr_id)
-                .map_err(|Rejected| BackendError::State)?;
+            copy.commit(token);
         }
         other.ring().map_err(|_| BackendError::State)
     }
 
-    #[inline]
+    #[cold]
     fn hand_over(&mut self) {
-        let pending = core::mem::take(&mut self.pending);
-        if pending == 0 {
+        if self.head.is_null() {
             return;
         }
         if self.refused != 0 {
-            self.refused = self.refused.saturating_add(pending as u32);
+            let head = core::mem::replace(&mut self.head, ptr::null_mut());
+            // What comes behind a refused receive is refused too.
+            self.forget_from(head, head);
             return;
         }
-        let room = self.requests.len();
-        let mut place = self.place.wrapping_add(room).wrapping_sub(pending);
-        if place >= room {
-            place = place.wrapping_sub(room);
+        self.post_all();
+    }
+
+    /// Posts what was committed, of which there is something. False: some of it was refused.
+    #[inline(always)]
+    fn post_all(&mut self) -> bool {
+        let head = core::mem::replace(&mut self.head, ptr::null_mut());
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue lives. The places are linked from `head` up to the last committed one, and have their
+        // segments. Nothing else refers to either until the call returns; by then the device has copied them.
+        let answer = unsafe {
+            match &self.target {
+                Target::QueuePair(post, queue) => post(queue.as_ptr(), head, &raw mut bad),
+                Target::Shared(post, queue) => post(queue.as_ptr(), head, &raw mut bad),
+            }
+        };
+        if answer == 0 {
+            return true;
         }
-        let requests = self.requests.as_mut_ptr();
-        let segments = self.segments.as_mut_ptr();
-        // SAFETY: `place` stays below `room`, the number of requests, each of which has `stride` segments.
-        // Nothing else refers to either until the call returns; by then the device has copied them.
+        self.forget_from(head, bad);
+        false
+    }
+
+    /// Counts the receives of the list that begins at `head` from `bad` on, all if it is none of them, as refused.
+    #[cold]
+    fn forget_from(&mut self, head: *mut ibv_recv_wr, bad: *mut ibv_recv_wr) {
+        let Some(start) = NonNull::new(head) else {
+            return;
+        };
+        let (mut count, mut taken) = (0_u32, 0);
+        let mut receive = head;
+        while !receive.is_null() {
+            if receive == bad {
+                taken = count;
+            }
+            count = count.wrapping_add(1);
+            // SAFETY: one of the list, which ends with null.
+            receive = unsafe { (*receive).next };
+        }
+        self.refused = self.refused.saturating_add(count.wrapping_sub(taken));
+        // Their places are filled again, so that what is kept for others to repeat stays without gaps.
+        let start = self.number_of(start);
+        let came_again = self.number_of(self.next) <= start;
+        let laps = self.laps.saturating_sub(u32::from(came_again));
+        let place = start.wrapping_add(taken as usize);
+        if laps == 0 && place < self.room() {
+            self.laps = 0;
+            // SAFETY: a place of the list.
+            self.next = unsafe { self.first.add(place) };
+        }
+    }
+}
+
+impl Drop for ReceiveList {
+    fn drop(&mut self) {
+        // SAFETY: made by `over`, with so many places, and dropped once.
         unsafe {
-            let first = requests.add(place);
-            let mut last: *mut ibv_recv_wr = ptr::null_mut();
-            for _ in 0..pending {
-                let request = requests.add(place);
-                (*request).sg_list = segments.add(place.wrapping_mul(self.stride));
-                (*request).next = ptr::null_mut();
-                if !last.is_null() {
-                    (*last).next = request;
-                }
-                last = request;
-                place = if place.wrapping_add(1) == room {
-                    0
-                } else {
-                    place.wrapping_add(1)
-                };
-            }
-            let mut bad = ptr::null_mut();
-            let answer = match &self.target {
-                Target::QueuePair(post, queue) => post(queue.as_ptr(), first, &raw mut bad),
-                Target::Shared(post, queue) => post(queue.as_ptr(), first, &raw mut bad),
-            };
-            if answer != 0 {
-                self.refused = newest_from(first, bad, pending);
-            }
-        }
-        let refused = self.refused as usize;
-        self.kept = self
-            .kept
-            .saturating_add(pending.saturating_sub(refused))
-            .min(room);
-        if refused != 0 && self.kept < room {
-            // Their places are filled again, so that what is kept stays without gaps.
-            self.place = self.kept;
+            free(NonNull::slice_from_raw_parts(self.first, self.room()));
+            free(self.segments);
         }
     }
 }
@@ -298,23 +383,6 @@ impl super::Domain {
             .map(SharedPost)
             .ok_or(BackendError::NotSupported)
     }
-}
-
-/// How many of a list of `count` receives follow `bad`, itself included: all if it is none of them.
-///
-/// # Safety
-/// `first` begins a list of `count` receives.
-#[cold]
-unsafe fn newest_from(first: *mut ibv_recv_wr, bad: *mut ibv_recv_wr, count: usize) -> u32 {
-    let mut request = first;
-    for before in 0..count {
-        if request == bad || request.is_null() {
-            return count.wrapping_sub(before) as u32;
-        }
-        // SAFETY: one of the list.
-        request = unsafe { (*request).next };
-    }
-    count as u32
 }
 
 fn blank() -> ibv_recv_wr {

@@ -21,33 +21,99 @@ const ROOM: usize = 64;
 /// Requests between their filling and the device, and the queue pair they go to.
 pub(crate) struct SendList {
     post: Post,
-    bind: Option<Bind>,
     queue_pair: NonNull<ibv_qp>,
-    /// Keeps the queue pair; none where somebody else does.
-    _owner: Option<Arc<QueuePair>>,
-    requests: Box<[ibv_send_wr]>,
-    /// `stride` segments for each request.
-    segments: Box<[ibv_sge]>,
-    stride: usize,
-    /// The place that is filled, and how many of its segments are.
-    place: usize,
-    filled: usize,
-    /// Committed and not handed over: so many, ending before `place`.
-    pending: usize,
+    /// The places for requests, each with its segments; the device copies what it is given, so that they are filled
+    /// from the first again after every call.
+    first: NonNull<ibv_send_wr>,
+    /// The place to be filled next; requests in those before it are committed and not handed over.
+    next: NonNull<ibv_send_wr>,
+    /// Behind the last place.
+    end: NonNull<ibv_send_wr>,
     /// Committed, handed over and refused, which nobody was told yet.
     refused: u32,
+    /// Segments of a place.
+    stride: usize,
+    bind: Option<Bind>,
+    /// The segments of all places.
+    segments: NonNull<[ibv_sge]>,
+    /// Keeps the queue pair; none where somebody else does.
+    _owner: Option<Arc<QueuePair>>,
 }
 
-// SAFETY: the pointers in it lead into itself or to the queue pair that it keeps, which any thread may use.
+// SAFETY: the pointers in it lead to what it owns or to the queue pair that it keeps, which any thread may use.
 unsafe impl Send for SendList {}
 
 impl core::fmt::Debug for SendList {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter
             .debug_struct("SendList")
-            .field("room", &self.requests.len())
-            .field("pending", &self.pending)
+            .field("room", &self.room())
             .finish_non_exhaustive()
+    }
+}
+
+/// The place of a request that is filled.
+#[derive(Debug)]
+pub(crate) struct SendPlace<'a> {
+    list: &'a mut SendList,
+    /// The segments of the place; there are `stride` of the list.
+    segments: NonNull<ibv_sge>,
+    filled: usize,
+}
+
+impl SendPlace<'_> {
+    /// Adds a segment to the request.
+    #[inline(always)]
+    pub(crate) fn segment(&mut self, segment: Segment) {
+        if self.filled >= self.list.stride {
+            return;
+        }
+        // SAFETY: the place has `stride` segments.
+        unsafe {
+            self.segments.add(self.filled).write(ibv_sge {
+                addr: segment.address,
+                length: segment.length,
+                lkey: segment.key,
+            });
+        }
+        self.filled = self.filled.wrapping_add(1);
+    }
+
+    /// Completes the request.
+    #[inline(always)]
+    pub(crate) fn commit(self, request: &SendRequest) {
+        let list = self.list;
+        let place = list.next;
+        // SAFETY: `begin` made sure that the place is one of the list, and nothing refers to it but the request before.
+        unsafe {
+            let to = &mut *place.as_ptr();
+            to.wr_id = request.token;
+            to.next = ptr::null_mut();
+            // No more than `stride`.
+            to.num_sge = self.filled as i32;
+            to.send_flags = flags(request.flags);
+            match request.operation {
+                SendOperation::Send => to.opcode = ibv_wr_opcode::IBV_WR_SEND,
+                SendOperation::RdmaWrite(range) => {
+                    to.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+                    to.wr.rdma = rdma_t {
+                        remote_addr: range.address,
+                        rkey: range.key,
+                    };
+                }
+                SendOperation::RdmaRead(range) => {
+                    to.opcode = ibv_wr_opcode::IBV_WR_RDMA_READ;
+                    to.wr.rdma = rdma_t {
+                        remote_addr: range.address,
+                        rkey: range.key,
+                    };
+                }
+            }
+            if place != list.first {
+                (*place.sub(1).as_ptr()).next = place.as_ptr();
+            }
+            list.next = place.add(1);
+        }
     }
 }
 
@@ -93,101 +159,73 @@ impl SendList {
     ) -> Self {
         let room = (depth as usize).clamp(1, ROOM);
         let stride = segments as usize;
+        let segments = leak(vec![NO_SEGMENT; room.saturating_mul(stride)]);
+        let places = (0..room).map(|place| ibv_send_wr {
+            sg_list: segments
+                .cast::<ibv_sge>()
+                .as_ptr()
+                .wrapping_add(place.wrapping_mul(stride)),
+            ..blank()
+        });
+        let first = leak(places.collect()).cast::<ibv_send_wr>();
         Self {
             post,
-            bind,
             queue_pair,
-            _owner: owner,
-            requests: std::iter::repeat_with(blank).take(room).collect(),
-            segments: vec![
-                ibv_sge {
-                    addr: 0,
-                    length: 0,
-                    lkey: 0
-                };
-                room.saturating_mul(stride)
-            ]
-            .into(),
-            stride,
-            place: 0,
-            filled: 0,
-            pending: 0,
+            first,
+            next: first,
+            // SAFETY: so many were made.
+            end: unsafe { first.add(room) },
             refused: 0,
+            stride,
+            bind,
+            segments,
+            _owner: owner,
         }
     }
 
-    /// Makes room for a request of so many segments; false if it is too long.
-    #[inline]
-    pub(crate) fn begin(&mut self, segments: usize) -> bool {
+    fn room(&self) -> usize {
+        // SAFETY: both lead to the same allocation, `end` behind `first`.
+        unsafe { self.end.offset_from_unsigned(self.first) }
+    }
+
+    /// The place of a request of so many segments; `None` if it is too long.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, segments: usize) -> Option<SendPlace<'_>> {
         if segments > self.stride {
-            return false;
+            return None;
         }
-        if self.pending == self.requests.len() {
+        if self.next == self.end {
             self.hand_over();
         }
-        self.filled = 0;
-        true
-    }
-
-    /// Adds a segment to the request that was begun.
-    #[inline]
-    pub(crate) fn segment(&mut self, segment: Segment) {
-        if self.filled >= self.stride {
-            return;
-        }
-        // At most room times stride, which is the length.
-        let at = self
-            .place
-            .wrapping_mul(self.stride)
-            .wrapping_add(self.filled);
-        if let Some(to) = self.segments.get_mut(at) {
-            *to = ibv_sge {
-                addr: segment.address,
-                length: segment.length,
-                lkey: segment.key,
-            };
-            self.filled = self.filled.wrapping_add(1);
-        }
-    }
-
-    /// Completes the request that was begun.
-    #[inline]
-    pub(crate) fn commit(&mut self, request: &SendRequest) -> Result<(), Rejected> {
-        let Some(to) = self.requests.get_mut(self.place) else {
-            return Err(Rejected);
-        };
-        to.wr_id = request.token;
-        // No more than `stride`.
-        to.num_sge = self.filled as i32;
-        to.send_flags = flags(request.flags);
-        match request.operation {
-            SendOperation::Send => to.opcode = ibv_wr_opcode::IBV_WR_SEND,
-            SendOperation::RdmaWrite(range) => {
-                to.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
-                to.wr.rdma = rdma_t {
-                    remote_addr: range.address,
-                    rkey: range.key,
-                };
-            }
-            SendOperation::RdmaRead(range) => {
-                to.opcode = ibv_wr_opcode::IBV_WR_RDMA_READ;
-                to.wr.rdma = rdma_t {
-                    remote_addr: range.address,
-                    rkey: range.key,
-                };
-            }
-        }
-        self.place = self.after(self.place);
-        self.pending = self.pending.wrapping_add(1);
-        Ok(())
+        // SAFETY: a place of the list: handing over leads to the first, committing one further and no further than
+        // `end`.
+        let segments = unsafe { NonNull::new_unchecked((*self.next.as_ptr()).sg_list) };
+        Some(SendPlace {
+            list: self,
+            segments,
+            filled: 0,
+        })
     }
 
     /// Hands over what was committed.
     ///
     /// # Errors
     /// How many of the newest were refused.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ring(&mut self) -> Result<(), u32> {
+        if self.next == self.first || self.refused != 0 {
+            return self.settle();
+        }
+        if self.post_all() {
+            Ok(())
+        } else {
+            Err(core::mem::take(&mut self.refused))
+        }
+    }
+
+    /// Nothing was committed, or something was refused before.
+    #[cold]
+    fn settle(&mut self) -> Result<(), u32> {
         self.hand_over();
         match core::mem::take(&mut self.refused) {
             0 => Ok(()),
@@ -195,55 +233,36 @@ impl SendList {
         }
     }
 
-    #[inline]
-    fn after(&self, place: usize) -> usize {
-        let next = place.wrapping_add(1);
-        if next == self.requests.len() { 0 } else { next }
-    }
-
-    #[inline]
+    #[cold]
     fn hand_over(&mut self) {
-        let pending = core::mem::take(&mut self.pending);
-        if pending == 0 {
+        if self.next == self.first {
             return;
         }
         if self.refused != 0 {
             // What comes behind a refused request is refused too, or the order would be lost.
-            self.refused = self.refused.saturating_add(pending as u32);
+            // SAFETY: both lead to the same allocation, `next` behind `first`.
+            let committed = unsafe { self.next.offset_from_unsigned(self.first) };
+            self.refused = self.refused.saturating_add(committed as u32);
+            self.next = self.first;
             return;
         }
-        let room = self.requests.len();
-        // `pending` is at most `room`, `place` below it.
-        let mut place = self.place.wrapping_add(room).wrapping_sub(pending);
-        if place >= room {
-            place = place.wrapping_sub(room);
-        }
-        let requests = self.requests.as_mut_ptr();
-        let segments = self.segments.as_mut_ptr();
-        // SAFETY: `place` stays below `room`, the number of requests, each of which has `stride` segments.
+        self.post_all();
+    }
+
+    /// Posts what was committed, of which there is something. False: some of it was refused.
+    #[inline(always)]
+    fn post_all(&mut self) -> bool {
+        self.next = self.first;
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair lives. The places are linked up to the last committed one, and have their segments.
         // Nothing else refers to either until the call returns; by then the device has copied them.
         unsafe {
-            let first = requests.add(place);
-            let mut last: *mut ibv_send_wr = ptr::null_mut();
-            for _ in 0..pending {
-                let request = requests.add(place);
-                (*request).sg_list = segments.add(place.wrapping_mul(self.stride));
-                (*request).next = ptr::null_mut();
-                if !last.is_null() {
-                    (*last).next = request;
-                }
-                last = request;
-                place = if place.wrapping_add(1) == room {
-                    0
-                } else {
-                    place.wrapping_add(1)
-                };
+            if (self.post)(self.queue_pair.as_ptr(), self.first.as_ptr(), &raw mut bad) == 0 {
+                return true;
             }
-            let mut bad = ptr::null_mut();
-            if (self.post)(self.queue_pair.as_ptr(), first, &raw mut bad) != 0 {
-                self.refused = newest_from(first, bad, pending);
-            }
+            self.refused = newest_from(self.first.as_ptr(), bad);
         }
+        false
     }
 
     /// Binds a window of type 1, which gives it another key; an opening of no length unbinds it.
@@ -352,7 +371,7 @@ fn info(opening: &Opening<'_>) -> ibv_mw_bind_info {
 }
 
 /// Every request is signalled: the core wants one completion for each.
-#[inline]
+#[inline(always)]
 fn flags(asked: SendFlags) -> u32 {
     let mut flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
     if asked.contains(SendFlags::FENCE) {
@@ -364,24 +383,54 @@ fn flags(asked: SendFlags) -> u32 {
     flags
 }
 
-/// How many of a list of `count` requests follow `bad`, itself included: all if it is none of them.
+/// How many requests of a list follow `bad`, itself included: all if it is none of them.
 ///
 /// # Safety
-/// `first` begins a list of `count` requests.
+/// `first` begins a list of requests.
 #[cold]
-unsafe fn newest_from(first: *mut ibv_send_wr, bad: *mut ibv_send_wr, count: usize) -> u32 {
+unsafe fn newest_from(first: *mut ibv_send_wr, bad: *mut ibv_send_wr) -> u32 {
+    let (mut count, mut before) = (0_u32, 0);
     let mut request = first;
-    for before in 0..count {
-        if request == bad || request.is_null() {
-            return count.wrapping_sub(before) as u32;
+    while !request.is_null() {
+        if request == bad {
+            before = count;
         }
+        count = count.wrapping_add(1);
         // SAFETY: one of the list.
         request = unsafe { (*request).next };
     }
-    count as u32
+    count.wrapping_sub(before)
 }
 
 fn blank() -> ibv_send_wr {
     // SAFETY: integers and pointers, for which zero is a value.
     unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+pub(super) const NO_SEGMENT: ibv_sge = ibv_sge {
+    addr: 0,
+    length: 0,
+    lkey: 0,
+};
+
+/// What is reached by pointers alone until `free` takes it back.
+pub(super) fn leak<T>(values: Vec<T>) -> NonNull<[T]> {
+    NonNull::from(Box::leak(values.into_boxed_slice()))
+}
+
+/// # Safety
+/// `values` came from `leak`, and nothing refers to them any more.
+pub(super) unsafe fn free<T>(values: NonNull<[T]>) {
+    // SAFETY: as the caller promised.
+    drop(unsafe { Box::from_raw(values.as_ptr()) });
+}
+
+impl Drop for SendList {
+    fn drop(&mut self) {
+        // SAFETY: made by `over`, with so many places, and dropped once.
+        unsafe {
+            free(NonNull::slice_from_raw_parts(self.first, self.room()));
+            free(self.segments);
+        }
+    }
 }

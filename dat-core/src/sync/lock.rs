@@ -166,34 +166,6 @@ unsafe impl RawLock for CriticalSectionLock {
     }
 }
 
-/// The host's mutex: waiters sleep instead of spinning.
-#[cfg(feature = "std")]
-#[derive(Debug)]
-pub struct HostLock(std::sync::Mutex<()>);
-
-#[cfg(feature = "std")]
-#[expect(unsafe_code)]
-// SAFETY: the standard mutex is held until its guard is dropped; a poisoned mutex still excludes.
-unsafe impl RawLock for HostLock {
-    const INIT: Self = Self(std::sync::Mutex::new(()));
-
-    type Control = Self;
-
-    type State<'a> = std::sync::MutexGuard<'a, ()>;
-
-    #[inline(always)]
-    unsafe fn acquire(&self) -> Self::State<'_> {
-        self.0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    #[inline(always)]
-    unsafe fn release(&self, state: Self::State<'_>) {
-        drop(state);
-    }
-}
-
 /// One lock for the data path, `D`, and another one for control calls, `C`.
 ///
 /// Where `D` masks interrupts or spins, a control call that waits for the device, such as a registration,

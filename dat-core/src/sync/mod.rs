@@ -1,15 +1,17 @@
 //! Locks, words and bytes shared between threads and with devices. All of the crate's `unsafe` is in this module.
 
 mod bytes;
+#[cfg(feature = "std")]
+mod host;
 mod lock;
 mod mutex;
 mod word;
 
 pub use bytes::{copy_from_shared, copy_shared, copy_to_shared, load_bytes, store_bytes};
+#[cfg(feature = "std")]
+pub use host::HostLock;
 #[cfg(feature = "critical-section")]
 pub use lock::CriticalSectionLock;
-#[cfg(feature = "std")]
-pub use lock::HostLock;
 #[cfg(feature = "spin")]
 pub use lock::SpinLock;
 pub use lock::{NoLock, RawLock, SplitLock};

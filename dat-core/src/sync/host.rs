@@ -1,0 +1,137 @@
+//! A lock on which threads sleep.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use super::RawLock;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and somebody may sleep until it is released.
+const AWAITED: u32 = 2;
+
+/// How often a thread looks again before it goes to sleep.
+const LOOKS: u32 = 100;
+
+/// The host's lock: waiters sleep instead of spinning.
+///
+/// The standard mutex looks for panics whenever it is taken and released, which would be a tenth of a post.
+#[derive(Debug)]
+pub struct HostLock {
+    word: AtomicU32,
+    /// Held by whoever goes to sleep, from marking the word until it sleeps.
+    bedroom: Mutex<()>,
+    released: Condvar,
+}
+
+#[expect(unsafe_code)]
+// SAFETY: only one thread changes the word from `FREE`, with acquire ordering, until it is set back with release
+// ordering.
+unsafe impl RawLock for HostLock {
+    const INIT: Self = Self {
+        word: AtomicU32::new(FREE),
+        bedroom: Mutex::new(()),
+        released: Condvar::new(),
+    };
+
+    type Control = Self;
+
+    type State<'a> = ();
+
+    #[inline(always)]
+    unsafe fn acquire(&self) -> Self::State<'_> {
+        let taken = self
+            .word
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            self.contend();
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn release(&self, _state: Self::State<'_>) {
+        if self.word.swap(FREE, Ordering::Release) != HELD {
+            self.wake();
+        }
+    }
+}
+
+impl HostLock {
+    #[cold]
+    fn contend(&self) {
+        for _ in 0..LOOKS {
+            if self.word.load(Ordering::Relaxed) == FREE
+                && self
+                    .word
+                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        let mut asleep = self.bedroom.lock().unwrap_or_else(PoisonError::into_inner);
+        // Others may sleep too, so whoever slept leaves the mark when it takes the lock.
+        while self.word.swap(AWAITED, Ordering::Acquire) != FREE {
+            asleep = self
+                .released
+                .wait(asleep)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Whoever marked the word either sleeps by the time its mutex can be had, or has looked again.
+    #[cold]
+    fn wake(&self) {
+        drop(self.bedroom.lock().unwrap_or_else(PoisonError::into_inner));
+        self.released.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+    use crate::sync::Mutex as Guarded;
+
+    /// Spec: GEN-08
+    #[test]
+    fn threads_that_meet_on_the_lock_exclude_each_other() {
+        let counted = Arc::new(Guarded::<HostLock, _>::new(0_u64));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let counted = Arc::clone(&counted);
+                thread::spawn(move || {
+                    for turn in 0..5000 {
+                        counted.with(|counted| {
+                            let before = *counted;
+                            if turn % 100 == 0 {
+                                // Long enough for the others to go to sleep.
+                                thread::yield_now();
+                                thread::sleep(std::time::Duration::from_micros(20));
+                            }
+                            *counted = before + 1;
+                        });
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("no thread panics");
+        }
+        assert_eq!(counted.with(|counted| *counted), 20_000);
+    }
+
+    /// Spec: GEN-08
+    #[test]
+    fn a_panic_releases_the_lock() {
+        let counted = Arc::new(Guarded::<HostLock, _>::new(0));
+        let other = Arc::clone(&counted);
+        let panicked = thread::spawn(move || other.with(|_| panic!("on purpose"))).join();
+        assert!(panicked.is_err());
+        assert_eq!(counted.with(|value| *value), 0);
+    }
+}
