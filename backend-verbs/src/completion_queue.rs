@@ -92,27 +92,55 @@ impl VerbsCompletionQueue {
                 solicited: false,
             };
         }
-        self.convert_other(found)
+        // Taken apart, so that what comes from the other way need not be in memory.
+        let Completion {
+            token,
+            status,
+            length,
+            queue_pair,
+            solicited,
+        } = self.convert_other(
+            found.token,
+            found.status,
+            found.opcode,
+            found.length,
+            found.queue_pair,
+        );
+        Completion {
+            token,
+            status,
+            length,
+            queue_pair,
+            solicited,
+        }
     }
 
-    fn convert_other(&self, found: &WorkCompletion) -> Completion {
-        let received = found.opcode & RECEIVED != 0;
-        let status = status(found.status);
+    #[inline(never)]
+    fn convert_other(
+        &self,
+        token: u64,
+        told: u32,
+        opcode: u32,
+        length: u32,
+        number: u32,
+    ) -> Completion {
+        let received = opcode & RECEIVED != 0;
+        let status = status(told);
         if status != DtoStatus::Success {
             // Where a request failed its operation code says nothing.
-            self.note_failure(found.queue_pair);
+            self.note_failure(number);
         } else if received && self.directory.is_waiting() {
-            self.note_data(found.queue_pair);
+            self.note_data(number);
         }
         let queue_pair = if self.marks.serves_shared.load(Ordering::Relaxed) {
-            self.directory.token(found.queue_pair)
+            self.directory.token(number)
         } else {
             0
         };
         Completion {
-            token: found.token,
+            token,
             status,
-            length: found.length,
+            length,
             queue_pair,
             solicited: received && self.was_solicited(),
         }
@@ -166,7 +194,22 @@ impl CompletionQueue for VerbsCompletionQueue {
         match self.batch.take() {
             Some(found) if found.token != QUIET => Ok(Some(self.convert(&found))),
             // Half of a bind that failed; the other half tells.
-            _ => self.poll_on(),
+            _ => match self.poll_on()? {
+                None => Ok(None),
+                Some(Completion {
+                    token,
+                    status,
+                    length,
+                    queue_pair,
+                    solicited,
+                }) => Ok(Some(Completion {
+                    token,
+                    status,
+                    length,
+                    queue_pair,
+                    solicited,
+                })),
+            },
         }
     }
 

@@ -1,5 +1,6 @@
 //! Receives: filled in place, linked, handed over in one call.
 
+use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -17,11 +18,32 @@ type PostShared =
 /// Receives of a shared queue that are gathered before they have to be handed over.
 const ROOM: usize = 64;
 
+/// A function of a device that posts to whatever queue, by the address of that.
+type Post = unsafe extern "C" fn(*mut c_void, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
+
 /// Where receives go.
 #[derive(Clone, Copy, Debug)]
-enum Target {
-    QueuePair(PostToPair, NonNull<ibv_qp>),
-    Shared(PostShared, NonNull<ibv_srq>),
+struct Target {
+    post: Post,
+    queue: NonNull<c_void>,
+}
+
+impl Target {
+    fn queue_pair(post: PostToPair, queue: NonNull<ibv_qp>) -> Self {
+        Self {
+            // SAFETY: pointers to whatever are passed in the same way, and it gets its own `queue` alone.
+            post: unsafe { core::mem::transmute::<PostToPair, Post>(post) },
+            queue: queue.cast(),
+        }
+    }
+
+    fn shared(post: PostShared, queue: NonNull<ibv_srq>) -> Self {
+        Self {
+            // SAFETY: as above.
+            post: unsafe { core::mem::transmute::<PostShared, Post>(post) },
+            queue: queue.cast(),
+        }
+    }
 }
 
 /// What keeps the place where they go.
@@ -33,20 +55,22 @@ enum Keeper {
 
 /// Receives between their filling and the device.
 pub(crate) struct ReceiveList {
+    /// Where they go, or a function of ours that refuses what comes behind a refused receive.
     target: Target,
-    /// The places for receives, each with its segments.
-    first: NonNull<ibv_recv_wr>,
-    /// The place to be filled next; behind the last one comes the first again.
+    /// The oldest receive that is committed and not handed over, `next` if there is none.
+    start: NonNull<ibv_recv_wr>,
+    /// The place to be filled next; once the last one is filled and handed over the first comes again.
     next: NonNull<ibv_recv_wr>,
     /// Behind the last place.
     end: NonNull<ibv_recv_wr>,
-    /// The oldest receive that is committed and not handed over; null if there is none.
-    head: *mut ibv_recv_wr,
+    /// The places for receives, each with its segments.
+    first: NonNull<ibv_recv_wr>,
     refused: u32,
-    /// How often the first place came again.
-    laps: u32,
+    /// The first place came again.
+    came_round: bool,
     /// Segments of a place.
     stride: usize,
+    post_to_device: Post,
     /// The segments of all places.
     segments: NonNull<[ibv_sge]>,
     _keeper: Option<Keeper>,
@@ -68,6 +92,7 @@ impl core::fmt::Debug for ReceiveList {
 #[derive(Debug)]
 pub(crate) struct ReceivePlace<'a> {
     list: &'a mut ReceiveList,
+    place: NonNull<ibv_recv_wr>,
     /// The segments of the place; there are `stride` of the list.
     segments: NonNull<ibv_sge>,
     filled: usize,
@@ -94,27 +119,17 @@ impl ReceivePlace<'_> {
     /// Completes the receive.
     #[inline(always)]
     pub(crate) fn commit(self, token: u64) {
-        let list = self.list;
-        let place = list.next;
+        let place = self.place;
         // SAFETY: `begin` made sure that the place is one of the list and free; nothing refers to it but the receive
         // before.
         unsafe {
             let to = &mut *place.as_ptr();
             to.wr_id = token;
-            to.next = ptr::null_mut();
+            // Whoever hands over ends the list.
+            to.next = place.add(1).as_ptr();
             // No more than `stride`.
             to.num_sge = self.filled as i32;
-            if list.head.is_null() {
-                list.head = place.as_ptr();
-            } else {
-                let follows = if place == list.first { list.end } else { place };
-                (*follows.sub(1).as_ptr()).next = place.as_ptr();
-            }
-            list.next = place.add(1);
-        }
-        if list.next == list.end {
-            list.next = list.first;
-            list.laps = list.laps.saturating_add(1);
+            self.list.next = place.add(1);
         }
     }
 }
@@ -135,7 +150,7 @@ impl ReceiveList {
             .post_recv
             .ok_or(BackendError::NotSupported)?;
         let raw = NonNull::new(owner.raw()).ok_or(BackendError::Device)?;
-        let target = Target::QueuePair(post, raw);
+        let target = Target::queue_pair(post, raw);
         let room = (depth as usize).max(1);
         Ok(Self::over(
             target,
@@ -153,7 +168,7 @@ impl ReceiveList {
         segments: u32,
     ) -> Result<Self, BackendError> {
         let raw = NonNull::new(owner.raw()).ok_or(BackendError::Device)?;
-        let target = Target::Shared(post.0, raw);
+        let target = Target::shared(post.0, raw);
         let room = (depth as usize).clamp(1, ROOM);
         Ok(Self::over(
             target,
@@ -171,7 +186,7 @@ impl ReceiveList {
         segments: u32,
     ) -> Self {
         Self::over(
-            Target::QueuePair(post, queue_pair),
+            Target::queue_pair(post, queue_pair),
             None,
             (depth as usize).max(1),
             segments,
@@ -191,14 +206,15 @@ impl ReceiveList {
         let first = leak(places.collect()).cast::<ibv_recv_wr>();
         Self {
             target,
-            first,
+            start: first,
             next: first,
             // SAFETY: so many were made.
             end: unsafe { first.add(room) },
-            head: ptr::null_mut(),
+            first,
             refused: 0,
-            laps: 0,
+            came_round: false,
             stride,
+            post_to_device: target.post,
             segments,
             _keeper: keeper,
         }
@@ -220,22 +236,31 @@ impl ReceiveList {
         if segments > self.stride {
             return None;
         }
-        if self.is_full() {
-            self.hand_over();
+        if self.next == self.end {
+            self.turn();
         }
-        // SAFETY: a place of the list, as `next` always is.
-        let segments = unsafe { NonNull::new_unchecked((*self.next.as_ptr()).sg_list) };
+        let place = self.next;
+        // SAFETY: a place of the list: `next` is not behind the last one any more.
+        let segments = unsafe { NonNull::new_unchecked((*place.as_ptr()).sg_list) };
         Some(ReceivePlace {
             list: self,
+            place,
             segments,
             filled: 0,
         })
     }
 
-    /// Whether every place has a receive that is not handed over.
-    #[inline(always)]
-    fn is_full(&self) -> bool {
-        self.next.as_ptr() == self.head
+    /// The last place is filled: hands over, and begins with the first again.
+    #[cold]
+    fn turn(&mut self) {
+        if self.next != self.start {
+            self.post_all();
+        }
+        if self.next == self.end {
+            self.came_round = true;
+            self.start = self.first;
+            self.next = self.first;
+        }
     }
 
     /// Hands over what was committed.
@@ -244,20 +269,16 @@ impl ReceiveList {
     /// How many of the newest were refused.
     #[inline(always)]
     pub(crate) fn ring(&mut self) -> Result<(), u32> {
-        if self.head.is_null() || self.refused != 0 {
-            return self.settle();
+        if self.next != self.start && self.post_all() {
+            return Ok(());
         }
-        if self.post_all() {
-            Ok(())
-        } else {
-            Err(core::mem::take(&mut self.refused))
-        }
+        self.settle()
     }
 
-    /// Nothing was committed, or something was refused before.
+    /// Tells of what was refused since the last time.
     #[cold]
     fn settle(&mut self) -> Result<(), u32> {
-        self.hand_over();
+        self.target.post = self.post_to_device;
         match core::mem::take(&mut self.refused) {
             0 => Ok(()),
             refused => Err(refused),
@@ -269,10 +290,7 @@ impl ReceiveList {
     /// # Errors
     /// The other list has no room for them, or its queue does not take them.
     pub(crate) fn repeat_on(&self, other: &mut Self) -> Result<(), BackendError> {
-        let kept = match self.laps {
-            0 => self.number_of(self.next),
-            _ => self.room(),
-        };
+        let kept = self.number_of(if self.came_round { self.end } else { self.next });
         for place in 0..kept {
             // SAFETY: a place of the list, which was filled with so many segments and handed over.
             let (token, segments) = unsafe {
@@ -281,7 +299,7 @@ impl ReceiveList {
                 let segments = core::slice::from_raw_parts(receive.sg_list, count);
                 (receive.wr_id, segments)
             };
-            if other.is_full() {
+            if other.next == other.end {
                 return Err(BackendError::State);
             }
             let mut copy = other.begin(segments.len()).ok_or(BackendError::State)?;
@@ -297,48 +315,29 @@ impl ReceiveList {
         other.ring().map_err(|_| BackendError::State)
     }
 
-    #[cold]
-    fn hand_over(&mut self) {
-        if self.head.is_null() {
-            return;
-        }
-        if self.refused != 0 {
-            let head = core::mem::replace(&mut self.head, ptr::null_mut());
-            // What comes behind a refused receive is refused too.
-            self.forget_from(head, head);
-            return;
-        }
-        self.post_all();
-    }
-
     /// Posts what was committed, of which there is something. False: some of it was refused.
     #[inline(always)]
     fn post_all(&mut self) -> bool {
-        let head = core::mem::replace(&mut self.head, ptr::null_mut());
+        let start = self.start;
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue lives. The places are linked from `head` up to the last committed one, and have their
+        // SAFETY: the queue lives. The places are linked from `start` up to the last committed one, and have their
         // segments. Nothing else refers to either until the call returns; by then the device has copied them.
         let answer = unsafe {
-            match &self.target {
-                Target::QueuePair(post, queue) => post(queue.as_ptr(), head, &raw mut bad),
-                Target::Shared(post, queue) => post(queue.as_ptr(), head, &raw mut bad),
-            }
+            (*self.next.sub(1).as_ptr()).next = ptr::null_mut();
+            self.start = self.next;
+            (self.target.post)(self.target.queue.as_ptr(), start.as_ptr(), &raw mut bad)
         };
-        if answer == 0 {
-            return true;
+        if answer != 0 {
+            self.refuse_from(start, bad);
         }
-        self.forget_from(head, bad);
-        false
+        answer == 0
     }
 
-    /// Counts the receives of the list that begins at `head` from `bad` on, all if it is none of them, as refused.
+    /// Counts as refused what was posted in places from `start` on: all of it from `bad` on, and what comes behind.
     #[cold]
-    fn forget_from(&mut self, head: *mut ibv_recv_wr, bad: *mut ibv_recv_wr) {
-        let Some(start) = NonNull::new(head) else {
-            return;
-        };
+    fn refuse_from(&mut self, start: NonNull<ibv_recv_wr>, bad: *mut ibv_recv_wr) {
         let (mut count, mut taken) = (0_u32, 0);
-        let mut receive = head;
+        let mut receive = start.as_ptr();
         while !receive.is_null() {
             if receive == bad {
                 taken = count;
@@ -348,17 +347,22 @@ impl ReceiveList {
             receive = unsafe { (*receive).next };
         }
         self.refused = self.refused.saturating_add(count.wrapping_sub(taken));
+        self.target.post = refuse_all;
         // Their places are filled again, so that what is kept for others to repeat stays without gaps.
-        let start = self.number_of(start);
-        let came_again = self.number_of(self.next) <= start;
-        let laps = self.laps.saturating_sub(u32::from(came_again));
-        let place = start.wrapping_add(taken as usize);
-        if laps == 0 && place < self.room() {
-            self.laps = 0;
-            // SAFETY: a place of the list.
-            self.next = unsafe { self.first.add(place) };
-        }
+        // SAFETY: a place of the list.
+        self.next = unsafe { start.add(taken as usize) };
+        self.start = self.next;
     }
+}
+
+unsafe extern "C" fn refuse_all(
+    _queue: *mut c_void,
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> i32 {
+    // SAFETY: called as the device's function would be.
+    unsafe { *bad = first };
+    libc::ENOMEM
 }
 
 impl Drop for ReceiveList {

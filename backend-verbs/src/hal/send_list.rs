@@ -20,6 +20,7 @@ const ROOM: usize = 64;
 
 /// Requests between their filling and the device, and the queue pair they go to.
 pub(crate) struct SendList {
+    /// The device's function, or ours that refuses what comes behind a refused request.
     post: Post,
     queue_pair: NonNull<ibv_qp>,
     /// The places for requests, each with its segments; the device copies what it is given, so that they are filled
@@ -33,6 +34,7 @@ pub(crate) struct SendList {
     refused: u32,
     /// Segments of a place.
     stride: usize,
+    post_to_device: Post,
     bind: Option<Bind>,
     /// The segments of all places.
     segments: NonNull<[ibv_sge]>,
@@ -56,6 +58,7 @@ impl core::fmt::Debug for SendList {
 #[derive(Debug)]
 pub(crate) struct SendPlace<'a> {
     list: &'a mut SendList,
+    place: NonNull<ibv_send_wr>,
     /// The segments of the place; there are `stride` of the list.
     segments: NonNull<ibv_sge>,
     filled: usize,
@@ -82,13 +85,13 @@ impl SendPlace<'_> {
     /// Completes the request.
     #[inline(always)]
     pub(crate) fn commit(self, request: &SendRequest) {
-        let list = self.list;
-        let place = list.next;
+        let place = self.place;
         // SAFETY: `begin` made sure that the place is one of the list, and nothing refers to it but the request before.
         unsafe {
             let to = &mut *place.as_ptr();
             to.wr_id = request.token;
-            to.next = ptr::null_mut();
+            // Whoever hands over ends the list.
+            to.next = place.add(1).as_ptr();
             // No more than `stride`.
             to.num_sge = self.filled as i32;
             to.send_flags = flags(request.flags);
@@ -109,10 +112,7 @@ impl SendPlace<'_> {
                     };
                 }
             }
-            if place != list.first {
-                (*place.sub(1).as_ptr()).next = place.as_ptr();
-            }
-            list.next = place.add(1);
+            self.list.next = place.add(1);
         }
     }
 }
@@ -177,6 +177,7 @@ impl SendList {
             end: unsafe { first.add(room) },
             refused: 0,
             stride,
+            post_to_device: post,
             bind,
             segments,
             _owner: owner,
@@ -197,11 +198,13 @@ impl SendList {
         if self.next == self.end {
             self.hand_over();
         }
+        let place = self.next;
         // SAFETY: a place of the list: handing over leads to the first, committing one further and no further than
         // `end`.
-        let segments = unsafe { NonNull::new_unchecked((*self.next.as_ptr()).sg_list) };
+        let segments = unsafe { NonNull::new_unchecked((*place.as_ptr()).sg_list) };
         Some(SendPlace {
             list: self,
+            place,
             segments,
             filled: 0,
         })
@@ -213,20 +216,16 @@ impl SendList {
     /// How many of the newest were refused.
     #[inline(always)]
     pub(crate) fn ring(&mut self) -> Result<(), u32> {
-        if self.next == self.first || self.refused != 0 {
-            return self.settle();
+        if self.next != self.first && self.post_all() {
+            return Ok(());
         }
-        if self.post_all() {
-            Ok(())
-        } else {
-            Err(core::mem::take(&mut self.refused))
-        }
+        self.settle()
     }
 
-    /// Nothing was committed, or something was refused before.
+    /// Tells of what was refused since the last time.
     #[cold]
     fn settle(&mut self) -> Result<(), u32> {
-        self.hand_over();
+        self.post = self.post_to_device;
         match core::mem::take(&mut self.refused) {
             0 => Ok(()),
             refused => Err(refused),
@@ -235,34 +234,35 @@ impl SendList {
 
     #[cold]
     fn hand_over(&mut self) {
-        if self.next == self.first {
-            return;
+        if self.next != self.first {
+            self.post_all();
         }
-        if self.refused != 0 {
-            // What comes behind a refused request is refused too, or the order would be lost.
-            // SAFETY: both lead to the same allocation, `next` behind `first`.
-            let committed = unsafe { self.next.offset_from_unsigned(self.first) };
-            self.refused = self.refused.saturating_add(committed as u32);
-            self.next = self.first;
-            return;
-        }
-        self.post_all();
     }
 
     /// Posts what was committed, of which there is something. False: some of it was refused.
     #[inline(always)]
     fn post_all(&mut self) -> bool {
-        self.next = self.first;
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair lives. The places are linked up to the last committed one, and have their segments.
         // Nothing else refers to either until the call returns; by then the device has copied them.
-        unsafe {
-            if (self.post)(self.queue_pair.as_ptr(), self.first.as_ptr(), &raw mut bad) == 0 {
-                return true;
-            }
-            self.refused = newest_from(self.first.as_ptr(), bad);
+        let answer = unsafe {
+            (*self.next.sub(1).as_ptr()).next = ptr::null_mut();
+            self.next = self.first;
+            (self.post)(self.queue_pair.as_ptr(), self.first.as_ptr(), &raw mut bad)
+        };
+        if answer != 0 {
+            self.refuse_from(bad);
         }
-        false
+        answer == 0
+    }
+
+    /// Counts as refused what was posted from `bad` on, and what comes behind it, or the order would be lost.
+    #[cold]
+    fn refuse_from(&mut self, bad: *mut ibv_send_wr) {
+        // SAFETY: it was just posted, and is linked as it was.
+        let refused = unsafe { newest_from(self.first.as_ptr(), bad) };
+        self.refused = self.refused.saturating_add(refused);
+        self.post = refuse_all;
     }
 
     /// Binds a window of type 1, which gives it another key; an opening of no length unbinds it.
@@ -381,6 +381,16 @@ fn flags(asked: SendFlags) -> u32 {
         flags |= ibv_send_flags::IBV_SEND_SOLICITED.0;
     }
     flags
+}
+
+unsafe extern "C" fn refuse_all(
+    _queue_pair: *mut ibv_qp,
+    first: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> i32 {
+    // SAFETY: called as the device's function would be.
+    unsafe { *bad = first };
+    libc::ENOMEM
 }
 
 /// How many requests of a list follow `bad`, itself included: all if it is none of them.
