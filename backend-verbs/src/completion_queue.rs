@@ -70,96 +70,68 @@ pub struct VerbsCompletionQueue {
 }
 
 impl VerbsCompletionQueue {
-    /// Takes completions from the device, and says whether there were any.
+    /// The device has no more completions.
     #[inline(always)]
-    fn fill(&mut self) -> Result<bool, DeviceFailure> {
-        let found = self.device.fill(&mut self.batch)?;
-        if !found && self.marks.overrun.load(Ordering::Relaxed) {
+    fn nothing<T>(&self) -> Result<Option<T>, DeviceFailure> {
+        if self.marks.overrun.load(Ordering::Relaxed) {
             return Err(DeviceFailure::CompletionQueueOverrun);
         }
-        Ok(found)
+        Ok(None)
+    }
+
+    /// The completion after one that nobody is to hear of: half of a bind that failed; the other half tells.
+    #[cold]
+    fn next_told(&mut self) -> Result<Option<WorkCompletion>, DeviceFailure> {
+        // A device could say so for ever.
+        for _ in 0..BATCH {
+            match self.device.next(&mut self.batch)? {
+                None => return self.nothing(),
+                Some(found) if found.token == QUIET => {}
+                found => return Ok(found),
+            }
+        }
+        Ok(None)
     }
 
     /// A request that succeeded tells no more than its token; what else there is takes longer.
     #[inline(always)]
     fn convert(&self, found: &WorkCompletion) -> Completion {
-        if found.status == 0 && found.opcode & RECEIVED == 0 {
-            return Completion {
-                token: found.token,
-                status: DtoStatus::Success,
-                length: found.length,
-                queue_pair: 0,
-                solicited: false,
-            };
+        let (mut status, mut solicited, mut queue_pair) = (DtoStatus::Success, false, 0);
+        if found.status != 0 || found.opcode & RECEIVED != 0 {
+            (status, solicited) = self.examine(found.status, found.opcode, found.queue_pair);
+            queue_pair = self.token_of(found.queue_pair);
         }
-        // Taken apart, so that what comes from the other way need not be in memory.
-        let Completion {
-            token,
-            status,
-            length,
-            queue_pair,
-            solicited,
-        } = self.convert_other(
-            found.token,
-            found.status,
-            found.opcode,
-            found.length,
-            found.queue_pair,
-        );
         Completion {
-            token,
+            token: found.token,
             status,
-            length,
+            length: found.length,
             queue_pair,
             solicited,
         }
     }
 
+    /// What a receive or a failed request means, and whether it was solicited.
     #[inline(never)]
-    fn convert_other(
-        &self,
-        token: u64,
-        told: u32,
-        opcode: u32,
-        length: u32,
-        number: u32,
-    ) -> Completion {
+    fn examine(&self, told: u32, opcode: u32, queue_pair: u32) -> (DtoStatus, bool) {
         let received = opcode & RECEIVED != 0;
         let status = status(told);
         if status != DtoStatus::Success {
             // Where a request failed its operation code says nothing.
-            self.note_failure(number);
+            self.note_failure(queue_pair);
         } else if received && self.directory.is_waiting() {
-            self.note_data(number);
+            self.note_data(queue_pair);
         }
-        let queue_pair = if self.marks.serves_shared.load(Ordering::Relaxed) {
-            self.directory.token(number)
-        } else {
-            0
-        };
-        Completion {
-            token,
-            status,
-            length,
-            queue_pair,
-            solicited: received && self.was_solicited(),
-        }
+        (status, received && self.was_solicited())
     }
 
-    /// The completion after those that nobody is to hear of.
-    #[cold]
-    fn poll_on(&mut self) -> Result<Option<Completion>, DeviceFailure> {
-        for _ in 0..=BATCH {
-            if self.batch.is_empty() && !self.fill()? {
-                return Ok(None);
-            }
-            if let Some(found) = self.batch.take()
-                && found.token != QUIET
-            {
-                return Ok(Some(self.convert(&found)));
-            }
+    /// What the core calls the queue pair, where it has to know.
+    #[inline(never)]
+    fn token_of(&self, queue_pair: u32) -> u64 {
+        if self.marks.serves_shared.load(Ordering::Relaxed) {
+            self.directory.token(queue_pair)
+        } else {
+            0
         }
-        Ok(None)
     }
 
     /// Verbs does not say which completion was solicited, only that one was: the first receive that is seen
@@ -188,29 +160,30 @@ impl VerbsCompletionQueue {
 impl CompletionQueue for VerbsCompletionQueue {
     #[inline(always)]
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
-        if self.batch.is_empty() && !self.fill()? {
-            return Ok(None);
+        let Some(mut found) = self.device.next(&mut self.batch)? else {
+            return self.nothing();
+        };
+        if found.token == QUIET {
+            let Some(WorkCompletion {
+                token,
+                status,
+                opcode,
+                length,
+                queue_pair,
+            }) = self.next_told()?
+            else {
+                return Ok(None);
+            };
+            // Taken apart, so that what usually is found need not be in memory.
+            found = WorkCompletion {
+                token,
+                status,
+                opcode,
+                length,
+                queue_pair,
+            };
         }
-        match self.batch.take() {
-            Some(found) if found.token != QUIET => Ok(Some(self.convert(&found))),
-            // Half of a bind that failed; the other half tells.
-            _ => match self.poll_on()? {
-                None => Ok(None),
-                Some(Completion {
-                    token,
-                    status,
-                    length,
-                    queue_pair,
-                    solicited,
-                }) => Ok(Some(Completion {
-                    token,
-                    status,
-                    length,
-                    queue_pair,
-                    solicited,
-                })),
-            },
-        }
+        Ok(Some(self.convert(&found)))
     }
 
     /// Arms the device, then looks once more: what slipped in between may not notify.
@@ -230,7 +203,8 @@ impl CompletionQueue for VerbsCompletionQueue {
         self.marks.narrow.store(solicited_only, Ordering::Relaxed);
         // A device that cannot be armed never notifies, so that looking again is all there is.
         let armed = self.device.request_notification(solicited_only);
-        if !armed || self.fill() != Ok(false) {
+        let nothing_new = self.device.fill(&mut self.batch) == Ok(false);
+        if !armed || !nothing_new || self.marks.overrun.load(Ordering::Relaxed) {
             return Armed::Missed;
         }
         Armed::Armed

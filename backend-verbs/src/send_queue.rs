@@ -280,7 +280,7 @@ mod tests {
         let device = Device::new();
         let mut queue = queue(&device, 1, 2);
         assert!(queue.reserve(3).is_none());
-        let mut slot = queue.reserve(1).expect("room");
+        let mut slot = queue.reserve(2).expect("room");
         for number in 1..10 {
             slot.segment(segment(number));
         }

@@ -5,18 +5,16 @@
     reason = "the attribute of each benchmark makes a module of it"
 )]
 
-use std::hint::black_box;
-
 use backend_verbs::sink::{Bind, Receive, Request, Room, Sink};
 use backend_verbs::{VerbsCompletionQueue, VerbsReceiveQueue, VerbsSendQueue};
-use dat_bench::{LoopDevice, Queues, World, WorldMemory};
+use dat_bench::{Queues, World, WorldMemory};
+use dat_core::Result;
 use dat_core::backend::{QueuePairRequest, RegionKeys, WindowKey};
 use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
-use dat_core::id::{EpId, SrqId};
-use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::id::SrqId;
+use dat_core::memory::LmrTriplet;
 use dat_core::sync::HostLock;
-use dat_core::{Ia, Result};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 
 #[derive(Clone, Copy)]
@@ -136,27 +134,6 @@ fn verbs_write((world, segments): (&'static Host, &'static [LmrTriplet])) {
     assert!(posted.is_ok());
 }
 
-// What it costs to call something with the arguments of a post: no part of the post.
-#[library_benchmark]
-#[bench::one(with_segments(1))]
-fn verbs_caller((world, segments): (&'static Host, &'static [LmrTriplet])) {
-    let (ia, remote) = (&world.ia, &world.remote);
-    let posted = nothing(ia, world.ep, segments, 7, remote, CompletionFlags::empty());
-    assert!(posted.is_ok());
-}
-
-#[inline(never)]
-fn nothing(
-    _ia: &Ia<'static, LoopDevice<Device>, HostLock>,
-    _ep: EpId,
-    _segments: &[LmrTriplet],
-    _cookie: u64,
-    _remote: &RmrTriplet,
-    _flags: CompletionFlags,
-) -> Result<()> {
-    black_box(Ok(()))
-}
-
 #[library_benchmark]
 #[bench::one(warm())]
 fn verbs_read(world: &'static Host) {
@@ -274,7 +251,7 @@ fn bare_bind((sink, bind): (&'static Sink, &'static mut Bind)) {
 
 library_benchmark_group!(
     name = verbs;
-    benchmarks = verbs_write, verbs_caller, verbs_read, verbs_send, verbs_receive, verbs_shared_receive,
+    benchmarks = verbs_write, verbs_read, verbs_send, verbs_receive, verbs_shared_receive,
         verbs_dequeue, verbs_bind, bare_post_send, bare_post_receive, bare_post_shared_receive, bare_poll, bare_bind
 );
 

@@ -82,22 +82,22 @@ impl Batch {
     }
 
     /// The next one.
+    ///
+    /// # Safety
+    /// It is not empty.
     #[inline(always)]
-    pub(crate) fn take(&mut self) -> Option<WorkCompletion> {
-        if self.is_empty() {
-            return None;
-        }
+    unsafe fn take_first(&mut self) -> WorkCompletion {
         let entry = self.next.as_ptr();
         // SAFETY: an entry before `end`; all integers, zero before the device first wrote it.
         unsafe {
             self.next = self.next.add(1);
-            Some(WorkCompletion {
+            WorkCompletion {
                 token: (*entry).wr_id,
                 status: (*entry).status,
                 opcode: (*entry).opcode,
                 length: (*entry).byte_len,
                 queue_pair: (*entry).qp_num,
-            })
+            }
         }
     }
 }
@@ -156,6 +156,16 @@ impl CompletionQueue {
         self.owner.as_ref().map(|channel| channel.fd())
     }
 
+    /// The next completion, of the batch if there is one in it, else of the next batch.
+    #[inline(always)]
+    pub(crate) fn next(&self, batch: &mut Batch) -> Result<Option<WorkCompletion>, DeviceFailure> {
+        if batch.is_empty() && !self.fill(batch)? {
+            return Ok(None);
+        }
+        // SAFETY: it is not empty.
+        Ok(Some(unsafe { batch.take_first() }))
+    }
+
     /// Takes up to a batch of completions, and says whether there were any; what was left in the batch must have
     /// been taken out.
     #[inline(always)]
@@ -165,17 +175,14 @@ impl CompletionQueue {
         if count == 0 {
             return Ok(false);
         }
-        batch.next = batch.entries;
-        batch.end = batch.entries;
-        match usize::try_from(count) {
-            Ok(count) if count <= BATCH => {
-                // SAFETY: no more than there is room for.
-                batch.end = unsafe { batch.entries.add(count) };
-                Ok(true)
-            }
-            // More than there was room for is as much nonsense as fewer than none.
-            _ => Err(DeviceFailure::Broken),
+        // More than there was room for is as much nonsense as fewer than none.
+        if count.cast_unsigned() > BATCH as u32 {
+            return Err(DeviceFailure::Broken);
         }
+        batch.next = batch.entries;
+        // SAFETY: no more than there is room for.
+        batch.end = unsafe { batch.entries.add(count.cast_unsigned() as usize) };
+        Ok(true)
     }
 
     /// Asks for a notification.

@@ -93,27 +93,30 @@ impl core::fmt::Debug for ReceiveList {
 pub(crate) struct ReceivePlace<'a> {
     list: &'a mut ReceiveList,
     place: NonNull<ibv_recv_wr>,
-    /// The segments of the place; there are `stride` of the list.
-    segments: NonNull<ibv_sge>,
-    filled: usize,
+    /// The segment to be filled next, and how many there may still be.
+    segment: NonNull<ibv_sge>,
+    left: usize,
+    /// So many there may be at all, no more than the list's `stride`.
+    segments: usize,
 }
 
 impl ReceivePlace<'_> {
     /// Adds a segment to the receive.
     #[inline(always)]
     pub(crate) fn segment(&mut self, segment: Segment) {
-        if self.filled >= self.list.stride {
+        let Some(left) = self.left.checked_sub(1) else {
             return;
-        }
-        // SAFETY: the place has `stride` segments.
+        };
+        self.left = left;
+        // SAFETY: the place has `segments` of them at least, and so many are not filled yet.
         unsafe {
-            self.segments.add(self.filled).write(ibv_sge {
+            self.segment.write(ibv_sge {
                 addr: segment.address,
                 length: segment.length,
                 lkey: segment.key,
             });
+            self.segment = self.segment.add(1);
         }
-        self.filled = self.filled.wrapping_add(1);
     }
 
     /// Completes the receive.
@@ -128,7 +131,7 @@ impl ReceivePlace<'_> {
             // Whoever hands over ends the list.
             to.next = place.add(1).as_ptr();
             // No more than `stride`.
-            to.num_sge = self.filled as i32;
+            to.num_sge = self.segments.wrapping_sub(self.left) as i32;
             self.list.next = place.add(1);
         }
     }
@@ -241,12 +244,13 @@ impl ReceiveList {
         }
         let place = self.next;
         // SAFETY: a place of the list: `next` is not behind the last one any more.
-        let segments = unsafe { NonNull::new_unchecked((*place.as_ptr()).sg_list) };
+        let segment = unsafe { NonNull::new_unchecked((*place.as_ptr()).sg_list) };
         Some(ReceivePlace {
             list: self,
             place,
+            segment,
+            left: segments,
             segments,
-            filled: 0,
         })
     }
 

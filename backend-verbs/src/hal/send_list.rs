@@ -59,27 +59,30 @@ impl core::fmt::Debug for SendList {
 pub(crate) struct SendPlace<'a> {
     list: &'a mut SendList,
     place: NonNull<ibv_send_wr>,
-    /// The segments of the place; there are `stride` of the list.
-    segments: NonNull<ibv_sge>,
-    filled: usize,
+    /// The segment to be filled next, and how many there may still be.
+    segment: NonNull<ibv_sge>,
+    left: usize,
+    /// So many there may be at all, no more than the list's `stride`.
+    segments: usize,
 }
 
 impl SendPlace<'_> {
     /// Adds a segment to the request.
     #[inline(always)]
     pub(crate) fn segment(&mut self, segment: Segment) {
-        if self.filled >= self.list.stride {
+        let Some(left) = self.left.checked_sub(1) else {
             return;
-        }
-        // SAFETY: the place has `stride` segments.
+        };
+        self.left = left;
+        // SAFETY: the place has `segments` of them at least, and so many are not filled yet.
         unsafe {
-            self.segments.add(self.filled).write(ibv_sge {
+            self.segment.write(ibv_sge {
                 addr: segment.address,
                 length: segment.length,
                 lkey: segment.key,
             });
+            self.segment = self.segment.add(1);
         }
-        self.filled = self.filled.wrapping_add(1);
     }
 
     /// Completes the request.
@@ -93,7 +96,7 @@ impl SendPlace<'_> {
             // Whoever hands over ends the list.
             to.next = place.add(1).as_ptr();
             // No more than `stride`.
-            to.num_sge = self.filled as i32;
+            to.num_sge = self.segments.wrapping_sub(self.left) as i32;
             to.send_flags = flags(request.flags);
             match request.operation {
                 SendOperation::Send => to.opcode = ibv_wr_opcode::IBV_WR_SEND,
@@ -201,12 +204,13 @@ impl SendList {
         let place = self.next;
         // SAFETY: a place of the list: handing over leads to the first, committing one further and no further than
         // `end`.
-        let segments = unsafe { NonNull::new_unchecked((*place.as_ptr()).sg_list) };
+        let segment = unsafe { NonNull::new_unchecked((*place.as_ptr()).sg_list) };
         Some(SendPlace {
             list: self,
             place,
+            segment,
+            left: segments,
             segments,
-            filled: 0,
         })
     }
 
