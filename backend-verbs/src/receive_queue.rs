@@ -135,6 +135,40 @@ mod tests {
         assert_eq!(tokens(&device), [9]);
     }
 
+    /// Spec: EPV-01, GEN-06
+    #[test]
+    fn receives_beyond_the_last_place_go_on_with_the_first() {
+        let device = Device::new();
+        let mut queue = queue(&device, 3, 2);
+        for token in 0..8 {
+            commit(&mut queue, token, token % 3);
+        }
+        queue.ring().expect("taken");
+        let (calls, posted) = device.take_receives();
+        assert_eq!(calls, 3);
+        let found: Vec<_> = posted
+            .iter()
+            .map(|posted| (posted.token, posted.segments.len() as u64))
+            .collect();
+        assert_eq!(
+            found,
+            (0..8).map(|token| (token, token % 3)).collect::<Vec<_>>()
+        );
+        // Nothing goes behind a refused one, wherever it was.
+        device.refuse_after(2);
+        for token in 0..8 {
+            if token == 7 {
+                device.refuse_nothing();
+            }
+            commit(&mut queue, token, 1);
+        }
+        assert_eq!(queue.ring(), Err(6));
+        assert_eq!(tokens(&device), [0, 1]);
+        commit(&mut queue, 9, 1);
+        queue.ring().expect("taken");
+        assert_eq!(tokens(&device), [9]);
+    }
+
     /// Spec: EPM-03
     #[test]
     fn unused_receives_move_to_another_queue_pair_in_order() {

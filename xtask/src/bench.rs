@@ -44,7 +44,7 @@ pub(crate) fn run(workspace: &Workspace, against: Against) -> Result<()> {
     let _runner = shell.push_env("GUNGRAUN_RUNNER", &runner);
     let _format = shell.push_env("GUNGRAUN_OUTPUT_FORMAT", "json");
     let mut output = String::new();
-    for (name, features) in BENCHMARKS {
+    for &(name, features) in BENCHMARKS {
         let lines = cmd!(
             shell,
             "cargo bench --quiet --package {PACKAGE} {features...} --bench {name}"
