@@ -98,7 +98,6 @@ mod tests {
     use super::*;
     use crate::sync::Mutex as Guarded;
 
-    /// Spec: GEN-12
     #[test]
     fn threads_that_meet_on_the_lock_exclude_each_other() {
         let counted = Arc::new(Guarded::<HostLock, _>::new(0_u64));
@@ -126,7 +125,6 @@ mod tests {
         assert_eq!(counted.with(|counted| *counted), 20_000);
     }
 
-    /// Spec: GEN-12
     #[test]
     fn a_panic_releases_the_lock() {
         let counted = Arc::new(Guarded::<HostLock, _>::new(0));
