@@ -378,31 +378,8 @@ mod tests {
 
     fn provider(evd_stream_merging_supported: [[bool; 6]; 6]) -> ProviderAttributes {
         ProviderAttributes {
-            provider_name: "test",
-            provider_version_major: 0,
-            provider_version_minor: 1,
-            dapl_version_major: 1,
-            dapl_version_minor: 2,
-            lmr_mem_types_supported: MemoryTypes::all(),
-            iov_ownership_on_return: IovOwnership::Consumer,
-            qos_supported: QualityOfService::BEST_EFFORT,
-            completion_flags_supported: CompletionFlags::MANDATORY,
-            is_thread_safe: true,
-            max_private_data_size: 64,
-            supports_multipath: false,
-            ep_creator: EpCreator::IfAsked,
-            pz_support: PzSupport::Shareable,
-            optimal_buffer_alignment: 64,
             evd_stream_merging_supported,
-            srq_supported: true,
-            srq_watermarks_supported: 1,
-            srq_ep_pz_difference_supported: false,
-            srq_info_supported: 1,
-            ep_recv_info_supported: 0,
-            lmr_sync_req: false,
-            dto_async_return_guaranteed: true,
-            rdma_write_for_rdma_read_req: false,
-            provider_specific_attributes: &[],
+            ..crate::testing::PROVIDER_ATTRIBUTES
         }
     }
 

@@ -243,27 +243,28 @@ impl<C> EvdQueue<C> {
     /// Lets a waiter in; returns its serial number.
     #[inline(always)]
     pub(crate) fn begin_wait(&mut self, threshold: u32) -> u32 {
+        let serial = self.admit_waiter(threshold);
+        self.refresh();
+        serial
+    }
+
+    /// As `begin_wait` with a threshold of 1, on an `open` dispatcher that is `quick`.
+    #[inline(always)]
+    pub(crate) fn begin_quick_wait(&mut self) -> u32 {
+        let serial = self.admit_waiter(1);
+        self.open = self.id.unaskable();
+        self.quick_wait = serial;
+        serial
+    }
+
+    #[inline(always)]
+    fn admit_waiter(&mut self, threshold: u32) -> u32 {
         self.waits = self.waits.wrapping_add(2);
         self.waiter = Some(Waiter {
             serial: self.waits,
             threshold,
             notified: false,
         });
-        self.refresh();
-        self.waits
-    }
-
-    /// As `begin_wait` with a threshold of 1, on an `open` dispatcher that is `quick`.
-    #[inline(always)]
-    pub(crate) fn begin_quick_wait(&mut self) -> u32 {
-        self.waits = self.waits.wrapping_add(2);
-        self.waiter = Some(Waiter {
-            serial: self.waits,
-            threshold: 1,
-            notified: false,
-        });
-        self.open = self.id.unaskable();
-        self.quick_wait = self.waits;
         self.waits
     }
 
@@ -312,15 +313,9 @@ impl<C> EvdQueue<C> {
     /// Lets the waiter go; its waker comes back.
     #[inline(always)]
     pub(crate) fn end_wait(&mut self) -> Option<Waker> {
-        self.dismiss_waiter();
-        self.waker.take()
-    }
-
-    /// As `end_wait`, where there is no waker.
-    #[inline(always)]
-    pub(crate) fn dismiss_waiter(&mut self) {
         self.waiter = None;
         self.refresh();
+        self.waker.take()
     }
 
     /// Notes that completions were lost or the device failed; nothing more is polled.
