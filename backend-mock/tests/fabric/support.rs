@@ -140,14 +140,10 @@ impl Host {
     }
 
     pub(crate) fn request(&mut self, attributes: EpAttributes) -> QueuePairRequest {
-        QueuePairRequest {
-            token: self.token(),
-            domain: self.domain,
-            request_queue: Some(REQUESTS),
-            receive_queue: Some(RECEIVES),
-            shared_receive_queue: None,
-            attributes,
-        }
+        let mut request = QueuePairRequest::new(self.token(), self.domain, attributes);
+        request.request_queue = Some(REQUESTS);
+        request.receive_queue = Some(RECEIVES);
+        request
     }
 
     pub(crate) fn end(&mut self, attributes: EpAttributes) -> End {
@@ -156,10 +152,8 @@ impl Host {
     }
 
     pub(crate) fn shared_end(&mut self, shared: SharedReceiveQueueKey) -> End {
-        let request = QueuePairRequest {
-            shared_receive_queue: Some(shared),
-            ..self.request(attributes())
-        };
+        let mut request = self.request(attributes());
+        request.shared_receive_queue = Some(shared);
         self.end_from(&request)
     }
 

@@ -275,10 +275,8 @@ fn a_window_of_another_domain_than_the_queue_pair_opens_nothing() {
         let (mut couple, buffer, key) = bound(options, ALL);
         let far = &mut couple.far;
         let other = far.backend.create_domain().unwrap();
-        let request = dat_core::backend::QueuePairRequest {
-            domain: other,
-            ..far.request(crate::support::attributes())
-        };
+        let mut request = far.request(crate::support::attributes());
+        request.domain = other;
         let b = far.end_from(&request);
         let mut a = couple.near.end(crate::support::attributes());
         crate::support::connect(&mut couple.near, &a, &mut couple.far, &b);

@@ -158,6 +158,31 @@ pub struct QueuePairRequest {
     pub shared_receive_queue: Option<SharedReceiveQueueKey>,
     /// Sizes and depths; all counts were checked to be non-negative and within the adapter's limits.
     pub attributes: EpAttributes,
+    pub(crate) vouched: bool,
+}
+
+impl QueuePairRequest {
+    /// A queue pair without queues for its completions, to be driven by somebody other than the core.
+    pub const fn new(token: u64, domain: DomainKey, attributes: EpAttributes) -> Self {
+        Self {
+            token,
+            domain,
+            request_queue: None,
+            receive_queue: None,
+            shared_receive_queue: None,
+            attributes,
+            vouched: false,
+        }
+    }
+
+    /// Whether the send queue may read the memory of a Send or an RDMA Write while it is posted, on the
+    /// processor.
+    ///
+    /// Yes only from the core to a backend with [`Backend::READS_AT_POST`]: then segments lie in regions that
+    /// stay until the request was posted. Whoever else drives a queue can name any address.
+    pub const fn may_read_at_post(&self) -> bool {
+        self.vouched
+    }
 }
 
 /// A queue pair in its parts.
@@ -304,6 +329,9 @@ pub struct ReceiveInfo {
 ///   privileges and those of bound windows allow, whatever the queues of this backend are asked for.
 /// - When `deregister` returns neither touches that memory any more. A backend that is dropped has
 ///   deregistered everything.
+/// - The processor reads none of it on their behalf, but for what
+///   [`may_read_at_post`](QueuePairRequest::may_read_at_post) allows. A backend that hands requests on to another
+///   one keeps none of their segments longer than the call.
 #[expect(unsafe_code)]
 // UNSAFETY: what a device does to memory is beyond the compiler.
 pub unsafe trait Backend {
@@ -315,6 +343,14 @@ pub unsafe trait Backend {
     type ReceiveQueue: ReceiveQueue;
     /// Its shared receive queues.
     type SharedReceiveQueue: ReceiveQueue;
+
+    /// Its send queues may read the memory of Sends and RDMA Writes on the processor while they are posted
+    /// (between `reserve` and the return of `ring`), where [`QueuePairRequest::may_read_at_post`] says so.
+    ///
+    /// The processor asks no key, so the core sees to it that such a post reaches live regions alone: making and
+    /// freeing a region passes through the lock of every endpoint once, which takes as long as the posts that are
+    /// under way there. Others do not pay for that.
+    const READS_AT_POST: bool = false;
 
     /// What the adapter is and how much of everything it has.
     fn ia_attributes(&self) -> IaAttributes;

@@ -447,6 +447,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             receive_queue: attached.receive,
             shared_receive_queue,
             attributes,
+            vouched: B::READS_AT_POST,
         };
         let backend = control.backend()?;
         if let (Some(key), Some(send)) = (endpoint.queue_pair, &mut endpoint.send) {

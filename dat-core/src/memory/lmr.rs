@@ -253,8 +253,8 @@ impl LmrSlot {
             .then_some(generation)
     }
 
-    /// Makes a region of a free slot: fields first, then the identity that makes them valid.
-    pub(super) fn publish(&self, generation: u32, context: u32, region: &Registered) {
+    /// Puts a region into a free slot, where nobody finds it yet.
+    pub(super) fn fill(&self, generation: u32, region: &Registered) {
         // A reader that sees any of the new fields sees the cleared identity as well.
         self.identity.clear();
         self.generation.store(generation, Ordering::Relaxed);
@@ -265,6 +265,10 @@ impl LmrSlot {
         self.object.store(region.keys.object, Ordering::Relaxed);
         self.source.store(region.origin.to_word());
         self.context.store(0);
+    }
+
+    /// Makes the region that was put there valid, under its context.
+    pub(super) fn publish(&self, context: u32, region: &Registered) {
         self.identity
             .set(context, zone_part(region.zone) | region.privileges.bits());
         // A slot that was never used is open already, maybe with a stale bind passing through.
@@ -428,18 +432,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (index, slot) = places.region;
             let generation = slot.generation.load(Ordering::Relaxed).saturating_add(1);
             let lmr_context = context_of(generation, index);
-            slot.publish(
-                generation,
-                lmr_context,
-                &Registered {
-                    zone,
-                    privileges: request.privileges,
-                    base,
-                    length,
-                    keys,
-                    origin,
-                },
-            );
+            let region = Registered {
+                zone,
+                privileges: request.privileges,
+                base,
+                length,
+                keys,
+                origin,
+            };
+            slot.fill(generation, &region);
+            // A post that guessed the context may have looked at what the slot held before.
+            self.outlast_posts();
+            slot.publish(lmr_context, &region);
             Ok(LmrCreated {
                 lmr: slot.id(self.shared.instance, index),
                 lmr_context,
@@ -533,6 +537,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         slot.windows.store(CLOSED, Ordering::SeqCst);
         let zone = zone_of(slot.identity.meta());
         slot.identity.clear();
+        self.outlast_posts();
         if let Ok(backend) = control.backend() {
             backend.deregister(slot.region_keys());
         }
@@ -546,6 +551,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let holder = self.shared.local_regions.get(usize::from(cookie));
             if let (false, Some(holder)) = (shared, holder) {
                 holder.forget_cookie();
+            }
+        }
+    }
+
+    /// Waits until the posts that are under way are over, where they may read what they name; called under the
+    /// control lock.
+    ///
+    /// A post holds the lock of its endpoint from its look at the table of regions until the device has it. So
+    /// one that passed a lock after this held it sees all that was written to the table before, and one that did
+    /// not is over: no post on it mixes the fields of a region with those of the slot's next one, and none that
+    /// saw a region alive still reads it.
+    fn outlast_posts(&self) {
+        if B::READS_AT_POST {
+            for endpoint in self.shared.endpoints {
+                drop(endpoint.main.hold());
             }
         }
     }

@@ -15,7 +15,8 @@ use crate::flags::MemoryPrivileges;
 /// knows a context has it from the registration that set it. (A context that was guessed, or carried
 /// to another core past all synchronisation, may meet fields of the registration before: its device key,
 /// which is dead, or its range with the new key, which reaches its own region and nothing else. The device
-/// refuses either.)
+/// refuses either; where the processor may read what a request names, no post on which that could happen is
+/// under way when a region is made or freed.)
 #[derive(Debug)]
 pub struct LmrSlot {
     pub(super) identity: Identity,

@@ -18,9 +18,9 @@ impl Region {
     /// # Safety
     /// From its first registration until the last one is undone (by `lmr_free` of each region made from it,
     /// directly or of such a region, or the close of the adapter, or the backend's `deregister`), the `length`
-    /// bytes at `base` must stay allocated, and as far as the privileges asked for in any of them allow, the
-    /// device and connected peers may read and write them at any moment, so no Rust reference to them may be
-    /// relied on in a way that such accesses break.
+    /// bytes at `base` must stay allocated and readable, and as far as the privileges asked for in any of them
+    /// allow, the device, the processor on its behalf, and connected peers may read and write them at any
+    /// moment, so no Rust reference to them may be relied on in a way that such accesses break.
     #[expect(unsafe_code)]
     // UNSAFETY: the caller's promise about memory cannot be checked here.
     pub unsafe fn from_raw_parts(base: *mut u8, length: usize) -> Self {

@@ -266,7 +266,8 @@ mod tests {
             .unwrap();
         ia.lmr_free(made.lmr).unwrap();
         ia.progress(Instant::ZERO);
-        assert!(matches!(taken(), (0, control) if control >= 3));
+        // Making and freeing wait for the posts of the one endpoint there may be, not for the device, under its lock.
+        assert!(matches!(taken(), (2, control) if control >= 3));
         // The data path knows nothing of the control lock.
         let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
         let attributes = EpAttributes {

@@ -21,6 +21,9 @@ unsafe impl Backend for TestBackend {
     type ReceiveQueue = TestReceiveQueue;
     type SharedReceiveQueue = TestReceiveQueue;
 
+    /// It reads nothing, but the core is to treat it as if it did.
+    const READS_AT_POST: bool = true;
+
     fn ia_attributes(&self) -> IaAttributes {
         self.device().ia
     }
@@ -53,9 +56,11 @@ unsafe impl Backend for TestBackend {
             crate::flags::MemoryPrivileges::REMOTE_READ
                 | crate::flags::MemoryPrivileges::REMOTE_WRITE,
         );
+        let local = 0x1000 + object as u32;
+        device.live.insert(local);
         Ok(RegionKeys {
             object,
-            local: 0x1000 + object as u32,
+            local,
             remote: if remote { 0x2000 + object as u32 } else { 0 },
         })
     }
@@ -63,6 +68,7 @@ unsafe impl Backend for TestBackend {
     fn deregister(&mut self, region: RegionKeys) {
         let mut device = self.device();
         device.regions -= 1;
+        device.live.remove(&region.local);
         device.calls.push(Call::Deregister(region));
     }
 

@@ -1,6 +1,6 @@
 //! What a test makes the device do, and what it can ask of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
@@ -36,12 +36,14 @@ impl TestBackend {
             domains: 0,
             windows: 0,
             regions: 0,
+            live: BTreeSet::new(),
             control: VecDeque::new(),
             calls: Vec::new(),
             refusals: VecDeque::new(),
             doorbell_fails: false,
             deadline: None,
             before_destroy: Step::default(),
+            during_post: Step::default(),
         })))
     }
 
@@ -63,6 +65,12 @@ impl TestBackend {
     #[cfg(feature = "std")]
     pub(crate) fn before_destroy(&self, step: impl FnOnce() + Send + 'static) {
         self.device().before_destroy = Step(Some(std::boxed::Box::new(step)));
+    }
+
+    /// What happens while the next request is posted: the core has looked at it, the device has not taken it.
+    #[cfg(feature = "std")]
+    pub(crate) fn during_post(&self, step: impl FnOnce() + Send + 'static) {
+        self.device().during_post = Step(Some(std::boxed::Box::new(step)));
     }
 
     /// A control event that `progress` will find.

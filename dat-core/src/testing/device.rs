@@ -1,6 +1,6 @@
 //! What the test device holds: queues, queue pairs, and the log of calls.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::vec::Vec;
 
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
@@ -128,6 +128,8 @@ pub(super) struct Device {
     pub(super) domains: usize,
     pub(super) windows: usize,
     pub(super) regions: usize,
+    /// Keys of the regions for local segments.
+    pub(super) live: BTreeSet<u32>,
     pub(super) control: VecDeque<ControlEvent>,
     pub(super) calls: Vec<Call>,
     pub(super) refusals: VecDeque<BackendError>,
@@ -135,6 +137,7 @@ pub(super) struct Device {
     pub(super) doorbell_fails: bool,
     pub(super) deadline: Option<Instant>,
     pub(super) before_destroy: Step,
+    pub(super) during_post: Step,
 }
 
 /// Something that happens once in the middle of a call.

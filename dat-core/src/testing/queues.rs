@@ -115,7 +115,17 @@ impl<'a> TestSlot<'a> {
     }
 
     fn publish(self, work: Work) -> Result<(), Rejected> {
+        let step = core::mem::take(&mut self.backend.device().during_post);
+        if let Some(step) = step.0 {
+            step();
+        }
         let mut device = self.backend.device();
+        for segment in &self.segments {
+            assert!(
+                device.live.contains(&segment.key),
+                "what is read at the post belongs to its owner again"
+            );
+        }
         if device.refuse().is_err() {
             return Err(Rejected);
         }

@@ -4,13 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use super::bind::PEERS;
+use super::threads::connected;
 use super::*;
-use crate::backend::{ControlEvent, PrivateData};
-use crate::endpoint::ConnectParam;
-use crate::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
 use crate::storage::IaStorage;
 use crate::sync::HostLock;
-use crate::time::Instant;
 
 /// A bind that is refused has no effect, not even for a moment on the count of windows: a region that
 /// nothing was ever bound to can be freed at any time.
@@ -22,32 +19,7 @@ fn a_refused_bind_keeps_no_region_from_being_freed() {
     let device = TestBackend::default();
     let mut storage: IaStorage<TestBackend, HostLock, 1, 3, 1, 1, 16, 8> = IaStorage::new();
     let ia = Ia::open(device.clone(), storage.lend(), 4).unwrap();
-    let pz = ia.pz_create().unwrap();
-    let evd = ia
-        .evd_create(4, None, EvdFlags::DTO | EvdFlags::RMR_BIND)
-        .unwrap();
-    let attributes = EpAttributes {
-        max_recv_dtos: 0,
-        max_request_dtos: 4,
-        ..EpAttributes::DEFAULT
-    };
-    let ep = ia
-        .ep_create(Some(pz), None, Some(evd), None, Some(&attributes))
-        .unwrap();
-    let peer = ConnectParam {
-        address: crate::fixture::PEER,
-        qualifier: 1,
-        timeout: TIMEOUT_INFINITE,
-        private_data: &[],
-        quality: QualityOfService::BEST_EFFORT,
-        flags: ConnectFlags::empty(),
-    };
-    ia.ep_connect(ep, &peer, Instant::ZERO).unwrap();
-    device.push_control(ControlEvent::Established {
-        queue_pair: ep.handle().to_raw(),
-        private_data: PrivateData::new(),
-    });
-    ia.progress(Instant::ZERO);
+    let (pz, ep) = connected(&ia, &device);
     let rmr = ia.rmr_create(pz).unwrap();
 
     let context = AtomicU32::new(0);

@@ -171,22 +171,20 @@ fn empty_pieces_need_no_explanation() {
 
 /// Makes a region of a slot, as a registration does; its context is the generation.
 fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32) {
-    slot.publish(
-        generation,
-        generation << 16,
-        &Registered {
-            zone: 1,
-            privileges: MemoryPrivileges::LOCAL_READ,
-            base,
-            length,
-            keys: RegionKeys {
-                object: 0,
-                local: key,
-                remote: 0,
-            },
-            origin: Origin::Virtual,
+    let region = Registered {
+        zone: 1,
+        privileges: MemoryPrivileges::LOCAL_READ,
+        base,
+        length,
+        keys: RegionKeys {
+            object: 0,
+            local: key,
+            remote: 0,
         },
-    );
+        origin: Origin::Virtual,
+    };
+    slot.fill(generation, &region);
+    slot.publish(generation << 16, &region);
 }
 
 /// A free slot, and one that keeps a cookie instead of a region, pass for no region whatever is asked

@@ -5,9 +5,13 @@ mod bind_refusals;
 #[cfg(feature = "std")]
 mod bind_threads;
 mod lookup;
+#[cfg(feature = "std")]
+mod posts;
 mod region;
 mod remote;
 mod sync;
+#[cfg(feature = "std")]
+mod threads;
 mod zone;
 
 use std::vec::Vec;
@@ -107,12 +111,8 @@ impl TestEndpoint {
                 .backend()
                 .expect("open")
                 .create_queue_pair(&QueuePairRequest {
-                    token: ep.handle().to_raw(),
-                    domain,
                     request_queue: Some(evd.index() as u16),
-                    receive_queue: None,
-                    shared_receive_queue: None,
-                    attributes,
+                    ..QueuePairRequest::new(ep.handle().to_raw(), domain, attributes)
                 })
                 .expect("a queue pair is made");
             let base = record::allocate(ia.shared.records, Owner::Requests(ep), 8)

@@ -1,0 +1,143 @@
+//! Posts during which the device reads what they name, while other threads make and free regions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::threads::connected;
+use super::*;
+use crate::storage::IaStorage;
+use crate::sync::HostLock;
+
+type Threaded<'s> = Ia<'s, TestBackend, HostLock>;
+type Storage = IaStorage<TestBackend, HostLock, 2, 3, 1, 2, 16, 8>;
+
+fn make(ia: &Threaded<'_>, pz: PzId) -> LmrCreated {
+    ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Virtual(Region::pretend(BASE, LENGTH)),
+        pz,
+        privileges: MemoryPrivileges::ALL,
+    })
+    .unwrap()
+}
+
+/// Runs `call` on another thread in the middle of a post, and gives it time to be done before the post goes on.
+///
+/// True: it was done, and did not wait for the post.
+fn overtakes(call: impl Fn(&Threaded<'_>, PzId, &LmrCreated) + Sync) -> bool {
+    let device = TestBackend::default();
+    let mut storage = Storage::new();
+    let ia = Ia::open(device.clone(), storage.lend(), 4).unwrap();
+    let (pz, ep) = connected(&ia, &device);
+    let made = make(&ia, pz);
+    let piece = LmrTriplet {
+        context: made.lmr_context,
+        address: BASE as u64,
+        length: 8,
+    };
+    let [begun, done, overtaken] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+    device.during_post({
+        let (begun, done, overtaken) = (begun.clone(), done.clone(), overtaken.clone());
+        move || {
+            begun.store(true, Ordering::SeqCst);
+            for _ in 0..100 {
+                thread::sleep(Duration::from_millis(2));
+                overtaken.fetch_or(done.load(Ordering::SeqCst), Ordering::SeqCst);
+            }
+        }
+    });
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !begun.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            call(&ia, pz, &made);
+            done.store(true, Ordering::SeqCst);
+        });
+        ia.post_send(ep, &[piece], 1, CompletionFlags::empty())
+            .unwrap();
+    });
+    assert!(done.load(Ordering::SeqCst));
+    overtaken.load(Ordering::SeqCst)
+}
+
+/// Memory comes back to its owner only once no post reads it any more.
+///
+/// Spec: LMF-02, EPS-03
+#[test]
+fn a_region_outlives_the_posts_that_saw_it() {
+    assert!(!overtakes(|ia, _, made| ia.lmr_free(made.lmr).unwrap()));
+}
+
+/// A context is valid only once no post looks at what the slot held before.
+///
+/// Spec: DTO-06
+#[test]
+fn a_region_is_made_after_the_posts_that_may_have_guessed_it() {
+    assert!(!overtakes(|ia, pz, _| {
+        make(ia, pz);
+    }));
+}
+
+/// What has nothing to do with memory does not wait for posts.
+///
+/// Spec: LMQ-01
+#[test]
+fn other_calls_wait_for_no_post() {
+    assert!(overtakes(|ia, _, made| {
+        ia.lmr_query(made.lmr, crate::flags::LmrFields::all())
+            .unwrap();
+    }));
+}
+
+/// Regions come and go while another thread posts from them: the device finds alive what it reads.
+///
+/// Spec: LMF-02, EPS-03
+#[test]
+fn no_post_reads_a_region_that_was_given_back() {
+    const ROUNDS: u32 = 3_000;
+    let device = TestBackend::default();
+    let mut storage = Storage::new();
+    let ia = Ia::open(device.clone(), storage.lend(), 4).unwrap();
+    let (pz, ep) = connected(&ia, &device);
+    let key = device.pair(ep.handle().to_raw()).unwrap();
+    let context = AtomicU32::new(0);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let poster = scope.spawn(|| {
+            let mut posted = 0_u32;
+            while !over.load(Ordering::Relaxed) {
+                let piece = LmrTriplet {
+                    context: context.load(Ordering::Relaxed),
+                    address: BASE as u64,
+                    length: 8,
+                };
+                if ia
+                    .post_send(ep, &[piece], 1, CompletionFlags::SUPPRESS)
+                    .is_ok()
+                {
+                    posted += 1;
+                    device.complete_request(key, DtoStatus::Success);
+                }
+            }
+            posted
+        });
+        for _ in 0..ROUNDS {
+            let made = make(&ia, pz);
+            context.store(made.lmr_context, Ordering::Relaxed);
+            thread::yield_now();
+            ia.lmr_free(made.lmr).unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+        // The test device looks whether what it reads is there.
+        assert!(poster.join().unwrap() != 0);
+    });
+}
+
+/// Whoever drives a backend without the core may not have it read memory: it could name any address.
+#[test]
+fn only_the_core_vouches_for_segments() {
+    let asked = QueuePairRequest::new(1, crate::backend::DomainKey(1), EpAttributes::DEFAULT);
+    assert!(!asked.may_read_at_post());
+}
