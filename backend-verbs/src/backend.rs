@@ -219,6 +219,11 @@ impl VerbsBackend {
             receives: count(attributes.max_recv_dtos),
             request_segments: count(attributes.max_request_iov),
             receive_segments: count(attributes.max_recv_iov),
+            inline: if request.may_read_at_post() && attributes.max_request_dtos > 0 {
+                self.options.inline
+            } else {
+                0
+            },
             port: self.port.number,
         })?;
         if !self.directory.enter(device.number(), request.token) {
@@ -360,12 +365,16 @@ fn signed(count: u32) -> Result<i32, BackendError> {
 #[expect(unsafe_code, reason = "the devices of this backend keep to their keys")]
 // SAFETY: memory enters by `ibv_reg_mr` alone, with the rights of its registration, and leaves by `ibv_dereg_mr` before
 // `deregister` returns (or the process ends); the devices check every access of theirs and of their peers against it.
-// Nothing in this crate touches registered memory itself. Dropping the backend clears the table of regions.
+// Nothing in this crate touches registered memory itself; the device's function does where a request carries its data,
+// which none does but on queue pairs that may read at posts. Dropping the backend clears the table of regions.
 unsafe impl Backend for VerbsBackend {
     type CompletionQueue = VerbsCompletionQueue;
     type SendQueue = VerbsSendQueue;
     type ReceiveQueue = VerbsReceiveQueue;
     type SharedReceiveQueue = VerbsReceiveQueue;
+
+    /// Short Sends and Writes carry their data, where the device lets them.
+    const READS_AT_POST: bool = true;
 
     fn ia_attributes(&self) -> IaAttributes {
         attributes::adapter(&self.port)

@@ -15,6 +15,9 @@ pub struct VerbsOptions {
     pub not_ready_retries: u8,
     /// How long a peer waits with a message that found no receive here, as verbs encodes it: 20 is 10.24 ms.
     pub not_ready_timer: u8,
+    /// The bytes that a Send or an RDMA Write carries in its request, copied while it is posted, if there are no more and
+    /// the device lets it; 0: none ever does. A device may grant more than this, or less.
+    pub inline: u32,
 }
 
 impl Default for VerbsOptions {
@@ -25,6 +28,7 @@ impl Default for VerbsOptions {
             retries: 7,
             not_ready_retries: 6,
             not_ready_timer: 20,
+            inline: 256,
         }
     }
 }

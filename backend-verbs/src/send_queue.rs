@@ -12,8 +12,8 @@ use crate::objects::{Objects, next_key};
 /// The send queue of a queue pair.
 ///
 /// A request is one `ibv_post_send` when the doorbell rings; requests committed before the same ring are one list.
-/// Requests never carry their data themselves: the processor would fetch it without the check that the device makes,
-/// and posting is safe code.
+/// Short Sends and Writes carry their data themselves, where the device lets them. The processor fetches it without the
+/// check of the key that the device makes; so that is done for the core alone, which lets no region go meanwhile.
 #[derive(Debug)]
 pub struct VerbsSendQueue {
     pub(crate) list: SendList,
@@ -129,6 +129,8 @@ impl SendQueue for VerbsSendQueue {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::AtomicU8;
+
     use dat_core::backend::{RemoteRange, SendOperation};
 
     use super::*;
@@ -207,6 +209,7 @@ mod tests {
                 flags: SIGNALLED,
                 segments: vec![(0x1000, 1, 7), (0x2000, 2, 7)],
                 remote,
+                data: None,
             };
             assert_eq!(device.take_requests(), (1, vec![posted]));
         }
@@ -353,6 +356,160 @@ mod tests {
             tokens(&device.take_requests().1),
             (0..70).collect::<Vec<_>>()
         );
+    }
+
+    /// A queue whose requests carry so many bytes.
+    fn carrying(device: &Device, inline: u32) -> VerbsSendQueue {
+        VerbsSendQueue {
+            list: device.carrying_list(64, 3, inline),
+            number: 17,
+            objects: Arc::default(),
+        }
+    }
+
+    /// Commits a request for all of the pieces.
+    fn commit_pieces(
+        queue: &mut VerbsSendQueue,
+        token: u64,
+        operation: SendOperation,
+        pieces: &[&[AtomicU8]],
+    ) {
+        let mut slot = queue.reserve(pieces.len()).expect("room");
+        let mut length = 0;
+        for piece in pieces {
+            slot.segment(Segment {
+                address: piece.as_ptr().expose_provenance() as u64,
+                length: piece.len() as u32,
+                key: 7,
+            });
+            length += piece.len() as u32;
+        }
+        let request = SendRequest {
+            length,
+            ..request(token, operation)
+        };
+        slot.commit(&request).expect("taken");
+    }
+
+    fn memory(length: usize) -> Vec<AtomicU8> {
+        (0..length).map(|at| AtomicU8::new(at as u8)).collect()
+    }
+
+    const TO_PEER: RemoteRange = RemoteRange {
+        address: 0xABCD,
+        key: 99,
+    };
+
+    /// What a request carries is that of the moment it was posted; its memory is free afterwards.
+    ///
+    /// Spec: EPS-01, EPW-01, EPW-02
+    #[test]
+    fn short_requests_carry_their_data() {
+        let device = Device::new();
+        let mut queue = carrying(&device, 16);
+        for operation in [SendOperation::Send, SendOperation::RdmaWrite(TO_PEER)] {
+            for (lengths, carries) in [
+                ([0, 0, 0], true),
+                ([1, 0, 0], true),
+                ([16, 0, 0], true),
+                ([4, 5, 7], true),
+                ([17, 0, 0], false),
+                ([16, 1, 0], false),
+            ] {
+                let pieces = lengths.map(memory);
+                let used: Vec<&[AtomicU8]> = pieces
+                    .iter()
+                    .filter(|piece| !piece.is_empty())
+                    .map(Vec::as_slice)
+                    .collect();
+                commit_pieces(&mut queue, 1, operation, &used);
+                queue.ring().expect("taken");
+                drop(pieces);
+                let (_, posted) = device.take_requests();
+                let expected = lengths.iter().flat_map(|&length| 0..length as u8);
+                let expected: Option<Vec<u8>> = carries.then(|| expected.collect());
+                assert_eq!(posted[0].data, expected, "{operation:?} {lengths:?}");
+                assert_eq!(posted[0].flags & !8, SIGNALLED);
+            }
+        }
+    }
+
+    /// Spec: EPB-01
+    #[test]
+    fn reads_carry_nothing_and_nor_does_anything_where_there_is_no_room() {
+        let device = Device::new();
+        let piece = memory(4);
+        let mut queue = carrying(&device, 16);
+        commit_pieces(&mut queue, 1, SendOperation::RdmaRead(TO_PEER), &[&piece]);
+        queue.ring().expect("taken");
+        let mut queue = carrying(&device, 0);
+        commit_pieces(&mut queue, 2, SendOperation::Send, &[&piece]);
+        commit_pieces(&mut queue, 3, SendOperation::Send, &[]);
+        queue.ring().expect("taken");
+        let (_, posted) = device.take_requests();
+        assert_eq!(tokens(&posted), [1, 2, 3]);
+        assert!(posted.iter().all(|posted| posted.data.is_none()));
+    }
+
+    /// A device that takes less in a request than it granted gets the request without its data, and no other one with.
+    ///
+    /// Spec: GEN-06, DTO-11
+    #[test]
+    fn a_device_that_refuses_data_gets_the_request_without() {
+        let device = Device::new();
+        let mut queue = carrying(&device, 64);
+        device.take_inline(8);
+        for (token, length) in [(1, 8), (2, 4), (3, 9), (4, 1), (5, 64), (6, 65)] {
+            commit_pieces(&mut queue, token, SendOperation::Send, &[&memory(length)]);
+        }
+        assert_eq!(queue.ring(), Ok(()));
+        let (calls, posted) = device.take_requests();
+        assert_eq!(calls, 2);
+        assert_eq!(tokens(&posted), [1, 2, 3, 4, 5, 6]);
+        let carries: Vec<bool> = posted.iter().map(|posted| posted.data.is_some()).collect();
+        assert_eq!(carries, [true, true, false, false, false, false]);
+        commit_pieces(&mut queue, 7, SendOperation::Send, &[&memory(1)]);
+        queue.ring().expect("taken");
+        let (calls, posted) = device.take_requests();
+        assert_eq!((calls, posted[0].data.as_deref()), (1, None));
+    }
+
+    /// Spec: GEN-06, DTO-07
+    #[test]
+    fn a_device_without_room_is_not_blamed_for_the_data() {
+        for taken in 0..4 {
+            let device = Device::new();
+            let mut queue = carrying(&device, 64);
+            device.refuse_after(taken);
+            let piece = memory(8);
+            for token in 0..4 {
+                commit_pieces(&mut queue, token, SendOperation::Send, &[&piece]);
+            }
+            assert_eq!(queue.ring(), Err(4 - taken as u32));
+            let expected: Vec<u64> = (0..taken as u64).collect();
+            assert_eq!(tokens(&device.take_requests().1), expected);
+            device.refuse_nothing();
+            queue.ring().expect("nothing is left");
+            commit_pieces(&mut queue, 9, SendOperation::Send, &[&piece]);
+            queue.ring().expect("taken");
+            assert!(device.take_requests().1[0].data.is_some());
+        }
+    }
+
+    /// Spec: GEN-06
+    #[test]
+    fn a_device_that_lies_about_refused_data_gets_nothing_twice() {
+        let device = Device::new();
+        let mut queue = carrying(&device, 64);
+        device.refuse_after(1);
+        device.lie_about_refused();
+        let piece = memory(8);
+        for token in 0..3 {
+            commit_pieces(&mut queue, token, SendOperation::Send, &[&piece]);
+        }
+        assert_eq!(queue.ring(), Err(3));
+        let (calls, posted) = device.take_requests();
+        assert_eq!((calls, tokens(&posted)), (1, vec![0]));
     }
 
     /// Spec: RMB-03

@@ -39,8 +39,25 @@ impl Sink {
     /// type 2, or 1.
     #[must_use]
     pub fn new(shared: bool, posted_binds: bool) -> &'static Self {
+        Self::make(shared, posted_binds, None)
+    }
+
+    /// A device that shows `reader` the data that requests carry, while they are posted.
+    ///
+    /// # Safety
+    /// What is posted to it names memory that can be read then, as the core sees to it.
+    #[must_use]
+    #[expect(
+        unsafe_code,
+        reason = "the queues are safe to use, whatever is posted to them"
+    )]
+    pub unsafe fn reading(reader: fn(&[u8])) -> &'static Self {
+        Self::make(false, false, Some(reader))
+    }
+
+    fn make(shared: bool, posted_binds: bool, reader: Option<fn(&[u8])>) -> &'static Self {
         Box::leak(Box::new(Self {
-            device: sink::Device::new(),
+            device: sink::Device::new(reader),
             window_type: if posted_binds {
                 WindowType::Two
             } else {

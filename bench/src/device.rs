@@ -23,6 +23,9 @@ pub trait Queues: Copy + Send + 'static {
     /// Its receive queues, shared ones too.
     type ReceiveQueue: ReceiveQueue + Send;
 
+    /// See [`Backend::READS_AT_POST`].
+    const READS_AT_POST: bool = false;
+
     /// A completion queue.
     fn completion_queue(self) -> Self::CompletionQueue;
 
@@ -99,12 +102,14 @@ impl<Q> LoopDevice<Q> {
 }
 
 #[expect(unsafe_code)]
-// SAFETY: it touches no memory.
+// SAFETY: it touches no memory, and its queues read it at posts at most, as they say.
 unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
     type CompletionQueue = Q::CompletionQueue;
     type SendQueue = Q::SendQueue;
     type ReceiveQueue = Q::ReceiveQueue;
     type SharedReceiveQueue = Q::ReceiveQueue;
+
+    const READS_AT_POST: bool = Q::READS_AT_POST;
 
     fn ia_attributes(&self) -> IaAttributes {
         IaAttributes {

@@ -11,6 +11,7 @@ use rdma_sys::{
     ibv_wr_opcode,
 };
 
+use super::send_list::INLINE;
 use super::{CompletionQueue, ReceiveList, SendList, WorkCompletion};
 
 /// A request as the device got it.
@@ -23,6 +24,8 @@ pub(crate) struct Posted {
     pub(crate) segments: Vec<(u64, u32, u32)>,
     /// Address and key at the peer.
     pub(crate) remote: (u64, u32),
+    /// What it carried.
+    pub(crate) data: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +35,8 @@ struct State {
     receives: Vec<Posted>,
     /// Requests and receives that are still taken.
     room: Option<usize>,
+    /// Bytes that it takes in requests; whatever was said.
+    takes_inline: Option<usize>,
     /// Names a refused request that is none of the list.
     lies_about_refused: bool,
     completions: VecDeque<WorkCompletion>,
@@ -85,7 +90,12 @@ impl Device {
 
     /// A send list on its one queue pair.
     pub(crate) fn send_list(&self, depth: u32, segments: u32) -> SendList {
-        SendList::borrowed(post_send, Some(bind), self.pair(), depth, segments)
+        self.carrying_list(depth, segments, 0)
+    }
+
+    /// As `send_list`; requests carry so many bytes.
+    pub(crate) fn carrying_list(&self, depth: u32, segments: u32, inline: u32) -> SendList {
+        SendList::borrowed(post_send, Some(bind), self.pair(), depth, segments, inline)
     }
 
     /// A receive list on its one queue pair.
@@ -121,6 +131,11 @@ impl Device {
     /// Takes everything again.
     pub(crate) fn refuse_nothing(&self) {
         self.state.borrow_mut().room = None;
+    }
+
+    /// Takes so many bytes in a request and refuses those with more.
+    pub(crate) fn take_inline(&self, bytes: usize) {
+        self.state.borrow_mut().takes_inline = Some(bytes);
     }
 
     /// Names a refused request that it never got.
@@ -197,12 +212,22 @@ unsafe extern "C" fn post_send(
                 }
                 _ => (0, 0),
             };
+            let segments = segments(request.sg_list, request.num_sge);
+            let carries = request.send_flags & INLINE != 0;
+            let data = carries.then(|| bytes(&segments));
+            if let (Some(data), Some(most)) = (&data, state.takes_inline)
+                && data.len() > most
+            {
+                *bad = next;
+                return libc::EINVAL;
+            }
             let posted = Posted {
                 token: request.wr_id,
                 opcode: request.opcode,
                 flags: request.send_flags,
-                segments: segments(request.sg_list, request.num_sge),
+                segments,
                 remote,
+                data,
             };
             state.requests.push(posted);
             next = request.next;
@@ -234,6 +259,7 @@ unsafe extern "C" fn post_receive(
                 flags: 0,
                 segments: segments(request.sg_list, request.num_sge),
                 remote: (0, 0),
+                data: None,
             };
             state.receives.push(posted);
             next = request.next;
@@ -252,6 +278,20 @@ unsafe fn segments(first: *const rdma_sys::ibv_sge, count: i32) -> Vec<(u64, u32
             (segment.addr, segment.length, segment.lkey)
         })
         .collect()
+}
+
+/// # Safety
+/// The segments are memory.
+unsafe fn bytes(segments: &[(u64, u32, u32)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for &(address, length, _) in segments {
+        let first = ptr::with_exposed_provenance::<u8>(address as usize);
+        for offset in 0..length as usize {
+            // SAFETY: as the caller promised.
+            bytes.push(unsafe { first.add(offset).read_volatile() });
+        }
+    }
+    bytes
 }
 
 unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, _: *mut ibv_mw_bind) -> i32 {

@@ -9,8 +9,9 @@ use std::process::Command;
 use rdma_sys::{
     bind_mw_t, ibv_async_event, ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_device,
     ibv_device_attr, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_port_attr, ibv_qp,
-    ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq, ibv_srq_attr,
-    ibv_srq_init_attr, ibv_wc, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
+    ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq,
+    ibv_srq_attr, ibv_srq_init_attr, ibv_wc, rdma_cm_event, rdma_cm_id, rdma_conn_param,
+    rdma_event_channel,
 };
 
 /// What to ask the C compiler, and what Rust thinks.
@@ -78,6 +79,7 @@ fn structures_are_laid_out_as_in_the_headers() {
         ibv_qp { qp_context, qp_num }
         ibv_qp_attr { qp_state, qp_access_flags, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout,
             retry_cnt, rnr_retry }
+        ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data }
         ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all }
         ibv_recv_wr { wr_id, next, sg_list, num_sge }
         ibv_send_wr { wr_id, next, sg_list, num_sge, opcode, send_flags, imm_data_invalidated_rkey_union, wr, qp_type,

@@ -12,11 +12,16 @@ use rdma_sys::{
 
 use super::{Access, CompletionQueue, ConnectionId, Domain, SharedReceiveQueue, refusal};
 
+/// Less is not worth asking for.
+const LEAST_INLINE: u32 = 32;
+
 /// A reliable connected queue pair.
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     raw: NonNull<ibv_qp>,
     domain: Arc<Domain>,
+    /// Bytes that a request can carry itself.
+    inline: u32,
     _queues: [Arc<CompletionQueue>; 2],
     _shared: Option<Arc<SharedReceiveQueue>>,
 }
@@ -39,6 +44,8 @@ pub(crate) struct QueuePairPlan<'a> {
     pub(crate) receives: u32,
     pub(crate) request_segments: u32,
     pub(crate) receive_segments: u32,
+    /// Bytes that requests should be able to carry themselves.
+    pub(crate) inline: u32,
     pub(crate) port: u8,
 }
 
@@ -74,10 +81,12 @@ impl QueuePair {
         raw: NonNull<ibv_qp>,
         domain: Arc<Domain>,
         queues: [Arc<CompletionQueue>; 2],
+        inline: u32,
     ) -> Self {
         Self {
             raw,
             domain,
+            inline,
             _queues: queues,
             _shared: None,
         }
@@ -100,7 +109,21 @@ impl QueuePair {
         Ok(made)
     }
 
+    /// Devices that cannot let requests carry as much as is wanted refuse the queue pair, and say what they let them
+    /// carry only where they do not; so less is asked for until nothing is.
     fn create(plan: &QueuePairPlan<'_>) -> Result<Self, BackendError> {
+        let mut inline = plan.inline;
+        loop {
+            match Self::create_carrying(plan, inline) {
+                Err(_) if inline != 0 => {
+                    inline = if inline < LEAST_INLINE { 0 } else { inline / 2 }
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn create_carrying(plan: &QueuePairPlan<'_>, inline: u32) -> Result<Self, BackendError> {
         let mut wanted = ibv_qp_init_attr {
             qp_context: ptr::without_provenance_mut(plan.number),
             send_cq: plan.request_queue.raw(),
@@ -119,7 +142,7 @@ impl QueuePair {
                 } else {
                     plan.receive_segments.max(1)
                 },
-                max_inline_data: 0,
+                max_inline_data: inline,
             },
             qp_type: ibv_qp_type::IBV_QPT_RC,
             sq_sig_all: 0,
@@ -129,6 +152,12 @@ impl QueuePair {
         Ok(Self {
             raw: NonNull::new(raw).ok_or_else(refusal::last)?,
             domain: Arc::clone(plan.domain),
+            // What the device granted, which may be more. Where nothing may be carried, nothing was asked for.
+            inline: if inline == 0 {
+                0
+            } else {
+                wanted.cap.max_inline_data
+            },
             _queues: [
                 Arc::clone(plan.request_queue),
                 Arc::clone(plan.receive_queue),
@@ -143,6 +172,11 @@ impl QueuePair {
 
     pub(super) fn domain(&self) -> &Arc<Domain> {
         &self.domain
+    }
+
+    /// Bytes that a request can carry itself.
+    pub(super) fn inline(&self) -> u32 {
+        self.inline
     }
 
     /// Its number at the device.

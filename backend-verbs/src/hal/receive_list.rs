@@ -2,6 +2,7 @@
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
+use core::num::NonZeroUsize;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -69,7 +70,7 @@ pub(crate) struct ReceiveList {
     /// The first place came again.
     came_round: bool,
     /// Segments of a place.
-    stride: usize,
+    stride: NonZeroUsize,
     post_to_device: Post,
     /// The segments of all places.
     segments: NonNull<[ibv_sge]>,
@@ -197,13 +198,14 @@ impl ReceiveList {
     }
 
     fn over(target: Target, keeper: Option<Keeper>, room: usize, segments: u32) -> Self {
-        let stride = segments as usize;
-        let segments = leak(vec![NO_SEGMENT; room.saturating_mul(stride)]);
+        // One at least, as devices have it: then there is always room for one.
+        let stride = NonZeroUsize::new(segments as usize).unwrap_or(NonZeroUsize::MIN);
+        let segments = leak(vec![NO_SEGMENT; room.saturating_mul(stride.get())]);
         let places = (0..room).map(|place| ibv_recv_wr {
             sg_list: segments
                 .cast::<ibv_sge>()
                 .as_ptr()
-                .wrapping_add(place.wrapping_mul(stride)),
+                .wrapping_add(place.wrapping_mul(stride.get())),
             ..blank()
         });
         let first = leak(places.collect()).cast::<ibv_recv_wr>();
@@ -236,7 +238,7 @@ impl ReceiveList {
     /// The place of a receive of so many segments; `None` if it is too long.
     #[inline(always)]
     pub(crate) fn begin(&mut self, segments: usize) -> Option<ReceivePlace<'_>> {
-        if segments > self.stride {
+        if segments > self.stride.get() {
             return None;
         }
         if self.next == self.end {

@@ -1,6 +1,7 @@
 //! Send requests: filled in place, linked, handed over in one call.
 
 use core::mem::MaybeUninit;
+use core::num::NonZeroUsize;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -32,14 +33,18 @@ pub(crate) struct SendList {
     end: NonNull<ibv_send_wr>,
     /// Committed, handed over and refused, which nobody was told yet.
     refused: u32,
+    /// Sends and Writes of fewer bytes carry them in the request: the device's function copies them.
+    inline_below: u32,
+    /// The request that the device names as the first refused one; null unless it did so just now.
+    bad: *mut ibv_send_wr,
     /// Segments of a place.
-    stride: usize,
+    stride: NonZeroUsize,
     post_to_device: Post,
     bind: Option<Bind>,
     /// The segments of all places.
     segments: NonNull<[ibv_sge]>,
     /// Keeps the queue pair; none where somebody else does.
-    _owner: Option<Arc<QueuePair>>,
+    owner: Option<Arc<QueuePair>>,
 }
 
 // SAFETY: the pointers in it lead to what it owns or to the queue pair that it keeps, which any thread may use.
@@ -92,28 +97,29 @@ impl SendPlace<'_> {
         // SAFETY: `begin` made sure that the place is one of the list, and nothing refers to it but the request before.
         unsafe {
             let to = &mut *place.as_ptr();
+            let (opcode, range, carries) = match request.operation {
+                SendOperation::Send => (ibv_wr_opcode::IBV_WR_SEND, None, true),
+                SendOperation::RdmaWrite(range) => {
+                    (ibv_wr_opcode::IBV_WR_RDMA_WRITE, Some(range), true)
+                }
+                SendOperation::RdmaRead(range) => {
+                    (ibv_wr_opcode::IBV_WR_RDMA_READ, Some(range), false)
+                }
+            };
+            let carried = carries && request.length < self.list.inline_below;
+            let flags = flags(request.flags) | if carried { INLINE } else { 0 };
             to.wr_id = request.token;
             // Whoever hands over ends the list.
             to.next = place.add(1).as_ptr();
             // No more than `stride`.
             to.num_sge = self.segments.wrapping_sub(self.left) as i32;
-            to.send_flags = flags(request.flags);
-            match request.operation {
-                SendOperation::Send => to.opcode = ibv_wr_opcode::IBV_WR_SEND,
-                SendOperation::RdmaWrite(range) => {
-                    to.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
-                    to.wr.rdma = rdma_t {
-                        remote_addr: range.address,
-                        rkey: range.key,
-                    };
-                }
-                SendOperation::RdmaRead(range) => {
-                    to.opcode = ibv_wr_opcode::IBV_WR_RDMA_READ;
-                    to.wr.rdma = rdma_t {
-                        remote_addr: range.address,
-                        rkey: range.key,
-                    };
-                }
+            to.opcode = opcode;
+            to.send_flags = flags;
+            if let Some(range) = range {
+                to.wr.rdma = rdma_t {
+                    remote_addr: range.address,
+                    rkey: range.key,
+                };
             }
             self.list.next = place.add(1);
         }
@@ -131,14 +137,9 @@ impl SendList {
         let post = operations.post_send.ok_or(BackendError::NotSupported)?;
         let bind = operations.bind_mw;
         let queue_pair = NonNull::new(owner.raw()).ok_or(BackendError::Device)?;
-        Ok(Self::over(
-            post,
-            bind,
-            queue_pair,
-            Some(owner),
-            depth,
-            segments,
-        ))
+        let mut list = Self::over(post, bind, queue_pair, Some(owner), depth, segments);
+        list.inline_below = below(list.owner.as_ref().map_or(0, |owner| owner.inline()));
+        Ok(list)
     }
 
     #[cfg(test)]
@@ -148,8 +149,11 @@ impl SendList {
         queue_pair: NonNull<ibv_qp>,
         depth: u32,
         segments: u32,
+        inline: u32,
     ) -> Self {
-        Self::over(post, bind, queue_pair, None, depth, segments)
+        let mut list = Self::over(post, bind, queue_pair, None, depth, segments);
+        list.inline_below = below(inline);
+        list
     }
 
     fn over(
@@ -161,13 +165,14 @@ impl SendList {
         segments: u32,
     ) -> Self {
         let room = (depth as usize).clamp(1, ROOM);
-        let stride = segments as usize;
-        let segments = leak(vec![NO_SEGMENT; room.saturating_mul(stride)]);
+        // One at least, as devices have it: then there is always room for one.
+        let stride = NonZeroUsize::new(segments as usize).unwrap_or(NonZeroUsize::MIN);
+        let segments = leak(vec![NO_SEGMENT; room.saturating_mul(stride.get())]);
         let places = (0..room).map(|place| ibv_send_wr {
             sg_list: segments
                 .cast::<ibv_sge>()
                 .as_ptr()
-                .wrapping_add(place.wrapping_mul(stride)),
+                .wrapping_add(place.wrapping_mul(stride.get())),
             ..blank()
         });
         let first = leak(places.collect()).cast::<ibv_send_wr>();
@@ -179,11 +184,13 @@ impl SendList {
             // SAFETY: so many were made.
             end: unsafe { first.add(room) },
             refused: 0,
+            inline_below: 0,
+            bad: ptr::null_mut(),
             stride,
             post_to_device: post,
             bind,
             segments,
-            _owner: owner,
+            owner,
         }
     }
 
@@ -195,7 +202,7 @@ impl SendList {
     /// The place of a request of so many segments; `None` if it is too long.
     #[inline(always)]
     pub(crate) fn begin(&mut self, segments: usize) -> Option<SendPlace<'_>> {
-        if segments > self.stride {
+        if segments > self.stride.get() {
             return None;
         }
         if self.next == self.end {
@@ -246,18 +253,40 @@ impl SendList {
     /// Posts what was committed, of which there is something. False: some of it was refused.
     #[inline(always)]
     fn post_all(&mut self) -> bool {
-        let mut bad = ptr::null_mut();
         // SAFETY: the queue pair lives. The places are linked up to the last committed one, and have their segments.
         // Nothing else refers to either until the call returns; by then the device has copied them.
         let answer = unsafe {
             (*self.next.sub(1).as_ptr()).next = ptr::null_mut();
             self.next = self.first;
-            (self.post)(self.queue_pair.as_ptr(), self.first.as_ptr(), &raw mut bad)
+            (self.post)(
+                self.queue_pair.as_ptr(),
+                self.first.as_ptr(),
+                &raw mut self.bad,
+            )
         };
-        if answer != 0 {
-            self.refuse_from(bad);
+        answer == 0 || self.repeat()
+    }
+
+    /// Posts from the refused request on once more with no data in the requests, if it is that what the device does
+    /// not take; what it does not take then either is refused. True: it took everything.
+    #[cold]
+    fn repeat(&mut self) -> bool {
+        let mut bad = core::mem::replace(&mut self.bad, ptr::null_mut());
+        // SAFETY: the list was just posted, and is linked as it was.
+        if self.refused == 0 && unsafe { carry_nothing_from(self.first.as_ptr(), bad) } {
+            let from = bad;
+            // SAFETY: as when it was posted first: the same requests with their segments.
+            let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), from, &raw mut bad) };
+            if answer == 0 || bad != from {
+                // It promised room for more than it takes.
+                self.inline_below = 0;
+            }
+            if answer == 0 {
+                return true;
+            }
         }
-        answer == 0
+        self.refuse_from(bad);
+        false
     }
 
     /// Counts as refused what was posted from `bad` on, and what comes behind it, or the order would be lost.
@@ -349,6 +378,14 @@ impl SendList {
     }
 }
 
+/// The flag of requests that carry their data.
+pub(super) const INLINE: u32 = ibv_send_flags::IBV_SEND_INLINE.0;
+
+/// The least length that requests cannot carry where they have room for so many bytes, or none at all.
+fn below(room: u32) -> u32 {
+    if room == 0 { 0 } else { room.saturating_add(1) }
+}
+
 /// The flag of requests that complete.
 #[cfg(feature = "fake")]
 pub(super) const SIGNALLED: u32 = ibv_send_flags::IBV_SEND_SIGNALED.0;
@@ -395,6 +432,32 @@ unsafe extern "C" fn refuse_all(
     // SAFETY: called as the device's function would be.
     unsafe { *bad = first };
     libc::ENOMEM
+}
+
+/// Has no request of a list carry its data from `bad` on; false, and nothing changed, if `bad` does not carry any or is
+/// none of the list.
+///
+/// # Safety
+/// `first` begins a list of requests, of which nobody else makes use.
+#[cold]
+unsafe fn carry_nothing_from(first: *mut ibv_send_wr, bad: *mut ibv_send_wr) -> bool {
+    let mut request = first;
+    while !request.is_null() && request != bad {
+        // SAFETY: one of the list.
+        request = unsafe { (*request).next };
+    }
+    // SAFETY: one of the list, or null.
+    if request.is_null() || unsafe { (*request).send_flags } & INLINE == 0 {
+        return false;
+    }
+    while !request.is_null() {
+        // SAFETY: one of the list.
+        unsafe {
+            (*request).send_flags &= !INLINE;
+            request = (*request).next;
+        }
+    }
+    true
 }
 
 /// How many requests of a list follow `bad`, itself included: all if it is none of them.

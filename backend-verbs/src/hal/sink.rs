@@ -12,7 +12,7 @@ use rdma_sys::{
     ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq, ibv_wc, ibv_wr_opcode, rdma_t,
 };
 
-use super::send_list::SIGNALLED;
+use super::send_list::{INLINE, SIGNALLED};
 use super::{
     BATCH, CompletionQueue, Context, Domain, QueuePair, Region, SharedReceiveQueue, Window,
     WindowType,
@@ -20,6 +20,9 @@ use super::{
 
 /// Posted requests that it remembers; a power of two.
 const ROOM: u32 = 256;
+
+/// Bytes that its requests can carry.
+const GRANTED: u32 = 64;
 
 /// The number of its one queue pair.
 pub(crate) const NUMBER: u32 = 17;
@@ -31,6 +34,8 @@ struct Posted {
     /// So many of them are done, and can be polled.
     done: AtomicU32,
     polled: AtomicU32,
+    /// Sees what requests carry.
+    reader: Option<fn(&[u8])>,
 }
 
 impl Posted {
@@ -70,12 +75,14 @@ unsafe fn zeroed<T>() -> &'static mut T {
 }
 
 impl Device {
-    pub(crate) fn new() -> Self {
+    /// A device that shows `reader` what requests carry, or does not look.
+    pub(crate) fn new(reader: Option<fn(&[u8])>) -> Self {
         let posted: &'static Posted = Box::leak(Box::new(Posted {
             tokens: [const { AtomicU64::new(0) }; ROOM as usize],
             posted: AtomicU32::new(0),
             done: AtomicU32::new(0),
             polled: AtomicU32::new(0),
+            reader,
         }));
         let state = ptr::from_ref(posted).cast_mut().cast();
         // SAFETY: integers, pointers and optional functions, for all of which zero is a value.
@@ -88,7 +95,10 @@ impl Device {
                 zeroed::<ibv_cq>(),
             )
         };
-        context.ops.post_send = Some(post_send);
+        context.ops.post_send = Some(match reader {
+            None => post_send,
+            Some(_) => post_send_reading,
+        });
         context.ops.post_recv = Some(post_receive);
         context.ops.post_srq_recv = Some(post_shared);
         context.ops.poll_cq = Some(poll);
@@ -122,7 +132,8 @@ impl Device {
     /// Its one queue pair.
     pub(crate) fn queue_pair(&self) -> Arc<QueuePair> {
         let queues = [self.completion_queue(), self.completion_queue()];
-        let pair = QueuePair::borrowed(self.queue_pair, Arc::clone(&self.domain), queues);
+        let domain = Arc::clone(&self.domain);
+        let pair = QueuePair::borrowed(self.queue_pair, domain, queues, GRANTED);
         stay(Arc::new(pair))
     }
 
@@ -347,6 +358,38 @@ unsafe extern "C" fn post_send(
         }
     }
     0
+}
+
+/// As `post_send`, and reads what the requests carry first.
+unsafe extern "C" fn post_send_reading(
+    queue_pair: *mut ibv_qp,
+    first: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> i32 {
+    // SAFETY: called with the queue pair of a device, and a list as verbs has it.
+    unsafe {
+        let posted = posted((*queue_pair).qp_context);
+        let mut next = first;
+        while !next.is_null() {
+            if let (Some(reader), true) = (posted.reader, (*next).send_flags & INLINE != 0) {
+                let mut data = [0; GRANTED as usize];
+                let mut carried = 0;
+                for number in 0..(*next).num_sge as usize {
+                    let segment = &*(*next).sg_list.add(number);
+                    let from = ptr::with_exposed_provenance::<u8>(segment.addr as usize);
+                    for offset in 0..segment.length as usize {
+                        if let Some(place) = data.get_mut(carried) {
+                            *place = from.add(offset).read_volatile();
+                            carried += 1;
+                        }
+                    }
+                }
+                reader(data.get(..carried).unwrap_or(&[]));
+            }
+            next = (*next).next;
+        }
+        post_send(queue_pair, first, bad)
+    }
 }
 
 /// # Safety

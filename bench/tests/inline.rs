@@ -1,0 +1,137 @@
+//! Requests that carry their data: memory is read while it is registered, and not afterwards.
+#![cfg(feature = "verbs")]
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::thread;
+
+use backend_verbs::sink::Sink;
+use backend_verbs::{VerbsCompletionQueue, VerbsReceiveQueue, VerbsSendQueue};
+use dat_bench::{Queues, World, WorldMemory};
+use dat_core::backend::{QueuePairRequest, RegionKeys, WindowKey};
+use dat_core::flags::{CompletionFlags, EpFields, MemoryPrivileges};
+use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
+use dat_core::sync::HostLock;
+
+#[derive(Clone, Copy)]
+struct Device(&'static Sink);
+
+impl Queues for Device {
+    type CompletionQueue = VerbsCompletionQueue;
+    type SendQueue = VerbsSendQueue;
+    type ReceiveQueue = VerbsReceiveQueue;
+
+    const READS_AT_POST: bool = true;
+
+    fn completion_queue(self) -> VerbsCompletionQueue {
+        self.0.completion_queue()
+    }
+
+    fn send_queue(self, request: &QueuePairRequest) -> VerbsSendQueue {
+        assert!(request.may_read_at_post());
+        self.0.send_queue(request.token, 64, 6)
+    }
+
+    fn receive_queue(self, _request: &QueuePairRequest) -> VerbsReceiveQueue {
+        self.0.receive_queue(64, 6)
+    }
+
+    fn shared_receive_queue(self, depth: u32, segments: u32) -> VerbsReceiveQueue {
+        self.0.shared_receive_queue(depth, segments)
+    }
+
+    fn region(self, key: u32) -> RegionKeys {
+        self.0.region(key)
+    }
+
+    fn window(self) -> WindowKey {
+        self.0.window()
+    }
+}
+
+/// What memory holds while it is registered, and while it is its owner's.
+const REGISTERED: u8 = 0xA5;
+const OWN: u8 = 0x11;
+/// Bytes of a piece.
+const PIECE: usize = 32;
+
+static RIGHT: AtomicU32 = AtomicU32::new(0);
+static WRONG: AtomicU32 = AtomicU32::new(0);
+
+fn look(data: &[u8]) {
+    let right = data.iter().all(|&byte| byte == REGISTERED);
+    let counter = if right { &RIGHT } else { &WRONG };
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Two pieces of memory take turns in being registered, while threads post from whatever was registered last, and from
+/// contexts that they guess: no request carries anything of a piece that is not registered.
+///
+/// Spec: EPS-03, EPW-27, LMF-02
+#[test]
+fn requests_carry_registered_memory_alone() {
+    const ROUNDS: u32 = 50_000;
+    static MEMORY: [[AtomicU8; PIECE]; 2] = [const { [const { AtomicU8::new(OWN) }; PIECE] }; 2];
+    #[expect(unsafe_code)]
+    // SAFETY: only the core posts to it, which knows that it reads.
+    let device = Device(unsafe { Sink::reading(look) });
+    let memory = Box::leak(Box::new(WorldMemory::new()));
+    let world: World<Device, HostLock> = World::new(device, memory, false).expect("a fresh world");
+    let (ia, ep, evd) = (&world.ia, world.ep, world.evd);
+    let param = ia.ep_query(ep, EpFields::all()).expect("it lives");
+    let pz = param.pz.expect("it has a zone");
+    let newest = AtomicU32::new(0);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for poster in 0..2_u32 {
+            let (newest, over) = (&newest, &over);
+            let device = world.device;
+            scope.spawn(move || {
+                let mut turn = 0_u32;
+                while !over.load(Ordering::Relaxed) {
+                    turn = turn.wrapping_add(1);
+                    // The slots take turns, and contexts of a slot grow by one generation.
+                    let guess = 0x1_0000 * (turn & poster);
+                    let context = newest.load(Ordering::Relaxed).wrapping_add(guess);
+                    let piece = LmrTriplet {
+                        context,
+                        address: MEMORY[turn as usize % 2].as_ptr() as u64,
+                        length: PIECE as u64,
+                    };
+                    if ia
+                        .post_send(ep, &[piece], 1, CompletionFlags::empty())
+                        .is_ok()
+                    {
+                        device.0.complete_all();
+                        while ia.evd_dequeue(evd).is_ok() {}
+                    }
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            let piece = &MEMORY[round as usize % 2];
+            fill(piece, REGISTERED);
+            let made = ia
+                .lmr_create(&LmrRequest {
+                    memory: LmrMemory::Virtual(Region::from_static(piece)),
+                    pz,
+                    privileges: MemoryPrivileges::LOCAL_READ,
+                })
+                .expect("there is room");
+            newest.store(made.lmr_context, Ordering::Relaxed);
+            if round % 8 == 0 {
+                thread::yield_now();
+            }
+            ia.lmr_free(made.lmr).expect("nothing is bound to it");
+            fill(piece, OWN);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_ne!(RIGHT.load(Ordering::Relaxed), 0);
+    assert_eq!(WRONG.load(Ordering::Relaxed), 0);
+}
+
+fn fill(piece: &[AtomicU8], value: u8) {
+    for byte in piece {
+        byte.store(value, Ordering::Relaxed);
+    }
+}
