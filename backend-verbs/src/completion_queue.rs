@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure};
+use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
 use dat_core::flags::DtoStatus;
 
 use crate::directory::Directory;
-use crate::hal::{BATCH, Batch, CompletionQueue as Device, QUIET, WorkCompletion};
+use crate::hal::{
+    BATCH, Batch, CompletionQueue as Device, QUIET, RECEIVED, Success, WorkCompletion,
+};
 use crate::signal::Signal;
-
-/// The bit of an operation code that marks receives.
-const RECEIVED: u32 = 1 << 7;
 
 /// What the adapter and the holder of a completion queue both know of it.
 #[derive(Debug, Default)]
@@ -70,31 +69,21 @@ pub struct VerbsCompletionQueue {
 }
 
 impl VerbsCompletionQueue {
-    /// The device has no more completions.
-    #[inline(always)]
-    fn nothing<T>(&self) -> Result<Option<T>, DeviceFailure> {
-        if self.marks.overrun.load(Ordering::Relaxed) {
-            return Err(DeviceFailure::CompletionQueueOverrun);
-        }
-        Ok(None)
-    }
-
-    /// The completion after one that nobody is to hear of: half of a bind that failed; the other half tells.
-    #[cold]
+    /// The next completion that somebody is to hear of: half of a bind that failed is not; the other half tells.
     fn next_told(&mut self) -> Result<Option<WorkCompletion>, DeviceFailure> {
         // A device could say so for ever.
         for _ in 0..BATCH {
             match self.device.next(&mut self.batch)? {
-                None => return self.nothing(),
                 Some(found) if found.token == QUIET => {}
+                None if self.marks.overrun.load(Ordering::Relaxed) => {
+                    return Err(DeviceFailure::CompletionQueueOverrun);
+                }
                 found => return Ok(found),
             }
         }
         Ok(None)
     }
 
-    /// A request that succeeded tells no more than its token; what else there is takes longer.
-    #[inline(always)]
     fn convert(&self, found: &WorkCompletion) -> Completion {
         let (mut status, mut solicited, mut queue_pair) = (DtoStatus::Success, false, 0);
         if found.status != 0 || found.opcode & RECEIVED != 0 {
@@ -111,7 +100,6 @@ impl VerbsCompletionQueue {
     }
 
     /// What a receive or a failed request means, and whether it was solicited.
-    #[inline(never)]
     fn examine(&self, told: u32, opcode: u32, queue_pair: u32) -> (DtoStatus, bool) {
         let received = opcode & RECEIVED != 0;
         let status = status(told);
@@ -125,7 +113,6 @@ impl VerbsCompletionQueue {
     }
 
     /// What the core calls the queue pair, where it has to know.
-    #[inline(never)]
     fn token_of(&self, queue_pair: u32) -> u64 {
         if self.marks.serves_shared.load(Ordering::Relaxed) {
             self.directory.token(queue_pair)
@@ -158,32 +145,32 @@ impl VerbsCompletionQueue {
 }
 
 impl CompletionQueue for VerbsCompletionQueue {
-    #[inline(always)]
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
-        let Some(mut found) = self.device.next(&mut self.batch)? else {
-            return self.nothing();
-        };
-        if found.token == QUIET {
-            let Some(WorkCompletion {
-                token,
-                status,
-                opcode,
-                length,
-                queue_pair,
-            }) = self.next_told()?
-            else {
-                return Ok(None);
-            };
-            // Taken apart, so that what usually is found need not be in memory.
-            found = WorkCompletion {
-                token,
-                status,
-                opcode,
-                length,
-                queue_pair,
-            };
+        Ok(self.next_told()?.map(|found| self.convert(&found)))
+    }
+
+    #[inline(always)]
+    fn glance(&mut self) -> Glance {
+        let (directory, marks) = (&self.directory, &self.marks);
+        match self.batch.next_success(|| are_plain(directory, marks)) {
+            Success::Request { token } => request(token),
+            Success::Receive { token, length } => Glance::Success { token, length },
+            Success::Nothing => Glance::Again,
+            Success::Left => Glance::Unclear,
         }
-        Ok(Some(self.convert(&found)))
+    }
+
+    // That completions were lost is told by `poll`: whoever notes it asks for one.
+    #[inline(always)]
+    fn ask(&mut self) -> Glance {
+        match self.device.fill(&mut self.batch) {
+            Ok(true) => match self.batch.first_request() {
+                Some(token) => request(token),
+                None => Glance::Again,
+            },
+            Ok(false) => Glance::Nothing,
+            Err(_) => Glance::Unclear,
+        }
     }
 
     /// Arms the device, then looks once more: what slipped in between may not notify.
@@ -223,8 +210,24 @@ impl Drop for VerbsCompletionQueue {
     }
 }
 
+/// Whether receives that succeed are told by token and length.
+#[inline(always)]
+fn are_plain(directory: &Directory, marks: &QueueMarks) -> bool {
+    !(directory.is_waiting()
+        || marks.solicited.load(Ordering::Relaxed)
+        || marks.serves_shared.load(Ordering::Relaxed))
+}
+
+/// The success of a request.
+#[inline(always)]
+fn request(token: u64) -> Glance {
+    Glance::Success {
+        token,
+        length: u32::MAX,
+    }
+}
+
 /// The status of verbs in the words of DAT.
-#[inline]
 fn status(told: u32) -> DtoStatus {
     if told == 0 {
         return DtoStatus::Success;
@@ -292,6 +295,74 @@ mod tests {
         assert_eq!(queue.poll(), Ok(None));
     }
 
+    /// What a dequeue finds that asks the device if nothing is at hand.
+    fn look(queue: &mut VerbsCompletionQueue) -> Glance {
+        match queue.glance() {
+            Glance::Again => match queue.ask() {
+                Glance::Again => queue.glance(),
+                found => found,
+            },
+            found => found,
+        }
+    }
+
+    /// Spec: DTO-03, DTO-11
+    #[test]
+    fn successes_are_told_at_a_glance_and_in_order() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        for first in [0, RECEIVE] {
+            for token in 0..40 {
+                let opcode = if token % 3 == 0 {
+                    first
+                } else {
+                    RECEIVE - first
+                };
+                device.complete(completion(token, 0, opcode));
+            }
+            for token in 0..40 {
+                let opcode = if token % 3 == 0 {
+                    first
+                } else {
+                    RECEIVE - first
+                };
+                let length = if opcode == RECEIVE { 12 } else { u32::MAX };
+                assert_eq!(look(&mut queue), Glance::Success { token, length });
+            }
+            assert_eq!(queue.glance(), Glance::Again);
+            assert_eq!(queue.ask(), Glance::Nothing);
+        }
+    }
+
+    /// Spec: DTO-12
+    #[test]
+    fn what_takes_more_words_is_left_to_a_poll() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        queue.directory.enter(17, 555);
+        let left = |queue: &mut VerbsCompletionQueue, opcode, status| {
+            device.complete(completion(8, status, opcode));
+            assert_eq!(look(queue), Glance::Unclear);
+            assert_eq!(look(queue), Glance::Unclear, "it stays");
+            queue.poll().expect("sound").expect("there")
+        };
+        for opcode in [0, RECEIVE, u32::MAX] {
+            assert_eq!(left(&mut queue, opcode, 5).status, DtoStatus::Flushed);
+        }
+        queue.marks.solicited.store(true, Ordering::Relaxed);
+        assert!(left(&mut queue, RECEIVE, 0).solicited);
+        queue.marks.serves_shared.store(true, Ordering::Relaxed);
+        assert_eq!(left(&mut queue, RECEIVE, 0).queue_pair, 555);
+        queue.marks.serves_shared.store(false, Ordering::Relaxed);
+        queue.directory.wait_for_data(17);
+        left(&mut queue, RECEIVE, 0);
+        assert!(queue.directory.noted(17).arrived);
+        // Half of a bind that failed is left too, and nobody hears of it.
+        device.complete(completion(QUIET, 5, 0));
+        assert_eq!(look(&mut queue), Glance::Unclear);
+        assert_eq!(queue.poll(), Ok(None));
+    }
+
     /// Spec: DTO-12, DTO-13
     #[test]
     fn every_status_of_verbs_has_its_meaning() {
@@ -330,6 +401,8 @@ mod tests {
             let mut queue = queue(&device);
             queue.marks.attach(&queue.device, false);
             device.answer(nonsense);
+            assert_eq!(queue.glance(), Glance::Again, "{nonsense}");
+            assert_eq!(queue.ask(), Glance::Unclear, "{nonsense}");
             assert_eq!(queue.poll(), Err(DeviceFailure::Broken), "{nonsense}");
             assert_eq!(queue.poll(), Err(DeviceFailure::Broken), "{nonsense}");
             assert_eq!(queue.arm(false), Armed::Missed, "{nonsense}");

@@ -64,6 +64,7 @@ impl Queues for &'static Rings {
     }
 
     fn shared_receive_queue(self, _depth: u32, _segments: u32) -> RingReceives {
+        self.share_receives();
         RingReceives::new(self)
     }
 

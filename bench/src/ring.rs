@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dat_core::backend::{
-    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, ReceiveRequest, Rejected,
-    Segment, SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,
+    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, Glance, ReceiveRequest,
+    Rejected, Segment, SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 use dat_core::flags::DtoStatus;
 
@@ -53,7 +53,14 @@ pub struct Rings {
     send_done: AtomicU32,
     receive_done: AtomicU32,
     queue_pair: AtomicU64,
+    /// What the second word of the completion of a receive says beside its length.
+    receive_kind: AtomicU64,
 }
+
+/// The second word of the completion of a request.
+const SENT: u64 = u32::MAX as u64;
+/// The queue pair took a buffer of a shared queue.
+const SHARED: u64 = 1 << 40;
 
 impl Rings {
     /// Rings with nothing in them.
@@ -69,6 +76,7 @@ impl Rings {
             send_done: AtomicU32::new(0),
             receive_done: AtomicU32::new(0),
             queue_pair: AtomicU64::new(0),
+            receive_kind: AtomicU64::new(0),
         }
     }
 
@@ -77,29 +85,36 @@ impl Rings {
         self.queue_pair.store(token, Ordering::Relaxed);
     }
 
-    /// The device's part: completes everything that was posted.
-    pub fn complete_all(&self) {
-        self.complete(&self.send, &self.send_doorbell, &self.send_done, 0);
-        self.complete(&self.receive, &self.receive_doorbell, &self.receive_done, 8);
+    /// Receives are those of a shared queue.
+    pub(crate) fn share_receives(&self) {
+        self.receive_kind.store(SHARED, Ordering::Relaxed);
     }
 
-    fn complete(&self, ring: &Descriptors, posted: &AtomicU32, done: &AtomicU32, length: u32) {
+    /// The device's part: completes everything that was posted.
+    pub fn complete_all(&self) {
+        self.complete(&self.send, &self.send_doorbell, &self.send_done, SENT);
+        let received = 8 | self.receive_kind.load(Ordering::Relaxed);
+        let (doorbell, done) = (&self.receive_doorbell, &self.receive_done);
+        self.complete(&self.receive, doorbell, done, received);
+    }
+
+    fn complete(&self, ring: &Descriptors, posted: &AtomicU32, done: &AtomicU32, rest: u64) {
         let posted = posted.load(Ordering::Acquire);
         let mut next = done.load(Ordering::Relaxed);
         while next != posted {
             if let Some([header, ..]) = ring.get((next % DESCRIPTORS) as usize) {
-                self.write_completion(header.wide.load(Ordering::Relaxed), length);
+                self.write_completion(header.wide.load(Ordering::Relaxed), rest);
             }
             next = next.wrapping_add(1);
         }
         done.store(next, Ordering::Relaxed);
     }
 
-    fn write_completion(&self, token: u64, length: u32) {
+    fn write_completion(&self, token: u64, rest: u64) {
         let written = self.completions_written.load(Ordering::Relaxed);
         if let Some([first, second]) = self.completions.get((written % COMPLETIONS) as usize) {
             first.store(token, Ordering::Relaxed);
-            second.store(u64::from(length), Ordering::Relaxed);
+            second.store(rest, Ordering::Relaxed);
         }
         self.completions_written
             .store(written.wrapping_add(1), Ordering::Release);
@@ -314,32 +329,62 @@ impl RingCompletions {
     }
 }
 
-impl CompletionQueue for RingCompletions {
+impl RingCompletions {
+    /// Token and the rest of the next completion, which stays.
     #[inline(always)]
-    fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+    fn first(&self) -> Option<(u64, u64)> {
         if self.next == self.written.load(Ordering::Acquire) {
-            return Ok(None);
+            return None;
         }
-        let Some([first, second]) = self.words.get((self.next % COMPLETIONS) as usize) else {
-            return Err(DeviceFailure::Broken);
-        };
-        let (token, rest) = (
+        let [first, second] = self.words.get((self.next % COMPLETIONS) as usize)?;
+        Some((
             first.load(Ordering::Relaxed),
             second.load(Ordering::Relaxed),
-        );
+        ))
+    }
+
+    #[inline(always)]
+    fn drop_first(&mut self) {
         self.next = self.next.wrapping_add(1);
         self.doorbell.store(self.next, Ordering::Release);
-        let status = match (rest >> 32) as u32 & 0xFF {
-            0 => DtoStatus::Success,
-            value => DtoStatus::from_value(value).ok_or(DeviceFailure::Broken)?,
+    }
+}
+
+/// The status in the second word of a completion.
+#[inline(always)]
+fn status(rest: u64) -> u32 {
+    (rest >> 32) as u32 & 0xFF
+}
+
+impl CompletionQueue for RingCompletions {
+    fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+        let Some((token, rest)) = self.first() else {
+            return Ok(None);
         };
+        self.drop_first();
         Ok(Some(Completion {
             token,
-            status,
+            status: DtoStatus::from_value(status(rest)).ok_or(DeviceFailure::Broken)?,
             length: rest as u32,
             queue_pair: self.queue_pair.load(Ordering::Relaxed),
             solicited: false,
         }))
+    }
+
+    #[inline(always)]
+    fn glance(&mut self) -> Glance {
+        match self.first() {
+            None => Glance::Nothing,
+            // Whatever is not its length.
+            Some((_, rest)) if rest >> 32 != 0 => Glance::Unclear,
+            Some((token, rest)) => {
+                self.drop_first();
+                Glance::Success {
+                    token,
+                    length: rest as u32,
+                }
+            }
+        }
     }
 
     fn arm(&mut self, _solicited_only: bool) -> Armed {

@@ -2,7 +2,7 @@
 
 use dat_bench::{Rings, World, WorldMemory};
 use dat_core::event::{DtoOperation, Event};
-use dat_core::flags::{CompletionFlags, DtoStatus};
+use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 
 fn world(shared: bool) -> World {
     let rings = &*Box::leak(Box::new(Rings::new()));
@@ -44,4 +44,42 @@ fn a_shared_buffer_completes_on_the_endpoint() {
     };
     assert_eq!((completion.cookie, completion.ep), (9, world.ep));
     assert_eq!(completion.operation, DtoOperation::Receive);
+}
+
+#[test]
+fn a_receive_tells_how_much_came() {
+    let world = world(false);
+    let buffer = &world.segments[..1];
+    let posted = world
+        .ia
+        .post_recv(world.ep, buffer, 3, CompletionFlags::empty());
+    posted.expect("the receive is valid");
+    world.device.complete_all();
+    let event = world.dequeue().expect("the receive completed");
+    let Event::Dto(completion) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!((completion.cookie, completion.transferred_length), (3, 8));
+    assert_eq!(completion.operation, DtoOperation::Receive);
+}
+
+#[test]
+fn a_bind_is_an_event_of_its_own() {
+    let world = world(false);
+    let bound = world.ia.rmr_bind(
+        world.rmr,
+        &world.segments[0],
+        MemoryPrivileges::REMOTE_READ,
+        world.ep,
+        5,
+        CompletionFlags::empty(),
+    );
+    bound.expect("the bind is valid");
+    world.device.complete_all();
+    let event = world.dequeue().expect("the bind completed");
+    let Event::RmrBind(completion) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!((completion.cookie, completion.rmr), (5, world.rmr));
+    assert_eq!(completion.status, DtoStatus::Success);
 }

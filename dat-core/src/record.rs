@@ -168,7 +168,6 @@ pub(crate) struct FreeRecord<'r> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     pub(crate) operation: DtoOperation,
-    pub(crate) received: bool,
     pub(crate) ep: EpId,
     tag: u32,
 }
@@ -253,7 +252,6 @@ impl RecordSlot {
         }
         Some(Plain {
             operation: operation(tag),
-            received: tag & RECEIVES != 0,
             ep: EpId::from_handle(Handle::from_raw(self.owner.load())),
             tag,
         })

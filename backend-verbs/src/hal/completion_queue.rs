@@ -1,6 +1,6 @@
 //! Completion queues and what they hold.
 
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -40,17 +40,34 @@ pub(crate) struct WorkCompletion {
     pub(crate) queue_pair: u32,
 }
 
-/// Completions that were taken from the device and not yet asked for.
-pub(crate) struct Batch {
-    /// Room for `BATCH` of them.
-    entries: NonNull<ibv_wc>,
-    /// The next one that is asked for.
-    next: NonNull<ibv_wc>,
-    /// Behind the last one that the device has written.
-    end: NonNull<ibv_wc>,
+/// The bit of an operation code that marks receives.
+pub(crate) const RECEIVED: u32 = 1 << 7;
+
+/// What the next completion is, if it was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Success {
+    /// A request succeeded.
+    Request { token: u64 },
+    /// A receive succeeded.
+    Receive { token: u64, length: u32 },
+    /// There is none.
+    Nothing,
+    /// It is something else.
+    Left,
 }
 
-// SAFETY: the pointers in it lead to what it owns.
+/// Completions that were taken from the device and not yet asked for.
+pub(crate) struct Batch {
+    entries: [MaybeUninit<ibv_wc>; BATCH],
+    /// How many of them the device has written.
+    count: u32,
+    /// The next one that is asked for.
+    next: u32,
+    /// The device claimed to have written more than there is room for, or fewer than none.
+    nonsense: bool,
+}
+
+// SAFETY: the pointers that an entry has room for are never followed.
 unsafe impl Send for Batch {}
 // SAFETY: as above; it changes through exclusive references alone.
 unsafe impl Sync for Batch {}
@@ -66,49 +83,96 @@ impl core::fmt::Debug for Batch {
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        let room: Box<[MaybeUninit<ibv_wc>; BATCH]> =
-            Box::new([const { MaybeUninit::zeroed() }; BATCH]);
-        let entries = NonNull::from(Box::leak(room)).cast();
         Self {
-            entries,
-            next: entries,
-            end: entries,
+            entries: [const { MaybeUninit::zeroed() }; BATCH],
+            count: 0,
+            next: 0,
+            nonsense: false,
         }
     }
 
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.next == self.end
+        self.next == self.count
     }
 
-    /// The next one.
+    /// The next one, which stays.
     ///
     /// # Safety
-    /// It is not empty.
+    /// The batch is not empty.
     #[inline(always)]
-    unsafe fn take_first(&mut self) -> WorkCompletion {
-        let entry = self.next.as_ptr();
-        // SAFETY: an entry before `end`; all integers, zero before the device first wrote it.
-        unsafe {
-            self.next = self.next.add(1);
-            WorkCompletion {
-                token: (*entry).wr_id,
-                status: (*entry).status,
-                opcode: (*entry).opcode,
-                length: (*entry).byte_len,
-                queue_pair: (*entry).qp_num,
-            }
+    unsafe fn first(&self) -> &ibv_wc {
+        // SAFETY: the next one is before the last, and there is room for that; all of it is integers, zero before the
+        // device first wrote it.
+        unsafe { &*self.entries.as_ptr().add(self.next as usize).cast() }
+    }
+
+    /// Takes the next one.
+    fn take(&mut self) -> Option<WorkCompletion> {
+        if self.is_empty() {
+            return None;
         }
+        // SAFETY: it is not empty.
+        let first = unsafe { self.first() };
+        let taken = WorkCompletion {
+            token: first.wr_id,
+            status: first.status,
+            opcode: first.opcode,
+            length: first.byte_len,
+            queue_pair: first.qp_num,
+        };
+        self.next += 1;
+        Some(taken)
+    }
+
+    /// Takes the next one if it is a success; one of a receive only if `receives` says so.
+    #[inline(always)]
+    pub(crate) fn next_success(&mut self, receives: impl FnOnce() -> bool) -> Success {
+        if self.is_empty() {
+            return Success::Nothing;
+        }
+        // SAFETY: it is not empty.
+        let first = unsafe { self.first() };
+        let token = first.wr_id;
+        let success = if is_request(first) {
+            Success::Request { token }
+        } else if first.status == 0 && receives() {
+            let length = first.byte_len;
+            Success::Receive { token, length }
+        } else {
+            return Success::Left;
+        };
+        self.next += 1;
+        success
+    }
+
+    /// Takes the first one of a batch that has just been filled, if it is the success of a request; its token.
+    #[inline(always)]
+    pub(crate) fn first_request(&mut self) -> Option<u64> {
+        let [entry, ..] = &self.entries;
+        // SAFETY: all of it is integers, zero before the device first wrote it.
+        let first = unsafe { entry.assume_init_ref() };
+        let token = is_request(first).then_some(first.wr_id)?;
+        self.next = 1;
+        Some(token)
     }
 }
 
-impl Drop for Batch {
-    fn drop(&mut self) {
-        let room = self.entries.cast::<[MaybeUninit<ibv_wc>; BATCH]>();
-        // SAFETY: made by `new`, and dropped once.
-        drop(unsafe { Box::from_raw(room.as_ptr()) });
-    }
+/// Whether a completion is the success of a request, which one word tells.
+#[inline(always)]
+fn is_request(completion: &ibv_wc) -> bool {
+    const NEITHER: [u32; 2] = [u32::MAX, RECEIVED];
+    // SAFETY: status and operation code are neighbours, as is checked where the layouts are.
+    let kind = unsafe {
+        (&raw const completion.status)
+            .cast::<u64>()
+            .read_unaligned()
+    };
+    // SAFETY: any bits are a number.
+    kind & unsafe { core::mem::transmute::<[u32; 2], u64>(NEITHER) } == 0
 }
+
+const _: () = assert!(offset_of!(ibv_wc, opcode) == offset_of!(ibv_wc, status) + 4);
 
 impl CompletionQueue {
     /// A queue whose notifications carry `number`.
@@ -157,31 +221,33 @@ impl CompletionQueue {
     }
 
     /// The next completion, of the batch if there is one in it, else of the next batch.
-    #[inline(always)]
     pub(crate) fn next(&self, batch: &mut Batch) -> Result<Option<WorkCompletion>, DeviceFailure> {
-        if batch.is_empty() && !self.fill(batch)? {
-            return Ok(None);
+        if batch.nonsense {
+            return Err(DeviceFailure::Broken);
         }
-        // SAFETY: it is not empty.
-        Ok(Some(unsafe { batch.take_first() }))
+        if batch.is_empty() {
+            self.fill(batch)?;
+        }
+        Ok(batch.take())
     }
 
     /// Takes up to a batch of completions, and says whether there were any; what was left in the batch must have
     /// been taken out.
     #[inline(always)]
     pub(crate) fn fill(&self, batch: &mut Batch) -> Result<bool, DeviceFailure> {
+        let entries = batch.entries.as_mut_ptr().cast::<ibv_wc>();
         // SAFETY: the queue lives, and the batch has room for that many.
-        let count = unsafe { (self.poll)(self.raw(), BATCH as i32, batch.entries.as_ptr()) };
+        let count = unsafe { (self.poll)(self.raw(), BATCH as i32, entries) };
         if count == 0 {
             return Ok(false);
         }
         // More than there was room for is as much nonsense as fewer than none.
         if count.cast_unsigned() > BATCH as u32 {
+            batch.nonsense = true;
             return Err(DeviceFailure::Broken);
         }
-        batch.next = batch.entries;
-        // SAFETY: no more than there is room for.
-        batch.end = unsafe { batch.entries.add(count.cast_unsigned() as usize) };
+        batch.next = 0;
+        batch.count = count.cast_unsigned();
         Ok(true)
     }
 

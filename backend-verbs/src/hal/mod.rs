@@ -28,7 +28,9 @@ mod sleep;
 
 pub(crate) use address::{InterfaceAddress, interface_addresses};
 pub(crate) use channel::CompletionChannel;
-pub(crate) use completion_queue::{BATCH, Batch, CompletionQueue, WorkCompletion};
+pub(crate) use completion_queue::{
+    BATCH, Batch, CompletionQueue, RECEIVED, Success, WorkCompletion,
+};
 pub(crate) use connection::{
     CONNECT_DATA, CmEvent, CmEventKind, CmParameters, ConnectionId, EventChannel, REJECT_DATA,
     REPLY_DATA,

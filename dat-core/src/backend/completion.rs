@@ -17,6 +17,37 @@ pub struct Completion {
     pub solicited: bool,
 }
 
+impl Completion {
+    /// A success, not solicited, that needs no queue pair.
+    pub(crate) const fn success(token: u64, length: u32) -> Self {
+        Self {
+            token,
+            status: DtoStatus::Success,
+            length,
+            queue_pair: 0,
+            solicited: false,
+        }
+    }
+}
+
+/// What a short look at a completion queue found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    /// The next completion, which was taken: a success, of which there is no more to say.
+    Success {
+        /// The token of the request.
+        token: u64,
+        /// Bytes received, for receives; `u32::MAX` for requests.
+        length: u32,
+    },
+    /// There are no completions.
+    Nothing,
+    /// From `glance`: none is at hand, the device has to be asked. From `ask`: it was, and `glance` tells.
+    Again,
+    /// It takes [`poll`](CompletionQueue::poll) to tell; nothing was taken.
+    Unclear,
+}
+
 /// The device or one of its queues is broken beyond repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -43,6 +74,21 @@ pub trait CompletionQueue {
     /// # Errors
     /// The queue or the device failed; no more is expected from it.
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure>;
+
+    /// Takes the next completion if it is plain: a success, not solicited, and no receive from a shared queue.
+    ///
+    /// The way of most dequeues; a backend without one for them alone leaves everything to `poll`. One for which it
+    /// takes a call to ask the device only looks at what it has, and says [`Glance::Again`] if that is nothing.
+    #[inline(always)]
+    fn glance(&mut self) -> Glance {
+        Glance::Unclear
+    }
+
+    /// As `glance`, which has just said `Again`: asks the device.
+    #[inline(always)]
+    fn ask(&mut self) -> Glance {
+        Glance::Unclear
+    }
 
     /// Asks for one notification at the next completion (the next solicited or failed one if
     /// `solicited_only`).

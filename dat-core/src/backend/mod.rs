@@ -8,7 +8,7 @@ mod completion;
 mod control;
 mod work;
 
-pub use completion::{Armed, Completion, CompletionQueue, DeviceFailure};
+pub use completion::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
 pub use control::{
     Backend, BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, DomainKey,
     ListenerKey, PRIVATE_DATA_MAX, PrivateData, QueuePair, QueuePairKey, QueuePairRequest,

@@ -14,14 +14,15 @@ use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;
 
 /// Place for one endpoint.
+#[repr(C)]
 pub struct EndpointSlot<S, R, L> {
+    pub(crate) main: Mutex<L, Endpoint<S>>,
     /// The handle of the endpoint that lives here, or 0; for completions, which take no endpoint lock.
     pub(crate) handle: Word64,
     /// How completions of buffers taken from a shared queue are reported.
     shared_report: AtomicU32,
     /// The shared queue whose buffers may be taken by whoever lives here, plus one; 0 = none.
     takes_from: AtomicU32,
-    pub(crate) main: Mutex<L, Endpoint<S>>,
     pub(crate) receive: Mutex<L, ReceiveSide<R>>,
 }
 

@@ -17,10 +17,11 @@ use crate::storage::find_slot;
 use crate::sync::{Mutex, RawLock};
 
 /// Place for one shared receive queue.
+#[repr(C)]
 pub struct SrqSlot<Q, L> {
+    pub(crate) main: Mutex<L, SharedReceives<Q>>,
     /// Records that came back, in any order: head of a list that completers push to.
     pub(crate) returned: AtomicU32,
-    pub(crate) main: Mutex<L, SharedReceives<Q>>,
 }
 
 impl<Q, L: RawLock> SrqSlot<Q, L> {

@@ -1,8 +1,8 @@
 //! Taking events without waiting, and posting software events.
 
 use super::event::Event;
-use super::queue::{Asked, EvdQueue};
-use crate::backend::{Backend, Completion, DeviceFailure};
+use super::queue::{Asked, EvdQueue, EvdSlot};
+use crate::backend::{Backend, Completion};
 use crate::error::{Cause, Error, Result};
 use crate::flags::{DtoStatus, EvdFlags};
 use crate::ia::Ia;
@@ -29,20 +29,65 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
             return Err(evd.refused(self.shared.instance));
         };
-        let mut queue = slot.queue.hold();
-        if queue.open == evd {
-            match queue.ask(&self.shared) {
-                Some(Asked::Plain(completion)) => return Ok(Event::Dto(completion)),
-                Some(Asked::Nothing) => {
-                    queue.overflowed = false;
-                    return Err(Error::queue_empty());
-                }
-                Some(Asked::Unusual) => return self.dequeue_unusual(queue),
-                Some(Asked::Failed(failure)) => return self.dequeue_failed(queue, failure),
-                None => return self.dequeue_queued(queue),
-            }
+        match slot.queue.try_hold() {
+            Some(queue) => self.dequeue_held(queue, evd),
+            None => self.dequeue_contended(slot, evd),
         }
-        self.dequeue_otherwise(queue, evd)
+    }
+
+    /// A dequeue that has to wait for its turn.
+    #[cold]
+    #[inline(never)]
+    fn dequeue_contended(
+        &self,
+        slot: &EvdSlot<B::CompletionQueue, L>,
+        evd: EvdId,
+    ) -> Result<Event> {
+        self.dequeue_held(slot.queue.hold(), evd)
+    }
+
+    /// Whatever is not the way of most dequeues ends in another function, so that these keep nothing for it.
+    #[inline(always)]
+    fn dequeue_held(&self, mut queue: HeldQueue<'_, B, L>, evd: EvdId) -> Result<Event> {
+        if queue.open != evd {
+            return self.dequeue_otherwise(queue, evd);
+        }
+        match queue.look(&self.shared) {
+            Some(Asked::Again) => self.dequeue_asking(queue),
+            Some(asked) => self.dequeue_asked(queue, asked),
+            None => self.dequeue_queued(queue),
+        }
+    }
+
+    /// A dequeue that has to ask the device.
+    #[inline(never)]
+    fn dequeue_asking(&self, mut queue: HeldQueue<'_, B, L>) -> Result<Event> {
+        match queue.ask(&self.shared) {
+            Asked::Again => self.dequeue_at_hand(queue),
+            asked => self.dequeue_asked(queue, asked),
+        }
+    }
+
+    /// A dequeue for which the device has been asked.
+    #[inline(never)]
+    fn dequeue_at_hand(&self, mut queue: HeldQueue<'_, B, L>) -> Result<Event> {
+        match queue.look(&self.shared) {
+            Some(asked) => self.dequeue_asked(queue, asked),
+            None => self.dequeue_queued(queue),
+        }
+    }
+
+    #[inline(always)]
+    fn dequeue_asked(&self, mut queue: HeldQueue<'_, B, L>, asked: Asked) -> Result<Event> {
+        match asked {
+            Asked::Plain(completion) => Ok(Event::Dto(completion)),
+            Asked::Nothing => {
+                queue.overflowed = false;
+                Err(Error::queue_empty())
+            }
+            Asked::Again | Asked::Unclear => self.dequeue_polling(queue),
+            Asked::Aside { token, length } => self.dequeue_aside(queue, token, length),
+        }
     }
 
     /// A dequeue that need not ask the device.
@@ -65,27 +110,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.follow_up(evd, outcome)
     }
 
-    /// A dequeue to which the device said something other than a plain success.
+    /// A dequeue for which the device has to be polled.
     #[inline(never)]
-    fn dequeue_unusual(&self, mut queue: HeldQueue<'_, B, L>) -> Result<Event> {
-        let polled = queue.aside.take().map(Ok);
-        self.dequeue_polled(queue, polled)
+    fn dequeue_polling(&self, queue: HeldQueue<'_, B, L>) -> Result<Event> {
+        self.dequeue_polled(queue, None)
     }
 
-    /// A dequeue to which the device said that it failed.
-    #[cold]
+    /// A dequeue that found the success of something that was not plain.
     #[inline(never)]
-    fn dequeue_failed(&self, queue: HeldQueue<'_, B, L>, failure: DeviceFailure) -> Result<Event> {
-        self.dequeue_polled(queue, Some(Err(failure)))
+    fn dequeue_aside(&self, queue: HeldQueue<'_, B, L>, token: u64, length: u32) -> Result<Event> {
+        self.dequeue_polled(queue, Some(Completion::success(token, length)))
     }
 
     fn dequeue_polled(
         &self,
         mut queue: HeldQueue<'_, B, L>,
-        polled: Option<core::result::Result<Completion, DeviceFailure>>,
+        first: Option<Completion>,
     ) -> Result<Event> {
         let evd = queue.id;
-        let outcome = queue.dequeue_polled(polled, &self.shared);
+        let outcome = queue.dequeue_polled(first, &self.shared);
         drop(queue);
         self.follow_up(evd, outcome)
     }

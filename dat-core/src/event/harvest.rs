@@ -49,21 +49,13 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         })
     }
 
-    /// Turns the success of a plain data transfer straight into its event; `None` for whatever else a
-    /// completion may be, which stays to be looked at.
+    /// Turns the success of a plain data transfer straight into its event; `None` for the success of whatever else
+    /// was posted, which stays to be looked at. `received` is `u32::MAX` for requests.
     #[inline(always)]
-    pub(crate) fn deliver_plain(&self, completion: &Completion) -> Option<DtoCompletion> {
-        if completion.status != DtoStatus::Success {
-            return None;
-        }
-        let record = self.records.get(completion.token as u32 as usize)?;
-        let plain = record.plain(completion.token)?;
-        let posted = record.length();
-        let length = if plain.received {
-            completion.length.min(posted)
-        } else {
-            posted
-        };
+    pub(crate) fn deliver_plain(&self, token: u64, received: u32) -> Option<DtoCompletion> {
+        let record = self.records.get(token as u32 as usize)?;
+        let plain = record.plain(token)?;
+        let length = received.min(record.length());
         let cookie = record.cookie();
         record.release_plain(plain);
         Some(DtoCompletion {
@@ -77,10 +69,13 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Turns a completion straight into an event; `None` if it makes none.
     pub(crate) fn deliver(&self, completion: &Completion) -> Option<Event> {
-        match self.deliver_plain(completion) {
-            Some(event) => Some(Event::Dto(event)),
-            None => self.deliver_unusual(completion),
+        if completion.status == DtoStatus::Success
+            && let Some(record) = self.records.get(completion.token as u32 as usize)
+            && let Some(event) = self.deliver_plain(completion.token, moved(record, completion))
+        {
+            return Some(Event::Dto(event));
         }
+        self.deliver_unusual(completion)
     }
 
     /// Failures, suppressed ones, binds, shared buffers, and what a device made up.

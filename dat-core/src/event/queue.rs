@@ -5,7 +5,7 @@ use core::task::Waker;
 use super::event::{DtoCompletion, Event};
 use super::slot::{self, EventSlot};
 use super::{Aftermath, Owed};
-use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure};
+use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFlags, EvdState};
 use crate::id::{CrId, EvdId};
@@ -53,15 +53,21 @@ pub(crate) struct Waiter {
     pub(crate) notified: bool,
 }
 
-/// What the device had to say when it was asked for one completion.
+/// What came of a look for one completion.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// The success of a plain data transfer, which is an event as it stands.
     Plain(DtoCompletion),
     Nothing,
-    /// Anything else that completed: it is in `aside`, still to be looked at.
-    Unusual,
-    Failed(DeviceFailure),
+    /// The device has to be asked, or has been.
+    Again,
+    /// The success of something else, which was taken and is still to be looked at.
+    Aside {
+        token: u64,
+        length: u32,
+    },
+    /// It takes a poll to tell.
+    Unclear,
 }
 
 /// An event dispatcher behind its lock.
@@ -115,8 +121,6 @@ pub(crate) struct EvdQueue<C> {
     pub(crate) overflowed: bool,
     pub(crate) failure: Option<DeviceFailure>,
     pub(crate) owed: Owed,
-    /// What a quick look found and left to others; taken before the lock is released.
-    pub(crate) aside: Option<Completion>,
     pub(crate) context: u64,
 }
 
@@ -154,7 +158,6 @@ impl<C> EvdQueue<C> {
         overflowed: false,
         failure: None,
         owed: Owed::NOTHING,
-        aside: None,
         context: 0,
     };
 
@@ -346,10 +349,10 @@ impl<C> EvdQueue<C> {
 }
 
 impl<C: CompletionQueue> EvdQueue<C> {
-    /// Asks the device for the first event of a dispatcher on which nothing is queued; `None` where
-    /// there is more to look at than the device. Meant for `open` dispatchers.
+    /// Looks for the first event of a dispatcher on which nothing is queued; `None` where there is more to
+    /// look at than the device. Meant for `open` dispatchers.
     #[inline(always)]
-    pub(crate) fn ask<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Option<Asked>
+    pub(crate) fn look<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Option<Asked>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -357,17 +360,41 @@ impl<C: CompletionQueue> EvdQueue<C> {
         if self.ring_length | self.ready_length != 0 {
             return None;
         }
-        Some(match self.completions.as_mut()?.poll() {
-            Ok(Some(completion)) => match shared.deliver_plain(&completion) {
+        let glance = self.completions.as_mut()?.glance();
+        Some(Self::understand(glance, shared))
+    }
+
+    /// As `look`, which has just said `Again`.
+    #[inline(always)]
+    pub(crate) fn ask<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Asked
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        match &mut self.completions {
+            Some(completions) => {
+                let glance = completions.ask();
+                Self::understand(glance, shared)
+            }
+            None => Asked::Unclear,
+        }
+    }
+
+    #[inline(always)]
+    fn understand<B, L>(glance: Glance, shared: &Shared<'_, B, L>) -> Asked
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        match glance {
+            Glance::Success { token, length } => match shared.deliver_plain(token, length) {
                 Some(event) => Asked::Plain(event),
-                None => {
-                    self.aside = Some(completion);
-                    Asked::Unusual
-                }
+                None => Asked::Aside { token, length },
             },
-            Ok(None) => Asked::Nothing,
-            Err(failure) => Asked::Failed(failure),
-        })
+            Glance::Nothing => Asked::Nothing,
+            Glance::Again => Asked::Again,
+            Glance::Unclear => Asked::Unclear,
+        }
     }
 
     /// Removes the first event, whatever it takes.
@@ -384,17 +411,17 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.dequeue_polled(None, shared)
     }
 
-    /// Removes the first event that the device has; `first` is what it said already.
+    /// Removes the first event that the device has; `first` is a completion that was taken already.
     pub(crate) fn dequeue_polled<B, L>(
         &mut self,
-        first: Option<core::result::Result<Completion, DeviceFailure>>,
+        first: Option<Completion>,
         shared: &Shared<'_, B, L>,
     ) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        let mut polled = first;
+        let mut polled = first.map(Ok);
         // Completions without an event (suppressed, stale) are skipped; a device that delivers
         // nothing else for as long as its queue is deep gets another chance at the next call.
         for _ in 0..self.depth {

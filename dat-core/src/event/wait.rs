@@ -9,7 +9,7 @@ use super::Aftermath;
 use super::dequeue::{HeldQueue, failed};
 use super::event::Event;
 use super::queue::{Asked, EvdConfig, EvdSlot};
-use crate::backend::{Backend, Completion, DeviceFailure};
+use crate::backend::{Backend, Completion};
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::ia::Ia;
 use crate::id::EvdId;
@@ -237,7 +237,15 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
     pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Waited>> {
         let mut queue = self.slot.queue.hold();
         if !self.finished && queue.quick_wait == self.serial && queue.waker.is_none() {
-            match queue.ask(&self.ia.shared) {
+            let asked = match queue.look(&self.ia.shared) {
+                Some(Asked::Again) => Some(queue.ask(&self.ia.shared)),
+                asked => asked,
+            };
+            let asked = match asked {
+                Some(Asked::Again) => queue.look(&self.ia.shared),
+                asked => asked,
+            };
+            match asked {
                 Some(Asked::Plain(completion)) => {
                     queue.end_quick_wait();
                     drop(queue);
@@ -247,9 +255,8 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                         more: 0,
                     }));
                 }
-                Some(Asked::Unusual) => self.take_in_aside(queue),
-                Some(Asked::Failed(failure)) => self.take_in(queue, Err(failure)),
-                Some(Asked::Nothing) | None => drop(queue),
+                Some(Asked::Aside { token, length }) => self.take_in_aside(queue, token, length),
+                Some(Asked::Nothing | Asked::Again | Asked::Unclear) | None => drop(queue),
             }
         } else {
             drop(queue);
@@ -257,21 +264,12 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         self.poll_otherwise(waker)
     }
 
-    /// Queues something else than a plain success that a poll found.
+    /// Queues something else than a plain success that a look took.
     #[inline(never)]
-    fn take_in_aside(&self, mut queue: HeldQueue<'_, B, L>) {
-        if let Some(completion) = queue.aside.take() {
-            self.take_in(queue, Ok(completion));
-        }
-    }
-
-    fn take_in(
-        &self,
-        mut queue: HeldQueue<'_, B, L>,
-        polled: core::result::Result<Completion, DeviceFailure>,
-    ) {
+    fn take_in_aside(&self, mut queue: HeldQueue<'_, B, L>, token: u64, length: u32) {
         let mut aftermath = Aftermath::default();
-        queue.take_in(polled, &self.ia.shared, &mut aftermath);
+        let completion = Completion::success(token, length);
+        queue.take_in(Ok(completion), &self.ia.shared, &mut aftermath);
         drop(queue);
         self.ia.settle(aftermath);
     }

@@ -6,8 +6,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use super::RawLock;
 
 const FREE: u32 = 0;
+/// The bit of who holds it.
 const HELD: u32 = 1;
-/// Held, and somebody may sleep until it is released.
+/// The bit of those who sleep until it is released, of whom there may be none any more.
 const AWAITED: u32 = 2;
 
 /// How often a thread looks again before it goes to sleep.
@@ -17,6 +18,7 @@ const LOOKS: u32 = 100;
 ///
 /// The standard mutex looks for panics whenever it is taken and released, which would be a tenth of a post.
 #[derive(Debug)]
+#[repr(C)]
 pub struct HostLock {
     word: AtomicU32,
     /// Held by whoever goes to sleep, from marking the word until it sleeps.
@@ -25,8 +27,7 @@ pub struct HostLock {
 }
 
 #[expect(unsafe_code)]
-// SAFETY: only one thread changes the word from `FREE`, with acquire ordering, until it is set back with release
-// ordering.
+// SAFETY: only one thread sets `HELD`, with acquire ordering, until it is cleared with release ordering.
 unsafe impl RawLock for HostLock {
     const INIT: Self = Self {
         word: AtomicU32::new(FREE),
@@ -40,39 +41,43 @@ unsafe impl RawLock for HostLock {
 
     #[inline(always)]
     unsafe fn acquire(&self) -> Self::State<'_> {
-        let taken = self
-            .word
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_err() {
+        if !self.take(HELD) {
             self.contend();
         }
     }
 
     #[inline(always)]
+    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
+        self.take(HELD).then_some(())
+    }
+
+    #[inline(always)]
     unsafe fn release(&self, _state: Self::State<'_>) {
-        if self.word.swap(FREE, Ordering::Release) != HELD {
+        // One bit less: nothing is left unless somebody may sleep.
+        if self.word.fetch_sub(HELD, Ordering::Release) != HELD {
             self.wake();
         }
     }
 }
 
 impl HostLock {
+    /// Sets `HELD`, and what else is in `bits`; true if it was not held.
+    #[inline(always)]
+    fn take(&self, bits: u32) -> bool {
+        self.word.fetch_or(bits, Ordering::Acquire) & HELD == 0
+    }
+
     #[cold]
     fn contend(&self) {
         for _ in 0..LOOKS {
-            if self.word.load(Ordering::Relaxed) == FREE
-                && self
-                    .word
-                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
+            if self.word.load(Ordering::Relaxed) & HELD == 0 && self.take(HELD) {
                 return;
             }
             core::hint::spin_loop();
         }
         let mut asleep = self.bedroom.lock().unwrap_or_else(PoisonError::into_inner);
         // Others may sleep too, so whoever slept leaves the mark when it takes the lock.
-        while self.word.swap(AWAITED, Ordering::Acquire) != FREE {
+        while !self.take(HELD | AWAITED) {
             asleep = self
                 .released
                 .wait(asleep)
@@ -80,10 +85,13 @@ impl HostLock {
         }
     }
 
-    /// Whoever marked the word either sleeps by the time its mutex can be had, or has looked again.
+    /// Whoever marked the word sleeps by the time the bedroom can be had, or has taken the lock. The mark goes: who
+    /// wakes sets it again.
     #[cold]
     fn wake(&self) {
-        drop(self.bedroom.lock().unwrap_or_else(PoisonError::into_inner));
+        let bedroom = self.bedroom.lock().unwrap_or_else(PoisonError::into_inner);
+        self.word.fetch_and(!AWAITED, Ordering::Relaxed);
+        drop(bedroom);
         self.released.notify_one();
     }
 }

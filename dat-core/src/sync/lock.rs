@@ -35,6 +35,16 @@ pub unsafe trait RawLock {
     /// acquired later were released.
     unsafe fn acquire(&self) -> Self::State<'_>;
 
+    /// As `acquire`, or nothing at once if that would take long: somebody holds the lock.
+    ///
+    /// # Safety
+    /// As for `acquire`, if there is a state.
+    #[inline(always)]
+    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
+        // SAFETY: as the caller promises.
+        Some(unsafe { self.acquire() })
+    }
+
     /// Gives the lock back.
     ///
     /// # Safety
@@ -112,6 +122,11 @@ unsafe impl RawLock for SpinLock {
             Some(guard) => core::mem::forget(guard),
             None => self.contend(),
         }
+    }
+
+    #[inline(always)]
+    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
+        self.0.try_lock().map(core::mem::forget)
     }
 
     #[inline(always)]
@@ -194,6 +209,12 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
     unsafe fn acquire(&self) -> Self::State<'_> {
         // SAFETY: as the caller promises.
         unsafe { self.0.acquire() }
+    }
+
+    #[inline(always)]
+    unsafe fn try_acquire(&self) -> Option<D::State<'_>> {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.try_acquire() }
     }
 
     #[inline(always)]

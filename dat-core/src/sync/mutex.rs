@@ -7,6 +7,9 @@ use core::ops::{Deref, DerefMut};
 use super::RawLock;
 
 /// A value that only the holder of the lock can reach.
+///
+/// The lock is where the mutex is, so that one address leads to both.
+#[repr(C)]
 pub(crate) struct Mutex<L, T> {
     lock: L,
     value: UnsafeCell<T>,
@@ -43,6 +46,19 @@ impl<L: RawLock, T> Mutex<L, T> {
             mutex: self,
             state: ManuallyDrop::new(state),
         }
+    }
+
+    /// As `hold`, if nobody else does: a path that ends in another function where somebody does need not keep its
+    /// values over a wait.
+    #[inline(always)]
+    pub(crate) fn try_hold(&self) -> Option<Guard<'_, L, T>> {
+        #[expect(unsafe_code)]
+        // SAFETY: as in `hold`.
+        let state = unsafe { self.lock.try_acquire() }?;
+        Some(Guard {
+            mutex: self,
+            state: ManuallyDrop::new(state),
+        })
     }
 }
 
