@@ -342,10 +342,11 @@ impl VerbsBackend {
                 if queue.marks.armed.swap(false, Ordering::AcqRel) {
                     self.signal.disarmed();
                 }
-                if queue.marks.narrow.load(Ordering::Relaxed) {
-                    queue.marks.solicited.store(true, Ordering::Relaxed);
-                }
-                return Some(ControlEvent::Completions { queue: number });
+                return Some(if queue.marks.notified() {
+                    ControlEvent::SolicitedCompletions { queue: number }
+                } else {
+                    ControlEvent::Completions { queue: number }
+                });
             }
         }
         None

@@ -17,10 +17,10 @@ use crate::signal::Signal;
 pub(crate) struct QueueMarks {
     /// It was armed and has not notified.
     pub(crate) armed: AtomicBool,
-    /// It was armed for solicited completions only.
+    /// It was armed for solicited completions only, and has not notified: it will, if one comes.
     pub(crate) narrow: AtomicBool,
-    /// It notified of a solicited completion that was not told of yet.
-    pub(crate) solicited: AtomicBool,
+    /// Receives were taken meanwhile, and said not to be solicited.
+    pub(crate) taken: AtomicBool,
     /// The device lost completions of it.
     pub(crate) overrun: AtomicBool,
     /// Queue pairs with shared receive queues complete here.
@@ -32,11 +32,30 @@ pub(crate) struct QueueMarks {
 }
 
 impl QueueMarks {
+    /// The device notified: of a solicited completion among those that were taken and said not to be, if true.
+    pub(crate) fn notified(&self) -> bool {
+        self.narrow.store(false, Ordering::SeqCst);
+        self.taken.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether a receive that was just taken has to be called solicited.
+    ///
+    /// Verbs does not say so. While the device is armed for solicited completions it need not: if there is one the
+    /// device notifies. What was there before it was armed, or comes with its notification, may be one.
+    fn may_be_solicited(&self) -> bool {
+        if !self.narrow.load(Ordering::SeqCst) {
+            return true;
+        }
+        self.taken.store(true, Ordering::SeqCst);
+        // A notification that is read now either is seen here, or sees the mark.
+        !self.narrow.load(Ordering::SeqCst)
+    }
+
     /// A queue pair is going to complete here; arms the device if that was put off.
     pub(crate) fn attach(&self, device: &Device, solicited_only: bool) {
         self.users.fetch_add(1, Ordering::SeqCst);
         if self.deferred.swap(false, Ordering::SeqCst) {
-            self.narrow.store(solicited_only, Ordering::Relaxed);
+            self.narrow.store(solicited_only, Ordering::SeqCst);
             // One that cannot be armed is looked at whenever somebody looks.
             let _armed = device.request_notification(solicited_only);
         }
@@ -109,7 +128,7 @@ impl VerbsCompletionQueue {
         } else if received && self.directory.is_waiting() {
             self.note_data(queue_pair);
         }
-        (status, received && self.was_solicited())
+        (status, received && self.marks.may_be_solicited())
     }
 
     /// What the core calls the queue pair, where it has to know.
@@ -119,14 +138,6 @@ impl VerbsCompletionQueue {
         } else {
             0
         }
-    }
-
-    /// Verbs does not say which completion was solicited, only that one was: the first receive that is seen
-    /// after the notification stands for it.
-    #[inline]
-    fn was_solicited(&self) -> bool {
-        self.marks.solicited.load(Ordering::Relaxed)
-            && self.marks.solicited.swap(false, Ordering::Relaxed)
     }
 
     #[cold]
@@ -178,23 +189,25 @@ impl CompletionQueue for VerbsCompletionQueue {
     /// Before there is a queue pair nothing completes, and it is not known yet which completions count; a device that
     /// is armed for all of them cannot be told to wait for solicited ones. So arming waits for the first queue pair.
     fn arm(&mut self, solicited_only: bool) -> Armed {
-        if !self.batch.is_empty() {
-            return Armed::Missed;
+        if self.batch.is_empty() {
+            if !self.marks.armed.swap(true, Ordering::AcqRel) {
+                self.signal.armed();
+            }
+            if self.marks.may_defer() {
+                self.marks.narrow.store(false, Ordering::SeqCst);
+                return Armed::Armed;
+            }
+            self.marks.narrow.store(solicited_only, Ordering::SeqCst);
+            // A device that cannot be armed never notifies, so that looking again is all there is.
+            let armed = self.device.request_notification(solicited_only);
+            let nothing_new = self.device.fill(&mut self.batch) == Ok(false);
+            if armed && nothing_new && !self.marks.overrun.load(Ordering::Relaxed) {
+                return Armed::Armed;
+            }
         }
-        if !self.marks.armed.swap(true, Ordering::AcqRel) {
-            self.signal.armed();
-        }
-        if self.marks.may_defer() {
-            return Armed::Armed;
-        }
-        self.marks.narrow.store(solicited_only, Ordering::Relaxed);
-        // A device that cannot be armed never notifies, so that looking again is all there is.
-        let armed = self.device.request_notification(solicited_only);
-        let nothing_new = self.device.fill(&mut self.batch) == Ok(false);
-        if !armed || !nothing_new || self.marks.overrun.load(Ordering::Relaxed) {
-            return Armed::Missed;
-        }
-        Armed::Armed
+        // What is missed came before the arming for all that is known, so that no notification tells of it.
+        self.marks.narrow.store(false, Ordering::SeqCst);
+        Armed::Missed
     }
 
     fn wait_object(&self) -> Option<i32> {
@@ -506,22 +519,67 @@ mod tests {
         }
     }
 
+    /// Takes what the device completed: which of it is said to be solicited?
+    fn take(queue: &mut VerbsCompletionQueue) -> Vec<bool> {
+        core::iter::from_fn(|| queue.poll().expect("sound"))
+            .map(|found| found.solicited)
+            .collect()
+    }
+
+    /// An armed device tells of solicited receives by its notification, and only then: what was taken before says no,
+    /// and the notification makes up for it; what is taken with or after it, or without arming, says yes.
+    ///
     /// Spec: EVW-11
     #[test]
-    fn one_receive_stands_for_the_solicited_one() {
+    fn receives_are_solicited_unless_the_device_would_have_notified() {
         let device = Fake::new();
         let mut queue = queue(&device);
-        for opcode in [RECEIVE, 0, RECEIVE, RECEIVE] {
-            device.complete(completion(1, 0, opcode));
-        }
-        let mut solicited = || queue.poll().expect("sound").expect("there").solicited;
-        assert!(!solicited());
-        queue.marks.solicited.store(true, Ordering::Relaxed);
-        let mut solicited = || queue.poll().expect("sound").expect("there").solicited;
-        assert_eq!(
-            [solicited(), solicited(), solicited()],
-            [false, true, false]
-        );
+        queue.marks.attach(&queue.device, true);
+        let complete = |opcodes: &[u32]| {
+            for &opcode in opcodes {
+                device.complete(completion(1, 0, opcode));
+            }
+        };
+        complete(&[RECEIVE, 0]);
+        assert_eq!(take(&mut queue), [true, false]);
+        // Taken before the notification is read.
+        assert_eq!(queue.arm(true), Armed::Armed);
+        complete(&[RECEIVE, 0, RECEIVE]);
+        assert_eq!(take(&mut queue), [false, false, false]);
+        assert!(queue.marks.notified());
+        complete(&[RECEIVE]);
+        assert_eq!(take(&mut queue), [true]);
+        // Taken afterwards.
+        assert_eq!(queue.arm(true), Armed::Armed);
+        complete(&[RECEIVE, RECEIVE]);
+        assert!(!queue.marks.notified());
+        assert_eq!(take(&mut queue), [true, true]);
+        // Armed for all in between: whatever notifies makes up for it.
+        assert_eq!(queue.arm(true), Armed::Armed);
+        complete(&[RECEIVE]);
+        assert_eq!(take(&mut queue), [false]);
+        assert_eq!(queue.arm(false), Armed::Armed);
+        assert!(queue.marks.notified());
+        // Requests that complete say nothing.
+        assert_eq!(queue.arm(true), Armed::Armed);
+        complete(&[0]);
+        assert_eq!(take(&mut queue), [false]);
+        assert!(!queue.marks.notified());
+    }
+
+    /// A receive that was there before the device was armed makes it notify of nothing, so it is solicited for all that
+    /// is known.
+    ///
+    /// Spec: EVW-08, EVW-11
+    #[test]
+    fn what_arming_missed_may_be_solicited() {
+        let device = Fake::new();
+        let mut queue = queue(&device);
+        queue.marks.attach(&queue.device, true);
+        device.slip_in(completion(1, 0, RECEIVE));
+        assert_eq!(queue.arm(true), Armed::Missed);
+        assert_eq!(take(&mut queue), [true]);
+        assert_eq!(queue.arm(true), Armed::Armed);
     }
 
     #[test]

@@ -14,6 +14,10 @@ pub struct Completion {
     /// The token of the queue pair that the request ran on; needed for shared receive queues only.
     pub queue_pair: u64,
     /// Whether the peer asked for a solicited completion (receives).
+    ///
+    /// A device that cannot tell says no while it is armed for solicited completions, and
+    /// [`SolicitedCompletions`](super::ControlEvent::SolicitedCompletions) where that was wrong; at all other times,
+    /// and of what `arm` missed, it says yes.
     pub solicited: bool,
 }
 

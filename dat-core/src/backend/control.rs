@@ -291,6 +291,12 @@ pub enum ControlEvent {
         /// The number of the completion queue.
         queue: u16,
     },
+    /// As `Completions`, of a queue that was armed for solicited completions: one of them was taken already, and its
+    /// [`solicited`](super::Completion::solicited) did not say so. From devices that tell only so much.
+    SolicitedCompletions {
+        /// The number of the completion queue.
+        queue: u16,
+    },
     /// An armed shared receive queue fell below its limit.
     SharedReceiveLimit {
         /// The token of the shared receive queue.

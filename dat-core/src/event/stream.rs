@@ -146,13 +146,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// The backend told of completions in an armed completion queue: takes them in, tells whoever
-    /// waits for them and arms the queue again. No lock may be held.
-    pub(crate) fn completions_arrived(&self, queue: u16) {
+    /// waits for them and arms the queue again. `solicited`: one that was taken in before notifies, whichever it
+    /// was. No lock may be held.
+    pub(crate) fn completions_arrived(&self, queue: u16, solicited: bool) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(queue)) {
             let mut aftermath = Aftermath::default();
             slot.queue.with(|queue| {
                 queue.armed = false;
                 queue.harvest(&self.shared, &mut aftermath);
+                // Once it is dequeued there is nothing left to tell of.
+                if solicited && queue.queued() != 0 {
+                    queue.announce(true, &mut aftermath);
+                }
                 queue.keep_armed(&self.shared, &mut aftermath);
             });
             self.settle(aftermath);

@@ -23,7 +23,11 @@ const ARMING_ROUNDS: u32 = 16;
 /// What is left of a control event once the control lock is released.
 enum Rest {
     Nothing,
-    Completions(u16),
+    Completions {
+        queue: u16,
+        /// A solicited one among them was taken for another.
+        solicited: bool,
+    },
     DeviceFailed,
 }
 
@@ -74,7 +78,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         match rest {
             None => return false,
             Some(Rest::Nothing) => {}
-            Some(Rest::Completions(queue)) => self.completions_arrived(queue),
+            Some(Rest::Completions { queue, solicited }) => {
+                self.completions_arrived(queue, solicited);
+            }
             Some(Rest::DeviceFailed) => self.device_failed(),
         }
         true
@@ -134,7 +140,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 ConnectionEventKind::Broken,
                 aftermath,
             ),
-            ControlEvent::Completions { queue } => return Rest::Completions(queue),
+            ControlEvent::Completions { queue } => {
+                let solicited = false;
+                return Rest::Completions { queue, solicited };
+            }
+            ControlEvent::SolicitedCompletions { queue } => {
+                let solicited = true;
+                return Rest::Completions { queue, solicited };
+            }
             ControlEvent::SharedReceiveLimit { queue } => {
                 self.shared_receive_limit_reached(queue, aftermath);
             }

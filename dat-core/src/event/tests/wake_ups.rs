@@ -3,7 +3,7 @@
 use super::code;
 use super::connected::*;
 use crate::attributes::EpAttributes;
-use crate::backend::Completion;
+use crate::backend::{Completion, ControlEvent};
 use crate::error::{ErrorKind, Subtype};
 use crate::flags::{CompletionFlags, DtoStatus, EvdFields, EvdFlags, EvdState};
 use crate::testing::{TestBackend, TestStorage, WakeCount, open};
@@ -250,6 +250,63 @@ fn solicited_dispatchers_hear_of_solicited_receives_only() {
     device.complete_receive(peer.key, DtoStatus::Success, 0, false);
     progress(&ia);
     assert!(cno_fired(&ia, cno));
+}
+
+/// A device that tells only that one of the receives was solicited: whoever waits hears of it, also if somebody took that
+/// one in before the device's word was heard.
+///
+/// Spec: EVW-08, EVW-11
+#[test]
+fn a_solicited_receive_that_was_taken_for_another_still_notifies() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let attributes = EpAttributes {
+        recv_completion_flags: CompletionFlags::SOLICITED_WAIT,
+        ..EpAttributes::DEFAULT
+    };
+    let evd = ia.evd_create(8, None, EvdFlags::DTO).unwrap();
+    let peer = connected(&ia, &device, Some(evd), None, &attributes);
+    for cookie in 1..=4 {
+        ia.post_recv(peer.ep, &[], cookie, CompletionFlags::empty())
+            .unwrap();
+    }
+    let queue = number(evd);
+    let quiet = || assert!(device.complete_receive(peer.key, DtoStatus::Success, 0, false));
+    let heard = |event| {
+        device.push_control(event);
+        progress(&ia);
+    };
+
+    let (wakes, waker) = WakeCount::new();
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    assert_eq!(device.armed(queue), Some(true));
+    quiet();
+    assert!(wait.poll(&waker).is_pending());
+    heard(ControlEvent::Completions { queue });
+    assert_eq!(wakes.take(), 0);
+    assert!(wait.poll(&waker).is_pending());
+    heard(ControlEvent::SolicitedCompletions { queue });
+    assert_eq!(wakes.take(), 1);
+    assert_eq!(ready(wait.poll(&waker)), (1, 0));
+    drop(wait);
+
+    let cno = ia.cno_create(None).unwrap();
+    ia.evd_modify_cno(evd, Some(cno)).unwrap();
+    quiet();
+    ia.evd_resize(evd, 6).unwrap();
+    assert!(!cno_fired(&ia, cno));
+    heard(ControlEvent::SolicitedCompletions { queue });
+    assert!(cno_fired(&ia, cno));
+    assert_eq!(tags(&ia, evd), [2]);
+
+    // Of what was dequeued meanwhile nobody has to be told.
+    quiet();
+    assert_eq!(tags(&ia, evd), [3]);
+    heard(ControlEvent::SolicitedCompletions { queue });
+    assert!(!cno_fired(&ia, cno));
+    assert_eq!(device.armed(queue), Some(true));
 }
 
 /// Spec: DTO-04, EVG-01
