@@ -58,7 +58,7 @@ mod wait;
 pub use backend::VerbsBackend;
 pub use completion_queue::VerbsCompletionQueue;
 pub use device::{VerbsDevice, devices};
-pub use options::VerbsOptions;
+pub use options::{VerbsOptions, WindowKind};
 pub use receive_queue::{VerbsReceiveQueue, VerbsReceiveSlot};
 pub use send_queue::{VerbsSendQueue, VerbsSendSlot};
 pub use wait::VerbsWait;

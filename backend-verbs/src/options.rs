@@ -1,5 +1,14 @@
 //! What can be chosen about a device.
 
+/// The two kinds of memory windows, which remote regions are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowKind {
+    /// Type 1: opens to all queue pairs of its domain, as the interface has it.
+    Domain,
+    /// Type 2: opens to peers of the queue pair on which it was bound.
+    QueuePair,
+}
+
 /// How a device is opened and its connections behave; the defaults suit most.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -18,6 +27,8 @@ pub struct VerbsOptions {
     /// The bytes that a Send or an RDMA Write carries in its request, copied while it is posted, if there are no more and
     /// the device lets it; 0: none ever does. A device may grant more than this, or less.
     pub inline: u32,
+    /// Which windows to use where the device has both kinds; else it is the kind that it has.
+    pub windows: WindowKind,
 }
 
 impl Default for VerbsOptions {
@@ -29,6 +40,7 @@ impl Default for VerbsOptions {
             not_ready_retries: 6,
             not_ready_timer: 20,
             inline: 256,
+            windows: WindowKind::Domain,
         }
     }
 }

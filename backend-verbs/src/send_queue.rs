@@ -101,7 +101,7 @@ impl SendQueue for VerbsSendQueue {
                 // Nothing was ever bound.
                 None => self
                     .list
-                    .bind_by_request(&place.window, None, None, request.token, fence)
+                    .bind_by_request(&mut place.window, None, None, request.token, fence)
                     .map(|()| 0),
             },
             WindowType::Two => {
@@ -116,7 +116,7 @@ impl SendQueue for VerbsSendQueue {
                     .filter(|_| !unbinds)
                     .map(|opening| (opening, key));
                 self.list
-                    .bind_by_request(&place.window, old, opened, request.token, fence)?;
+                    .bind_by_request(&mut place.window, old, opened, request.token, fence)?;
                 place.bound = opened.map(|_| (key, self.number));
                 if !unbinds {
                     place.last_key = key;

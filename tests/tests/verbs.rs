@@ -1,9 +1,10 @@
 //! The conformance suite on an RDMA device of this machine, in real time, with both ends of every connection on it.
 //!
-//! `DAT_DEVICE` names the device; else it is the first one. Tests share its ports, so they run one after the other
+//! `DAT_DEVICE` names the device; else it is the first one. `DAT_WINDOWS=2` asks for windows of type 2 where the device has
+//! both types. Tests share its ports, so they run one after the other
 //! (`--test-threads=1`). What verbs cannot carry is listed with its reason in `tests/backends.toml`.
 
-use backend_verbs::{VerbsBackend, VerbsOptions, VerbsWait, devices};
+use backend_verbs::{VerbsBackend, VerbsOptions, VerbsWait, WindowKind, devices};
 use core::cell::Cell;
 use core::task::Waker;
 use core::time::Duration;
@@ -11,8 +12,8 @@ use dat_core::Error;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event, ThreadWait, Wait, WakeReason};
 use dat_core::flags::{
-    CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, PspFlags, QualityOfService,
-    TIMEOUT_INFINITE,
+    CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, IaFields, MemoryPrivileges, ProviderFields,
+    PspFlags, QualityOfService, TIMEOUT_INFINITE,
 };
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
@@ -47,6 +48,17 @@ impl VerbsBed {
     }
 }
 
+/// The test that needs a binding after the endpoint was reset.
+const OUTLIVES_ITS_QUEUE_PAIR: &str = "flushed_rebind_keeps_the_old_binding";
+
+/// The kind of windows to ask for.
+fn windows() -> WindowKind {
+    match env::var("DAT_WINDOWS").as_deref() {
+        Ok("2") => WindowKind::QueuePair,
+        _ => WindowKind::Domain,
+    }
+}
+
 impl Testbed for VerbsBed {
     type Backend = VerbsBackend;
     type Lock = HostLock;
@@ -55,6 +67,7 @@ impl Testbed for VerbsBed {
         let mut options = VerbsOptions::default();
         // Half a second until a message without a receive fails: longer than what is tried before.
         options.not_ready_timer = 26;
+        options.windows = windows();
         VerbsBackend::open(&self.device, options)
             .unwrap_or_else(|error| panic!("{}: {error:?}", self.device))
     }
@@ -88,6 +101,9 @@ impl Testbed for VerbsBed {
     }
 
     fn excused(&self, test: &str) -> Option<String> {
+        if windows() == WindowKind::QueuePair && test == OUTLIVES_ITS_QUEUE_PAIR {
+            return Some("a window of type 2 ends with the queue pair that it was bound on".into());
+        }
         exceptions().get(test).cloned()
     }
 
@@ -208,6 +224,45 @@ fn a_waiting_thread_sleeps_until_the_completion() {
         assert!(matches!(waited.event, Event::Dto(done) if done.cookie == 5));
     });
     assert!(wait.sleeps < 10, "slept {} times", wait.sleeps);
+}
+
+/// What a short Send or Write carries is that of the moment it was posted, and its region may go at once.
+///
+/// Spec: EPS-01, EPW-01, LMF-03
+#[test]
+fn short_requests_carry_their_data() {
+    let bed = VerbsBed::new();
+    let net = Net::new(&bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let about = granted(left.ia.ia_query(IaFields::all(), ProviderFields::empty()));
+    if about.ia.vendor_name != "soft-RoCE" {
+        println!("other devices need not let requests carry anything");
+        return;
+    }
+    for round in 0..20 {
+        let memory = left.more_memory(64, MemoryPrivileges::LOCAL_READ);
+        memory.fill(round);
+        let posted = memory.content();
+        right.receive_into(&[right.memory.piece(0, 64)], 5);
+        left.send_from(&[memory.piece(0, 64)], 6);
+        let remote = right.memory.remote(64, 64);
+        granted(left.ia.post_rdma_write(
+            left.ep,
+            &[memory.piece(0, 64)],
+            7,
+            &remote,
+            CompletionFlags::empty(),
+        ));
+        granted(left.ia.lmr_free(memory.lmr));
+        memory.fill(round + 1);
+        net.success(&left, 6);
+        net.success(&left, 7);
+        let received = net.receive_completion(&right);
+        assert_eq!((received.cookie, received.status), (5, DtoStatus::Success));
+        for offset in [0, 64] {
+            assert_eq!(right.memory.load(offset, 64), posted, "round {round}");
+        }
+    }
 }
 
 /// Several threads post on both adapters and wait at the same time; nothing is lost, doubled or mixed up.

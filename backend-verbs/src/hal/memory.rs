@@ -242,6 +242,12 @@ impl Window {
         unsafe { ptr::read(&raw const (*self.raw()).rkey) }
     }
 
+    /// Notes the key of a bind that was posted (type 2): soft-RoCE names the window by it in the next one.
+    pub(super) fn set_remote_key(&mut self, key: u32) {
+        // SAFETY: the window lives, and nobody else reads or writes the word meanwhile.
+        unsafe { (*self.raw()).rkey = key };
+    }
+
     pub(super) fn raw(&self) -> *mut ibv_mw {
         self.raw.as_ptr()
     }

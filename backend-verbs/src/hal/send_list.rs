@@ -327,7 +327,7 @@ impl SendList {
     /// closes.
     pub(crate) fn bind_by_request(
         &mut self,
-        window: &Window,
+        window: &mut Window,
         old: Option<u32>,
         opening: Option<(&Opening<'_>, u32)>,
         token: u64,
@@ -374,7 +374,13 @@ impl SendList {
         let mut bad = ptr::null_mut();
         // SAFETY: queue pair, window and region live, and both requests until the call returns.
         let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), first, &raw mut bad) };
-        if answer == 0 { Ok(()) } else { Err(Rejected) }
+        if answer != 0 {
+            return Err(Rejected);
+        }
+        if let Some((_, key)) = opening {
+            window.set_remote_key(key);
+        }
+        Ok(())
     }
 }
 

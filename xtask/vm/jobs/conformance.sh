@@ -1,9 +1,14 @@
 #!/bin/bash
-#: about = "the whole conformance suite on verbs"
+#: about = "the whole conformance suite on verbs, and what concerns windows once more on those of type 2"
 #: timeout = 1500
 #: build = [{ package = "dat-tests", features = ["verbs"], release = true, target = { test = "verbs" } }]
 # All tests use the same ports of the device, so they run one after the other.
 # Arguments are those of a test program: names of tests, --exact, --nocapture.
 set -euo pipefail
 
-DAT_DEVICE=$RDMA_DEVICE verbs --test-threads=1 "$@"
+export DAT_DEVICE=$RDMA_DEVICE
+verbs --test-threads=1 "$@"
+if [ $# = 0 ]; then
+    echo "-- windows of type 2"
+    DAT_WINDOWS=2 verbs --test-threads=1 rmb:: rmr:: lifecycles::
+fi
