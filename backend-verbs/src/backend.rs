@@ -19,12 +19,12 @@ use crate::connection::{Announced, Listener, Request};
 use crate::device::Port;
 use crate::directory::Directory;
 use crate::hal::{
-    Access, Batch, CompletionChannel, CompletionQueue, Context, DeviceLimits, Domain, EventChannel,
+    Access, Batch, CompletionChannel, CompletionQueue, Context, Domain, EventChannel,
     QueuePair as DevicePair, QueuePairPlan, ReceiveList, Region, SendList, SharedReceiveQueue,
     WindowType,
 };
 use crate::objects::{BoundWindow, Objects};
-use crate::options::{VerbsOptions, WindowKind};
+use crate::options::VerbsOptions;
 use crate::queue_pair::{Pair, State};
 use crate::receive_queue::{Failing, VerbsReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
@@ -141,7 +141,12 @@ impl VerbsBackend {
     }
 
     fn window_type(&self) -> Option<WindowType> {
-        window_type(&self.port.limits, self.options.windows)
+        let limits = &self.port.limits;
+        if limits.windows <= 0 {
+            return None;
+        }
+        let has = (limits.windows_type_1, limits.windows_type_2);
+        self.options.windows.of_device(has)
     }
 
     fn domain(&self, key: DomainKey) -> Result<&Arc<Domain>, BackendError> {
@@ -342,18 +347,6 @@ impl VerbsBackend {
             }
         }
         None
-    }
-}
-
-/// Which windows a device is to be asked for, if it has any.
-fn window_type(limits: &DeviceLimits, wanted: WindowKind) -> Option<WindowType> {
-    if limits.windows <= 0 {
-        return None;
-    }
-    match (limits.windows_type_1, limits.windows_type_2, wanted) {
-        (false, false, _) => None,
-        (true, false, _) | (true, true, WindowKind::Domain) => Some(WindowType::One),
-        (false, true, _) | (true, true, WindowKind::QueuePair) => Some(WindowType::Two),
     }
 }
 

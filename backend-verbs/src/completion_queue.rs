@@ -7,9 +7,7 @@ use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Glanc
 use dat_core::flags::DtoStatus;
 
 use crate::directory::Directory;
-use crate::hal::{
-    BATCH, Batch, CompletionQueue as Device, QUIET, RECEIVED, Success, WorkCompletion,
-};
+use crate::hal::{Batch, CompletionQueue as Device, RECEIVED, Success, WorkCompletion};
 use crate::signal::Signal;
 
 /// What the adapter and the holder of a completion queue both know of it.
@@ -88,21 +86,6 @@ pub struct VerbsCompletionQueue {
 }
 
 impl VerbsCompletionQueue {
-    /// The next completion that somebody is to hear of: half of a bind that failed is not; the other half tells.
-    fn next_told(&mut self) -> Result<Option<WorkCompletion>, DeviceFailure> {
-        // A device could say so for ever.
-        for _ in 0..BATCH {
-            match self.device.next(&mut self.batch)? {
-                Some(found) if found.token == QUIET => {}
-                None if self.marks.overrun.load(Ordering::Relaxed) => {
-                    return Err(DeviceFailure::CompletionQueueOverrun);
-                }
-                found => return Ok(found),
-            }
-        }
-        Ok(None)
-    }
-
     fn convert(&self, found: &WorkCompletion) -> Completion {
         let (mut status, mut solicited, mut queue_pair) = (DtoStatus::Success, false, 0);
         if found.status != 0 || found.opcode & RECEIVED != 0 {
@@ -157,7 +140,13 @@ impl VerbsCompletionQueue {
 
 impl CompletionQueue for VerbsCompletionQueue {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
-        Ok(self.next_told()?.map(|found| self.convert(&found)))
+        match self.device.next(&mut self.batch)? {
+            Some(found) => Ok(Some(self.convert(&found))),
+            None if self.marks.overrun.load(Ordering::Relaxed) => {
+                Err(DeviceFailure::CompletionQueueOverrun)
+            }
+            None => Ok(None),
+        }
     }
 
     #[inline(always)]
@@ -226,9 +215,7 @@ impl Drop for VerbsCompletionQueue {
 /// Whether receives that succeed are told by token and length.
 #[inline(always)]
 fn are_plain(directory: &Directory, marks: &QueueMarks) -> bool {
-    !(directory.is_waiting()
-        || marks.solicited.load(Ordering::Relaxed)
-        || marks.serves_shared.load(Ordering::Relaxed))
+    !(directory.is_waiting() || marks.serves_shared.load(Ordering::Relaxed))
 }
 
 /// The success of a request.
@@ -362,18 +349,12 @@ mod tests {
         for opcode in [0, RECEIVE, u32::MAX] {
             assert_eq!(left(&mut queue, opcode, 5).status, DtoStatus::Flushed);
         }
-        queue.marks.solicited.store(true, Ordering::Relaxed);
-        assert!(left(&mut queue, RECEIVE, 0).solicited);
         queue.marks.serves_shared.store(true, Ordering::Relaxed);
         assert_eq!(left(&mut queue, RECEIVE, 0).queue_pair, 555);
         queue.marks.serves_shared.store(false, Ordering::Relaxed);
         queue.directory.wait_for_data(17);
         left(&mut queue, RECEIVE, 0);
         assert!(queue.directory.noted(17).arrived);
-        // Half of a bind that failed is left too, and nobody hears of it.
-        device.complete(completion(QUIET, 5, 0));
-        assert_eq!(look(&mut queue), Glance::Unclear);
-        assert_eq!(queue.poll(), Ok(None));
     }
 
     /// Spec: DTO-12, DTO-13
@@ -580,17 +561,5 @@ mod tests {
         assert_eq!(queue.arm(true), Armed::Missed);
         assert_eq!(take(&mut queue), [true]);
         assert_eq!(queue.arm(true), Armed::Armed);
-    }
-
-    #[test]
-    fn a_device_that_completes_only_halves_of_binds_does_not_hold_the_caller() {
-        let device = Fake::new();
-        let mut queue = queue(&device);
-        for _ in 0..1000 {
-            device.complete(completion(QUIET, 5, 0));
-        }
-        device.complete(completion(4, 5, 0));
-        let polls = (0..1000).take_while(|_| queue.poll() == Ok(None)).count();
-        assert!(polls < 1000, "the one behind them comes");
     }
 }

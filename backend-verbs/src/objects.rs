@@ -43,8 +43,9 @@ impl BoundWindow {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    pub(crate) regions: Table<Region>,
+    // Dropped first: no region goes with a window open on it.
     pub(crate) windows: Table<BoundWindow>,
+    pub(crate) regions: Table<Region>,
 }
 
 /// Regions and windows of an adapter. A bind holds the lock while it is posted, so that what it names stays.

@@ -1,5 +1,7 @@
 //! What can be chosen about a device.
 
+use crate::hal::WindowType;
+
 /// The two kinds of memory windows, which remote regions are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowKind {
@@ -7,6 +9,17 @@ pub enum WindowKind {
     Domain,
     /// Type 2: opens to peers of the queue pair on which it was bound.
     QueuePair,
+}
+
+impl WindowKind {
+    /// Which type to ask a device for that has type 1, or 2, or both.
+    pub(crate) fn of_device(self, (one, two): (bool, bool)) -> Option<WindowType> {
+        match (one, two, self) {
+            (false, false, _) => None,
+            (true, false, _) | (true, true, Self::Domain) => Some(WindowType::One),
+            (false, true, _) | (true, true, Self::QueuePair) => Some(WindowType::Two),
+        }
+    }
 }
 
 /// How a device is opened and its connections behave; the defaults suit most.
@@ -41,6 +54,26 @@ impl Default for VerbsOptions {
             not_ready_timer: 20,
             inline: 256,
             windows: WindowKind::Domain,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: RMB-38
+    #[test]
+    fn windows_are_of_the_type_that_the_device_has() {
+        let (one, two) = (Some(WindowType::One), Some(WindowType::Two));
+        for (has, domain, queue_pair) in [
+            ((false, false), None, None),
+            ((true, false), one, one),
+            ((false, true), two, two),
+            ((true, true), one, two),
+        ] {
+            assert_eq!(WindowKind::Domain.of_device(has), domain);
+            assert_eq!(WindowKind::QueuePair.of_device(has), queue_pair);
         }
     }
 }

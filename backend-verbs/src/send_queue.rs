@@ -6,7 +6,7 @@ use dat_core::backend::{
     BindRequest, Rejected, Segment, SendFlags, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
-use crate::hal::{Access, Opening, SendList, SendPlace, WindowType};
+use crate::hal::{Access, NotBound, Opening, SendList, SendPlace, WindowType};
 use crate::objects::{Objects, next_key};
 
 /// The send queue of a queue pair.
@@ -102,7 +102,8 @@ impl SendQueue for VerbsSendQueue {
                 None => self
                     .list
                     .bind_by_request(&mut place.window, None, None, request.token, fence)
-                    .map(|()| 0),
+                    .map(|()| 0)
+                    .map_err(|_| Rejected),
             },
             WindowType::Two => {
                 let old = match place.bound {
@@ -115,8 +116,15 @@ impl SendQueue for VerbsSendQueue {
                     .as_ref()
                     .filter(|_| !unbinds)
                     .map(|opening| (opening, key));
-                self.list
-                    .bind_by_request(&mut place.window, old, opened, request.token, fence)?;
+                let outcome =
+                    self.list
+                        .bind_by_request(&mut place.window, old, opened, request.token, fence);
+                if let Err(refused) = outcome {
+                    if refused == NotBound::Closed {
+                        place.bound = None;
+                    }
+                    return Err(Rejected);
+                }
                 place.bound = opened.map(|_| (key, self.number));
                 if !unbinds {
                     place.last_key = key;
@@ -126,6 +134,9 @@ impl SendQueue for VerbsSendQueue {
         }
     }
 }
+
+#[cfg(test)]
+mod bind_tests;
 
 #[cfg(test)]
 mod tests {

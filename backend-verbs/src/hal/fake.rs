@@ -1,18 +1,18 @@
 //! A device that is not there: a table of functions of our own behind zeroed objects, to drive the data path with.
 
-use core::mem::MaybeUninit;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::{self, NonNull};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rdma_sys::{
-    ibv_context, ibv_cq, ibv_mw, ibv_mw_bind, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_wc,
-    ibv_wr_opcode,
+    ibv_context, ibv_cq, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_type, ibv_pd, ibv_qp, ibv_recv_wr,
+    ibv_send_wr, ibv_wc, ibv_wr_opcode,
 };
 
-use super::send_list::INLINE;
-use super::{CompletionQueue, ReceiveList, SendList, WorkCompletion};
+use super::send_list::{INLINE, SIGNALLED};
+use super::{CompletionQueue, Context, Domain, ReceiveList, Region, SendList, WorkCompletion};
 
 /// A request as the device got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,23 @@ struct State {
     notifications: Vec<bool>,
     /// Completes this at the moment it is armed.
     slips_in: Option<WorkCompletion>,
+    windows: Vec<Opened>,
+    /// Carries out what is posted about windows, and completes it.
+    works: bool,
+    /// Does not carry out any more: its queue pair is in error.
+    failed: bool,
+    /// Requests about windows that it carries out before one fails.
+    fails_after: Option<usize>,
+}
+
+/// A window of the device.
+#[derive(Debug)]
+struct Opened {
+    window: *mut ibv_mw,
+    /// The key by which the device knows it.
+    key: u32,
+    /// The region that it opens.
+    region: Option<*mut ibv_mr>,
 }
 
 /// The device.
@@ -53,6 +70,9 @@ pub(crate) struct Device {
     queue_pair: Box<ibv_qp>,
     completion_queue: Box<ibv_cq>,
     state: Box<RefCell<State>>,
+    /// What regions and windows are made from. Closing it would ask libibverbs.
+    domain: ManuallyDrop<Arc<Domain>>,
+    _protection: Box<ibv_pd>,
     _context: Box<ibv_context>,
 }
 
@@ -69,6 +89,16 @@ impl Device {
         context.ops.post_recv = Some(post_receive);
         context.ops.poll_cq = Some(poll);
         context.ops.req_notify_cq = Some(notify);
+        context.ops.alloc_mw = Some(make_window);
+        context.ops.dealloc_mw = Some(free_window);
+        let mut protection = zeroed::<ibv_pd>();
+        protection.context = &raw mut *context;
+        // Of the fields that nobody else has a use for one leads to the device.
+        context.abi_compat = ptr::from_ref(&*state).cast_mut().cast();
+        let domain = Domain::borrowed(
+            NonNull::from(&mut *protection),
+            Arc::new(Context::borrowed(NonNull::from(&mut *context))),
+        );
         let mut queue_pair = zeroed::<ibv_qp>();
         queue_pair.context = &raw mut *context;
         queue_pair.qp_context = ptr::from_ref(&*state).cast_mut().cast();
@@ -80,8 +110,44 @@ impl Device {
             queue_pair,
             completion_queue,
             state,
+            domain: ManuallyDrop::new(Arc::new(domain)),
+            _protection: protection,
             _context: context,
         }
+    }
+
+    /// A region; to be given back before the device.
+    pub(crate) fn region(&self) -> Region {
+        let mut region = zeroed::<ibv_mr>();
+        region.context = self.queue_pair.context;
+        let raw = NonNull::from(Box::leak(region));
+        Region::borrowed(raw, Arc::clone(&self.domain), deregister)
+    }
+
+    /// What regions and windows are made from.
+    pub(crate) fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// Carries out what is posted about windows from here on, and completes it; the request behind the next `after`
+    /// fails, if it is one.
+    pub(crate) fn work(&self, after: Option<usize>) {
+        let mut state = self.state.borrow_mut();
+        state.works = true;
+        state.failed = false;
+        state.fails_after = after;
+    }
+
+    /// Whether a peer reaches memory by this key.
+    pub(crate) fn opens(&self, key: u32) -> bool {
+        let state = self.state.borrow();
+        let mut windows = state.windows.iter();
+        windows.any(|opened| opened.key == key && opened.region.is_some())
+    }
+
+    /// Windows there are.
+    pub(crate) fn windows(&self) -> usize {
+        self.state.borrow().windows.len()
     }
 
     fn pair(&self) -> NonNull<ibv_qp> {
@@ -169,6 +235,106 @@ impl Device {
     }
 }
 
+impl State {
+    /// Does what a request about a window asks for, as soft-RoCE does it.
+    ///
+    /// # Safety
+    /// A request as verbs has it.
+    unsafe fn carry_out(&mut self, request: &ibv_send_wr) {
+        if !self.works {
+            return;
+        }
+        let due = self.fails_after == Some(0);
+        self.fails_after = self.fails_after.map(|left| left.saturating_sub(1));
+        // SAFETY: the operation code says which field of a union is meant.
+        let done = unsafe {
+            match request.opcode {
+                _ if due || self.failed => None,
+                ibv_wr_opcode::IBV_WR_LOCAL_INV => {
+                    let key = request.imm_data_invalidated_rkey_union.invalidated_rkey;
+                    self.windows
+                        .iter_mut()
+                        .find(|opened| opened.key == key && opened.region.is_some())
+                        .map(|opened| opened.region = None)
+                }
+                ibv_wr_opcode::IBV_WR_BIND_MW => {
+                    let bind = request.bind_mw_tso_union.bind_mw;
+                    // It names the window by the key that its owner noted.
+                    let named = (*bind.mw).rkey;
+                    self.windows
+                        .iter_mut()
+                        .find(|opened| opened.window == bind.mw)
+                        .filter(|opened| opened.key == named && opened.region.is_none())
+                        .filter(|opened| (opened.key ^ bind.rkey) & 0xFF != 0)
+                        .filter(|_| bind.bind_info.length != 0)
+                        .map(|opened| {
+                            opened.key = opened.key & !0xFF | bind.rkey & 0xFF;
+                            opened.region = Some(bind.bind_info.mr);
+                        })
+                }
+                _ => Some(()),
+            }
+        };
+        let status = match (self.failed, done) {
+            (true, _) => 5,
+            (false, Some(())) => 0,
+            (false, None) => 6,
+        };
+        self.failed |= status != 0;
+        if status != 0 || request.send_flags & SIGNALLED != 0 {
+            self.completions.push_back(WorkCompletion {
+                token: request.wr_id,
+                status,
+                opcode: 0,
+                length: 0,
+                queue_pair: 17,
+            });
+        }
+    }
+}
+
+unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -> *mut ibv_mw {
+    // SAFETY: called with the domain of a device that lives.
+    unsafe {
+        let mut state = state((*(*domain).context).abi_compat).borrow_mut();
+        let mut window = zeroed::<ibv_mw>();
+        let key = (state.windows.len() as u32 + 1) << 8;
+        (window.context, window.type_, window.rkey) = ((*domain).context, kind, key);
+        let window = Box::into_raw(window);
+        let region = None;
+        state.windows.push(Opened {
+            window,
+            key,
+            region,
+        });
+        window
+    }
+}
+
+unsafe extern "C" fn free_window(window: *mut ibv_mw) -> i32 {
+    // SAFETY: called with a window that `make_window` made, once.
+    unsafe {
+        let mut state = state((*(*window).context).abi_compat).borrow_mut();
+        state.windows.retain(|opened| opened.window != window);
+        drop(Box::from_raw(window));
+    }
+    0
+}
+
+/// A region on which a window is open does not go.
+unsafe extern "C" fn deregister(region: *mut ibv_mr) -> i32 {
+    // SAFETY: called with a region that `Device::region` made, and not again once it went.
+    unsafe {
+        let state = state((*(*region).context).abi_compat).borrow();
+        let open = |opened: &Opened| opened.region == Some(region);
+        if state.windows.iter().any(open) {
+            return libc::EBUSY;
+        }
+        drop(Box::from_raw(region));
+    }
+    0
+}
+
 /// The state behind a context pointer that `Device::new` set.
 ///
 /// # Safety
@@ -230,6 +396,7 @@ unsafe extern "C" fn post_send(
                 data,
             };
             state.requests.push(posted);
+            state.carry_out(request);
             next = request.next;
         }
     }

@@ -27,7 +27,7 @@ unsafe impl Sync for Domain {}
 
 impl Domain {
     /// A domain that the device did not make: it must not be dropped.
-    #[cfg(feature = "fake")]
+    #[cfg(any(test, feature = "fake"))]
     pub(super) fn borrowed(raw: NonNull<ibv_pd>, context: Arc<Context>) -> Self {
         Self { raw, context }
     }
@@ -109,8 +109,11 @@ impl Access {
 #[derive(Debug)]
 pub(crate) struct Region {
     raw: NonNull<ibv_mr>,
+    deregister: Deregister,
     domain: Arc<Domain>,
 }
+
+type Deregister = unsafe extern "C" fn(*mut ibv_mr) -> i32;
 
 // SAFETY: libibverbs lets any thread use its objects.
 unsafe impl Send for Region {}
@@ -118,10 +121,18 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// A region that the device did not make: it must not be dropped.
-    #[cfg(feature = "fake")]
-    pub(super) fn borrowed(raw: NonNull<ibv_mr>, domain: Arc<Domain>) -> Self {
-        Self { raw, domain }
+    /// A region that the device did not make, and the function that it is given back by.
+    #[cfg(any(test, feature = "fake"))]
+    pub(super) fn borrowed(
+        raw: NonNull<ibv_mr>,
+        domain: Arc<Domain>,
+        deregister: Deregister,
+    ) -> Self {
+        Self {
+            raw,
+            deregister,
+            domain,
+        }
     }
 
     /// Registers memory, which its owner promised to keep until it is deregistered.
@@ -136,6 +147,7 @@ impl Region {
         let raw = unsafe { ibv_reg_mr(domain.raw(), base, length, access.0 as i32) };
         Ok(Self {
             raw: NonNull::new(raw).ok_or_else(refusal::last)?,
+            deregister: ibv_dereg_mr,
             domain: Arc::clone(domain),
         })
     }
@@ -164,7 +176,7 @@ impl Region {
     pub(crate) fn release(self) -> Result<(), Self> {
         let region = ManuallyDrop::new(self);
         // SAFETY: made by `register`; neither used nor dropped again unless the device refused.
-        let refused = unsafe { ibv_dereg_mr(region.raw()) };
+        let refused = unsafe { (region.deregister)(region.raw()) };
         if refused != 0 && refusal::of(refused.abs()) != BackendError::Device {
             return Err(ManuallyDrop::into_inner(region));
         }
@@ -177,7 +189,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: made by `register`, and dropped once.
-        let refused = unsafe { ibv_dereg_mr(self.raw()) };
+        let refused = unsafe { (self.deregister)(self.raw()) };
         // The memory is about to be used for something else. A device that keeps it after all (and is not gone
         // itself) would write there: nothing that this process does from here on could be trusted.
         if refused != 0 && refusal::of(refused.abs()) != BackendError::Device {

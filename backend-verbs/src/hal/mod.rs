@@ -28,9 +28,7 @@ mod sleep;
 
 pub(crate) use address::{InterfaceAddress, interface_addresses};
 pub(crate) use channel::CompletionChannel;
-pub(crate) use completion_queue::{
-    BATCH, Batch, CompletionQueue, RECEIVED, Success, WorkCompletion,
-};
+pub(crate) use completion_queue::{Batch, CompletionQueue, RECEIVED, Success, WorkCompletion};
 pub(crate) use connection::{
     CONNECT_DATA, CmEvent, CmEventKind, CmParameters, ConnectionId, EventChannel, REJECT_DATA,
     REPLY_DATA,
@@ -40,6 +38,6 @@ pub(crate) use events::AsyncEvent;
 pub(crate) use memory::{Access, Domain, Region, Window, WindowType};
 pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};
 pub(crate) use receive_list::{ReceiveList, ReceivePlace};
-pub(crate) use send_list::{Opening, QUIET, SendList, SendPlace};
+pub(crate) use send_list::{NotBound, Opening, SendList, SendPlace};
 pub(crate) use shared_receive::SharedReceiveQueue;
 pub(crate) use sleep::{Epoll, EventFd, sleep_on};

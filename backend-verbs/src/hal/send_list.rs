@@ -325,6 +325,9 @@ impl SendList {
 
     /// Binds a window of type 2 to a new key, closing what was open by `old` first; without an opening it only
     /// closes.
+    ///
+    /// # Errors
+    /// What the device refused; it is not bound.
     pub(crate) fn bind_by_request(
         &mut self,
         window: &mut Window,
@@ -332,10 +335,10 @@ impl SendList {
         opening: Option<(&Opening<'_>, u32)>,
         token: u64,
         fence: SendFlags,
-    ) -> Result<(), Rejected> {
+    ) -> Result<(), NotBound> {
         self.hand_over();
         if self.refused != 0 {
-            return Err(Rejected);
+            return Err(NotBound::Unchanged);
         }
         let mut close = blank();
         close.opcode = ibv_wr_opcode::IBV_WR_LOCAL_INV;
@@ -357,9 +360,9 @@ impl SendList {
         }
         let first = match (old, opening) {
             (Some(_), Some(_)) => {
-                // One completion for both: that of the bind, or of the close if it fails.
+                // One completion for both, that of the bind; if the close fails both complete, that first, and the core
+                // takes the second for none of its own.
                 close.send_flags &= !ibv_send_flags::IBV_SEND_SIGNALED.0;
-                close.wr_id = QUIET;
                 close.next = &raw mut open;
                 &raw mut close
             }
@@ -375,7 +378,12 @@ impl SendList {
         // SAFETY: queue pair, window and region live, and both requests until the call returns.
         let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), first, &raw mut bad) };
         if answer != 0 {
-            return Err(Rejected);
+            let closed = old.is_some() && bad == &raw mut open;
+            return Err(if closed {
+                NotBound::Closed
+            } else {
+                NotBound::Unchanged
+            });
         }
         if let Some((_, key)) = opening {
             window.set_remote_key(key);
@@ -393,11 +401,17 @@ fn below(room: u32) -> u32 {
 }
 
 /// The flag of requests that complete.
-#[cfg(feature = "fake")]
+#[cfg(any(test, feature = "fake"))]
 pub(super) const SIGNALLED: u32 = ibv_send_flags::IBV_SEND_SIGNALED.0;
 
-/// The token of requests that nobody is to hear of.
-pub(crate) const QUIET: u64 = u64::MAX;
+/// What became of a window that was not bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotBound {
+    /// It is as before.
+    Unchanged,
+    /// The device took the request to close it, and refused the one behind.
+    Closed,
+}
 
 /// What a window is to open.
 #[derive(Debug)]

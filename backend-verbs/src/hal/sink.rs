@@ -12,10 +12,10 @@ use rdma_sys::{
     ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq, ibv_wc, ibv_wr_opcode, rdma_t,
 };
 
+use super::completion_queue::BATCH;
 use super::send_list::{INLINE, SIGNALLED};
 use super::{
-    BATCH, CompletionQueue, Context, Domain, QueuePair, Region, SharedReceiveQueue, Window,
-    WindowType,
+    CompletionQueue, Context, Domain, QueuePair, Region, SharedReceiveQueue, Window, WindowType,
 };
 
 /// Posted requests that it remembers; a power of two.
@@ -158,13 +158,13 @@ impl Device {
         &self.domain
     }
 
-    /// A region of these keys. It must not be dropped.
+    /// A region of these keys.
     pub(crate) fn region(&self, key: u32) -> Region {
         // SAFETY: integers and pointers, for which zero is a value.
         let raw = unsafe { zeroed::<ibv_mr>() };
         raw.lkey = key;
         raw.rkey = key;
-        Region::borrowed(NonNull::from(raw), Arc::clone(&self.domain))
+        Region::borrowed(NonNull::from(raw), Arc::clone(&self.domain), deregister)
     }
 
     /// Everything that was posted is done.
@@ -435,6 +435,10 @@ unsafe extern "C" fn bind(
         posted((*queue_pair).qp_context).push((*wanted).wr_id);
         (*window).rkey = (*window).rkey.wrapping_add(1);
     }
+    0
+}
+
+unsafe extern "C" fn deregister(_region: *mut ibv_mr) -> i32 {
     0
 }
 

@@ -79,7 +79,8 @@ pub trait CompletionQueue {
     /// The queue or the device failed; no more is expected from it.
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure>;
 
-    /// Takes the next completion if it is plain: a success, not solicited, and no receive from a shared queue.
+    /// Takes the next completion if it is plain: a success, and no receive from a shared queue. Whoever glances is
+    /// not waiting for solicited ones, so that it makes no difference whether it is one.
     ///
     /// The way of most dequeues; a backend without one for them alone leaves everything to `poll`. One for which it
     /// takes a call to ask the device only looks at what it has, and says [`Glance::Again`] if that is nothing.

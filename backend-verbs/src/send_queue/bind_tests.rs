@@ -1,0 +1,252 @@
+//! Windows of type 2 on a device that is not there: what is posted, and what is open then.
+
+use dat_core::backend::{Completion, CompletionQueue as _, RegionKeys, WindowKey};
+use dat_core::flags::{DtoStatus, MemoryPrivileges};
+
+use super::*;
+use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
+use crate::directory::Directory;
+use crate::hal::Batch;
+use crate::hal::fake::{Device, Posted};
+use crate::objects::BoundWindow;
+use crate::signal::Signal;
+
+const WRITE: u32 = 0;
+const CLOSE: u32 = 7;
+const OPEN: u32 = 8;
+const SIGNALLED: u32 = 2;
+
+/// A device, a queue pair on it, and what else a bind takes. The device goes last.
+struct Bench {
+    queue: VerbsSendQueue,
+    completions: VerbsCompletionQueue,
+    objects: Arc<Objects>,
+    region: RegionKeys,
+    window: WindowKey,
+    device: Device,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let device = Device::new();
+        device.work(None);
+        let objects = Arc::<Objects>::default();
+        let window = BoundWindow::new(device.domain(), WindowType::Two).expect("it makes windows");
+        let window = WindowKey(objects.lock().windows.insert(window).expect("room"));
+        let mut bench = Self {
+            queue: queue(&device, &objects, 17),
+            completions: VerbsCompletionQueue {
+                device: device.completion_queue(),
+                batch: Batch::new(),
+                marks: Arc::new(QueueMarks::default()),
+                directory: Arc::new(Directory::new()),
+                signal: Arc::new(Signal::new().expect("descriptors")),
+            },
+            objects,
+            region: RegionKeys::default(),
+            window,
+            device,
+        };
+        bench.region = bench.another_region();
+        bench
+    }
+
+    fn another_region(&self) -> RegionKeys {
+        let region = self.device.region();
+        let object = self.objects.lock().regions.insert(region).expect("room");
+        RegionKeys {
+            object,
+            local: 0,
+            remote: 0,
+        }
+    }
+
+    /// Binds the window to so many bytes; none unbinds.
+    fn bind(&mut self, token: u64, length: u64) -> Result<u32, Rejected> {
+        self.queue.bind(&BindRequest {
+            token,
+            window: self.window,
+            region: if length == 0 {
+                RegionKeys::default()
+            } else {
+                self.region
+            },
+            address: 0x1000,
+            length,
+            privileges: MemoryPrivileges::REMOTE_READ,
+            flags: SendFlags::empty(),
+        })
+    }
+
+    /// Binds, which succeeds in every respect.
+    #[track_caller]
+    fn bound(&mut self, token: u64, length: u64) -> u32 {
+        let key = self.bind(token, length).expect("taken");
+        assert_eq!(self.completed(), [(token, DtoStatus::Success)]);
+        key
+    }
+
+    fn completed(&mut self) -> Vec<(u64, DtoStatus)> {
+        let poll = || self.completions.poll().expect("sound");
+        core::iter::from_fn(poll)
+            .map(|Completion { token, status, .. }| (token, status))
+            .collect()
+    }
+
+    /// Operation code, whether it completes, and key of what was posted.
+    fn posted(&self) -> Vec<(u32, bool, u32)> {
+        let (_, posted) = self.device.take_requests();
+        let brief = |one: &Posted| (one.opcode, one.flags & SIGNALLED != 0, one.remote.1);
+        posted.iter().map(brief).collect()
+    }
+}
+
+fn queue(device: &Device, objects: &Arc<Objects>, number: u32) -> VerbsSendQueue {
+    VerbsSendQueue {
+        list: device.send_list(8, 1),
+        number,
+        objects: Arc::clone(objects),
+    }
+}
+
+/// A bind is a posted request; the next one closes what is open ahead of it, and the earlier key is dead.
+///
+/// Spec: RMB-01, RMB-10, RMB-21
+#[test]
+fn a_rebind_closes_ahead_and_kills_the_old_key() {
+    let mut bench = Bench::new();
+    let first = bench.bound(1, 64);
+    assert_eq!(bench.posted(), [(OPEN, true, first)]);
+    assert!(bench.device.opens(first));
+    let second = bench.bound(2, 32);
+    assert_eq!(
+        bench.posted(),
+        [(CLOSE, false, first), (OPEN, true, second)]
+    );
+    assert!(!bench.device.opens(first) && bench.device.opens(second));
+}
+
+/// Only the lowest byte of a key is ours, and no key follows itself.
+///
+/// Spec: RMB-10
+#[test]
+fn keys_go_round_and_never_come_twice_in_a_row() {
+    let mut bench = Bench::new();
+    let mut last = 0;
+    for token in 0..600 {
+        let key = bench.bound(token, 8);
+        assert_ne!(key, last);
+        assert!(!bench.device.opens(last) && bench.device.opens(key));
+        last = key;
+    }
+}
+
+/// A bind of no bytes closes; where nothing is open it still takes its place in the order.
+///
+/// Spec: RMB-11, RMB-18
+#[test]
+fn a_bind_of_no_bytes_closes() {
+    let mut bench = Bench::new();
+    bench.bound(1, 0);
+    assert_eq!(bench.posted(), [(WRITE, true, 0)]);
+    let key = bench.bound(2, 64);
+    bench.posted();
+    bench.bound(3, 0);
+    assert_eq!(bench.posted(), [(CLOSE, true, key)]);
+    assert!(!bench.device.opens(key));
+    bench.bound(4, 0);
+    assert_eq!(bench.posted(), [(WRITE, true, 0)]);
+    let again = bench.bound(5, 64);
+    assert_eq!(bench.posted(), [(OPEN, true, again)]);
+    assert!(bench.device.opens(again) && again != key);
+}
+
+/// A bind that fails late says so once and breaks the queue pair, whichever half of it fails; what is posted behind it is
+/// flushed.
+///
+/// Spec: RMB-22, DTO-12
+#[test]
+fn a_bind_that_fails_late_says_so() {
+    for half in 0..2 {
+        let mut bench = Bench::new();
+        let old = bench.bound(1, 64);
+        bench.device.work(Some(half));
+        let new = bench.bind(2, 32).expect("taken");
+        bench.bind(3, 0).expect("taken");
+        let told = bench.completed();
+        assert_eq!(told[0], (2, DtoStatus::RmrOperationFailed), "{half}");
+        // The core takes what comes twice for none of its own.
+        let mut rest: Vec<_> = told[1..].to_vec();
+        rest.retain(|&(token, _)| token != 2);
+        assert_eq!(rest, [(3, DtoStatus::Flushed)]);
+        assert!(!bench.device.opens(new));
+        assert_eq!(bench.device.opens(old), half == 0);
+    }
+}
+
+/// A device that takes the close and refuses the rest has closed the window: the next bind does not close it again.
+///
+/// Spec: GEN-06, RMB-22
+#[test]
+fn a_bind_that_is_refused_half_way_leaves_the_window_closed() {
+    for taken in 0..2 {
+        let mut bench = Bench::new();
+        let old = bench.bound(1, 64);
+        bench.posted();
+        bench.device.refuse_after(taken);
+        assert_eq!(bench.bind(2, 32), Err(Rejected));
+        bench.device.refuse_nothing();
+        assert_eq!(bench.device.opens(old), taken == 0);
+        bench.posted();
+        let new = bench.bound(3, 16);
+        let mut expected = vec![(CLOSE, false, old), (OPEN, true, new)];
+        expected.drain(..taken);
+        assert_eq!(bench.posted(), expected);
+        assert!(bench.device.opens(new));
+    }
+}
+
+/// A window that is given back closes; so does the one of a region that goes with it open.
+///
+/// Spec: RMF-01, RMF-02, LMF-02
+#[test]
+fn what_is_open_ends_with_window_and_region() {
+    let mut bench = Bench::new();
+    let key = bench.bound(1, 64);
+    bench.objects.lock().windows.remove(bench.window.0);
+    assert!(!bench.device.opens(key));
+    assert_eq!(bench.device.windows(), 0);
+    assert_eq!(bench.bind(2, 64), Err(Rejected));
+
+    let mut bench = Bench::new();
+    let key = bench.bound(1, 64);
+    assert!(bench.objects.lock().deregister(bench.region.object));
+    assert!(!bench.device.opens(key));
+    assert_eq!(bench.device.windows(), 1);
+    assert!(!bench.objects.lock().deregister(bench.region.object));
+    // The window goes on with another region.
+    assert_eq!(bench.bind(2, 64), Err(Rejected));
+    bench.region = bench.another_region();
+    bench.posted();
+    let next = bench.bind(3, 64).expect("taken");
+    assert!(bench.device.opens(next) || next == key);
+}
+
+/// A window serves the queue pair that it was bound on, and another one once that is gone.
+///
+/// Spec: RMB-03
+#[test]
+fn a_window_serves_one_queue_pair() {
+    let mut bench = Bench::new();
+    let key = bench.bound(1, 64);
+    let mut other = queue(&bench.device, &bench.objects, 18);
+    core::mem::swap(&mut bench.queue, &mut other);
+    assert_eq!(bench.bind(2, 64), Err(Rejected));
+    assert!(bench.device.opens(key));
+    bench.objects.lock().forget_queue_pair(17);
+    assert!(!bench.device.opens(key));
+    let next = bench.bound(3, 64);
+    assert!(bench.device.opens(next));
+    bench.objects.lock().forget_queue_pair(17);
+    assert!(bench.device.opens(next), "it is bound on another by now");
+}
