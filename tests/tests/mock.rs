@@ -8,7 +8,9 @@ use backend_mock::{
 use core::cell::Cell;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
-use dat_tests::fixture::{FaultyTestbed, NonCoherentTestbed, Testbed, WindowlessTestbed};
+use dat_tests::fixture::{
+    FaultyTestbed, NonCoherentTestbed, RsmTestbed, Testbed, WindowlessTestbed,
+};
 
 /// A fabric of its own for each test.
 struct MockBed {
@@ -57,6 +59,8 @@ impl Testbed for MockBed {
         self.fabric.run_until(to);
     }
 }
+
+impl RsmTestbed for MockBed {}
 
 impl NonCoherentTestbed for MockBed {
     fn non_coherent_device(&self) -> MockBackend {
@@ -115,3 +119,4 @@ dat_tests::conformance_suite!(base, MockBed::new());
 dat_tests::conformance_suite!(non_coherent, MockBed::new());
 dat_tests::conformance_suite!(windowless, MockBed::new());
 dat_tests::conformance_suite!(faulty, MockBed::new());
+dat_tests::conformance_suite!(rsm, MockBed::new());

@@ -15,5 +15,6 @@ pub use lock::CriticalSectionLock;
 #[cfg(feature = "spin")]
 pub use lock::SpinLock;
 pub use lock::{NoLock, RawLock, SplitLock};
-pub(crate) use mutex::{Guard, Mutex};
+pub(crate) use mutex::Guard;
+pub use mutex::Mutex;
 pub(crate) use word::Word64;

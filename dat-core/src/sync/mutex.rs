@@ -10,7 +10,7 @@ use super::RawLock;
 ///
 /// The lock is where the mutex is, so that one address leads to both.
 #[repr(C)]
-pub(crate) struct Mutex<L, T> {
+pub struct Mutex<L, T> {
     lock: L,
     value: UnsafeCell<T>,
 }
@@ -21,7 +21,8 @@ pub(crate) struct Mutex<L, T> {
 unsafe impl<L: RawLock + Sync, T: Send> Sync for Mutex<L, T> {}
 
 impl<L: RawLock, T> Mutex<L, T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// A value behind an unlocked lock.
+    pub const fn new(value: T) -> Self {
         Self {
             lock: L::INIT,
             value: UnsafeCell::new(value),
@@ -29,8 +30,10 @@ impl<L: RawLock, T> Mutex<L, T> {
     }
 
     /// Runs `f` on the value while holding the lock.
+    ///
+    /// `f` must not come back to the same mutex, directly or by a waker or an agent: that is a dead-lock.
     #[inline]
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+    pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.hold())
     }
 

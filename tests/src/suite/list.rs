@@ -8,6 +8,8 @@
 /// | `non_coherent` | [`NonCoherentTestbed`](crate::fixture::NonCoherentTestbed) |
 /// | `windowless` | [`WindowlessTestbed`](crate::fixture::WindowlessTestbed) |
 /// | `faulty` | [`FaultyTestbed`](crate::fixture::FaultyTestbed) |
+/// | `rsm` | [`RsmTestbed`](crate::fixture::RsmTestbed) |
+/// | `rsm_faulty` | [`FaultyRsmTestbed`](crate::fixture::FaultyRsmTestbed) |
 #[macro_export]
 macro_rules! conformance_suite {
     (base, $bed:expr) => {
@@ -282,6 +284,53 @@ macro_rules! conformance_suite {
             }
         }
     };
+    (rsm, $bed:expr) => {
+        mod rsm {
+            use super::*;
+            $crate::conformance_suite! { @each $bed;
+                rsm_barrier:
+                    imports_begin_in_implicit_mode
+                    a_barrier_is_made_opened_closed_and_destroyed
+                    in_explicit_mode_the_close_says_that_all_is_done
+                    in_explicit_mode_bad_entries_are_still_refused_at_once
+                    order_separates_writes_before_from_writes_after
+                    implicit_vectors_need_no_barrier_and_leave_open_ones_alone;
+                rsm_local:
+                    a_handle_is_used_again_and_its_content_is_live
+                    handles_of_any_address_and_length_may_overlap
+                    nothing_and_too_much_are_refused
+                    a_freed_handle_is_no_handle
+                    a_handle_of_another_controller_is_not_freed
+                    freeing_waits_for_the_vectors_that_use_the_handle
+                    borrowed_memory_is_registered_for_a_closure
+                    a_vector_may_be_polled_and_longer_than_sixteen;
+                rsm_refusal:
+                    an_empty_vector_is_refused
+                    only_a_live_import_takes_vectors
+                    a_released_controller_is_told_by_its_own_code
+                    each_direction_needs_its_right
+                    a_bad_entry_ends_the_vector_at_its_place
+                    a_bad_entry_ends_a_getv_at_its_place
+                    empty_entries_are_done_without_moving_anything
+                    a_handle_of_another_controller_is_refused;
+                rsm_signal:
+                    a_vector_signals_once_and_only_if_it_succeeds
+                    signals_gather_unless_they_are_told_not_to
+                    who_takes_the_signal_sees_the_data
+                    an_export_signals_all_of_its_importers
+                    waits_end_by_a_signal_by_time_or_by_the_end_of_the_segment
+                    a_signal_that_fails_after_the_data_leaves_nothing_to_do
+                    several_segments_are_waited_for_at_once;
+                rsm_single:
+                    bytes_go_there_and_back
+                    single_accesses_are_refused_in_order
+                    items_of_every_size_go_there_and_back;
+                rsm_vector:
+                    bytes_are_gathered_and_gaps_are_left
+                    getv_scatters_what_putv_gathered;
+            }
+        }
+    };
     (@each $bed:expr; $($module:ident: $($test:ident)*;)*) => {
         $(mod $module {
             use super::*;
@@ -345,6 +394,8 @@ mod tests {
                     "NonCoherentTestbed" => "non_coherent",
                     "WindowlessTestbed" => "windowless",
                     "FaultyTestbed" => "faulty",
+                    "RsmTestbed" => "rsm",
+                    "FaultyRsmTestbed" => "rsm_faulty",
                     other => panic!("{name}: no group for {other}"),
                 };
                 assert!(

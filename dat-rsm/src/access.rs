@@ -1,0 +1,223 @@
+//! Who may connect to a segment, and what for.
+
+use bitflags::bitflags;
+
+use crate::error::{Result, RsmError};
+use crate::options::NodeId;
+
+bitflags! {
+    /// The rights of a connection (`Spec: RSMIM-01`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Permission: u32 {
+        /// Reading: get and getv.
+        const READ = 0o400;
+        /// Writing: put and putv.
+        const WRITE = 0o200;
+    }
+}
+
+/// Bits that an access entry may have.
+const ACCESS_BITS: u32 = 0o666;
+/// What of a digit is reading, and what writing.
+const DIGIT_READ: u32 = 0o4;
+const DIGIT_WRITE: u32 = 0o2;
+
+/// Rights of one node on a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessEntry {
+    /// The node.
+    pub node: NodeId,
+    /// Three octal digits: for the exporter's user, for its group, for all others; 4 reading, 2 writing.
+    pub permission: u32,
+}
+
+/// Who somebody is; a node's word is taken for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+}
+
+impl Permission {
+    /// The rights of a number.
+    ///
+    /// # Errors
+    /// PERM_DENIED: none, or bits that are no right.
+    ///
+    /// Spec: RSMIM-01
+    pub fn from_number(number: u32) -> Result<Self> {
+        Self::from_bits(number)
+            .filter(|permission| !permission.is_empty())
+            .ok_or(RsmError::PermissionDenied)
+    }
+
+    /// One of the three kinds of connection that have keys of their own.
+    pub(crate) fn class(self) -> usize {
+        match (self.contains(Self::READ), self.contains(Self::WRITE)) {
+            (true, true) => 2,
+            (false, true) => 1,
+            _ => 0,
+        }
+    }
+}
+
+/// Checks an access list against the nodes that there are.
+///
+/// Spec: RSMPB-03
+pub(crate) fn check_list(
+    list: &[AccessEntry],
+    knows: impl Fn(NodeId) -> bool,
+    nodes: usize,
+) -> Result<()> {
+    let fine = list.len() <= nodes
+        && list
+            .iter()
+            .all(|entry| entry.permission & !ACCESS_BITS == 0 && knows(entry.node));
+    if fine {
+        Ok(())
+    } else {
+        Err(RsmError::BadAccessList)
+    }
+}
+
+/// Whether somebody on a node may connect with these rights. The first entry of the node counts; with no list at all
+/// every node has the rights of the owner's defaults.
+///
+/// Spec: RSMPB-03, RSMIM-02
+pub(crate) fn check_access(
+    list: &[AccessEntry],
+    default: u32,
+    owner: Credentials,
+    node: NodeId,
+    caller: Credentials,
+    permission: Permission,
+) -> Result<()> {
+    let digits = if list.is_empty() {
+        default
+    } else {
+        list.iter()
+            .find(|entry| entry.node == node)
+            .ok_or(RsmError::SegmentNotPublishedToNode)?
+            .permission
+    };
+    // Exactly one digit applies, without falling through.
+    let digit = if caller.user == owner.user {
+        digits >> 6
+    } else if caller.group == owner.group {
+        digits >> 3
+    } else {
+        digits
+    };
+    let reads = digit & DIGIT_READ != 0 || !permission.contains(Permission::READ);
+    let writes = digit & DIGIT_WRITE != 0 || !permission.contains(Permission::WRITE);
+    if reads && writes {
+        Ok(())
+    } else {
+        Err(RsmError::PermissionDenied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Credentials = Credentials {
+        user: 10,
+        group: 20,
+    };
+
+    /// Spec: RSMIM-01
+    #[test]
+    fn only_three_permissions_exist() {
+        for number in 0..0o1000_u32 {
+            let known = [0o400, 0o200, 0o600].contains(&number);
+            assert_eq!(Permission::from_number(number).is_ok(), known, "{number:o}");
+        }
+        assert_eq!(Permission::from_number(0), Err(RsmError::PermissionDenied));
+    }
+
+    /// Spec: RSMIM-02, RSMPB-03
+    #[test]
+    fn exactly_one_digit_applies() {
+        let callers = [
+            (OWNER, 6),
+            (Credentials { user: 11, ..OWNER }, 3),
+            (
+                Credentials {
+                    user: 11,
+                    group: 21,
+                },
+                0,
+            ),
+            // The user decides before the group does.
+            (
+                Credentials {
+                    user: 10,
+                    group: 21,
+                },
+                6,
+            ),
+        ];
+        for (caller, shift) in callers {
+            for digits in 0..=0o666_u32 {
+                if digits & !ACCESS_BITS != 0 {
+                    continue;
+                }
+                let entry = AccessEntry {
+                    node: 3,
+                    permission: digits,
+                };
+                let digit = digits >> shift & 7;
+                for (permission, needed) in [
+                    (Permission::READ, 4),
+                    (Permission::WRITE, 2),
+                    (Permission::all(), 6),
+                ] {
+                    let expected = if digit & needed == needed {
+                        Ok(())
+                    } else {
+                        Err(RsmError::PermissionDenied)
+                    };
+                    let listed = check_access(&[entry], 0, OWNER, 3, caller, permission);
+                    assert_eq!(listed, expected, "{digits:o} {caller:?} {permission:?}");
+                    let default = check_access(&[], digits, OWNER, 9, caller, permission);
+                    assert_eq!(default, expected, "{digits:o} {caller:?} {permission:?}");
+                }
+            }
+        }
+    }
+
+    /// Spec: RSMPB-03
+    #[test]
+    fn the_first_entry_of_a_node_counts_and_others_cannot_connect() {
+        let entry = |node, permission| AccessEntry { node, permission };
+        let list = [entry(1, 0o444), entry(1, 0o666), entry(2, 0o666)];
+        let check = |node, permission| check_access(&list, 0o666, OWNER, node, OWNER, permission);
+        assert_eq!(check(1, Permission::READ), Ok(()));
+        assert_eq!(check(1, Permission::WRITE), Err(RsmError::PermissionDenied));
+        assert_eq!(check(2, Permission::all()), Ok(()));
+        assert_eq!(
+            check(3, Permission::READ),
+            Err(RsmError::SegmentNotPublishedToNode)
+        );
+    }
+
+    /// Spec: RSMPB-03
+    #[test]
+    fn lists_name_known_nodes_and_known_bits_and_no_more_entries_than_nodes() {
+        let entry = |node, permission| AccessEntry { node, permission };
+        let check = |list: &[AccessEntry]| check_list(list, |node| node <= 2, 2);
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&[entry(1, 0o666), entry(2, 0)]), Ok(()));
+        for bad in [
+            &[entry(3, 0o666)][..],
+            &[entry(1, 0o1)],
+            &[entry(1, 0o1000)],
+            &[entry(1, 0), entry(2, 0), entry(1, 0)],
+        ] {
+            assert_eq!(check(bad), Err(RsmError::BadAccessList), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Barriers: spans in which every failed transfer is found.
+
+use dat_core::backend::Backend;
+use dat_core::event::Wait;
+use dat_core::sync::RawLock;
+
+use crate::engine::Rsm;
+use crate::error::{Result, RsmError};
+use crate::id::{BarrierId, ImportId};
+use crate::import::{Import, ImportState, import_at};
+use crate::state::State;
+
+/// What a barrier was asked to cover; all of them cover the segment (`Spec: RSMBR-02`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BarrierScope {
+    /// The segment.
+    Segment,
+    /// Everything to the node of the segment; the default of the interface.
+    #[default]
+    Node,
+    /// The segment, for the calling thread.
+    SegmentThread,
+    /// The node, for the calling thread.
+    NodeThread,
+}
+
+/// What the span of a barrier began with.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    error_epoch: u32,
+    generation: u32,
+}
+
+/// A barrier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Barrier {
+    import: ImportId,
+    span: Option<Span>,
+}
+
+impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
+    /// Makes a barrier, closed, for a connection. There may be several.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no connection.
+    /// - INSUFFICIENT_RESOURCES: the table is full.
+    ///
+    /// Spec: RSMBR-01, RSMBR-02, RSMBR-03
+    pub fn init_barrier(&self, import: ImportId, scope: BarrierScope) -> Result<BarrierId> {
+        // Whatever was asked for, the whole segment is covered, which every scope allows.
+        let _wider = scope;
+        self.state.with(|state| {
+            import_at(state, import)?;
+            let barrier = Barrier { import, span: None };
+            let handle = state.barriers.insert(barrier);
+            let handle = handle.ok_or(RsmError::InsufficientResources)?;
+            let place = import_at(state, import)?;
+            place.barriers = place.barriers.saturating_add(1);
+            Ok(BarrierId::from_handle(handle))
+        })
+    }
+
+    /// Begins a span, or begins it anew. Never fails because of the path: closing does.
+    ///
+    /// # Errors
+    /// - BARRIER_UNINITIALIZED: no barrier.
+    /// - BAD_SEG_HNDL: its connection is gone.
+    ///
+    /// Spec: RSMBR-04
+    pub fn open_barrier(&self, barrier: BarrierId) -> Result<()> {
+        self.state.with(|state| {
+            let (_, import) = barrier_at(state, barrier)?;
+            let span = Span {
+                error_epoch: import.error_epoch,
+                generation: import.generation,
+            };
+            if let Some(barrier) = state.barriers.get_mut(barrier.handle()) {
+                barrier.span = Some(span);
+            }
+            Ok(())
+        })
+    }
+
+    /// Ends a span: waits until everything begun in it is done and visible, and says whether all of it succeeded. The
+    /// barrier is closed in any case, but for an interruption.
+    ///
+    /// # Errors
+    /// - BARRIER_UNINITIALIZED: no barrier.
+    /// - BAD_SEG_HNDL: its connection is gone.
+    /// - BARRIER_NOT_OPENED: no span has begun.
+    /// - CONN_ABORTED: the segment was taken back in the span.
+    /// - BARRIER_FAILURE: something in the span failed, or the path to the node did; all of it is to be done again.
+    /// - INTERRUPTED: the span goes on.
+    ///
+    /// Spec: RSMBR-05, RSMBR-06, RSMBR-08, RSMBR-09, RSMBR-11, RSMST-01
+    pub fn close_barrier<W: Wait>(&self, barrier: BarrierId, wait: &mut W) -> Result<()> {
+        let outcome = self.finish_span(barrier, wait);
+        if outcome != Err(RsmError::Interrupted) {
+            self.state.with(|state| {
+                if let Some(barrier) = state.barriers.get_mut(barrier.handle()) {
+                    barrier.span = None;
+                }
+            });
+        }
+        outcome
+    }
+
+    /// Separates what was begun before from what is begun after: writes before it are visible before anything later
+    /// begins. The span goes on.
+    ///
+    /// # Errors
+    /// As [`close_barrier`](Self::close_barrier).
+    ///
+    /// Spec: RSMBR-07, RSMBR-08, RSMBR-11
+    pub fn order_barrier<W: Wait>(&self, barrier: BarrierId, wait: &mut W) -> Result<()> {
+        self.finish_span(barrier, wait)
+    }
+
+    fn finish_span<W: Wait>(&self, barrier: BarrierId, wait: &mut W) -> Result<()> {
+        let (import, span) = self.attempt(|state| {
+            let (barrier, _) = barrier_at(state, barrier)?;
+            Ok((
+                barrier.import,
+                barrier.span.ok_or(RsmError::BarrierNotOpened)?,
+            ))
+        })?;
+        let verdict = |import: &Import| {
+            if import.generation != span.generation || import.state == ImportState::Aborted {
+                Err(RsmError::ConnectionAborted)
+            } else if import.error_epoch != span.error_epoch {
+                Err(RsmError::BarrierFailure)
+            } else {
+                Ok(())
+            }
+        };
+        let drained = self.quiet(import, wait);
+        let outcome = self.state.with(|state| {
+            let import = state
+                .imports
+                .get_mut(import.handle())
+                .ok_or(RsmError::BadSegmentHandle)?;
+            verdict(import)
+        });
+        // What the connection says comes before how the flush went.
+        outcome.and(drained)
+    }
+
+    /// Frees a barrier, in any state, also when its connection is gone.
+    ///
+    /// # Errors
+    /// BARRIER_UNINITIALIZED: no barrier.
+    ///
+    /// Spec: RSMBR-10
+    pub fn destroy_barrier(&self, barrier: BarrierId) -> Result<()> {
+        self.state.with(|state| {
+            let removed = state.barriers.remove(barrier.handle());
+            let removed = removed.ok_or(RsmError::BarrierUninitialized)?;
+            if let Some(import) = state.imports.get_mut(removed.import.handle()) {
+                import.barriers = import.barriers.saturating_sub(1);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A live barrier, and its connection.
+fn barrier_at(state: &mut State, barrier: BarrierId) -> Result<(Barrier, &mut Import)> {
+    let place = *state
+        .barriers
+        .get(barrier.handle())
+        .ok_or(RsmError::BarrierUninitialized)?;
+    Ok((place, import_at(state, place.import)?))
+}

@@ -1,0 +1,170 @@
+//! Controllers: getting, describing and releasing them.
+
+use dat_core::backend::Backend;
+use dat_core::event::Wait;
+use dat_core::sync::RawLock;
+
+use crate::engine::Rsm;
+use crate::error::{Result, RsmError};
+use crate::id::{ControllerId, ExportId, LocalMemoryId};
+use crate::port::Name;
+
+/// What a controller can do; limits of 0 are none (`Spec: RSMCT-20, RSMCT-21`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerAttributes {
+    /// Item sizes of put and get, one bit for each, which is the size in bytes.
+    pub direct_access_sizes: u32,
+    /// Item sizes of atomic operations: there are none.
+    pub atomic_sizes: u32,
+    /// Segments are multiples of this, in bytes.
+    pub page_size: u64,
+    /// Bytes per exported segment.
+    pub max_export_segment_size: u64,
+    /// Bytes exported in all.
+    pub total_export_segment_size: u64,
+    /// Segments exported.
+    pub max_export_segments: u64,
+    /// Bytes per mapping; mapping is not possible where this and `max_import_segments` are 0.
+    pub max_import_map_size: u64,
+    /// Bytes mapped in all.
+    pub total_import_map_size: u64,
+    /// Connections to segments.
+    pub max_import_segments: u64,
+}
+
+/// 1, 2, 4 and 8 bytes.
+const ALL_SIZES: u32 = 0xF;
+
+impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
+    /// Opens a controller by name, or counts one user more of an open one; `None` is `loopback`.
+    ///
+    /// Names are compared without case; an absent instance is 0, and there is one loopback whatever its instance.
+    ///
+    /// # Errors
+    /// - CTLR_NOT_PRESENT: no adapter has this name, or it is no name.
+    /// - INSUFFICIENT_RESOURCES, INSUFFICIENT_MEM: the adapter's tables or memory are used up.
+    ///
+    /// Spec: RSMCT-01, RSMCT-02, RSMCT-03, RSMCT-05
+    pub fn get_controller(&self, name: Option<&str>) -> Result<ControllerId> {
+        let wanted = Name::parse(name.unwrap_or("loopback"));
+        let wanted = wanted.ok_or(RsmError::ControllerNotPresent)?;
+        let (index, port) = self
+            .ports
+            .iter()
+            .enumerate()
+            .find(|(_, port)| Name::parse(port.name).is_some_and(|name| name.same(&wanted)))
+            .ok_or(RsmError::ControllerNotPresent)?;
+        self.state.with(|state| {
+            let place = state.ports.get_mut(index).ok_or(RsmError::InternalError)?;
+            if place.objects.is_none() {
+                place.begin(port.open()?);
+            } else if place.references == 0 {
+                // Its last user has not finished to release it.
+                return Err(RsmError::InsufficientResources);
+            }
+            place.references = place.references.saturating_add(1);
+            place.controller().ok_or(RsmError::InternalError)
+        })
+    }
+
+    /// Releases a controller; with the last user everything that was made on it goes: its segments are taken back, its
+    /// connections end, its local memory is the caller's again.
+    ///
+    /// # Errors
+    /// - BAD_CTLR_HNDL: not an open controller.
+    /// - INTERRUPTED: while its connections end; it is released all the same.
+    ///
+    /// Spec: RSMCT-10, RSMCT-11
+    pub fn release_controller<W: Wait>(
+        &self,
+        controller: ControllerId,
+        wait: &mut W,
+    ) -> Result<()> {
+        let last = self.attempt(|state| {
+            let index = self.port_of(state, controller)?;
+            let port = state.ports.get_mut(index).ok_or(RsmError::InternalError)?;
+            port.references = port.references.saturating_sub(1);
+            Ok((port.references == 0).then_some(index))
+        })?;
+        let Some(index) = last else {
+            return Ok(());
+        };
+        self.destroy_exports_of(index);
+        let now = wait.now();
+        self.state.with(|state| {
+            for (_, import) in state.imports.iter_mut() {
+                if import.port == index {
+                    import.abort();
+                }
+            }
+            let mut place = 0;
+            while let Some((at, link)) = state.links.find_from(place, |link| link.port == index) {
+                state.end_link(link, now, &self.options);
+                place = at.saturating_add(1);
+            }
+        });
+        let mut place = 0;
+        loop {
+            let found = self
+                .state
+                .with(|state| state.locals.find_from(place, |local| local.port == index));
+            let Some((at, local)) = found else {
+                break;
+            };
+            self.drop_local(LocalMemoryId::from_handle(local));
+            place = at.saturating_add(1);
+        }
+        self.wait_for(None, None, wait, |_| {
+            let closed = self.state.with(|state| {
+                state
+                    .ports
+                    .get(index)
+                    .is_none_or(|port| port.objects.is_none())
+            });
+            closed.then_some(Ok(()))
+        })
+    }
+
+    /// Destroys every segment made on a port, by key.
+    fn destroy_exports_of(&self, index: usize) {
+        let mut place = 0;
+        loop {
+            let found = self.state.with(|state| {
+                state
+                    .exports
+                    .find_from(place, |export| export.port == index)
+            });
+            let Some((at, export)) = found else {
+                return;
+            };
+            self.drop_export(ExportId::from_handle(export));
+            place = at.saturating_add(1);
+        }
+    }
+
+    /// What a controller can do.
+    ///
+    /// # Errors
+    /// BAD_CTLR_HNDL: not an open controller.
+    ///
+    /// Spec: RSMCT-20, RSMCT-21
+    pub fn controller_attributes(&self, controller: ControllerId) -> Result<ControllerAttributes> {
+        let index = self.state.with(|state| self.port_of(state, controller))?;
+        let port = self.ports.get(index).ok_or(RsmError::InternalError)?;
+        let limits = &self.options.limits;
+        Ok(ControllerAttributes {
+            direct_access_sizes: ALL_SIZES,
+            atomic_sizes: 0,
+            page_size: self.options.page_size,
+            max_export_segment_size: match limits.segment_bytes {
+                0 => port.max_region,
+                bytes => bytes.min(port.max_region),
+            },
+            total_export_segment_size: limits.exported_bytes,
+            max_export_segments: limits.exports as u64,
+            max_import_map_size: 0,
+            total_import_map_size: 0,
+            max_import_segments: limits.imports as u64,
+        })
+    }
+}

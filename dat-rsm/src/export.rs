@@ -1,0 +1,478 @@
+//! Segments on the side of their exporter: making, rebinding and destroying them.
+
+use alloc::vec::Vec;
+
+use bitflags::bitflags;
+use dat_core::backend::Backend;
+use dat_core::event::Wait;
+use dat_core::flags::MemoryPrivileges;
+use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, Region};
+use dat_core::sync::RawLock;
+
+use crate::access::{AccessEntry, Credentials, Permission};
+use crate::engine::Rsm;
+use crate::error::{Result, RsmError};
+use crate::id::{ControllerId, ExportId, Handle};
+use crate::segment_id::SegmentId;
+use crate::state::State;
+use crate::wire::Body;
+
+bitflags! {
+    /// How a segment is made (`Spec: RSMEX-03`). Unknown bits are ignored.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct ExportFlags: u32 {
+        /// It may be bound to other memory later.
+        const ALLOW_REBIND = 0x01;
+        /// Resources that are not there are an error instead of a reason to wait; nothing here waits for any.
+        const DONT_WAIT = 0x02;
+        /// Locks on the segment, which nobody ever had: publishing it fails.
+        const LOCK_OPERATIONS = 0x04;
+        const _ = !0;
+    }
+}
+
+/// What a segment is published as.
+pub(crate) struct Publication {
+    pub(crate) segment: SegmentId,
+    /// Tells this publication from all others of this life of the node.
+    pub(crate) number: u64,
+    pub(crate) access: Vec<AccessEntry>,
+}
+
+/// A segment.
+pub(crate) struct Export {
+    pub(crate) port: usize,
+    flags: ExportFlags,
+    /// The registration of its memory that holds it for the segment's life.
+    pub(crate) base: LmrCreated,
+    pub(crate) length: u64,
+    pub(crate) owner: Credentials,
+    pub(crate) default_access: u32,
+    /// Registrations for peers, by [`Permission::class`].
+    pub(crate) keys: [Option<LmrCreated>; 3],
+    /// Changes when the memory does.
+    pub(crate) binding: u32,
+    pub(crate) publication: Option<Publication>,
+    /// It is being taken back, or bound to other memory: nobody may change it meanwhile.
+    pub(crate) changing: bool,
+    pub(crate) signals: u32,
+    pub(crate) poll_references: u32,
+}
+
+impl Export {
+    pub(crate) fn check_idle(&self) -> Result<()> {
+        if self.changing {
+            Err(RsmError::InsufficientResources)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn locks_asked(&self) -> bool {
+        self.flags.contains(ExportFlags::LOCK_OPERATIONS)
+    }
+}
+
+/// What a peer with these rights may do, and what the device needs for it.
+pub(crate) fn class_privileges(permission: Permission) -> MemoryPrivileges {
+    let mut privileges = MemoryPrivileges::LOCAL_READ;
+    if permission.contains(Permission::READ) {
+        privileges |= MemoryPrivileges::REMOTE_READ;
+    }
+    if permission.contains(Permission::WRITE) {
+        privileges |= MemoryPrivileges::LOCAL_WRITE | MemoryPrivileges::REMOTE_WRITE;
+    }
+    privileges
+}
+
+/// What importers are told of a change.
+#[derive(Clone, Copy)]
+pub(crate) enum Change {
+    Revoke,
+    Rebind,
+}
+
+impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
+    /// Makes a segment of memory; nobody can connect to it before it is published.
+    ///
+    /// # Errors
+    /// - BAD_CTLR_HNDL: no open controller.
+    /// - BAD_LENGTH: nothing.
+    /// - BAD_MEM_ALIGNMENT: address or length is no multiple of the page size.
+    /// - BAD_LENGTH: more than the controller takes.
+    /// - INSUFFICIENT_MEM: more memory exported than allowed.
+    /// - INSUFFICIENT_RESOURCES: tables or the device are used up.
+    ///
+    /// Spec: RSMEX-01..04, RSMST-05
+    pub fn export_create(
+        &self,
+        controller: ControllerId,
+        memory: Region,
+        flags: ExportFlags,
+    ) -> Result<ExportId> {
+        let length = memory.len() as u64;
+        let (index, pz) = self.attempt(|state| {
+            let index = self.port_of(state, controller)?;
+            let ids = state.ports.get(index).and_then(|port| port.ids());
+            Ok((index, ids.ok_or(RsmError::BadControllerHandle)?.pz))
+        })?;
+        let port = self.ports.get(index).ok_or(RsmError::InternalError)?;
+        self.check_memory(&memory, port.is_loopback(), port.max_region)?;
+        self.attempt(|state| {
+            let limit = self.options.limits.exported_bytes;
+            let bytes = state
+                .exported_bytes
+                .checked_add(length)
+                .filter(|bytes| limit == 0 || *bytes <= limit)
+                .ok_or(RsmError::InsufficientMemory)?;
+            state.exported_bytes = bytes;
+            Ok(())
+        })?;
+        let made = port.ia.lmr_create(&base_request(memory, pz));
+        let result = made.map_err(RsmError::from).and_then(|base| {
+            let inserted = self.state.with(|state| {
+                self.port_of(state, controller)?;
+                state
+                    .exports
+                    .insert(Export {
+                        port: index,
+                        flags,
+                        base,
+                        length,
+                        owner: self.options.credentials,
+                        default_access: self.options.default_access,
+                        keys: [None; 3],
+                        binding: 0,
+                        publication: None,
+                        changing: false,
+                        signals: 0,
+                        poll_references: 0,
+                    })
+                    .ok_or(RsmError::InsufficientResources)
+            });
+            inserted.inspect_err(|_| {
+                let _adapter_closed = port.ia.lmr_free(base.lmr);
+            })
+        });
+        match result {
+            Ok(handle) => Ok(ExportId::from_handle(handle)),
+            Err(error) => {
+                self.state.with(|state| {
+                    state.exported_bytes = state.exported_bytes.saturating_sub(length);
+                });
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks memory for a segment, in the order of the interface.
+    fn check_memory(&self, memory: &Region, loopback: bool, max_region: u64) -> Result<()> {
+        let length = memory.len() as u64;
+        let page = self.options.page_size.max(1);
+        if length == 0 {
+            return Err(RsmError::BadLength);
+        }
+        let aligned = |value: u64| value.checked_rem(page) == Some(0);
+        if !aligned(memory.address()) || !aligned(length) {
+            return Err(RsmError::BadMemoryAlignment);
+        }
+        let limit = match self.options.limits.segment_bytes {
+            0 => max_region,
+            bytes => bytes.min(max_region),
+        };
+        if length > limit && !loopback {
+            return Err(RsmError::BadLength);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a segment.
+    ///
+    /// # Errors
+    /// BAD_SEG_HNDL: no exported segment.
+    pub fn export_length(&self, export: ExportId) -> Result<u64> {
+        self.state
+            .with(|state| Ok(export_at(state, export)?.length))
+    }
+
+    /// Destroys a segment: it is taken back from all importers, and its memory is the caller's again.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no exported segment.
+    /// - POLLFD_IN_USE: somebody polls it; nothing changed.
+    /// - INSUFFICIENT_RESOURCES: another thread is changing it.
+    ///
+    /// An interruption does not keep it from being destroyed, by key at once.
+    ///
+    /// Spec: RSMEX-10, RSMST-04
+    pub fn export_destroy<W: Wait>(&self, export: ExportId, wait: &mut W) -> Result<()> {
+        self.state.with(|state| {
+            let segment = export_at(state, export)?;
+            if segment.poll_references != 0 {
+                return Err(RsmError::PollDescriptorInUse);
+            }
+            segment.check_idle()?;
+            segment.changing = true;
+            segment.publication = None;
+            Ok(())
+        })?;
+        self.settle_importers(export, Change::Revoke, wait);
+        self.drop_export(export);
+        Ok(())
+    }
+
+    /// Destroys a segment by key, whoever uses it.
+    pub(crate) fn drop_export(&self, export: ExportId) {
+        let removed = self.state.with(|state| {
+            let removed = state.exports.remove(export.handle())?;
+            state.exported_bytes = state.exported_bytes.saturating_sub(removed.length);
+            forget_importers(state, export);
+            Some(removed)
+        });
+        if let Some(removed) = removed
+            && let Some(port) = self.ports.get(removed.port)
+        {
+            for key in removed.keys.into_iter().flatten() {
+                let _adapter_closed = port.ia.lmr_free(key.lmr);
+            }
+            let _adapter_closed = port.ia.lmr_free(removed.base.lmr);
+        }
+        self.tell_change();
+    }
+
+    /// Takes the keys of a segment from all importers; whoever has one reaches nothing with it any more.
+    pub(crate) fn destroy_keys(&self, export: ExportId) {
+        let taken = self.state.with(|state| {
+            let segment = state.exports.get_mut(export.handle())?;
+            Some((segment.port, core::mem::take(&mut segment.keys)))
+        });
+        if let Some((port, keys)) = taken
+            && let Some(port) = self.ports.get(port)
+        {
+            for key in keys.into_iter().flatten() {
+                let _adapter_closed = port.ia.lmr_free(key.lmr);
+            }
+        }
+    }
+
+    /// Tells importers of a change and waits until none uses the old keys, but for no longer than the grace.
+    ///
+    /// Spec: RSMST-04
+    pub(crate) fn settle_importers<W: Wait>(&self, export: ExportId, change: Change, wait: &mut W) {
+        let deadline = wait.now().after(self.options.revocation_grace);
+        let told = self
+            .state
+            .with(|state| self.tell_importers(state, export, change));
+        if told == 0 || self.options.revocation_grace == 0 {
+            return;
+        }
+        // Out of time or interrupted: the keys are destroyed all the same.
+        let _outcome = self.wait_for(None, deadline, wait, |_| {
+            let awaited = self.state.with(|state| {
+                state
+                    .importers
+                    .find(|importer| importer.export == export.handle() && importer.awaited)
+            });
+            awaited.is_none().then_some(Ok(()))
+        });
+    }
+
+    fn tell_importers(&self, state: &mut State, export: ExportId, change: Change) -> usize {
+        let Some((address, keys)) = state
+            .exports
+            .get(export.handle())
+            .map(|segment| (segment.base.registered_address, segment.keys))
+        else {
+            return 0;
+        };
+        let mut told = 0_usize;
+        let mut place = 0;
+        while let Some((at, handle)) = state
+            .importers
+            .find_from(place, |importer| importer.export == export.handle())
+        {
+            place = at.saturating_add(1);
+            let Some(importer) = state.importers.get_mut(handle) else {
+                continue;
+            };
+            importer.awaited = true;
+            let (link, import) = (importer.link, importer.import);
+            let key = keys.get(importer.permission.class()).copied().flatten();
+            let body = match change {
+                Change::Revoke => Body::Revoke {
+                    import,
+                    importer: handle.to_raw(),
+                },
+                Change::Rebind => Body::Rebind {
+                    import,
+                    importer: handle.to_raw(),
+                    address,
+                    key: key.map_or(0, |key| key.rmr_context),
+                },
+            };
+            state.say(
+                &self.ports,
+                link,
+                body,
+                Handle::NULL,
+                Handle::NULL,
+                &self.options,
+            );
+            told = told.saturating_add(1);
+        }
+        told
+    }
+
+    /// Binds a segment to other memory of the same length. Id, access list and connections stay; later accesses go to
+    /// the new memory, and the old memory is the caller's again on return.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no exported segment.
+    /// - REBIND_NOT_ALLOWED: it was made without [`ExportFlags::ALLOW_REBIND`].
+    /// - BAD_LENGTH: not its length.
+    /// - BAD_ADDR: not at a multiple of the page size.
+    /// - INSUFFICIENT_RESOURCES, INSUFFICIENT_MEM: the device cannot; the old memory stays.
+    ///
+    /// Spec: RSMEX-20..23
+    pub fn export_rebind<W: Wait>(
+        &self,
+        export: ExportId,
+        memory: Region,
+        wait: &mut W,
+    ) -> Result<()> {
+        let (index, same) = self.state.with(|state| {
+            let segment = export_at(state, export)?;
+            if !segment.flags.contains(ExportFlags::ALLOW_REBIND) {
+                return Err(RsmError::RebindNotAllowed);
+            }
+            if memory.len() as u64 != segment.length {
+                return Err(RsmError::BadLength);
+            }
+            if memory.address().checked_rem(self.options.page_size.max(1)) != Some(0) {
+                return Err(RsmError::BadAddress);
+            }
+            let same = memory.address() == segment.base.registered_address;
+            if !same {
+                segment.check_idle()?;
+                segment.changing = true;
+            }
+            Ok((segment.port, same))
+        })?;
+        if same {
+            return Ok(());
+        }
+        let outcome = self.rebind(export, index, memory, wait);
+        self.state.with(|state| {
+            if let Some(segment) = state.exports.get_mut(export.handle()) {
+                segment.changing = false;
+            }
+        });
+        outcome
+    }
+
+    fn rebind<W: Wait>(
+        &self,
+        export: ExportId,
+        index: usize,
+        memory: Region,
+        wait: &mut W,
+    ) -> Result<()> {
+        let port = self.ports.get(index).ok_or(RsmError::InternalError)?;
+        let pz = self.state.with(|state| {
+            let ids = state.ports.get(index).and_then(|port| port.ids());
+            ids.map(|ids| ids.pz).ok_or(RsmError::BadSegmentHandle)
+        })?;
+        let base = port.ia.lmr_create(&base_request(memory, pz))?;
+        let wanted =
+            self.attempt(|state| Ok(export_at(state, export)?.keys.map(|key| key.is_some())))?;
+        let mut keys = [None; 3];
+        for (class, place) in keys.iter_mut().enumerate() {
+            if !wanted.get(class).copied().unwrap_or(false) {
+                continue;
+            }
+            match self.make_key(index, &base, class_of(class)) {
+                Ok(key) => *place = Some(key),
+                Err(error) => {
+                    for key in keys.into_iter().flatten().chain([base]) {
+                        let _adapter_closed = port.ia.lmr_free(key.lmr);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let old = self.state.with(|state| {
+            let segment = state.exports.get_mut(export.handle())?;
+            segment.binding = segment.binding.wrapping_add(1);
+            let mut old = core::mem::replace(&mut segment.keys, keys).to_vec();
+            old.push(Some(core::mem::replace(&mut segment.base, base)));
+            Some(old)
+        });
+        let Some(old) = old else {
+            for key in keys.into_iter().flatten().chain([base]) {
+                let _adapter_closed = port.ia.lmr_free(key.lmr);
+            }
+            return Err(RsmError::BadSegmentHandle);
+        };
+        self.settle_importers(export, Change::Rebind, wait);
+        for key in old.into_iter().flatten() {
+            let _adapter_closed = port.ia.lmr_free(key.lmr);
+        }
+        Ok(())
+    }
+
+    /// Registers the memory of a segment once more, for peers with these rights.
+    pub(crate) fn make_key(
+        &self,
+        index: usize,
+        base: &LmrCreated,
+        permission: Permission,
+    ) -> Result<LmrCreated> {
+        let port = self.ports.get(index).ok_or(RsmError::InternalError)?;
+        let pz = self.state.with(|state| {
+            let ids = state.ports.get(index).and_then(|port| port.ids());
+            ids.map(|ids| ids.pz).ok_or(RsmError::InternalError)
+        })?;
+        Ok(port.ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::Lmr(base.lmr),
+            pz,
+            privileges: class_privileges(permission),
+        })?)
+    }
+}
+
+fn base_request(memory: Region, pz: dat_core::id::PzId) -> LmrRequest {
+    LmrRequest {
+        memory: LmrMemory::Virtual(memory),
+        pz,
+        privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
+    }
+}
+
+/// The permission of a class.
+fn class_of(class: usize) -> Permission {
+    match class {
+        0 => Permission::READ,
+        1 => Permission::WRITE,
+        _ => Permission::all(),
+    }
+}
+
+/// A live segment.
+pub(crate) fn export_at(state: &mut State, export: ExportId) -> Result<&mut Export> {
+    state
+        .exports
+        .get_mut(export.handle())
+        .ok_or(RsmError::BadSegmentHandle)
+}
+
+/// The importers of a segment are not its importers any more.
+pub(crate) fn forget_importers(state: &mut State, export: ExportId) {
+    let mut place = 0;
+    while let Some((at, importer)) = state
+        .importers
+        .find_from(place, |importer| importer.export == export.handle())
+    {
+        state.importers.remove(importer);
+        place = at;
+    }
+}

@@ -1,0 +1,426 @@
+//! What peers say. Whatever it is, it touches only what the link it came by has a right to.
+
+use dat_core::backend::Backend;
+use dat_core::memory::LmrCreated;
+use dat_core::sync::RawLock;
+
+use crate::access::{Credentials, Permission, check_access};
+use crate::engine::Rsm;
+use crate::error::{Result, RsmError};
+use crate::export::Export;
+use crate::id::Handle;
+use crate::import::{Acknowledge, Attach, Import, ImportState};
+use crate::importer::Importer;
+use crate::signal::count_signal;
+use crate::state::State;
+use crate::wire::Body;
+
+/// A request to be connected.
+#[derive(Clone, Copy)]
+struct Wish {
+    import: u64,
+    segment: u32,
+    permission: u32,
+    caller: Credentials,
+    resume: u64,
+}
+
+/// What is granted, if the key can be had.
+struct Grant {
+    export: Handle,
+    port: usize,
+    permission: Permission,
+    base: LmrCreated,
+    binding: u32,
+    number: u64,
+    key: Option<LmrCreated>,
+    /// The connection that is resumed.
+    importer: Option<Handle>,
+    node: u32,
+    incarnation: u64,
+}
+
+impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
+    /// Acts on a message that came by a link.
+    pub(crate) fn heard(&self, index: usize, link: Handle, body: Body) {
+        match body {
+            Body::Credit => {}
+            Body::Connect {
+                import,
+                segment,
+                permission,
+                user,
+                group,
+                resume,
+            } => {
+                let wish = Wish {
+                    import,
+                    segment,
+                    permission,
+                    caller: Credentials { user, group },
+                    resume,
+                };
+                self.asked(index, link, wish);
+            }
+            Body::Accept {
+                import,
+                importer,
+                length,
+                address,
+                key,
+                publication,
+            } => self.state.with(|state| {
+                let granted = Granted {
+                    importer,
+                    length,
+                    address,
+                    key,
+                    publication,
+                };
+                self.granted(state, link, Handle::from_raw(import), granted);
+            }),
+            Body::Refuse { import, error } => self.state.with(|state| {
+                if let Some(import) = asked_import(state, link, Handle::from_raw(import)) {
+                    import.give_up(error);
+                }
+            }),
+            Body::Disconnect { importer } => self.state.with(|state| {
+                let importer = Handle::from_raw(importer);
+                if importer_at(state, link, importer).is_some() {
+                    state.importers.remove(importer);
+                }
+            }),
+            Body::Revoke { import, importer } => self.state.with(|state| {
+                self.revoked(state, link, Handle::from_raw(import), importer);
+            }),
+            Body::Rebind {
+                import,
+                importer,
+                address,
+                key,
+            } => self.state.with(|state| {
+                self.rebound(
+                    state,
+                    link,
+                    Handle::from_raw(import),
+                    importer,
+                    address,
+                    key,
+                );
+            }),
+            Body::Acknowledge { importer } => self.state.with(|state| {
+                if let Some(importer) = importer_at(state, link, Handle::from_raw(importer)) {
+                    importer.awaited = false;
+                }
+            }),
+            Body::Signal {
+                importer,
+                no_accumulate,
+            } => self.state.with(|state| {
+                let export = importer_at(state, link, Handle::from_raw(importer))
+                    .map(|importer| importer.export);
+                if let Some(export) = export.and_then(|export| state.exports.get_mut(export)) {
+                    count_signal(&mut export.signals, no_accumulate);
+                }
+            }),
+            Body::SignalImporters {
+                publication,
+                no_accumulate,
+            } => self.state.with(|state| {
+                for (_, import) in state.imports.iter_mut() {
+                    if import.attach == Attach::Attached(link) && import.publication == publication
+                    {
+                        count_signal(&mut import.signals, no_accumulate);
+                    }
+                }
+            }),
+        }
+    }
+
+    /// A node asks to be connected to a segment.
+    ///
+    /// Spec: RSMIM-02, RSMPB-03, RSMIM-03
+    fn asked(&self, index: usize, link: Handle, wish: Wish) {
+        let answer = match self.grant(index, link, wish) {
+            Ok(body) => body,
+            Err(error) => Body::Refuse {
+                import: wish.import,
+                error,
+            },
+        };
+        self.state.with(|state| {
+            state.say(
+                &self.ports,
+                link,
+                answer,
+                Handle::NULL,
+                Handle::NULL,
+                &self.options,
+            );
+        });
+    }
+
+    fn grant(&self, index: usize, link: Handle, wish: Wish) -> Result<Body> {
+        let grant = self
+            .state
+            .with(|state| find_grant(state, index, link, wish))?;
+        let class = grant.permission.class();
+        let made = match grant.key {
+            Some(_) => None,
+            None => Some(self.make_key(grant.port, &grant.base, grant.permission)?),
+        };
+        let mut spare = made;
+        let answer = self.state.with(|state| {
+            let export = state
+                .exports
+                .get_mut(grant.export)
+                .filter(|export| {
+                    export.binding == grant.binding && is_published(export, grant.number)
+                })
+                .ok_or(RsmError::SegmentNotPublished)?;
+            let place = export.keys.get_mut(class).ok_or(RsmError::InternalError)?;
+            if place.is_none() {
+                *place = spare.take();
+            }
+            let key = place.ok_or(RsmError::InternalError)?;
+            let (length, address) = (export.length, export.base.registered_address);
+            let importer = match grant.importer {
+                Some(handle) => {
+                    let importer = state.importers.get_mut(handle);
+                    let importer = importer.ok_or(RsmError::SegmentNotPublished)?;
+                    importer.link = link;
+                    importer.awaited = false;
+                    importer.until = None;
+                    handle
+                }
+                None => state
+                    .importers
+                    .insert(Importer {
+                        link,
+                        node: grant.node,
+                        incarnation: grant.incarnation,
+                        export: grant.export,
+                        import: wish.import,
+                        permission: grant.permission,
+                        awaited: false,
+                        until: None,
+                    })
+                    .ok_or(RsmError::InsufficientResources)?,
+            };
+            Ok(Body::Accept {
+                import: wish.import,
+                importer: importer.to_raw(),
+                length,
+                address,
+                key: key.rmr_context,
+                publication: grant.number,
+            })
+        });
+        if let (Some(key), Some(port)) = (spare, self.ports.get(grant.port)) {
+            let _adapter_closed = port.ia.lmr_free(key.lmr);
+        }
+        answer
+    }
+
+    /// An exporter grants what was asked for.
+    fn granted(&self, state: &mut State, link: Handle, handle: Handle, granted: Granted) {
+        let peer = state.links.get(link).and_then(|link| link.peer);
+        let (Some(peer), Some(import)) = (peer, asked_import(state, link, handle)) else {
+            // Nobody waits for it any more.
+            let importer = granted.importer;
+            let body = Body::Disconnect { importer };
+            state.say(
+                &self.ports,
+                link,
+                body,
+                Handle::NULL,
+                Handle::NULL,
+                &self.options,
+            );
+            return;
+        };
+        let sound = granted.address.checked_add(granted.length).is_some();
+        let again = import.state == ImportState::Connected;
+        let same = granted.publication == import.publication && granted.length == import.length;
+        if !sound || (again && !same) {
+            import.give_up(RsmError::ConnectionAborted);
+            let importer = granted.importer;
+            let body = Body::Disconnect { importer };
+            state.say(
+                &self.ports,
+                link,
+                body,
+                Handle::NULL,
+                Handle::NULL,
+                &self.options,
+            );
+            return;
+        }
+        if again && (granted.address, granted.key) != (import.address, import.key) {
+            import.key_epoch = import.key_epoch.wrapping_add(1);
+        }
+        import.attach = Attach::Attached(link);
+        import.state = ImportState::Connected;
+        import.deadline = None;
+        import.publication = granted.publication;
+        import.incarnation = peer.incarnation;
+        import.importer = granted.importer;
+        import.length = granted.length;
+        import.address = granted.address;
+        import.key = granted.key;
+        import.swapped = peer.big_endian != cfg!(target_endian = "big");
+    }
+
+    /// An exporter takes a segment back.
+    ///
+    /// Spec: RSMST-01, RSMST-04
+    fn revoked(&self, state: &mut State, link: Handle, handle: Handle, importer: u64) {
+        let Some(import) = attached_import(state, link, handle) else {
+            self.acknowledge(state, link, importer);
+            return;
+        };
+        import.abort();
+        import.acknowledge = Some(Acknowledge {
+            link,
+            importer,
+            after: import.posted,
+        });
+    }
+
+    /// A segment has other memory: what is posted from now on goes there.
+    ///
+    /// Spec: RSMEX-20
+    fn rebound(
+        &self,
+        state: &mut State,
+        link: Handle,
+        handle: Handle,
+        importer: u64,
+        address: u64,
+        key: u32,
+    ) {
+        let Some(import) = attached_import(state, link, handle) else {
+            self.acknowledge(state, link, importer);
+            return;
+        };
+        if address.checked_add(import.length).is_none() {
+            import.abort();
+        }
+        import.address = address;
+        import.key = key;
+        import.key_epoch = import.key_epoch.wrapping_add(1);
+        import.acknowledge = Some(Acknowledge {
+            link,
+            importer,
+            after: import.posted,
+        });
+    }
+
+    fn acknowledge(&self, state: &mut State, link: Handle, importer: u64) {
+        let body = Body::Acknowledge { importer };
+        state.say(
+            &self.ports,
+            link,
+            body,
+            Handle::NULL,
+            Handle::NULL,
+            &self.options,
+        );
+    }
+}
+
+/// What an exporter grants.
+struct Granted {
+    importer: u64,
+    length: u64,
+    address: u64,
+    key: u32,
+    publication: u64,
+}
+
+fn is_published(export: &Export, number: u64) -> bool {
+    let publication = export.publication.as_ref();
+    publication.is_some_and(|publication| publication.number == number)
+}
+
+fn find_grant(state: &State, index: usize, link: Handle, wish: Wish) -> Result<Grant> {
+    let (node, incarnation) = state
+        .links
+        .get(link)
+        .and_then(|link| Some((link.node, link.peer?.incarnation)))
+        .ok_or(RsmError::InternalError)?;
+    let permission = Permission::from_number(wish.permission)?;
+    // The importer's controller is connected to the one that the segment was made on (RSMGEN-08).
+    let (handle, export, publication) = state
+        .exports
+        .iter()
+        .filter(|(_, export)| export.port == index)
+        .find_map(|(handle, export)| {
+            let publication = export.publication.as_ref();
+            let publication = publication.filter(|place| place.segment == wish.segment)?;
+            Some((handle, export, publication))
+        })
+        .ok_or(RsmError::SegmentNotPublished)?;
+    let importer = if wish.resume == 0 {
+        check_access(
+            &publication.access,
+            export.default_access,
+            export.owner,
+            node,
+            wish.caller,
+            permission,
+        )?;
+        None
+    } else {
+        // A connection keeps the rights that it was granted, whatever the list says by now (RSMPB-10), but only one
+        // that is remembered: the peer's word is not enough.
+        let found = state.importers.find(|importer| {
+            importer.export == handle
+                && importer.import == wish.import
+                && importer.permission == permission
+                && (importer.node, importer.incarnation) == (node, incarnation)
+        });
+        let again = wish.resume == publication.number;
+        Some(
+            found
+                .filter(|_| again)
+                .ok_or(RsmError::SegmentNotPublished)?,
+        )
+    };
+    Ok(Grant {
+        export: handle,
+        port: export.port,
+        permission,
+        base: export.base,
+        binding: export.binding,
+        number: publication.number,
+        key: export.keys.get(permission.class()).copied().flatten(),
+        importer,
+        node,
+        incarnation,
+    })
+}
+
+/// A connection that was asked for on this link.
+fn asked_import(state: &mut State, link: Handle, handle: Handle) -> Option<&mut Import> {
+    state
+        .imports
+        .get_mut(handle)
+        .filter(|import| import.attach == Attach::Asked(link))
+}
+
+/// A connection that was granted on this link.
+fn attached_import(state: &mut State, link: Handle, handle: Handle) -> Option<&mut Import> {
+    state
+        .imports
+        .get_mut(handle)
+        .filter(|import| import.attach == Attach::Attached(link))
+}
+
+/// A connection that this link may speak for.
+fn importer_at(state: &mut State, link: Handle, handle: Handle) -> Option<&mut Importer> {
+    state
+        .importers
+        .get_mut(handle)
+        .filter(|importer| importer.link == link)
+}

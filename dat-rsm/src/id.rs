@@ -1,0 +1,119 @@
+//! Handles: instance, kind, generation and index of an object.
+
+use core::fmt;
+
+/// A handle of any kind, as one word; zero is the null handle.
+///
+/// Whatever word is made a handle of, it is checked where it is used and never touches memory
+/// (`Spec: RSMGEN-05`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle(u64);
+
+const INDEX_BITS: u32 = 16;
+const GENERATION_BITS: u32 = 28;
+const KIND_SHIFT: u32 = INDEX_BITS + GENERATION_BITS;
+const INSTANCE_SHIFT: u32 = KIND_SHIFT + 4;
+/// The last generation of a slot.
+pub(crate) const LAST_GENERATION: u32 = (1 << GENERATION_BITS) - 1;
+
+/// The kinds of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Controller = 1,
+    Export,
+    Import,
+    LocalMemory,
+    Barrier,
+    Link,
+    Importer,
+    Flight,
+    Request,
+}
+
+impl Handle {
+    /// The null handle.
+    pub const NULL: Self = Self(0);
+
+    pub(crate) const fn new(instance: u16, kind: Kind, generation: u32, index: u16) -> Self {
+        Self(
+            (instance as u64) << INSTANCE_SHIFT
+                | (kind as u64) << KIND_SHIFT
+                | ((generation & LAST_GENERATION) as u64) << INDEX_BITS
+                | index as u64,
+        )
+    }
+
+    /// The handle as a word, for storage outside of Rust.
+    pub const fn to_raw(self) -> u64 {
+        self.0
+    }
+
+    /// The handle a word stands for; any word is accepted here and checked where it is used.
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// Whether this is the null handle.
+    pub const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        (self.0 & 0xFFFF) as usize
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{}#{}.{}@{}",
+            self.0 >> KIND_SHIFT & 0xF,
+            self.index(),
+            self.0 >> INDEX_BITS & u64::from(LAST_GENERATION),
+            self.0 >> INSTANCE_SHIFT
+        )
+    }
+}
+
+macro_rules! typed_handles {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Handle);
+
+        impl $name {
+            /// The null handle of this kind.
+            pub const NULL: Self = Self(Handle::NULL);
+
+            /// Takes any handle for one of this kind; what it really names is checked where it is used.
+            pub const fn from_handle(handle: Handle) -> Self {
+                Self(handle)
+            }
+
+            /// The handle without its kind in the type.
+            pub const fn handle(self) -> Handle {
+                self.0
+            }
+        }
+
+        impl From<$name> for Handle {
+            fn from(id: $name) -> Handle {
+                id.0
+            }
+        }
+    )*};
+}
+
+typed_handles! {
+    /// A controller.
+    ControllerId;
+    /// A segment on the side of its exporter.
+    ExportId;
+    /// A connection to a segment.
+    ImportId;
+    /// Registered local memory.
+    LocalMemoryId;
+    /// A barrier.
+    BarrierId;
+}

@@ -1,0 +1,396 @@
+//! Connections between nodes, which all segments share.
+
+use alloc::collections::VecDeque;
+
+use dat_core::backend::Backend;
+use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use dat_core::id::{EpId, PzId};
+use dat_core::sync::{RawLock, load_bytes, store_bytes};
+use dat_core::time::Instant;
+
+use crate::block::Block;
+use crate::error::{Result, RsmError};
+use crate::flight::{Owner, Request, Step};
+use crate::id::Handle;
+use crate::import::Attach;
+use crate::options::{NodeId, Options};
+use crate::port::{Port, receives};
+use crate::state::State;
+use crate::wire::{Body, Greeting, MESSAGE_SIZE, Message};
+
+/// Messages that may wait for credits. A peer that lets more gather does not speak the protocol.
+const OUTBOX_LIMIT: usize = 256;
+
+/// The life of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    /// Asked for, or accepted, but not established.
+    Pending,
+    /// In use.
+    Up,
+    /// Over; requests may still come back.
+    Over,
+}
+
+/// A message that waits for a credit.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    body: Body,
+    import: Handle,
+    /// The call that wants to know when it ended.
+    told: Handle,
+}
+
+/// A connection to a node.
+pub(crate) struct Link {
+    pub(crate) port: usize,
+    pub(crate) node: NodeId,
+    pub(crate) state: LinkState,
+    pub(crate) ep: EpId,
+    /// Whether this side asked for it.
+    pub(crate) active: bool,
+    /// What the peer said of itself; always there when the link is up.
+    pub(crate) peer: Option<Greeting>,
+    /// Requests on the way, messages included.
+    pub(crate) requests: u32,
+    /// When an ended link is taken apart though requests are missing.
+    pub(crate) drain_until: Option<Instant>,
+    /// Messages and nothing else, received ones first.
+    block: Option<Block>,
+    slots: usize,
+    /// Messages that may be sent.
+    credits: u32,
+    /// Messages taken in that the peer has not been told of.
+    owed: u16,
+    /// Places for messages to be sent.
+    free: u64,
+    outbox: VecDeque<Waiting>,
+}
+
+impl Link {
+    /// A link over an endpoint, with receives posted.
+    pub(crate) fn new<B: Backend, L: RawLock>(
+        index: usize,
+        port: &Port<'_, B, L>,
+        pz: PzId,
+        ep: EpId,
+        node: NodeId,
+        active: bool,
+        options: &Options,
+    ) -> Result<Self> {
+        let slots = usize::try_from(receives(options)).unwrap_or(1);
+        let local = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
+        let block = Block::new(&port.ia, pz, slots.saturating_mul(2 * MESSAGE_SIZE), local)?;
+        Ok(Self {
+            port: index,
+            node,
+            state: LinkState::Pending,
+            ep,
+            active,
+            peer: None,
+            requests: 0,
+            drain_until: None,
+            block: Some(block),
+            slots,
+            credits: 0,
+            owed: 0,
+            free: u64::MAX >> 64_usize.saturating_sub(slots).min(63),
+            outbox: VecDeque::new(),
+        })
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state == LinkState::Up
+    }
+
+    /// What the peer says of itself is known from here on.
+    pub(crate) fn meet(&mut self, peer: Greeting) {
+        self.credits = u32::from(peer.credits);
+        self.peer = Some(peer);
+    }
+
+    /// Posts all receives; `link` is where it will live.
+    pub(crate) fn post_receives<B: Backend, L: RawLock>(
+        &self,
+        link: Handle,
+        port: &Port<'_, B, L>,
+    ) -> Result<()> {
+        for slot in 0..self.slots {
+            self.post_receive(link, slot, port)?;
+        }
+        Ok(())
+    }
+
+    fn post_receive<B: Backend, L: RawLock>(
+        &self,
+        link: Handle,
+        slot: usize,
+        port: &Port<'_, B, L>,
+    ) -> Result<()> {
+        let block = self.block.as_ref().ok_or(RsmError::InternalError)?;
+        let piece = block.piece(slot.wrapping_mul(MESSAGE_SIZE), MESSAGE_SIZE);
+        let cookie = (link.index() as u64) << 8 | slot as u64;
+        Ok(port
+            .ia
+            .post_recv(self.ep, &[piece], cookie, CompletionFlags::empty())?)
+    }
+
+    /// Copies a received message out, and posts its place again.
+    pub(crate) fn take_message<B: Backend, L: RawLock>(
+        &mut self,
+        link: Handle,
+        slot: usize,
+        port: &Port<'_, B, L>,
+    ) -> Result<[u8; MESSAGE_SIZE]> {
+        if slot >= self.slots {
+            return Err(RsmError::InternalError);
+        }
+        let block = self.block.as_ref().ok_or(RsmError::InternalError)?;
+        let place = slot.wrapping_mul(MESSAGE_SIZE);
+        let mut bytes = [0; MESSAGE_SIZE];
+        let from = block.bytes().get(place..).unwrap_or_default();
+        load_bytes(from, &mut bytes);
+        self.post_receive(link, slot, port)?;
+        Ok(bytes)
+    }
+
+    /// Counts what a message says of credits, and what it took.
+    pub(crate) fn account(&mut self, message: &Message) {
+        self.credits = self.credits.saturating_add(u32::from(message.credits));
+        if message.body != Body::Credit {
+            self.owed = self.owed.saturating_add(1);
+        }
+    }
+
+    /// Whether the endpoint takes a transfer more; the last places are for messages.
+    pub(crate) fn takes_transfer(&self, most: u32) -> bool {
+        self.is_up() && self.requests < most
+    }
+
+    /// Whether a message would go out at once.
+    pub(crate) fn has_room(&self) -> bool {
+        self.is_up() && self.outbox.is_empty() && self.credits > 0 && self.free != 0
+    }
+
+    /// Whether more messages wait than any peer that keeps the protocol lets gather.
+    pub(crate) fn is_clogged(&self) -> bool {
+        self.outbox.len() > OUTBOX_LIMIT
+    }
+
+    /// A place for messages is free again.
+    pub(crate) fn release(&mut self, slot: u8) {
+        self.free |= 1_u64.checked_shl(u32::from(slot)).unwrap_or(0);
+    }
+
+    /// Takes the memory of an ended link.
+    pub(crate) fn take_block(&mut self) -> Option<Block> {
+        self.block.take()
+    }
+}
+
+impl State {
+    /// Says something to a peer, as soon as it may be said. `told` is the call that wants to know of the end.
+    pub(crate) fn say<B: Backend, L: RawLock>(
+        &mut self,
+        ports: &[Port<'_, B, L>],
+        link: Handle,
+        body: Body,
+        import: Handle,
+        told: Handle,
+        options: &Options,
+    ) {
+        let Some(place) = self.links.get_mut(link).filter(|link| link.is_up()) else {
+            return;
+        };
+        place.outbox.push_back(Waiting { body, import, told });
+        self.pump(ports, link, options);
+    }
+
+    /// Sends what may be sent.
+    pub(crate) fn pump<B: Backend, L: RawLock>(
+        &mut self,
+        ports: &[Port<'_, B, L>],
+        handle: Handle,
+        options: &Options,
+    ) {
+        loop {
+            let Some(link) = self.links.get_mut(handle).filter(|link| link.is_up()) else {
+                return;
+            };
+            let Some(port) = ports.get(link.port) else {
+                return;
+            };
+            let waiting = if link.credits > 0 {
+                link.outbox.front().copied()
+            } else {
+                None
+            };
+            // Credits go with whatever is sent, or alone when the peer might run out.
+            let low = options.credits.clamp(1, 60).div_ceil(2);
+            let waiting = match waiting {
+                Some(waiting) => waiting,
+                None if link.owed >= low => Waiting {
+                    body: Body::Credit,
+                    import: Handle::NULL,
+                    told: Handle::NULL,
+                },
+                None => return,
+            };
+            if link.free == 0 || !self.requests.has_room() {
+                self.urgent = true;
+                return;
+            }
+            let slot = link.free.trailing_zeros() as u8;
+            let message = Message {
+                incarnation: options.incarnation,
+                credits: link.owed,
+                body: waiting.body,
+            };
+            let place = link
+                .slots
+                .saturating_add(usize::from(slot))
+                .wrapping_mul(MESSAGE_SIZE);
+            let Some(block) = link.block.as_ref() else {
+                return;
+            };
+            store_bytes(
+                block.bytes().get(place..).unwrap_or_default(),
+                &message.encode(),
+            );
+            let piece = block.piece(place, MESSAGE_SIZE);
+            let (ep, is_credit) = (link.ep, waiting.body == Body::Credit);
+            let Some(request) = self.requests.insert(Request {
+                owner: Owner::Message { slot },
+                link: handle,
+                import: waiting.import,
+                local: None,
+                told: waiting.told,
+            }) else {
+                return;
+            };
+            // Behind a fence: a signal must not overtake reads that its vector began.
+            let flags = CompletionFlags::BARRIER_FENCE;
+            let posted = port.ia.post_send(ep, &[piece], request.to_raw(), flags);
+            if posted.is_err() {
+                // No room among the requests: when one comes back, this is tried again.
+                self.requests.remove(request);
+                self.urgent = true;
+                return;
+            }
+            let Some(link) = self.links.get_mut(handle) else {
+                return;
+            };
+            link.free &= !(1_u64.checked_shl(u32::from(slot)).unwrap_or(0));
+            link.owed = 0;
+            link.requests = link.requests.saturating_add(1);
+            if !is_credit {
+                link.credits = link.credits.saturating_sub(1);
+                link.outbox.pop_front();
+            }
+            if let Some(flight) = self.flights.get_mut(waiting.told) {
+                flight.pending = flight.pending.saturating_add(1);
+            }
+        }
+    }
+
+    /// A link is over: nobody uses it any more, and whoever was connected through it has to be connected again.
+    ///
+    /// Spec: RSMBR-09
+    pub(crate) fn end_link(&mut self, handle: Handle, now: Instant, options: &Options) {
+        let Some(link) = self.links.get_mut(handle) else {
+            return;
+        };
+        if link.state == LinkState::Over {
+            return;
+        }
+        link.state = LinkState::Over;
+        link.drain_until = now.after(DRAIN);
+        let unsaid = core::mem::take(&mut link.outbox);
+        let due = link.drain_until;
+        for waiting in unsaid {
+            if let Some(flight) = self.flights.get_mut(waiting.told) {
+                flight.step = Step::Failed(DtoStatus::Flushed);
+            }
+        }
+        let limit = now.after(options.connect_timeout);
+        for (_, import) in self.imports.iter_mut() {
+            if import.attach.link() == Some(handle) {
+                import.attach = Attach::Detached;
+                import.deadline = import.deadline.or(limit);
+                import.error_epoch = import.error_epoch.wrapping_add(1);
+                import.acknowledge = None;
+            }
+        }
+        // Connections to what this node exports are remembered for as long as their importers may take to come back.
+        let until = now.after(options.connect_timeout.saturating_mul(2));
+        for (_, importer) in self.importers.iter_mut() {
+            if importer.link == handle {
+                importer.link = Handle::NULL;
+                importer.awaited = false;
+                importer.until = until;
+            }
+        }
+        self.remind(until);
+        self.remind(None);
+        self.remind(due);
+    }
+
+    /// A request came back, or will not come back.
+    pub(crate) fn request_ended(&mut self, cookie: Handle, status: DtoStatus) {
+        let Some(request) = self.requests.remove(cookie) else {
+            return;
+        };
+        if let Some(link) = self.links.get_mut(request.link) {
+            link.requests = link.requests.saturating_sub(1);
+            if let Owner::Message { slot } = request.owner {
+                link.release(slot);
+            }
+            if status != DtoStatus::Success || link.state == LinkState::Over {
+                self.urgent = true;
+            }
+            if !link.outbox.is_empty() || link.owed > 0 {
+                self.urgent = true;
+            }
+        }
+        if let Some(local) = request.local
+            && let Some(local) = self.locals.get_mut(local.handle())
+        {
+            local.users = local.users.saturating_sub(1);
+        }
+        let is_transfer = !matches!(request.owner, Owner::Message { .. });
+        if is_transfer && let Some(import) = self.imports.get_mut(request.import) {
+            import.finished = import.finished.wrapping_add(1);
+            if status != DtoStatus::Success {
+                import.error_epoch = import.error_epoch.wrapping_add(1);
+            }
+            if import.acknowledge.is_some() {
+                self.urgent = true;
+            }
+        }
+        match request.owner {
+            Owner::Entry {
+                flight,
+                index,
+                last,
+            } => {
+                if let Some(flight) = self.flights.get_mut(flight) {
+                    flight.ended(index, last, status);
+                }
+            }
+            Owner::Flush { flight } => {
+                if let Some(flight) = self.flights.get_mut(flight) {
+                    flight.stepped(status);
+                }
+            }
+            Owner::Message { .. } => {
+                if let Some(flight) = self.flights.get_mut(request.told) {
+                    flight.stepped(status);
+                }
+            }
+            Owner::Span => {}
+        }
+    }
+}
+
+/// Microseconds that an ended link waits for its requests to come back.
+const DRAIN: u32 = 50_000;

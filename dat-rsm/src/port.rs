@@ -1,0 +1,343 @@
+//! An adapter and the objects that a controller needs on it.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use dat_core::Ia;
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::backend::Backend;
+use dat_core::flags::{EvdFlags, IaFields, MemoryPrivileges, ProviderFields, PspFlags};
+use dat_core::id::{CnoId, EpId, EvdId, PspId, PzId};
+use dat_core::sync::RawLock;
+
+use crate::block::Block;
+use crate::error::{Result, RsmError};
+use crate::id::{ControllerId, Handle, Kind};
+use crate::options::{ControllerConfig, NodeEntry, NodeId, Options};
+
+/// Bytes of the name of a controller, at most.
+const NAME_LIMIT: usize = 256;
+/// What `RSM` calls the controller that reaches the own node only.
+const LOOPBACK: &str = "loopback";
+/// Requests that a link asks its endpoint for.
+const LINK_REQUESTS: i32 = 128;
+/// RDMA Reads that a link asks its endpoint for, in each direction.
+const LINK_READS: i32 = 16;
+/// Events that are no completions, per dispatcher.
+const EVENTS: i32 = 32;
+
+/// The name of a controller: type and instance (`Spec: RSMCT-01`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name<'a> {
+    kind: &'a str,
+    instance: u32,
+}
+
+impl<'a> Name<'a> {
+    /// Takes a name apart; `None` if it is too long to be one (RSMCT-05).
+    pub(crate) fn parse(name: &'a str) -> Option<Self> {
+        if name.len() >= NAME_LIMIT {
+            return None;
+        }
+        let kind = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let digits = name.get(kind.len()..)?;
+        let instance = match digits {
+            "" => 0,
+            digits => digits.parse().ok()?,
+        };
+        Some(Self { kind, instance })
+    }
+
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.kind.eq_ignore_ascii_case(LOOPBACK)
+    }
+
+    pub(crate) fn same(&self, other: &Name<'_>) -> bool {
+        if self.is_loopback() || other.is_loopback() {
+            return self.is_loopback() && other.is_loopback();
+        }
+        self.kind.eq_ignore_ascii_case(other.kind) && self.instance == other.instance
+    }
+}
+
+/// What an adapter is and can do; fixed for the life of the engine.
+pub(crate) struct Port<'s, B: Backend, L: RawLock> {
+    pub(crate) ia: Ia<'s, B, L>,
+    pub(crate) name: &'static str,
+    pub(crate) address: IaAddress,
+    pub(crate) qualifier: u64,
+    pub(crate) nodes: Vec<NodeEntry>,
+    /// What links ask their endpoints for.
+    pub(crate) attributes: EpAttributes,
+    /// What local memory needs to be read into.
+    pub(crate) target_privileges: MemoryPrivileges,
+    /// Bytes per request.
+    pub(crate) max_transfer: u64,
+    /// Transfers on the way per link; what the endpoint takes beyond is for messages.
+    pub(crate) max_transfers: u32,
+    pub(crate) max_region: u64,
+}
+
+impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
+    pub(crate) fn new(config: ControllerConfig<'s, B, L>, options: &Options) -> Result<Self> {
+        Name::parse(config.name).ok_or(RsmError::ControllerNotPresent)?;
+        let all = config.ia.ia_query(IaFields::all(), ProviderFields::all())?;
+        let adapter = all.ia;
+        let mut attributes = EpAttributes::default_for(&adapter);
+        attributes.max_recv_dtos = receives(options).min(adapter.max_dto_per_ep);
+        attributes.max_request_dtos = LINK_REQUESTS.min(adapter.max_dto_per_ep);
+        attributes.max_rdma_read_in = LINK_READS.min(adapter.max_rdma_read_per_ep_in);
+        attributes.max_rdma_read_out = LINK_READS.min(adapter.max_rdma_read_per_ep_out);
+        for segments in [
+            &mut attributes.max_recv_iov,
+            &mut attributes.max_request_iov,
+            &mut attributes.max_rdma_read_iov,
+            &mut attributes.max_rdma_write_iov,
+        ] {
+            *segments = 1;
+        }
+        if attributes.max_rdma_read_in < 1
+            || attributes.max_rdma_read_out < 1
+            || attributes.max_recv_dtos < receives(options)
+        {
+            // Without reads nothing can be known to be visible.
+            return Err(RsmError::BadLibraryVersion);
+        }
+        let local = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
+        let target_privileges = if all.provider.rdma_write_for_rdma_read_req {
+            local | MemoryPrivileges::REMOTE_WRITE
+        } else {
+            local
+        };
+        Ok(Self {
+            address: adapter.ia_address,
+            max_transfer: attributes.max_rdma_size.max(1),
+            max_transfers: transfers(attributes.max_request_dtos),
+            max_region: adapter.max_lmr_block_size,
+            attributes,
+            target_privileges,
+            ia: config.ia,
+            name: config.name,
+            qualifier: config.qualifier,
+            nodes: config.nodes,
+        })
+    }
+
+    /// Where a node is reached.
+    pub(crate) fn node(&self, node: NodeId) -> Option<&NodeEntry> {
+        self.nodes.iter().find(|entry| entry.node == node)
+    }
+
+    pub(crate) fn is_loopback(&self) -> bool {
+        Name::parse(self.name).is_some_and(|name| name.is_loopback())
+    }
+
+    /// Makes what a controller needs; what was made before something failed is freed again.
+    pub(crate) fn open(&self) -> Result<PortObjects> {
+        let mut objects = PortObjects::default();
+        match self.fill(&mut objects) {
+            Ok(()) => Ok(objects),
+            Err(error) => {
+                self.close(objects);
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(&self, objects: &mut PortObjects) -> Result<()> {
+        let ia = &self.ia;
+        objects.pz = ia.pz_create()?;
+        objects.cno = ia.cno_create(None)?;
+        let cno = Some(objects.cno);
+        objects.arrivals = ia.evd_create(EVENTS, cno, EvdFlags::CR)?;
+        objects.connections = ia.evd_create(EVENTS, cno, EvdFlags::CONNECTION)?;
+        objects.receives = ia.evd_create(EVENTS, cno, EvdFlags::DTO)?;
+        objects.completions = ia.evd_create(EVENTS, cno, EvdFlags::DTO)?;
+        let remote = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::REMOTE_READ;
+        objects.flush_word = Some(Block::new(ia, objects.pz, 8, remote)?);
+        objects.flush_target = Some(Block::new(ia, objects.pz, 8, self.target_privileges)?);
+        objects.psp = ia.psp_create(self.qualifier, objects.arrivals, PspFlags::Consumer)?;
+        Ok(())
+    }
+
+    /// Frees what was made, in the opposite order. What does not exist is refused by the core, which does no harm.
+    pub(crate) fn close(&self, objects: PortObjects) {
+        let ia = &self.ia;
+        let _never_made = ia.psp_free(objects.psp);
+        for block in [objects.flush_word, objects.flush_target]
+            .into_iter()
+            .flatten()
+        {
+            block.free(ia);
+        }
+        for evd in [
+            objects.completions,
+            objects.receives,
+            objects.connections,
+            objects.arrivals,
+        ] {
+            let _never_made = ia.evd_free(evd);
+        }
+        let _never_made = ia.cno_free(objects.cno);
+        let _never_made = ia.pz_free(objects.pz);
+    }
+}
+
+impl<B: Backend, L: RawLock> fmt::Debug for Port<'_, B, L> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Port({})", self.name)
+    }
+}
+
+/// Receives that a link posts: one for each credit, and two for messages that give credits back.
+pub(crate) fn receives(options: &Options) -> i32 {
+    i32::from(options.credits.clamp(1, 60)).wrapping_add(2)
+}
+
+/// How many of the requests of an endpoint may be transfers.
+fn transfers(requests: i32) -> u32 {
+    let requests = u32::try_from(requests).unwrap_or(1);
+    requests.saturating_sub((requests / 4).min(8)).max(1)
+}
+
+/// The objects of an open controller.
+pub(crate) struct PortObjects {
+    pub(crate) pz: PzId,
+    pub(crate) cno: CnoId,
+    /// Requests of peers to be connected.
+    pub(crate) arrivals: EvdId,
+    /// What becomes of connections.
+    pub(crate) connections: EvdId,
+    /// Messages.
+    pub(crate) receives: EvdId,
+    /// Ends of transfers.
+    pub(crate) completions: EvdId,
+    pub(crate) psp: PspId,
+    /// What peers read to know that their writes are visible.
+    pub(crate) flush_word: Option<Block>,
+    /// Where such reads go; nobody looks at it.
+    pub(crate) flush_target: Option<Block>,
+}
+
+impl Default for PortObjects {
+    fn default() -> Self {
+        Self {
+            pz: PzId::NULL,
+            cno: CnoId::NULL,
+            arrivals: EvdId::NULL,
+            connections: EvdId::NULL,
+            receives: EvdId::NULL,
+            completions: EvdId::NULL,
+            psp: PspId::NULL,
+            flush_word: None,
+            flush_target: None,
+        }
+    }
+}
+
+/// A port as it is now.
+pub(crate) struct PortState {
+    id: Handle,
+    instance: u16,
+    index: u16,
+    generation: u32,
+    pub(crate) references: u32,
+    pub(crate) objects: Option<PortObjects>,
+}
+
+impl PortState {
+    pub(crate) fn new(instance: u16, index: u16) -> Self {
+        Self {
+            id: Handle::NULL,
+            instance,
+            index,
+            generation: 0,
+            references: 0,
+            objects: None,
+        }
+    }
+
+    /// The handle, while the controller is open.
+    pub(crate) fn controller(&self) -> Option<ControllerId> {
+        (self.references != 0).then_some(ControllerId::from_handle(self.id))
+    }
+
+    /// The controller is open from here on; handles of its former lives are stale.
+    pub(crate) fn begin(&mut self, objects: PortObjects) {
+        self.generation = self.generation.wrapping_add(1);
+        self.id = Handle::new(self.instance, Kind::Controller, self.generation, self.index);
+        self.objects = Some(objects);
+    }
+
+    /// The event dispatchers and the zone, if it is open.
+    pub(crate) fn ids(&self) -> Option<PortIds> {
+        let objects = self.objects.as_ref()?;
+        Some(PortIds {
+            pz: objects.pz,
+            cno: objects.cno,
+            arrivals: objects.arrivals,
+            connections: objects.connections,
+            receives: objects.receives,
+            completions: objects.completions,
+        })
+    }
+}
+
+/// The ids of the objects that are used most.
+#[derive(Clone, Copy)]
+pub(crate) struct PortIds {
+    pub(crate) pz: PzId,
+    pub(crate) cno: CnoId,
+    pub(crate) arrivals: EvdId,
+    pub(crate) connections: EvdId,
+    pub(crate) receives: EvdId,
+    pub(crate) completions: EvdId,
+}
+
+impl PortIds {
+    /// Makes an endpoint for a link.
+    pub(crate) fn endpoint<B: Backend, L: RawLock>(&self, port: &Port<'_, B, L>) -> Result<EpId> {
+        Ok(port.ia.ep_create(
+            Some(self.pz),
+            Some(self.receives),
+            Some(self.completions),
+            Some(self.connections),
+            Some(&port.attributes),
+        )?)
+    }
+}
+
+/// Whether two addresses are of one host: ports do not count.
+pub(crate) fn same_host(one: IaAddress, other: IaAddress) -> bool {
+    match (one, other) {
+        (IaAddress::V4(one, _), IaAddress::V4(other, _)) => one == other,
+        (IaAddress::V6(one, _, scope), IaAddress::V6(other, _, other_scope)) => {
+            (one, scope) == (other, other_scope)
+        }
+        (one, other) => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn same(one: &str, other: &str) -> bool {
+        let (one, other) = (Name::parse(one), Name::parse(other));
+        one.zip(other).is_some_and(|(one, other)| one.same(&other))
+    }
+
+    /// Spec: RSMCT-01, RSMCT-05
+    #[test]
+    fn names_of_controllers() {
+        assert!(same("sci0", "SCI"));
+        assert!(same("sci00", "sci0"));
+        assert!(!same("sci0", "sci1"));
+        assert!(!same("sci0", "verbs0"));
+        assert!(same("loopback", "Loopback7"));
+        assert!(!same("loopback", "loop0"));
+        assert!(Name::parse(&"x".repeat(255)).is_some());
+        assert!(Name::parse(&"x".repeat(256)).is_none());
+        assert!(Name::parse("sci99999999999").is_none());
+    }
+}

@@ -1,0 +1,345 @@
+//! Signals: events without data, counted at each segment.
+
+use bitflags::bitflags;
+use dat_core::backend::Backend;
+use dat_core::event::Wait;
+use dat_core::sync::RawLock;
+use dat_core::time::Instant;
+
+use crate::engine::Rsm;
+use crate::error::{Result, RsmError};
+use crate::export::export_at;
+use crate::flight::{Flight, Step};
+use crate::id::{ExportId, Handle, ImportId};
+use crate::import::{Attach, ImportState, import_at};
+use crate::state::State;
+use crate::wire::Body;
+
+bitflags! {
+    /// How a signal is posted. Unknown bits are ignored.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SignalFlags: u32 {
+        /// Dropped if one is pending where it goes (`Spec: RSMSG-04`).
+        const NO_ACCUMULATE = 0x02;
+        const _ = !0;
+    }
+}
+
+/// A segment on either side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentHandle {
+    /// Exported.
+    Export(ExportId),
+    /// Imported.
+    Import(ImportId),
+}
+
+impl From<ExportId> for SegmentHandle {
+    fn from(export: ExportId) -> Self {
+        Self::Export(export)
+    }
+}
+
+impl From<ImportId> for SegmentHandle {
+    fn from(import: ImportId) -> Self {
+        Self::Import(import)
+    }
+}
+
+/// A signal came: it counts, unless it gives way to one that is pending.
+///
+/// Spec: RSMSG-02, RSMSG-04
+pub(crate) fn count_signal(signals: &mut u32, no_accumulate: bool) {
+    if !(no_accumulate && *signals != 0) {
+        *signals = signals.saturating_add(1);
+    }
+}
+
+impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
+    /// Posts a signal: from an import to the exporter's segment, from an export to all that import it now.
+    ///
+    /// An import's signal has arrived when the call returns; those of an export are on their way to every importer that
+    /// can be reached, and there need not be any. What was written and completed before is visible to whoever
+    /// takes the signal.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no segment.
+    /// - CONN_ABORTED: the import's exporter took the segment back or died.
+    /// - REMOTE_NODE_UNREACHABLE: the way to the exporter broke; whether the signal arrived is not known.
+    /// - INTERRUPTED: the same.
+    /// - INSUFFICIENT_RESOURCES: tables are used up.
+    ///
+    /// Spec: RSMSG-01, RSMSG-03, RSMSG-05, RSMSG-06
+    pub fn signal_post<W: Wait>(
+        &self,
+        segment: impl Into<SegmentHandle>,
+        flags: SignalFlags,
+        wait: &mut W,
+    ) -> Result<()> {
+        let no_accumulate = flags.contains(SignalFlags::NO_ACCUMULATE);
+        match segment.into() {
+            SegmentHandle::Import(import) => self.post_to_exporter(import, no_accumulate, wait),
+            SegmentHandle::Export(export) => self.post_to_importers(export, no_accumulate),
+        }
+    }
+
+    fn post_to_importers(&self, export: ExportId, no_accumulate: bool) -> Result<()> {
+        self.state.with(|state| {
+            let Some(publication) = &export_at(state, export)?.publication else {
+                return Ok(());
+            };
+            let publication = publication.number;
+            // One message to each node reaches all of its connections (RSMSG-03).
+            let mut place = 0;
+            while let Some((at, link)) = state.links.find_from(place, crate::link::Link::is_up) {
+                place = at.saturating_add(1);
+                let of_link = |importer: &crate::importer::Importer| {
+                    importer.link == link && importer.export == export.handle()
+                };
+                if state.importers.find(of_link).is_some() {
+                    let body = Body::SignalImporters {
+                        publication,
+                        no_accumulate,
+                    };
+                    state.say(
+                        &self.ports,
+                        link,
+                        body,
+                        Handle::NULL,
+                        Handle::NULL,
+                        &self.options,
+                    );
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn post_to_exporter<W: Wait>(
+        &self,
+        import: ImportId,
+        no_accumulate: bool,
+        wait: &mut W,
+    ) -> Result<()> {
+        let (controller, generation, flight) = self.state.with(|state| {
+            let place = import_at(state, import)?;
+            if place.state == ImportState::Aborted {
+                return Err(RsmError::ConnectionAborted);
+            }
+            let (controller, generation) = (place.controller, place.generation);
+            let flight = state.flights.insert(Flight::new());
+            let flight = flight.ok_or(RsmError::InsufficientResources)?;
+            let place = import_at(state, import)?;
+            place.calls = place.calls.saturating_add(1);
+            Ok((controller, generation, flight))
+        })?;
+        let mut said = false;
+        let outcome = self.wait_for(Some(controller), None, wait, |_| {
+            self.state.with(|state| {
+                let (status, lost) = {
+                    let place = state.imports.get_mut(import.handle())?;
+                    let aborted = place.generation != generation;
+                    (aborted, place.attach == Attach::Detached)
+                };
+                let flight_step = state.flights.get(flight).map(|flight| flight.step);
+                match flight_step {
+                    _ if status => Some(Err(RsmError::ConnectionAborted)),
+                    Some(Step::Done) => Some(Ok(())),
+                    // The link broke with the signal on it: once it is known whether the exporter lives, so is this.
+                    Some(Step::Failed(_)) if lost => None,
+                    Some(Step::Failed(_)) => {
+                        attached(state, import).map(|_| Err(RsmError::RemoteNodeUnreachable))
+                    }
+                    _ if said => None,
+                    _ => {
+                        let (link, importer) = attached(state, import)?;
+                        if !state.links.get(link).is_some_and(|link| link.has_room()) {
+                            return None;
+                        }
+                        let body = Body::Signal {
+                            importer,
+                            no_accumulate,
+                        };
+                        state.say(
+                            &self.ports,
+                            link,
+                            body,
+                            import.handle(),
+                            flight,
+                            &self.options,
+                        );
+                        said = true;
+                        None
+                    }
+                }
+            })
+        });
+        self.state.with(|state| {
+            state.flights.remove(flight);
+            if let Some(place) = state.imports.get_mut(import.handle()) {
+                place.calls = place.calls.saturating_sub(1);
+            }
+        });
+        outcome
+    }
+
+    /// Takes a pending signal of a segment; false if there is none.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no segment.
+    /// - CONN_ABORTED: there is none, and there will be none.
+    ///
+    /// Spec: RSMSG-02, RSMSG-08
+    pub fn signal_take(&self, segment: impl Into<SegmentHandle>) -> Result<bool> {
+        let segment = segment.into();
+        self.state.with(|state| take_signal(state, segment))
+    }
+
+    /// Waits until a signal of a segment is pending and takes it: one signal ends one wait. A deadline that has passed
+    /// makes it a poll; none at all waits for ever.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no segment, also if it goes meanwhile.
+    /// - CONN_ABORTED: the segment was taken back, and no signal is left.
+    /// - TIMEOUT: the deadline has passed.
+    /// - INTERRUPTED: the wait was.
+    ///
+    /// Spec: RSMSG-07, RSMSG-08
+    pub fn signal_wait<W: Wait>(
+        &self,
+        segment: impl Into<SegmentHandle>,
+        deadline: Option<Instant>,
+        wait: &mut W,
+    ) -> Result<()> {
+        let segment = segment.into();
+        self.wait_for(None, deadline, wait, |_| {
+            match self.state.with(|state| take_signal(state, segment)) {
+                Ok(true) => Some(Ok(())),
+                Ok(false) => None,
+                Err(error) => Some(Err(error)),
+            }
+        })
+    }
+
+    /// Counts one more user who polls a segment: it cannot be destroyed or disconnected meanwhile.
+    ///
+    /// # Errors
+    /// BAD_SEG_HNDL: no segment, or an exported one that is not published.
+    ///
+    /// Spec: RSMPF-01, RSMPF-02
+    pub fn acquire_poll(&self, segment: impl Into<SegmentHandle>) -> Result<()> {
+        let segment = segment.into();
+        self.state.with(|state| {
+            let published = match segment {
+                SegmentHandle::Export(export) => export_at(state, export)?.publication.is_some(),
+                SegmentHandle::Import(_) => true,
+            };
+            if !published {
+                return Err(RsmError::BadSegmentHandle);
+            }
+            let references = poll_references(state, segment)?;
+            *references = references.saturating_add(1);
+            Ok(())
+        })
+    }
+
+    /// Counts one user less; at none it does nothing.
+    ///
+    /// # Errors
+    /// BAD_SEG_HNDL: no segment.
+    ///
+    /// Spec: RSMPF-03
+    pub fn release_poll(&self, segment: impl Into<SegmentHandle>) -> Result<()> {
+        let segment = segment.into();
+        self.state.with(|state| {
+            let references = poll_references(state, segment)?;
+            *references = references.saturating_sub(1);
+            Ok(())
+        })
+    }
+
+    /// Whether a signal is pending; takes none.
+    ///
+    /// # Errors
+    /// BAD_SEG_HNDL: no segment.
+    ///
+    /// Spec: RSMPF-04
+    pub fn signal_pending(&self, segment: impl Into<SegmentHandle>) -> Result<bool> {
+        let segment = segment.into();
+        self.state.with(|state| {
+            Ok(match segment {
+                SegmentHandle::Export(export) => export_at(state, export)?.signals != 0,
+                SegmentHandle::Import(import) => import_at(state, import)?.signals != 0,
+            })
+        })
+    }
+
+    /// Waits until a signal of any of some segments is pending; takes one of each that has one, and says of which.
+    /// Returns how many that were.
+    ///
+    /// Segments that are gone count as not ready: their handles are the caller's fault.
+    ///
+    /// # Errors
+    /// - BAD_ARGS_ERRORS: `ready` has not the length of `segments`.
+    /// - TIMEOUT: the deadline has passed; nothing was taken.
+    /// - INTERRUPTED: the wait was; nothing was taken.
+    ///
+    /// Spec: RSMPF-10, RSMPF-11, RSMPF-12
+    pub fn signal_wait_any<W: Wait>(
+        &self,
+        segments: &[SegmentHandle],
+        ready: &mut [bool],
+        deadline: Option<Instant>,
+        wait: &mut W,
+    ) -> Result<usize> {
+        if segments.len() != ready.len() {
+            return Err(RsmError::BadArguments);
+        }
+        ready.fill(false);
+        self.wait_for(None, deadline, wait, |_| {
+            let taken = self.state.with(|state| {
+                let mut taken = 0_usize;
+                for (segment, ready) in segments.iter().zip(ready.iter_mut()) {
+                    *ready = take_signal(state, *segment).unwrap_or(false);
+                    taken = taken.saturating_add(usize::from(*ready));
+                }
+                taken
+            });
+            (taken != 0).then_some(Ok(taken))
+        })
+    }
+}
+
+fn attached(state: &mut State, import: ImportId) -> Option<(Handle, u64)> {
+    let import = state.imports.get(import.handle())?;
+    match import.attach {
+        Attach::Attached(link) => Some((link, import.importer)),
+        Attach::Detached | Attach::Asked(_) => None,
+    }
+}
+
+fn take_signal(state: &mut State, segment: SegmentHandle) -> Result<bool> {
+    let (signals, dead) = match segment {
+        SegmentHandle::Export(export) => (&mut export_at(state, export)?.signals, false),
+        SegmentHandle::Import(import) => {
+            let import = import_at(state, import)?;
+            let dead = import.state == ImportState::Aborted;
+            (&mut import.signals, dead)
+        }
+    };
+    match signals.checked_sub(1) {
+        Some(left) => {
+            *signals = left;
+            Ok(true)
+        }
+        None if dead => Err(RsmError::ConnectionAborted),
+        None => Ok(false),
+    }
+}
+
+fn poll_references(state: &mut State, segment: SegmentHandle) -> Result<&mut u32> {
+    Ok(match segment {
+        SegmentHandle::Export(export) => &mut export_at(state, export)?.poll_references,
+        SegmentHandle::Import(import) => &mut import_at(state, import)?.poll_references,
+    })
+}

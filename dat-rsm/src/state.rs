@@ -1,0 +1,78 @@
+//! All that the lock of an engine guards.
+
+use alloc::vec::Vec;
+
+use dat_core::time::Instant;
+
+use crate::barrier::Barrier;
+use crate::export::Export;
+use crate::flight::{Flight, Request};
+use crate::id::{Handle, Kind};
+use crate::import::Import;
+use crate::importer::Importer;
+use crate::link::Link;
+use crate::local::Local;
+use crate::options::Options;
+use crate::port::PortState;
+use crate::segment_id::FIRST_SYSTEM_ID;
+use crate::table::{Exhausted, Table};
+
+/// The objects of an engine.
+pub(crate) struct State {
+    pub(crate) ports: Vec<PortState>,
+    pub(crate) exports: Table<Export>,
+    pub(crate) importers: Table<Importer>,
+    pub(crate) imports: Table<Import>,
+    pub(crate) locals: Table<Local>,
+    pub(crate) barriers: Table<Barrier>,
+    pub(crate) links: Table<Link>,
+    pub(crate) flights: Table<Flight>,
+    pub(crate) requests: Table<Request>,
+    /// The next id that the system chooses; `None` if they are used up.
+    pub(crate) next_system_id: Option<u32>,
+    pub(crate) next_publication: u64,
+    pub(crate) exported_bytes: u64,
+    /// Something waits to be put in order by the next progress.
+    pub(crate) urgent: bool,
+    /// When something has to be put in order even if nothing happens.
+    pub(crate) due: Option<Instant>,
+}
+
+impl State {
+    pub(crate) fn new(instance: u16, options: &Options, ports: Vec<PortState>) -> Option<Self> {
+        let limits = &options.limits;
+        let keep = Exhausted::Retire;
+        let begin = Exhausted::Begin;
+        let mut state = Self {
+            ports,
+            exports: Table::new(instance, Kind::Export, limits.exports, keep),
+            importers: Table::new(instance, Kind::Importer, limits.importers, keep),
+            imports: Table::new(instance, Kind::Import, limits.imports, keep),
+            locals: Table::new(instance, Kind::LocalMemory, limits.local_memory, keep),
+            barriers: Table::new(instance, Kind::Barrier, limits.barriers, keep),
+            links: Table::new(instance, Kind::Link, limits.links, begin),
+            flights: Table::new(instance, Kind::Flight, limits.calls, begin),
+            requests: Table::new(instance, Kind::Request, limits.requests, begin),
+            next_system_id: Some(FIRST_SYSTEM_ID),
+            next_publication: 1,
+            exported_bytes: 0,
+            urgent: false,
+            due: None,
+        };
+        (state.flights.reserve_all() && state.requests.reserve_all()).then_some(state)
+    }
+
+    /// There is something to do for the next progress, at once or at a moment.
+    pub(crate) fn remind(&mut self, at: Option<Instant>) {
+        match at {
+            None => self.urgent = true,
+            Some(at) => self.due = Some(self.due.map_or(at, |due| due.min(at))),
+        }
+    }
+
+    /// The link that is up to a node through a port.
+    pub(crate) fn link_to(&self, port: usize, node: u32) -> Option<Handle> {
+        self.links
+            .find(|link| link.is_up() && link.port == port && link.node == node)
+    }
+}

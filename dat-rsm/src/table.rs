@@ -1,0 +1,194 @@
+//! Tables of objects that handles name.
+
+use alloc::vec::Vec;
+
+use crate::id::{Handle, Kind, LAST_GENERATION};
+
+/// What becomes of a slot whose generations are used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exhausted {
+    /// It is not used any more: a handle given out never names another object.
+    Retire,
+    /// It begins again: for handles that live as long as a call.
+    Begin,
+}
+
+struct Slot<T> {
+    handle: Handle,
+    generation: u32,
+    value: Option<T>,
+}
+
+/// Objects of one kind, at most `limit` at a time.
+pub(crate) struct Table<T> {
+    instance: u16,
+    kind: Kind,
+    exhausted: Exhausted,
+    limit: usize,
+    slots: Vec<Slot<T>>,
+    free: Vec<u16>,
+}
+
+impl<T> Table<T> {
+    /// An empty table, which grows when it has to.
+    pub(crate) const fn new(instance: u16, kind: Kind, limit: usize, exhausted: Exhausted) -> Self {
+        Self {
+            instance,
+            kind,
+            exhausted,
+            limit: if limit > 1 << 16 { 1 << 16 } else { limit },
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Takes all the memory that the table will ever need; false if there is not enough.
+    pub(crate) fn reserve_all(&mut self) -> bool {
+        self.slots.try_reserve_exact(self.limit).is_ok()
+            && self.free.try_reserve_exact(self.limit).is_ok()
+    }
+
+    /// Gives an object a place; `None` if there is none.
+    pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
+        if let Some(index) = self.free.pop() {
+            let slot = self.slots.get_mut(usize::from(index))?;
+            let generation = match slot.generation {
+                LAST_GENERATION => 1,
+                generation => generation.wrapping_add(1),
+            };
+            slot.generation = generation;
+            slot.handle = Handle::new(self.instance, self.kind, generation, index);
+            slot.value = Some(value);
+            return Some(slot.handle);
+        }
+        let index = self.slots.len();
+        if index >= self.limit {
+            return None;
+        }
+        // The free list must have room for every slot, since freeing cannot fail.
+        self.slots.try_reserve(1).ok()?;
+        let missing = self
+            .slots
+            .len()
+            .wrapping_add(1)
+            .saturating_sub(self.free.len());
+        self.free.try_reserve(missing).ok()?;
+        let handle = Handle::new(self.instance, self.kind, 1, u16::try_from(index).ok()?);
+        self.slots.push(Slot {
+            handle,
+            generation: 1,
+            value: Some(value),
+        });
+        Some(handle)
+    }
+
+    /// Whether another object would find a place without memory being taken.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.slots.len() < self.limit
+    }
+
+    pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
+        self.slots
+            .get(handle.index())
+            .filter(|slot| slot.handle == handle)?
+            .value
+            .as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+        self.slots
+            .get_mut(handle.index())
+            .filter(|slot| slot.handle == handle)?
+            .value
+            .as_mut()
+    }
+
+    /// Takes an object out; its handle is stale from here on.
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
+        let slot = self
+            .slots
+            .get_mut(handle.index())
+            .filter(|slot| slot.handle == handle)?;
+        let value = slot.value.take()?;
+        slot.handle = Handle::NULL;
+        if slot.generation < LAST_GENERATION || self.exhausted == Exhausted::Begin {
+            self.free.push(handle.index() as u16);
+        }
+        Some(value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
+        self.slots
+            .iter()
+            .filter_map(|slot| Some((slot.handle, slot.value.as_ref()?)))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Handle, &mut T)> {
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| Some((slot.handle, slot.value.as_mut()?)))
+    }
+
+    /// The first object that fulfils a condition.
+    pub(crate) fn find(&self, mut condition: impl FnMut(&T) -> bool) -> Option<Handle> {
+        self.iter()
+            .find(|(_, value)| condition(value))
+            .map(|(handle, _)| handle)
+    }
+
+    /// The first object from a place on that fulfils a condition, and its place: for walks that change the table.
+    pub(crate) fn find_from(
+        &self,
+        place: usize,
+        mut condition: impl FnMut(&T) -> bool,
+    ) -> Option<(usize, Handle)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .skip(place)
+            .find(|(_, slot)| slot.value.as_ref().is_some_and(&mut condition))
+            .map(|(place, slot)| (place, slot.handle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: RSMGEN-05, RSMST-05
+    #[test]
+    fn handles_go_stale_and_tables_full() {
+        let mut table = Table::new(7, Kind::Export, 2, Exhausted::Retire);
+        let first = table.insert('a').expect("room");
+        let second = table.insert('b').expect("room");
+        assert!(table.insert('c').is_none());
+        assert_eq!(table.get(first), Some(&'a'));
+        assert_eq!(table.remove(first), Some('a'));
+        assert_eq!(table.get(first), None);
+        assert_eq!(table.remove(first), None);
+        let third = table.insert('c').expect("room again");
+        assert_ne!(third, first);
+        assert_eq!(
+            (table.get(third), table.get(second)),
+            (Some(&'c'), Some(&'b'))
+        );
+        assert_eq!(table.get(Handle::NULL), None);
+        // The same place of another kind, and of another instance.
+        let other = Table::<char>::new(7, Kind::Import, 2, Exhausted::Retire).insert('x');
+        assert!(other.is_some_and(|other| table.get(other).is_none()));
+        let other = Table::<char>::new(8, Kind::Export, 2, Exhausted::Retire).insert('x');
+        assert!(other.is_some_and(|other| table.get(other).is_none()));
+    }
+
+    /// Spec: RSMGEN-05
+    #[test]
+    fn a_slot_retires_or_begins_again() {
+        for (exhausted, room) in [(Exhausted::Retire, false), (Exhausted::Begin, true)] {
+            let mut table = Table::new(1, Kind::Request, 1, exhausted);
+            let first = table.insert(()).expect("room");
+            table.slots[0].generation = LAST_GENERATION;
+            table.remove(first);
+            assert_eq!(table.insert(()).is_some(), room);
+        }
+    }
+}

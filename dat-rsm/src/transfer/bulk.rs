@@ -1,0 +1,84 @@
+//! Single buffers.
+
+use dat_core::backend::Backend;
+use dat_core::event::Wait;
+use dat_core::sync::RawLock;
+
+use super::entry::{Gets, Puts};
+use super::vector::Manner;
+use super::{Direction, GetEntry, PutEntry, Source, Target, VectorError, VectorFlags};
+use crate::engine::Rsm;
+use crate::error::{Result, RsmError};
+use crate::id::ImportId;
+
+impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
+    /// Copies bytes to a segment.
+    ///
+    /// In implicit mode they are visible at the exporter when the call returns; that takes a barrier to exist, see
+    /// [`init_barrier`](Self::init_barrier). In explicit mode they have left, and closing a barrier tells the rest.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no connection, or its controller was released.
+    /// - CONN_ABORTED: the segment is gone, or went meanwhile.
+    /// - PERM_DENIED: the connection may not write.
+    /// - BAD_OFFSET: behind the end. BAD_LENGTH: beyond the end.
+    /// - BARRIER_UNINITIALIZED: implicit mode without a barrier.
+    /// - INSUFFICIENT_RESOURCES: memory cannot be registered, or tables are used up.
+    /// - BARRIER_FAILURE: the transfer failed. INTERRUPTED: the wait was.
+    ///
+    /// Spec: RSMGP-01, RSMGP-05, RSMGP-07, RSMGP-08
+    pub fn put<W: Wait>(
+        &self,
+        import: ImportId,
+        offset: u64,
+        source: &[u8],
+        wait: &mut W,
+    ) -> Result<()> {
+        let entry = PutEntry {
+            local: Source::Bytes(source),
+            local_offset: 0,
+            remote_offset: offset,
+            length: source.len() as u64,
+        };
+        single(self.run(import, Puts(&[entry]), manner(Direction::Put), wait))
+    }
+
+    /// Copies bytes from a segment.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), where PERM_DENIED is for the right to read.
+    ///
+    /// Spec: RSMGP-01, RSMGP-05, RSMGP-07, RSMGP-08
+    pub fn get<W: Wait>(
+        &self,
+        import: ImportId,
+        offset: u64,
+        target: &mut [u8],
+        wait: &mut W,
+    ) -> Result<()> {
+        let length = target.len() as u64;
+        let entry = GetEntry {
+            local: Target::Bytes(target),
+            local_offset: 0,
+            remote_offset: offset,
+            length,
+        };
+        single(self.run(import, Gets(&mut [entry]), manner(Direction::Get), wait))
+    }
+}
+
+const fn manner(direction: Direction) -> Manner {
+    Manner {
+        direction,
+        flags: VectorFlags::empty(),
+        needs_barrier: true,
+    }
+}
+
+/// Without a vector there is neither a residual nor a controller to name.
+fn single(outcome: core::result::Result<(), VectorError>) -> Result<()> {
+    outcome.map_err(|failure| match failure.error {
+        RsmError::BadControllerHandle => RsmError::BadSegmentHandle,
+        error => error,
+    })
+}

@@ -1,0 +1,204 @@
+//! Flushes, and waiting until nothing is on the way.
+
+use dat_core::backend::Backend;
+use dat_core::event::Wait;
+use dat_core::flags::{CloseFlags, CompletionFlags};
+use dat_core::memory::RmrTriplet;
+use dat_core::sync::RawLock;
+use dat_core::time::Instant;
+use portable_atomic::Ordering;
+
+use crate::engine::Rsm;
+use crate::error::{Result, RsmError};
+use crate::flight::{Flight, Owner, Request, Step};
+use crate::id::{Handle, ImportId};
+use crate::import::{Attach, ImportState};
+use crate::port::Port;
+use crate::state::State;
+
+/// Bytes that a flush reads.
+const FLUSH_SIZE: u64 = 8;
+
+impl State {
+    /// A request is on the way.
+    pub(crate) fn count_posted(&mut self, request: &Request) {
+        if let Some(link) = self.links.get_mut(request.link) {
+            link.requests = link.requests.saturating_add(1);
+        }
+        if let Some(import) = self.imports.get_mut(request.import) {
+            import.posted = import.posted.wrapping_add(1);
+        }
+        let local = request.local.map(|local| local.handle());
+        if let Some(local) = local.and_then(|local| self.locals.get_mut(local)) {
+            local.users = local.users.saturating_add(1);
+        }
+        if let Owner::Entry { flight, .. } | Owner::Flush { flight } = request.owner
+            && let Some(flight) = self.flights.get_mut(flight)
+        {
+            flight.pending = flight.pending.saturating_add(1);
+        }
+    }
+
+    /// Posts the read that shows that the writes before it are visible; if there is no room, nothing happens.
+    ///
+    /// It reads a word of the exporter's node and not of the segment, which the connection may have no right to read.
+    /// At the responder a read is executed after the writes before it, and its answer cannot overtake them on the way
+    /// from the memory.
+    pub(crate) fn post_flush<B: Backend, L: RawLock>(
+        &mut self,
+        port: &Port<'_, B, L>,
+        import: ImportId,
+        flight: Handle,
+    ) {
+        let Some(place) = self.imports.get(import.handle()) else {
+            return;
+        };
+        let Attach::Attached(link_handle) = place.attach else {
+            return;
+        };
+        let index = place.port;
+        let Some(link) = self
+            .links
+            .get(link_handle)
+            .filter(|link| link.takes_transfer(port.max_transfers))
+        else {
+            return;
+        };
+        let target = self
+            .ports
+            .get(index)
+            .and_then(|port| port.objects.as_ref())
+            .and_then(|objects| objects.flush_target.as_ref());
+        let (Some(peer), Some(target), true) = (link.peer, target, self.requests.has_room()) else {
+            return;
+        };
+        let ep = link.ep;
+        let piece = target.piece(0, FLUSH_SIZE as usize);
+        let request = Request {
+            owner: Owner::Flush { flight },
+            link: link_handle,
+            import: import.handle(),
+            local: None,
+            told: Handle::NULL,
+        };
+        let Some(cookie) = self.requests.insert(request) else {
+            return;
+        };
+        let remote = RmrTriplet {
+            context: peer.flush_key,
+            address: peer.flush_address,
+            length: FLUSH_SIZE,
+        };
+        let flags = CompletionFlags::empty();
+        let posted = port
+            .ia
+            .post_rdma_read(ep, &[piece], cookie.to_raw(), &remote, flags);
+        if posted.is_err() {
+            self.requests.remove(cookie);
+            return;
+        }
+        self.count_posted(&request);
+        if let Some(flight) = self.flights.get_mut(flight) {
+            flight.step = Step::Posted;
+        }
+    }
+}
+
+impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
+    /// Waits until everything posted on a connection has come back and is visible, and, if its link broke, until it is
+    /// known whether the exporter lives.
+    pub(crate) fn quiet<W: Wait>(&self, import: ImportId, wait: &mut W) -> Result<()> {
+        let (controller, posted, flight) = self.state.with(|state| {
+            let flight = state.flights.insert(Flight::new());
+            let flight = flight.ok_or(RsmError::InsufficientResources)?;
+            let Some(place) = state.imports.get_mut(import.handle()) else {
+                state.flights.remove(flight);
+                return Err(RsmError::BadSegmentHandle);
+            };
+            place.calls = place.calls.saturating_add(1);
+            Ok((place.controller, place.posted, flight))
+        })?;
+        let outcome = self.wait_for(Some(controller), None, wait, |_| {
+            self.state
+                .with(|state| self.look_quiet(state, import, posted, flight))
+        });
+        self.state.with(|state| {
+            state.flights.remove(flight);
+            if let Some(place) = state.imports.get_mut(import.handle()) {
+                place.calls = place.calls.saturating_sub(1);
+            }
+        });
+        outcome
+    }
+
+    fn look_quiet(
+        &self,
+        state: &mut State,
+        import: ImportId,
+        posted: u64,
+        flight: Handle,
+    ) -> Option<Result<()>> {
+        let place = state.imports.get_mut(import.handle())?;
+        if place.finished < posted {
+            return None;
+        }
+        if place.state == ImportState::Aborted {
+            return Some(Ok(()));
+        }
+        let Attach::Attached(_) = place.attach else {
+            return None;
+        };
+        let index = place.port;
+        match state.flights.get(flight)?.step {
+            // What failed is in the books of the connection.
+            Step::Done | Step::Failed(_) => Some(Ok(())),
+            Step::Posted => None,
+            Step::Idle => {
+                if !place.unflushed {
+                    return Some(Ok(()));
+                }
+                let port = self.ports.get(index)?;
+                state.post_flush(port, import, flight);
+                let posted = state
+                    .flights
+                    .get(flight)
+                    .is_some_and(|flight| flight.step == Step::Posted);
+                if posted && let Some(place) = state.imports.get_mut(import.handle()) {
+                    place.unflushed = false;
+                }
+                None
+            }
+        }
+    }
+
+    /// Cuts off what a call has on the way: the links it uses are taken apart. Others that use them begin again.
+    ///
+    /// Spec: RSMPV-83
+    pub(crate) fn sever(&self, flight: Handle, now: Instant) {
+        loop {
+            let found = self.state.with(|state| {
+                let (_, request) = state.requests.iter().find(|(_, request)| {
+                    matches!(
+                        request.owner,
+                        Owner::Entry { flight: other, .. } | Owner::Flush { flight: other } if other == flight
+                    )
+                })?;
+                let link = request.link;
+                state.end_link(link, now, &self.options);
+                let place = state.links.get(link)?;
+                Some((link, place.port, place.ep))
+            });
+            let Some((link, port, ep)) = found else {
+                return;
+            };
+            if let Some(port) = self.ports.get(port) {
+                let _over = port.ia.ep_disconnect(ep, CloseFlags::Abrupt);
+            }
+            while self.busy.swap(true, Ordering::Acquire) {
+                core::hint::spin_loop();
+            }
+            self.remove_link(link);
+            self.busy.store(false, Ordering::Release);
+        }
+    }
+}

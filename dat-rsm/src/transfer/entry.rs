@@ -1,0 +1,283 @@
+//! What vectors are made of, and what becomes of them.
+
+use core::fmt;
+use core::sync::atomic::AtomicU8;
+
+use bitflags::bitflags;
+use dat_core::memory::Region;
+
+use crate::borrow;
+use crate::error::RsmError;
+use crate::id::LocalMemoryId;
+
+bitflags! {
+    /// What a vector does besides moving bytes. Unknown bits are ignored (`Spec: RSMPV-75`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct VectorFlags: u32 {
+        /// One signal to the exporter's segment when all of it succeeded (`Spec: RSMPV-70`).
+        const IMPLICIT_SIGPOST = 0x01;
+        /// Handed to that signal; nothing by itself (`Spec: RSMPV-73`).
+        const SIGPOST_NO_ACCUMULATE = 0x02;
+        const _ = !0;
+    }
+}
+
+/// Where the bytes of a put come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'m> {
+    /// Registered memory.
+    Handle(LocalMemoryId),
+    /// Plain memory; registered for this call.
+    Bytes(&'m [u8]),
+    /// Memory that others may change meanwhile; registered for this call.
+    Shared(&'m [AtomicU8]),
+}
+
+/// Where the bytes of a get go.
+#[derive(Debug)]
+pub enum Target<'m> {
+    /// Registered memory.
+    Handle(LocalMemoryId),
+    /// Plain memory; registered for this call.
+    Bytes(&'m mut [u8]),
+    /// Memory that others may use meanwhile; registered for this call.
+    Shared(&'m [AtomicU8]),
+}
+
+/// One piece of a putv: `length` bytes from `local_offset` of the source to `remote_offset` of the segment.
+#[derive(Clone, Copy, Debug)]
+pub struct PutEntry<'m> {
+    /// Where from.
+    pub local: Source<'m>,
+    /// Offset there.
+    pub local_offset: u64,
+    /// Offset from the base of the segment.
+    pub remote_offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// One piece of a getv: `length` bytes from `remote_offset` of the segment to `local_offset` of the target.
+#[derive(Debug)]
+pub struct GetEntry<'m> {
+    /// Where to.
+    pub local: Target<'m>,
+    /// Offset there.
+    pub local_offset: u64,
+    /// Offset from the base of the segment.
+    pub remote_offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// One piece of a vector that does not block: registered memory only, because the call returns before the bytes moved.
+#[derive(Clone, Copy, Debug)]
+pub struct HandleEntry {
+    /// Registered memory.
+    pub local: LocalMemoryId,
+    /// Offset there.
+    pub local_offset: u64,
+    /// Offset from the base of the segment.
+    pub remote_offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// What became of one entry of a vector that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryStatus {
+    /// It is done.
+    Completed,
+    /// It is the one that ended the vector; where its bytes went is undefined.
+    Failed(RsmError),
+    /// It was not begun, or it was and does not count.
+    NotCompleted,
+}
+
+/// Why a vector failed, and how much of it is left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VectorError {
+    /// Why.
+    pub error: RsmError,
+    /// Entries, counted from the end, that did not complete or were not begun (`Spec: RSMPV-52`).
+    ///
+    /// The entry that failed is the first of them. 0 means that all bytes moved and the signal failed
+    /// (`Spec: RSMPV-74`).
+    pub residual: usize,
+    /// Entries in all.
+    pub count: usize,
+}
+
+impl VectorError {
+    /// What became of an entry.
+    ///
+    /// Spec: RSMPV-52, RSMPV-54
+    pub fn status(&self, index: usize) -> EntryStatus {
+        let completed = self.count.saturating_sub(self.residual);
+        match index.cmp(&completed) {
+            core::cmp::Ordering::Less => EntryStatus::Completed,
+            core::cmp::Ordering::Equal if self.residual != 0 => EntryStatus::Failed(self.error),
+            _ => EntryStatus::NotCompleted,
+        }
+    }
+}
+
+impl fmt::Display for VectorError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{}; {} of {} entries left",
+            self.error, self.residual, self.count
+        )
+    }
+}
+
+impl core::error::Error for VectorError {}
+
+impl From<VectorError> for RsmError {
+    fn from(error: VectorError) -> Self {
+        error.error
+    }
+}
+
+/// What an entry asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) local: Local,
+    pub(crate) local_offset: u64,
+    pub(crate) remote_offset: u64,
+    pub(crate) length: u64,
+}
+
+/// Memory that an entry names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Local {
+    Handle(LocalMemoryId),
+    /// So many bytes that are registered for the call.
+    Immediate(u64),
+}
+
+/// Entries of any kind.
+pub(crate) trait Entries {
+    fn count(&self) -> usize;
+
+    fn wanted(&self, index: usize) -> Option<Wanted>;
+
+    /// The bytes of an immediate entry that move; registered for no longer than the entries are borrowed. `None` for
+    /// handles and for what lies outside.
+    fn region(&mut self, index: usize) -> Option<Region>;
+}
+
+/// The part of some memory that an entry moves.
+fn range(wanted: &Wanted) -> Option<core::ops::Range<usize>> {
+    let start = usize::try_from(wanted.local_offset).ok()?;
+    let length = usize::try_from(wanted.length).ok()?;
+    Some(start..start.checked_add(length)?)
+}
+
+pub(crate) struct Puts<'e, 'm>(pub(crate) &'e [PutEntry<'m>]);
+
+impl Entries for Puts<'_, '_> {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn wanted(&self, index: usize) -> Option<Wanted> {
+        let entry = self.0.get(index)?;
+        Some(Wanted {
+            local: match entry.local {
+                Source::Handle(handle) => Local::Handle(handle),
+                Source::Bytes(bytes) => Local::Immediate(bytes.len() as u64),
+                Source::Shared(bytes) => Local::Immediate(bytes.len() as u64),
+            },
+            local_offset: entry.local_offset,
+            remote_offset: entry.remote_offset,
+            length: entry.length,
+        })
+    }
+
+    fn region(&mut self, index: usize) -> Option<Region> {
+        let range = range(&self.wanted(index)?)?;
+        match self.0.get(index)?.local {
+            Source::Handle(_) => None,
+            Source::Bytes(bytes) => Some(borrow::readable(bytes.get(range)?)),
+            Source::Shared(bytes) => Some(borrow::shared(bytes.get(range)?)),
+        }
+    }
+}
+
+pub(crate) struct Gets<'e, 'm>(pub(crate) &'e mut [GetEntry<'m>]);
+
+impl Entries for Gets<'_, '_> {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn wanted(&self, index: usize) -> Option<Wanted> {
+        let entry = self.0.get(index)?;
+        Some(Wanted {
+            local: match &entry.local {
+                Target::Handle(handle) => Local::Handle(*handle),
+                Target::Bytes(bytes) => Local::Immediate(bytes.len() as u64),
+                Target::Shared(bytes) => Local::Immediate(bytes.len() as u64),
+            },
+            local_offset: entry.local_offset,
+            remote_offset: entry.remote_offset,
+            length: entry.length,
+        })
+    }
+
+    fn region(&mut self, index: usize) -> Option<Region> {
+        let range = range(&self.wanted(index)?)?;
+        match &mut self.0.get_mut(index)?.local {
+            Target::Handle(_) => None,
+            Target::Bytes(bytes) => Some(borrow::exclusive(bytes.get_mut(range)?)),
+            Target::Shared(bytes) => Some(borrow::shared(bytes.get(range)?)),
+        }
+    }
+}
+
+pub(crate) struct Handles<'e>(pub(crate) &'e [HandleEntry]);
+
+impl Entries for Handles<'_> {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn wanted(&self, index: usize) -> Option<Wanted> {
+        let entry = self.0.get(index)?;
+        Some(Wanted {
+            local: Local::Handle(entry.local),
+            local_offset: entry.local_offset,
+            remote_offset: entry.remote_offset,
+            length: entry.length,
+        })
+    }
+
+    fn region(&mut self, _index: usize) -> Option<Region> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: RSMPV-52, RSMPV-53, RSMPV-54, RSMPV-59
+    #[test]
+    fn the_residual_says_what_became_of_each_entry() {
+        let error = VectorError {
+            error: RsmError::BadOffset,
+            residual: 2,
+            count: 3,
+        };
+        assert_eq!(error.status(0), EntryStatus::Completed);
+        assert_eq!(error.status(1), EntryStatus::Failed(RsmError::BadOffset));
+        assert_eq!(error.status(2), EntryStatus::NotCompleted);
+        let signal = VectorError {
+            residual: 0,
+            ..error
+        };
+        assert!((0..3).all(|index| signal.status(index) == EntryStatus::Completed));
+    }
+}

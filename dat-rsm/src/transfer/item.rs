@@ -1,0 +1,171 @@
+//! Items of 8 to 64 bits.
+
+use dat_core::backend::Backend;
+use dat_core::event::Wait;
+use dat_core::sync::RawLock;
+
+use crate::engine::Rsm;
+use crate::error::{Result, RsmError};
+use crate::id::ImportId;
+use crate::import::import_at;
+
+/// Bytes that are converted at a time.
+const CHUNK: usize = 512;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A number that put and get move as one: `u8`, `u16`, `u32` or `u64`.
+pub trait Item: Copy + sealed::Sealed {
+    /// Bytes.
+    const SIZE: usize;
+
+    #[doc(hidden)]
+    fn store(self, swapped: bool, to: &mut [u8]);
+
+    #[doc(hidden)]
+    fn load(swapped: bool, from: &[u8]) -> Self;
+}
+
+macro_rules! items {
+    ($($number:ty)*) => {$(
+        impl sealed::Sealed for $number {}
+
+        impl Item for $number {
+            const SIZE: usize = size_of::<$number>();
+
+            fn store(self, swapped: bool, to: &mut [u8]) {
+                let number = if swapped { self.swap_bytes() } else { self };
+                for (to, from) in to.iter_mut().zip(number.to_ne_bytes()) {
+                    *to = from;
+                }
+            }
+
+            fn load(swapped: bool, from: &[u8]) -> Self {
+                let mut bytes = [0; size_of::<$number>()];
+                for (to, from) in bytes.iter_mut().zip(from) {
+                    *to = *from;
+                }
+                let number = Self::from_ne_bytes(bytes);
+                if swapped { number.swap_bytes() } else { number }
+            }
+        }
+    )*};
+}
+
+items! { u8 u16 u32 u64 }
+
+impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
+    /// Copies numbers to consecutive places of a segment from `offset` on, in the byte order of the exporter.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); BAD_MEM_ALIGNMENT, before CONN_ABORTED: `offset` is no multiple of the size.
+    ///
+    /// Spec: RSMGP-01, RSMGP-02, RSMGP-03
+    pub fn put_items<T: Item, W: Wait>(
+        &self,
+        import: ImportId,
+        offset: u64,
+        items: &[T],
+        wait: &mut W,
+    ) -> Result<()> {
+        let (swapped, checked) = self.check_items::<T>(import, offset, items.len())?;
+        if let Err(error) = checked {
+            // What is wrong besides the length comes first.
+            return self.put(import, offset, &[], wait).and(Err(error));
+        }
+        if items.is_empty() {
+            return self.put(import, offset, &[], wait);
+        }
+        let mut place = offset;
+        for some in items.chunks(CHUNK / T::SIZE) {
+            let mut bytes = [0; CHUNK];
+            for (to, item) in bytes.chunks_exact_mut(T::SIZE).zip(some) {
+                item.store(swapped, to);
+            }
+            let length = some.len().saturating_mul(T::SIZE);
+            let bytes = bytes.get(..length).unwrap_or_default();
+            self.put(import, place, bytes, wait)?;
+            place = place.saturating_add(length as u64);
+        }
+        Ok(())
+    }
+
+    /// Copies numbers from consecutive places of a segment from `offset` on, in the byte order of the exporter.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); BAD_MEM_ALIGNMENT, before CONN_ABORTED: `offset` is no multiple of the size.
+    ///
+    /// Spec: RSMGP-01, RSMGP-02, RSMGP-03
+    pub fn get_items<T: Item, W: Wait>(
+        &self,
+        import: ImportId,
+        offset: u64,
+        items: &mut [T],
+        wait: &mut W,
+    ) -> Result<()> {
+        let (swapped, checked) = self.check_items::<T>(import, offset, items.len())?;
+        if let Err(error) = checked {
+            return self.get(import, offset, &mut [], wait).and(Err(error));
+        }
+        if items.is_empty() {
+            return self.get(import, offset, &mut [], wait);
+        }
+        let mut place = offset;
+        for some in items.chunks_mut(CHUNK / T::SIZE) {
+            let mut bytes = [0; CHUNK];
+            let length = some.len().saturating_mul(T::SIZE);
+            let part = bytes.get_mut(..length).unwrap_or_default();
+            self.get(import, place, part, wait)?;
+            for (item, from) in some.iter_mut().zip(bytes.chunks_exact(T::SIZE)) {
+                *item = T::load(swapped, from);
+            }
+            place = place.saturating_add(length as u64);
+        }
+        Ok(())
+    }
+
+    /// Whether bytes are to be swapped, and whether all of the items lie inside: nothing moves if they do not.
+    fn check_items<T: Item>(
+        &self,
+        import: ImportId,
+        offset: u64,
+        count: usize,
+    ) -> Result<(bool, Result<()>)> {
+        self.state.with(|state| {
+            let import = import_at(state, import)?;
+            if offset.checked_rem(T::SIZE as u64) != Some(0) {
+                return Err(RsmError::BadMemoryAlignment);
+            }
+            let end = (count as u64)
+                .checked_mul(T::SIZE as u64)
+                .and_then(|length| offset.checked_add(length));
+            let inside = end.is_some_and(|end| end <= import.length);
+            let checked = if inside {
+                Ok(())
+            } else {
+                Err(RsmError::BadLength)
+            };
+            Ok((import.swapped, checked))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: RSMGP-03
+    #[test]
+    fn items_change_their_byte_order_and_back() {
+        let mut bytes = [0; 4];
+        0x0102_0304_u32.store(true, &mut bytes);
+        assert_eq!(bytes, 0x0403_0201_u32.to_ne_bytes());
+        assert_eq!(u32::load(true, &bytes), 0x0102_0304);
+        assert_eq!(u32::load(false, &bytes), 0x0403_0201);
+        let mut one = [0];
+        7_u8.store(true, &mut one);
+        assert_eq!(u8::load(true, &one), 7);
+    }
+}

@@ -1,0 +1,57 @@
+//! Memory registered for one call.
+
+use dat_core::Ia;
+use dat_core::backend::Backend;
+use dat_core::memory::LmrCreated;
+use dat_core::sync::RawLock;
+
+use crate::flight::WINDOW;
+
+/// The registrations of the entries that are on the way; undone when it is dropped, however the call ends.
+pub(crate) struct Pins<'r, 's, B: Backend, L: RawLock> {
+    ia: &'r Ia<'s, B, L>,
+    places: [Option<(usize, LmrCreated)>; WINDOW],
+}
+
+impl<'r, 's, B: Backend, L: RawLock> Pins<'r, 's, B, L> {
+    pub(crate) fn new(ia: &'r Ia<'s, B, L>) -> Self {
+        Self {
+            ia,
+            places: [None; WINDOW],
+        }
+    }
+
+    /// The registration of an entry.
+    pub(crate) fn of(&self, index: usize) -> Option<LmrCreated> {
+        self.places
+            .get(index % WINDOW)
+            .copied()
+            .flatten()
+            .filter(|(entry, _)| *entry == index)
+            .map(|(_, made)| made)
+    }
+
+    /// Keeps the registration of an entry; the place is that of an entry that is done, by the window.
+    pub(crate) fn keep(&mut self, index: usize, made: LmrCreated) {
+        let place = self.places.get_mut(index % WINDOW);
+        let former = place.and_then(|place| place.replace((index, made)));
+        if let Some((_, former)) = former {
+            let _adapter_closed = self.ia.lmr_free(former.lmr);
+        }
+    }
+
+    /// Undoes the registrations of all entries before this one.
+    pub(crate) fn release_before(&mut self, index: usize) {
+        for place in &mut self.places {
+            if let Some((_, made)) = place.take_if(|(entry, _)| *entry < index) {
+                let _adapter_closed = self.ia.lmr_free(made.lmr);
+            }
+        }
+    }
+}
+
+impl<B: Backend, L: RawLock> Drop for Pins<'_, '_, B, L> {
+    fn drop(&mut self) {
+        self.release_before(usize::MAX);
+    }
+}

@@ -1,0 +1,577 @@
+//! The control protocol: what nodes say to each other, and nothing else.
+//!
+//! Whatever a peer sends is copied once and decoded here, strictly: a message of another version, of an unknown
+//! type, with a bit that means nothing or with a value that no message has is refused, and nothing here panics.
+//! Numbers are little-endian. Handles on the wire are words that their owner looks up in its own tables.
+
+use crate::error::RsmError;
+
+/// The version of the protocol, of greetings and messages alike.
+pub const VERSION: u8 = 1;
+/// Bytes of a greeting, which is the private data of a connection.
+pub const GREETING_SIZE: usize = 32;
+/// Bytes of a message.
+pub const MESSAGE_SIZE: usize = 64;
+
+const MAGIC: [u8; 3] = *b"RSM";
+const LITTLE: u8 = 1;
+const BIG: u8 = 2;
+const NO_ACCUMULATE: u32 = 1;
+const HEADER: usize = 16;
+
+/// Why bytes are no greeting or message of this protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// Too few bytes.
+    Short,
+    /// Not of this protocol.
+    Foreign,
+    /// Of another version.
+    Version(u8),
+    /// No message has this type.
+    UnknownType(u8),
+    /// A field has a value that means nothing.
+    Value,
+}
+
+/// What either side of a new connection says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The node that speaks.
+    pub node: u32,
+    /// Its life: a node that was started again has another one.
+    pub incarnation: u64,
+    /// Where a read proves that earlier writes are visible.
+    pub flush_address: u64,
+    /// The key for that.
+    pub flush_key: u32,
+    /// Messages that the peer may send before it is told more.
+    pub credits: u16,
+    /// Whether the node's numbers are big-endian.
+    pub big_endian: bool,
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The life of the sender.
+    pub incarnation: u64,
+    /// More messages that the receiver may send.
+    pub credits: u16,
+    /// What it says.
+    pub body: Body,
+}
+
+/// What a message says. `import` is the importer's word for a connection, `importer` the exporter's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing but credits.
+    Credit,
+    /// Asks for a connection to a segment, or to be connected to the same one again.
+    Connect {
+        /// The importer's word for the connection.
+        import: u64,
+        /// The id of the segment.
+        segment: u32,
+        /// The rights asked for: 0400, 0200 or both.
+        permission: u32,
+        /// Who asks.
+        user: u32,
+        /// And of which group.
+        group: u32,
+        /// The publication that the connection was to, or 0 for a new connection.
+        resume: u64,
+    },
+    /// Grants a connection.
+    Accept {
+        /// The importer's word for the connection.
+        import: u64,
+        /// The exporter's word for it.
+        importer: u64,
+        /// Bytes of the segment.
+        length: u64,
+        /// Its first byte.
+        address: u64,
+        /// The key for it, with the rights asked for.
+        key: u32,
+        /// Which publication this is; never 0.
+        publication: u64,
+    },
+    /// Refuses a connection.
+    Refuse {
+        /// The importer's word for the connection.
+        import: u64,
+        /// Why.
+        error: RsmError,
+    },
+    /// The importer is done.
+    Disconnect {
+        /// The exporter's word for the connection.
+        importer: u64,
+    },
+    /// The exporter takes the segment back; to be acknowledged.
+    Revoke {
+        /// The importer's word for the connection.
+        import: u64,
+        /// The exporter's.
+        importer: u64,
+    },
+    /// The segment has other memory; to be acknowledged.
+    Rebind {
+        /// The importer's word for the connection.
+        import: u64,
+        /// The exporter's.
+        importer: u64,
+        /// The first byte.
+        address: u64,
+        /// The key.
+        key: u32,
+    },
+    /// No transfer uses what was revoked or replaced any more.
+    Acknowledge {
+        /// The exporter's word for the connection.
+        importer: u64,
+    },
+    /// A signal for the exporter's segment.
+    Signal {
+        /// The exporter's word for the connection.
+        importer: u64,
+        /// Only if none is pending.
+        no_accumulate: bool,
+    },
+    /// A signal for all importers of a publication at the receiving node.
+    SignalImporters {
+        /// The publication.
+        publication: u64,
+        /// Only if none is pending.
+        no_accumulate: bool,
+    },
+}
+
+impl Greeting {
+    /// The greeting as private data.
+    pub fn encode(&self) -> [u8; GREETING_SIZE] {
+        let mut bytes = [0; GREETING_SIZE];
+        let mut to = Writer(&mut bytes);
+        to.put(&MAGIC);
+        to.put(&[VERSION]);
+        to.put(&self.node.to_le_bytes());
+        to.put(&self.incarnation.to_le_bytes());
+        to.put(&self.flush_address.to_le_bytes());
+        to.put(&self.flush_key.to_le_bytes());
+        to.put(&self.credits.to_le_bytes());
+        to.put(&[if self.big_endian { BIG } else { LITTLE }]);
+        bytes
+    }
+
+    /// Reads a greeting; what follows it in the private data is padding of the transport.
+    ///
+    /// # Errors
+    /// `WireError` says what is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut from = Reader(bytes);
+        if from.take()? != MAGIC {
+            return Err(WireError::Foreign);
+        }
+        let [version] = from.take()?;
+        if version != VERSION {
+            return Err(WireError::Version(version));
+        }
+        let node = u32::from_le_bytes(from.take()?);
+        let incarnation = u64::from_le_bytes(from.take()?);
+        let flush_address = u64::from_le_bytes(from.take()?);
+        let flush_key = u32::from_le_bytes(from.take()?);
+        let credits = u16::from_le_bytes(from.take()?);
+        let [endian, padding] = from.take()?;
+        if padding != 0 || credits == 0 || flush_key == 0 {
+            return Err(WireError::Value);
+        }
+        let big_endian = match endian {
+            LITTLE => false,
+            BIG => true,
+            _ => return Err(WireError::Value),
+        };
+        Ok(Self {
+            node,
+            incarnation,
+            flush_address,
+            flush_key,
+            credits,
+            big_endian,
+        })
+    }
+}
+
+impl Message {
+    /// The message as bytes.
+    pub fn encode(&self) -> [u8; MESSAGE_SIZE] {
+        let mut bytes = [0; MESSAGE_SIZE];
+        let mut to = Writer(&mut bytes);
+        to.put(&MAGIC);
+        to.put(&[VERSION]);
+        to.put(&[self.body.kind(), 0]);
+        to.put(&self.credits.to_le_bytes());
+        to.put(&self.incarnation.to_le_bytes());
+        match self.body {
+            Body::Credit => {}
+            Body::Connect {
+                import,
+                segment,
+                permission,
+                user,
+                group,
+                resume,
+            } => {
+                to.words(&[import, resume]);
+                to.halves(&[segment, permission, user, group]);
+            }
+            Body::Accept {
+                import,
+                importer,
+                length,
+                address,
+                key,
+                publication,
+            } => {
+                to.words(&[import, importer, length, address, publication]);
+                to.halves(&[key]);
+            }
+            Body::Refuse { import, error } => {
+                to.words(&[import]);
+                to.halves(&[error.code().cast_unsigned()]);
+            }
+            Body::Disconnect { importer } | Body::Acknowledge { importer } => {
+                to.words(&[importer]);
+            }
+            Body::Revoke { import, importer } => to.words(&[import, importer]),
+            Body::Rebind {
+                import,
+                importer,
+                address,
+                key,
+            } => {
+                to.words(&[import, importer, address]);
+                to.halves(&[key]);
+            }
+            Body::Signal {
+                importer: word,
+                no_accumulate,
+            }
+            | Body::SignalImporters {
+                publication: word,
+                no_accumulate,
+            } => {
+                to.words(&[word]);
+                to.halves(&[if no_accumulate { NO_ACCUMULATE } else { 0 }]);
+            }
+        }
+        bytes
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// `WireError` says what is wrong; all of the bytes count.
+    pub fn decode(bytes: &[u8; MESSAGE_SIZE]) -> Result<Self, WireError> {
+        let mut from = Reader(bytes);
+        if from.take()? != MAGIC {
+            return Err(WireError::Foreign);
+        }
+        let [version] = from.take()?;
+        if version != VERSION {
+            return Err(WireError::Version(version));
+        }
+        let [kind, padding] = from.take()?;
+        let credits = u16::from_le_bytes(from.take()?);
+        let incarnation = u64::from_le_bytes(from.take()?);
+        if padding != 0 {
+            return Err(WireError::Value);
+        }
+        let body = Body::decode(kind, &mut from)?;
+        if from.0.iter().any(|byte| *byte != 0) {
+            return Err(WireError::Value);
+        }
+        Ok(Self {
+            incarnation,
+            credits,
+            body,
+        })
+    }
+}
+
+impl Body {
+    const fn kind(&self) -> u8 {
+        match self {
+            Self::Credit => 1,
+            Self::Connect { .. } => 2,
+            Self::Accept { .. } => 3,
+            Self::Refuse { .. } => 4,
+            Self::Disconnect { .. } => 5,
+            Self::Revoke { .. } => 6,
+            Self::Rebind { .. } => 7,
+            Self::Acknowledge { .. } => 8,
+            Self::Signal { .. } => 9,
+            Self::SignalImporters { .. } => 10,
+        }
+    }
+
+    fn decode(kind: u8, from: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(match kind {
+            1 => Self::Credit,
+            2 => Self::Connect {
+                import: from.word()?,
+                resume: from.word()?,
+                segment: from.half()?,
+                permission: from.half()?,
+                user: from.half()?,
+                group: from.half()?,
+            },
+            3 => Self::Accept {
+                import: from.word()?,
+                importer: from.word()?,
+                length: from.word()?,
+                address: from.word()?,
+                publication: match from.word()? {
+                    0 => return Err(WireError::Value),
+                    publication => publication,
+                },
+                key: from.half()?,
+            },
+            4 => Self::Refuse {
+                import: from.word()?,
+                error: i32::try_from(from.half()?)
+                    .ok()
+                    .and_then(RsmError::from_code)
+                    .ok_or(WireError::Value)?,
+            },
+            5 => Self::Disconnect {
+                importer: from.word()?,
+            },
+            6 => Self::Revoke {
+                import: from.word()?,
+                importer: from.word()?,
+            },
+            7 => Self::Rebind {
+                import: from.word()?,
+                importer: from.word()?,
+                address: from.word()?,
+                key: from.half()?,
+            },
+            8 => Self::Acknowledge {
+                importer: from.word()?,
+            },
+            9 => Self::Signal {
+                importer: from.word()?,
+                no_accumulate: from.flag()?,
+            },
+            10 => Self::SignalImporters {
+                publication: from.word()?,
+                no_accumulate: from.flag()?,
+            },
+            unknown => return Err(WireError::UnknownType(unknown)),
+        })
+    }
+}
+
+/// Fills bytes from the front; the layouts fit, so nothing is ever cut off.
+struct Writer<'a>(&'a mut [u8]);
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        let place = core::mem::take(&mut self.0);
+        let (now, later) = place.split_at_mut_checked(bytes.len()).unwrap_or_default();
+        for (to, from) in now.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        self.0 = later;
+    }
+
+    fn words(&mut self, words: &[u64]) {
+        for word in words {
+            self.put(&word.to_le_bytes());
+        }
+    }
+
+    fn halves(&mut self, halves: &[u32]) {
+        for half in halves {
+            self.put(&half.to_le_bytes());
+        }
+    }
+}
+
+/// Takes bytes from the front.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (now, later) = self.0.split_first_chunk().ok_or(WireError::Short)?;
+        self.0 = later;
+        Ok(*now)
+    }
+
+    fn word(&mut self) -> Result<u64, WireError> {
+        Ok(u64::from_le_bytes(self.take()?))
+    }
+
+    fn half(&mut self) -> Result<u32, WireError> {
+        Ok(u32::from_le_bytes(self.take()?))
+    }
+
+    fn flag(&mut self) -> Result<bool, WireError> {
+        match self.half()? {
+            0 => Ok(false),
+            NO_ACCUMULATE => Ok(true),
+            _ => Err(WireError::Value),
+        }
+    }
+}
+
+// The largest body must fit behind the header.
+const _: () = assert!(HEADER + 5 * 8 + 4 <= MESSAGE_SIZE);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bodies(mut draw: impl FnMut() -> u64) -> [Body; 10] {
+        let half = draw() as u32;
+        let word = draw() | 1;
+        let flag = draw() & 1 == 1;
+        [
+            Body::Credit,
+            Body::Connect {
+                import: word,
+                segment: half,
+                permission: half.rotate_left(3),
+                user: half.rotate_left(5),
+                group: half.rotate_left(7),
+                resume: draw(),
+            },
+            Body::Accept {
+                import: word,
+                importer: draw(),
+                length: draw(),
+                address: draw(),
+                key: half,
+                publication: word,
+            },
+            Body::Refuse {
+                import: word,
+                error: RsmError::ALL[half as usize % RsmError::ALL.len()],
+            },
+            Body::Disconnect { importer: word },
+            Body::Revoke {
+                import: word,
+                importer: draw(),
+            },
+            Body::Rebind {
+                import: word,
+                importer: draw(),
+                address: draw(),
+                key: half,
+            },
+            Body::Acknowledge { importer: word },
+            Body::Signal {
+                importer: word,
+                no_accumulate: flag,
+            },
+            Body::SignalImporters {
+                publication: word,
+                no_accumulate: flag,
+            },
+        ]
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let seed = 0x5EED;
+        std::println!("seed {seed:#x}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..200 {
+            for body in bodies(|| random.u64(..)) {
+                let message = Message {
+                    incarnation: random.u64(..),
+                    credits: random.u16(..),
+                    body,
+                };
+                assert_eq!(Message::decode(&message.encode()), Ok(message));
+            }
+            let greeting = Greeting {
+                node: random.u32(..),
+                incarnation: random.u64(..),
+                flush_address: random.u64(..),
+                flush_key: random.u32(1..),
+                credits: random.u16(1..),
+                big_endian: random.bool(),
+            };
+            assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
+            let mut padded = [0; 64];
+            padded[..GREETING_SIZE].copy_from_slice(&greeting.encode());
+            assert_eq!(Greeting::decode(&padded), Ok(greeting));
+        }
+    }
+
+    #[test]
+    fn other_versions_and_types_are_refused() {
+        let message = Message {
+            incarnation: 1,
+            credits: 0,
+            body: Body::Credit,
+        };
+        let mut bytes = message.encode();
+        bytes[3] = VERSION + 1;
+        assert_eq!(
+            Message::decode(&bytes),
+            Err(WireError::Version(VERSION + 1))
+        );
+        for kind in [0, 11, 255] {
+            let mut bytes = message.encode();
+            bytes[4] = kind;
+            assert_eq!(Message::decode(&bytes), Err(WireError::UnknownType(kind)));
+        }
+        let mut bytes = message.encode();
+        bytes[0] = b'r';
+        assert_eq!(Message::decode(&bytes), Err(WireError::Foreign));
+        assert_eq!(Greeting::decode(b"RSM"), Err(WireError::Short));
+        assert_eq!(Greeting::decode(b""), Err(WireError::Short));
+        assert_eq!(Greeting::decode(b"RSM\x02"), Err(WireError::Version(2)));
+    }
+
+    /// Whatever bytes come, decoding ends, and what it accepts is what the same bytes are encoded from.
+    #[test]
+    fn any_bytes_are_decoded_or_refused() {
+        let seed = 77;
+        std::println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut accepted = 0;
+        for _ in 0..20_000 {
+            let mut bytes = [0; MESSAGE_SIZE];
+            if random.bool() {
+                random.fill(&mut bytes);
+                bytes[..4].copy_from_slice(b"RSM\x01");
+                bytes[4] = random.u8(0..12);
+            } else {
+                let all = bodies(|| random.u64(..));
+                let body = all[random.usize(..all.len())];
+                bytes = Message {
+                    incarnation: 3,
+                    credits: 4,
+                    body,
+                }
+                .encode();
+                bytes[random.usize(..MESSAGE_SIZE)] ^= 1 << random.u8(..8);
+            }
+            if let Ok(message) = Message::decode(&bytes) {
+                assert_eq!(message.encode(), bytes, "{message:?}");
+                accepted += 1;
+            }
+            let mut short = [0; GREETING_SIZE];
+            random.fill(&mut short);
+            short[..4].copy_from_slice(b"RSM\x01");
+            if let Ok(greeting) = Greeting::decode(&short) {
+                assert_eq!(greeting.encode(), short);
+            }
+        }
+        assert!(accepted > 1000, "{accepted}");
+    }
+}

@@ -1,0 +1,219 @@
+//! Barriers and modes.
+
+use crate::fixture::RsmTestbed;
+use dat_rsm::{BarrierId, BarrierMode, BarrierScope, ImportId, RsmError, VectorFlags};
+
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, pattern, put, put_handle};
+
+const NONE: VectorFlags = VectorFlags::empty();
+
+/// Spec: RSMMD-01, RSMMD-02, RSMMD-03, RSMIM-04
+pub fn imports_begin_in_implicit_mode<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, _) = nodes.segment(1);
+    let other = nodes.import(0, 1, SEGMENT);
+    let engine = nodes.engine(0);
+    assert_eq!(engine.mode(import), Ok(BarrierMode::Implicit));
+    engine
+        .set_mode(import, BarrierMode::Explicit)
+        .expect("a mode");
+    assert_eq!(engine.mode(import), Ok(BarrierMode::Explicit));
+    assert_eq!(engine.mode(other), Ok(BarrierMode::Implicit));
+    assert_eq!(engine.mode(ImportId::NULL), Err(RsmError::BadSegmentHandle));
+    assert_eq!(
+        engine.set_mode(ImportId::NULL, BarrierMode::Implicit),
+        Err(RsmError::BadSegmentHandle)
+    );
+    for number in 0..5 {
+        let mode = BarrierMode::from_number(number);
+        match number {
+            0 => assert_eq!(mode, Ok(BarrierMode::Explicit)),
+            1 => assert_eq!(mode, Ok(BarrierMode::Implicit)),
+            _ => assert_eq!(mode, Err(RsmError::BadMode)),
+        }
+    }
+}
+
+/// Spec: RSMBR-01, RSMBR-02, RSMBR-03, RSMBR-04, RSMBR-10, RSMBR-11
+pub fn a_barrier_is_made_opened_closed_and_destroyed<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (export, import, _) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    for bad in [ImportId::NULL, ImportId::from_handle(export.handle())] {
+        assert_eq!(
+            engine.init_barrier(bad, BarrierScope::Node),
+            Err(RsmError::BadSegmentHandle)
+        );
+    }
+    for scope in [
+        BarrierScope::Segment,
+        BarrierScope::Node,
+        BarrierScope::SegmentThread,
+        BarrierScope::NodeThread,
+        BarrierScope::default(),
+    ] {
+        let barrier = engine.init_barrier(import, scope).expect("a barrier");
+        assert_eq!(
+            engine.close_barrier(barrier, wait),
+            Err(RsmError::BarrierNotOpened)
+        );
+        assert_eq!(
+            engine.order_barrier(barrier, wait),
+            Err(RsmError::BarrierNotOpened)
+        );
+        assert_eq!(engine.open_barrier(barrier), Ok(()));
+        assert_eq!(engine.open_barrier(barrier), Ok(()));
+        assert_eq!(engine.order_barrier(barrier, wait), Ok(()));
+        assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
+        assert_eq!(
+            engine.close_barrier(barrier, wait),
+            Err(RsmError::BarrierNotOpened)
+        );
+        assert_eq!(engine.destroy_barrier(barrier), Ok(()));
+        let gone = Err(RsmError::BarrierUninitialized);
+        assert_eq!(engine.destroy_barrier(barrier), gone);
+        assert_eq!(engine.open_barrier(barrier), gone);
+        assert_eq!(engine.close_barrier(barrier, wait), gone);
+        assert_eq!(engine.order_barrier(barrier, wait), gone);
+        assert_eq!(engine.open_barrier(BarrierId::NULL), gone);
+    }
+    let barrier = nodes.barrier(0, import);
+    engine.open_barrier(barrier).expect("open");
+    engine
+        .import_disconnect(import, wait)
+        .expect("disconnected");
+    assert_eq!(
+        engine.open_barrier(barrier),
+        Err(RsmError::BadSegmentHandle)
+    );
+    assert_eq!(
+        engine.close_barrier(barrier, wait),
+        Err(RsmError::BadSegmentHandle)
+    );
+    assert_eq!(engine.destroy_barrier(barrier), Ok(()));
+}
+
+/// Spec: RSMPV-40, RSMPV-41, RSMPV-43, RSMPV-45, RSMBR-05, RSMBR-08
+pub fn in_explicit_mode_the_close_says_that_all_is_done<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(4);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let barrier = nodes.barrier(0, import);
+    engine
+        .set_mode(import, BarrierMode::Explicit)
+        .expect("a mode");
+    let (local, source) = nodes.local(0, 4 * PAGE, 3);
+    engine.open_barrier(barrier).expect("open");
+    for page in 0..4 {
+        let page = page * PAGE as u64;
+        let entries: Vec<_> = (0..16)
+            .map(|at| put_handle(local, page + at * 256, page + at * 256, 256))
+            .collect();
+        engine.putv(import, &entries, NONE, wait).expect("begun");
+    }
+    assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
+    assert!(load(memory) == load(source));
+    // Reads are covered as well, and come out of what was written.
+    let (target, bytes) = nodes.local(0, 4 * PAGE, 4);
+    engine.open_barrier(barrier).expect("open");
+    let mut entries = [dat_rsm::GetEntry {
+        local: dat_rsm::Target::Handle(target),
+        local_offset: 0,
+        remote_offset: 0,
+        length: 4 * PAGE as u64,
+    }];
+    engine
+        .getv(import, &mut entries, NONE, wait)
+        .expect("begun");
+    assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
+    assert!(load(bytes) == load(source));
+}
+
+/// Spec: RSMPV-42, RSMPV-44, RSMPV-54, RSMPV-57
+pub fn in_explicit_mode_bad_entries_are_still_refused_at_once<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let (local, _) = nodes.local(0, 64, 3);
+    engine
+        .set_mode(import, BarrierMode::Explicit)
+        .expect("a mode");
+    // Without an open barrier it is legal all the same.
+    for place in 0..4 {
+        let mut entries = [
+            put_handle(local, 0, 0, 16),
+            put(&[1; 16], 16),
+            put_handle(local, 0, 32, 16),
+            put(&[2; 16], 48),
+        ];
+        entries[place].remote_offset = PAGE as u64 + 1;
+        left(
+            engine.putv(import, &entries, NONE, wait),
+            RsmError::BadOffset,
+            4 - place,
+        );
+    }
+    let barrier = nodes.barrier(0, import);
+    engine.open_barrier(barrier).expect("open");
+    assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
+    let mut expected = [[0; 16]; 4];
+    expected[0].copy_from_slice(&pattern(3, 16));
+    expected[1] = [1; 16];
+    expected[2].copy_from_slice(&pattern(3, 16));
+    assert_eq!(load(&memory[..64]), expected.concat());
+}
+
+/// Spec: RSMBR-07
+pub fn order_separates_writes_before_from_writes_after<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let barrier = nodes.barrier(0, import);
+    engine
+        .set_mode(import, BarrierMode::Explicit)
+        .expect("a mode");
+    let (local, _) = nodes.local(0, 256, 3);
+    engine.open_barrier(barrier).expect("open");
+    engine
+        .putv(import, &[put_handle(local, 0, 0, 256)], NONE, wait)
+        .expect("begun");
+    assert_eq!(engine.order_barrier(barrier, wait), Ok(()));
+    assert_eq!(
+        load(&memory[..256]),
+        pattern(3, 256),
+        "done before anything later begins"
+    );
+    engine
+        .putv(import, &[put_handle(local, 0, 256, 256)], NONE, wait)
+        .expect("begun");
+    assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
+    assert_eq!(load(&memory[256..512]), pattern(3, 256));
+}
+
+/// Spec: RSMPV-34, RSMPV-35, RSMMD-02
+pub fn implicit_vectors_need_no_barrier_and_leave_open_ones_alone<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    engine
+        .putv(import, &[put(&[1], 0)], NONE, wait)
+        .expect("no barrier is needed");
+    let barrier = nodes.barrier(0, import);
+    engine.open_barrier(barrier).expect("open");
+    let (local, _) = nodes.local(0, 64, 3);
+    engine
+        .set_mode(import, BarrierMode::Explicit)
+        .expect("a mode");
+    engine
+        .putv(import, &[put_handle(local, 0, 64, 64)], NONE, wait)
+        .expect("begun");
+    engine
+        .set_mode(import, BarrierMode::Implicit)
+        .expect("a mode");
+    engine
+        .putv(import, &[put(&[2], 1)], NONE, wait)
+        .expect("done");
+    assert_eq!(load(&memory[..2]), [1, 2]);
+    assert_eq!(engine.close_barrier(barrier, wait), Ok(()), "still open");
+    assert_eq!(load(&memory[64..128]), pattern(3, 64));
+}

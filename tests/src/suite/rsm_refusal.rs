@@ -1,0 +1,347 @@
+//! Vectors that are refused, at once or in the middle.
+
+use crate::fixture::RsmTestbed;
+use dat_rsm::{
+    GetEntry, Handle, ImportId, LocalAccess, LocalMemoryId, Permission, PutEntry, RsmError, Source,
+    Target, VectorFlags,
+};
+
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, pages_of, pattern, put, put_handle};
+use dat_core::memory::Region;
+
+const NONE: VectorFlags = VectorFlags::empty();
+
+/// Spec: RSMPV-E01, RSMPV-08, RSMPV-58
+pub fn an_empty_vector_is_refused<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, _) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    left(
+        engine.putv(import, &[], NONE, wait),
+        RsmError::BadScatterGather,
+        0,
+    );
+    left(
+        engine.getv(import, &mut [], NONE, wait),
+        RsmError::BadScatterGather,
+        0,
+    );
+}
+
+/// Spec: RSMPV-E02, RSMGEN-05, RSMPV-58
+pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (export, import, _) = nodes.segment(1);
+    let (own, _) = nodes.export(0, 1, SEGMENT);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let gone = nodes.import(0, 1, SEGMENT);
+    engine.import_disconnect(gone, wait).expect("disconnected");
+    let entries = [put(&[1, 2], 0), put(&[3], 5)];
+    for bad in [
+        ImportId::NULL,
+        gone,
+        ImportId::from_handle(own.handle()),
+        ImportId::from_handle(export.handle()),
+        ImportId::from_handle(Handle::from_raw(u64::MAX)),
+        ImportId::from_handle(Handle::from_raw(import.handle().to_raw() ^ 1)),
+        ImportId::from_handle(Handle::from_raw(import.handle().to_raw() ^ 1 << 20)),
+    ] {
+        left(
+            engine.putv(bad, &entries, NONE, wait),
+            RsmError::BadSegmentHandle,
+            2,
+        );
+        let mut byte = [0];
+        let target = Target::Bytes(&mut byte);
+        let mut get = [GetEntry {
+            local: target,
+            local_offset: 0,
+            remote_offset: 0,
+            length: 1,
+        }];
+        left(
+            engine.getv(bad, &mut get, NONE, wait),
+            RsmError::BadSegmentHandle,
+            1,
+        );
+    }
+    // A handle comes before the count.
+    left(
+        engine.putv(gone, &[], NONE, wait),
+        RsmError::BadSegmentHandle,
+        0,
+    );
+    // The handle of another process means nothing here.
+    left(
+        nodes
+            .engine(1)
+            .putv(import, &entries, NONE, &mut nodes.wait(1)),
+        RsmError::BadSegmentHandle,
+        2,
+    );
+}
+
+/// Spec: RSMPV-E03, RSMCT-11
+pub fn a_released_controller_is_told_by_its_own_code<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    engine
+        .release_controller(nodes.controller(0), wait)
+        .expect("released");
+    let entries = [put(&[1], 0)];
+    left(
+        engine.putv(import, &entries, NONE, wait),
+        RsmError::BadControllerHandle,
+        1,
+    );
+    // The controller opened again is another one.
+    engine.get_controller(Some("rsm0")).expect("open again");
+    left(
+        engine.putv(import, &entries, NONE, wait),
+        RsmError::BadControllerHandle,
+        1,
+    );
+    assert_eq!(
+        engine.put(import, 0, &[1], wait),
+        Err(RsmError::BadSegmentHandle)
+    );
+    engine
+        .import_disconnect(import, wait)
+        .expect("disconnected all the same");
+    assert!(load(memory).iter().all(|byte| *byte == 0));
+}
+
+/// Spec: RSMPV-E07, RSMPV-81, RSMPV-58
+pub fn each_direction_needs_its_right<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, memory) = nodes.export(1, 1, SEGMENT);
+    let reader = nodes
+        .import_as(0, 1, SEGMENT, Permission::READ)
+        .expect("a reader");
+    let writer = nodes
+        .import_as(0, 1, SEGMENT, Permission::WRITE)
+        .expect("a writer");
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let entries = [put(&[7], 3), put(&[8], 9_999_999)];
+    // The right comes before the entries.
+    left(
+        engine.putv(reader, &entries, NONE, wait),
+        RsmError::PermissionDenied,
+        2,
+    );
+    engine
+        .putv(writer, &entries[..1], NONE, wait)
+        .expect("written");
+    assert_eq!(load(memory)[3], 7);
+    for (import, expected) in [(writer, Err(RsmError::PermissionDenied)), (reader, Ok(()))] {
+        let mut byte = [0];
+        let target = Target::Bytes(&mut byte);
+        let mut get = [GetEntry {
+            local: target,
+            local_offset: 0,
+            remote_offset: 3,
+            length: 1,
+        }];
+        let outcome = engine.getv(import, &mut get, NONE, wait);
+        assert_eq!(outcome.map_err(|failure| failure.error), expected);
+        assert_eq!(byte[0], if expected.is_ok() { 7 } else { 0 });
+    }
+}
+
+/// Every kind of bad entry at every place: its code, what is left, what is done, and that the connection lives.
+///
+/// Spec: RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-56, RSMPV-57, RSMPV-59, RSMPV-60, RSMPV-E01, RSMPV-E04, RSMPV-E05, RSMPV-E06,
+/// RSMPV-09, RSMPV-12, RSMPV-61
+pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let (local, _) = nodes.local(0, 100, 1);
+    let (freed, _) = nodes.local(0, 100, 1);
+    let controller = nodes.controller(0);
+    engine
+        .free_local_memory(controller, freed, wait)
+        .expect("freed");
+    let (foreign, _) = nodes.local(1, 100, 1);
+    let page = PAGE as u64;
+    let bytes = pattern(5, 100);
+    let all = |local: Source<'static>, a, b, c| PutEntry {
+        local,
+        local_offset: a,
+        remote_offset: b,
+        length: c,
+    };
+    let mut bad: Vec<(PutEntry<'_>, RsmError)> = vec![
+        (put_handle(freed, 0, 0, 1), RsmError::BadScatterGather),
+        (put_handle(foreign, 0, 0, 1), RsmError::BadScatterGather),
+        (
+            put_handle(LocalMemoryId::NULL, 0, 0, 1),
+            RsmError::BadScatterGather,
+        ),
+        (
+            put_handle(LocalMemoryId::from_handle(import.handle()), 0, 0, 1),
+            RsmError::BadScatterGather,
+        ),
+    ];
+    for (offset, remote, length, error) in [
+        (101, 0, 0, RsmError::BadOffset),
+        (u64::MAX, 0, 2, RsmError::BadOffset),
+        (0, page + 1, 0, RsmError::BadOffset),
+        (0, u64::MAX, 2, RsmError::BadOffset),
+        // A bad offset at either end comes before a bad length.
+        (0, page + 1, 101, RsmError::BadOffset),
+        (1, 0, 100, RsmError::BadLength),
+        (100, 0, 1, RsmError::BadLength),
+        (0, page, 1, RsmError::BadLength),
+        (0, page - 5, 6, RsmError::BadLength),
+        (50, 0, u64::MAX, RsmError::BadLength),
+        (0, 5, u64::MAX - 2, RsmError::BadLength),
+    ] {
+        bad.push((all(Source::Handle(local), offset, remote, length), error));
+        let immediate = PutEntry {
+            local_offset: offset,
+            remote_offset: remote,
+            length,
+            ..put(&bytes, 0)
+        };
+        bad.push((immediate, error));
+    }
+    let count = 5;
+    for (entry, error) in &bad {
+        for place in 0..count {
+            for cell in memory {
+                cell.store(0, core::sync::atomic::Ordering::Relaxed);
+            }
+            let good = [11, 22, 33, 44, 55];
+            let mut entries: Vec<_> = good
+                .iter()
+                .enumerate()
+                .map(|(at, byte)| put(core::slice::from_ref(byte), at as u64 * 10))
+                .collect();
+            entries[place] = *entry;
+            let outcome = engine.putv(import, &entries, NONE, wait);
+            left(outcome, *error, count - place);
+            let remote = load(memory);
+            for (at, byte) in good.iter().enumerate() {
+                let expected = if at < place { *byte } else { 0 };
+                assert_eq!(remote[at * 10], expected, "{entry:?} at {place}");
+            }
+            // The tail alone, mended, does the rest.
+            entries[place] = put(&good[place..=place], place as u64 * 10);
+            engine
+                .putv(import, &entries[place..], NONE, wait)
+                .expect("the connection lives");
+            let remote = load(memory);
+            assert!(
+                good.iter()
+                    .enumerate()
+                    .all(|(at, byte)| remote[at * 10] == *byte)
+            );
+        }
+    }
+}
+
+/// Spec: RSMPV-50, RSMPV-54, RSMPV-57, RSMPV-E05, RSMPV-E06, RSMPV-15, RSMPV-E04, RSMLH-05
+pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(1);
+    crate::fixture::nodes::store(memory, 0, &pattern(3, PAGE));
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let read_only = engine
+        .create_local_memory(
+            nodes.controller(0),
+            Region::from_static(&pages_of(1)[..100]),
+            LocalAccess::ReadOnly,
+        )
+        .expect("local memory");
+    for place in 0..3 {
+        for (remote_offset, length, error) in [
+            (PAGE as u64 + 1, 1, RsmError::BadOffset),
+            (PAGE as u64, 1, RsmError::BadLength),
+            (0, 2, RsmError::BadLength),
+        ] {
+            let mut bytes = [[0]; 3];
+            let mut entries: Vec<_> = bytes
+                .iter_mut()
+                .map(|byte| GetEntry {
+                    local: Target::Bytes(byte),
+                    local_offset: 0,
+                    remote_offset: 17,
+                    length: 1,
+                })
+                .collect();
+            entries[place].remote_offset = remote_offset;
+            entries[place].length = length;
+            left(
+                engine.getv(import, &mut entries, NONE, wait),
+                error,
+                3 - place,
+            );
+            let expected = pattern(3, PAGE)[17];
+            for (at, byte) in bytes.iter().enumerate() {
+                assert_eq!(byte[0], if at < place { expected } else { 0 });
+            }
+        }
+    }
+    // Memory that may only be read is a source and no target.
+    let mut entries = [GetEntry {
+        local: Target::Handle(read_only),
+        local_offset: 0,
+        remote_offset: 0,
+        length: 1,
+    }];
+    left(
+        engine.getv(import, &mut entries, NONE, wait),
+        RsmError::BadAddress,
+        1,
+    );
+    engine
+        .putv(import, &[put_handle(read_only, 0, 0, 100)], NONE, wait)
+        .expect("a source");
+    assert!(load(memory)[..100].iter().all(|byte| *byte == 0));
+}
+
+/// Spec: RSMPV-61
+pub fn empty_entries_are_done_without_moving_anything<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(1);
+    let (local, _) = nodes.local(0, 100, 1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let entries = [
+        put_handle(local, 100, PAGE as u64, 0),
+        put(&[], 0),
+        put(&[9], 4),
+        put(&[], PAGE as u64),
+    ];
+    engine.putv(import, &entries, NONE, wait).expect("done");
+    let mut expected = vec![0; PAGE];
+    expected[4] = 9;
+    assert!(load(memory) == expected);
+    engine
+        .putv(import, &entries[..2], NONE, wait)
+        .expect("nothing but empty entries");
+}
+
+/// Spec: RSMPV-13
+pub fn a_handle_of_another_controller_is_refused<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::with_controllers(bed, 2, &["rsm0", "rsm1"], |options| options);
+    let (_, import, _) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let other = engine
+        .get_controller(Some("rsm1"))
+        .expect("another controller");
+    let local = engine
+        .create_local_memory(
+            other,
+            Region::from_static(&pages_of(1)[..10]),
+            LocalAccess::ReadWrite,
+        )
+        .expect("local memory");
+    let entries = [put(&[1], 0), put_handle(local, 0, 1, 1)];
+    left(
+        engine.putv(import, &entries, NONE, wait),
+        RsmError::BadScatterGather,
+        1,
+    );
+}
