@@ -26,7 +26,7 @@ use crate::hal::{
 use crate::objects::{BoundWindow, Objects};
 use crate::options::VerbsOptions;
 use crate::queue_pair::{Pair, State};
-use crate::receive_queue::{Failing, VerbsReceiveQueue};
+use crate::receive_queue::{Failing, Unattended, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
 use crate::signal::{Signal, Source, Watcher};
 use crate::table::Table;
@@ -297,10 +297,10 @@ impl VerbsBackend {
         send.number = device.number();
         if let (Some(queue), Some(list)) = (receive, receive_list) {
             queue.list = list;
-            queue.failing = Some(Failing {
+            queue.attendant = Failing {
                 pair: Arc::clone(&device),
-                failed: Arc::clone(&pair.failed),
-            });
+                failure: Arc::clone(&pair.failure),
+            };
         }
         if let Some(place) = self.pairs.get_mut(key.0) {
             let old = std::mem::replace(place, pair);
@@ -369,7 +369,7 @@ unsafe impl Backend for VerbsBackend {
     type CompletionQueue = VerbsCompletionQueue;
     type SendQueue = VerbsSendQueue;
     type ReceiveQueue = VerbsReceiveQueue;
-    type SharedReceiveQueue = VerbsReceiveQueue;
+    type SharedReceiveQueue = VerbsSharedReceiveQueue;
 
     /// Short Sends and Writes carry their data, where the device lets them.
     const READS_AT_POST: bool = true;
@@ -495,7 +495,7 @@ unsafe impl Backend for VerbsBackend {
         domain: DomainKey,
         depth: u32,
         segments: u32,
-    ) -> Result<(SharedReceiveQueueKey, VerbsReceiveQueue), BackendError> {
+    ) -> Result<(SharedReceiveQueueKey, VerbsSharedReceiveQueue), BackendError> {
         let key = self
             .shared_queues
             .next_key()
@@ -510,7 +510,7 @@ unsafe impl Backend for VerbsBackend {
             SharedReceiveQueueKey(key),
             VerbsReceiveQueue {
                 list,
-                failing: None,
+                attendant: Unattended,
             },
         ))
     }
@@ -518,7 +518,7 @@ unsafe impl Backend for VerbsBackend {
     fn resize_shared_receive_queue(
         &mut self,
         key: SharedReceiveQueueKey,
-        _queue: &mut VerbsReceiveQueue,
+        _queue: &mut VerbsSharedReceiveQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
         let queue = self.shared_queues.get(key.0).ok_or(BackendError::State)?;
@@ -550,7 +550,7 @@ unsafe impl Backend for VerbsBackend {
     fn destroy_shared_receive_queue(
         &mut self,
         key: SharedReceiveQueueKey,
-        queue: VerbsReceiveQueue,
+        queue: VerbsSharedReceiveQueue,
     ) {
         drop(queue);
         if let Some(SharedQueue { token, .. }) = self.shared_queues.remove(key.0) {
@@ -571,7 +571,7 @@ unsafe impl Backend for VerbsBackend {
         });
         let (send, receive) = lists.inspect_err(|_| self.forget_pair(request, device.number()))?;
         let pair = Pair::new(request, Arc::clone(&device));
-        let failed = Arc::clone(&pair.failed);
+        let failure = Arc::clone(&pair.failure);
         self.pairs.insert(pair);
         Ok(QueuePair {
             key: QueuePairKey(key),
@@ -582,10 +582,10 @@ unsafe impl Backend for VerbsBackend {
             },
             receive: receive.map(|list| VerbsReceiveQueue {
                 list,
-                failing: Some(Failing {
+                attendant: Failing {
                     pair: device,
-                    failed,
-                }),
+                    failure,
+                },
             }),
         })
     }

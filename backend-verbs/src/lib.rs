@@ -59,6 +59,6 @@ pub use backend::VerbsBackend;
 pub use completion_queue::VerbsCompletionQueue;
 pub use device::{VerbsDevice, devices};
 pub use options::{VerbsOptions, WindowKind};
-pub use receive_queue::{VerbsReceiveQueue, VerbsReceiveSlot};
+pub use receive_queue::{VerbsReceiveQueue, VerbsReceiveSlot, VerbsSharedReceiveQueue};
 pub use send_queue::{VerbsSendQueue, VerbsSendSlot};
 pub use wait::VerbsWait;

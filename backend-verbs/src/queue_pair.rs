@@ -1,12 +1,12 @@
 //! Queue pairs as the control path knows them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use dat_core::backend::{PrivateData, QueuePairRequest};
 
 use crate::directory::Directory;
 use crate::hal::{ConnectionId, QueuePair as Device};
+use crate::receive_queue::Failure;
 
 /// How far a queue pair is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ pub(crate) struct Pair {
     pub(crate) request: QueuePairRequest,
     pub(crate) device: Arc<Device>,
     pub(crate) state: State,
-    /// The queue pair is in error, or about to be; receive queues look at it.
-    pub(crate) failed: Arc<AtomicBool>,
+    /// What its receive queue knows of that.
+    pub(crate) failure: Arc<Failure>,
     /// The connection, or what is left of it.
     pub(crate) id: Option<ConnectionId>,
     /// Active side: what the request for the connection carries, packed.
@@ -49,7 +49,7 @@ impl Pair {
             request: *request,
             device,
             state: State::Unconnected,
-            failed: Arc::new(AtomicBool::new(false)),
+            failure: Arc::default(),
             id: None,
             private_data: PrivateData::new(),
             ahead: None,
@@ -79,9 +79,7 @@ impl Pair {
         directory.expect_failure(self.number());
         self.state = State::Ended;
         self.ahead = None;
-        self.failed.store(true, Ordering::Relaxed);
-        // Receives posted before are flushed below, later ones by whoever posts them.
-        fence(Ordering::SeqCst);
+        self.failure.announce();
         self.device.fail();
     }
 }

@@ -1,27 +1,71 @@
 //! Receive queues, shared ones and those of one queue pair.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
 use crate::hal::{QueuePair, ReceiveList, ReceivePlace};
 
-/// A queue pair as its receive queue knows it.
-#[derive(Debug)]
-pub(crate) struct Failing {
-    pub(crate) pair: Arc<QueuePair>,
-    /// The queue pair is in error, or about to be.
-    pub(crate) failed: Arc<AtomicBool>,
+/// Who has to hear of receives that were posted.
+pub(crate) trait Attend {
+    /// Receives were posted, or refused.
+    fn posted(&self);
 }
 
-/// A receive queue.
+/// A queue pair as its receive queue knows it.
 #[derive(Debug)]
-pub struct VerbsReceiveQueue {
-    pub(crate) list: ReceiveList,
-    /// `None` for a shared queue.
-    pub(crate) failing: Option<Failing>,
+pub struct Failing {
+    pub(crate) pair: Arc<QueuePair>,
+    pub(crate) failure: Arc<Failure>,
 }
+
+/// Whether a queue pair is in error, or about to be, and how often receives were posted until then: below zero if it
+/// is. One number, so that of one who posts and one who puts the queue pair in error one sees the other.
+#[derive(Debug, Default)]
+pub(crate) struct Failure(AtomicI64);
+
+impl Failure {
+    /// The queue pair is about to be put in error: receives posted before are flushed by that, later ones by whoever
+    /// posts them.
+    pub(crate) fn announce(&self) {
+        self.0.fetch_or(i64::MIN, Ordering::SeqCst);
+    }
+
+    /// Receives were posted; whether that came behind the announcement.
+    #[inline(always)]
+    fn comes_behind(&self) -> bool {
+        self.0.fetch_add(1, Ordering::SeqCst) < 0
+    }
+}
+
+impl Attend for Failing {
+    #[inline(always)]
+    fn posted(&self) {
+        if self.failure.comes_behind() {
+            self.flush();
+        }
+    }
+}
+
+/// Nobody: receives of a shared queue are flushed with the queue pair that takes them.
+#[derive(Debug)]
+pub struct Unattended;
+
+impl Attend for Unattended {
+    #[inline(always)]
+    fn posted(&self) {}
+}
+
+/// A receive queue, of a queue pair.
+#[derive(Debug)]
+pub struct VerbsReceiveQueue<A = Failing> {
+    pub(crate) list: ReceiveList,
+    pub(crate) attendant: A,
+}
+
+/// A shared receive queue.
+pub type VerbsSharedReceiveQueue = VerbsReceiveQueue<Unattended>;
 
 /// A reserved place of a receive queue.
 #[derive(Debug)]
@@ -42,9 +86,12 @@ impl WorkSlot for VerbsReceiveSlot<'_> {
     }
 }
 
-impl WorkQueue for VerbsReceiveQueue {
+impl<A: Attend> WorkQueue for VerbsReceiveQueue<A> {
     type Request = ReceiveRequest;
-    type Slot<'a> = VerbsReceiveSlot<'a>;
+    type Slot<'a>
+        = VerbsReceiveSlot<'a>
+    where
+        A: 'a;
 
     #[inline(always)]
     fn reserve(&mut self, segments: usize) -> Option<VerbsReceiveSlot<'_>> {
@@ -53,15 +100,12 @@ impl WorkQueue for VerbsReceiveQueue {
 
     #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
-        let outcome = self.list.ring();
-        if let Some(failing) = &self.failing {
-            // Either the flag is seen here, or the receive by whoever puts the queue pair in error after setting it.
-            fence(Ordering::SeqCst);
-            if failing.failed.load(Ordering::Relaxed) {
-                failing.flush();
-            }
+        if self.list.hand_over() {
+            self.attendant.posted();
+            return Ok(());
         }
-        outcome
+        self.attendant.posted();
+        self.list.settle()
     }
 }
 
@@ -79,7 +123,7 @@ mod tests {
     use super::*;
     use crate::hal::fake::Device;
 
-    fn commit(queue: &mut VerbsReceiveQueue, token: u64, segments: u64) {
+    fn commit(queue: &mut VerbsSharedReceiveQueue, token: u64, segments: u64) {
         let mut slot = queue.reserve(segments as usize).expect("room");
         for number in 0..segments {
             slot.segment(Segment {
@@ -91,16 +135,31 @@ mod tests {
         slot.commit(&ReceiveRequest { token }).expect("taken");
     }
 
-    fn queue(device: &Device, depth: u32, segments: u32) -> VerbsReceiveQueue {
+    fn queue(device: &Device, depth: u32, segments: u32) -> VerbsSharedReceiveQueue {
         VerbsReceiveQueue {
             list: device.receive_list(depth, segments),
-            failing: None,
+            attendant: Unattended,
         }
     }
 
     fn tokens(device: &Device) -> Vec<u64> {
         let (_, posted) = device.take_receives();
         posted.iter().map(|posted| posted.token).collect()
+    }
+
+    /// Spec: DTO-11
+    #[test]
+    fn every_post_behind_a_failure_sees_it_and_none_before() {
+        let failure = Failure::default();
+        for _ in 0..1000 {
+            assert!(!failure.comes_behind());
+        }
+        for _ in 0..2 {
+            failure.announce();
+            for _ in 0..1000 {
+                assert!(failure.comes_behind());
+            }
+        }
     }
 
     /// Spec: EPV-01, SRQR-01

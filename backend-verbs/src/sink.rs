@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use dat_core::backend::{RegionKeys, WindowKey};
 
@@ -11,7 +11,7 @@ use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
 use crate::directory::Directory;
 use crate::hal::{Batch, ReceiveList, SendList, WindowType, sink};
 use crate::objects::{BoundWindow, Objects};
-use crate::receive_queue::{Failing, VerbsReceiveQueue};
+use crate::receive_queue::{Failing, Unattended, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
 use crate::signal::Signal;
 
@@ -111,10 +111,10 @@ impl Sink {
         let list = ReceiveList::for_queue_pair(Arc::clone(&pair), depth, segments);
         VerbsReceiveQueue {
             list: list.expect("it takes receives"),
-            failing: Some(Failing {
+            attendant: Failing {
                 pair,
-                failed: Arc::new(AtomicBool::new(false)),
-            }),
+                failure: Arc::default(),
+            },
         }
     }
 
@@ -123,7 +123,7 @@ impl Sink {
     /// # Panics
     /// Never.
     #[must_use]
-    pub fn shared_receive_queue(&self, depth: u32, segments: u32) -> VerbsReceiveQueue {
+    pub fn shared_receive_queue(&self, depth: u32, segments: u32) -> VerbsSharedReceiveQueue {
         let queue = self.device.shared_receive_queue();
         let list = self
             .device
@@ -132,7 +132,7 @@ impl Sink {
             .and_then(|post| ReceiveList::for_shared(queue, post, depth, segments));
         VerbsReceiveQueue {
             list: list.expect("it takes receives"),
-            failing: None,
+            attendant: Unattended,
         }
     }
 

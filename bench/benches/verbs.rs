@@ -6,7 +6,9 @@
 )]
 
 use backend_verbs::sink::{Bind, Receive, Request, Room, Sink};
-use backend_verbs::{VerbsCompletionQueue, VerbsReceiveQueue, VerbsSendQueue};
+use backend_verbs::{
+    VerbsCompletionQueue, VerbsReceiveQueue, VerbsSendQueue, VerbsSharedReceiveQueue,
+};
 use dat_bench::{Queues, World, WorldMemory};
 use dat_core::Result;
 use dat_core::backend::{QueuePairRequest, RegionKeys, WindowKey};
@@ -24,6 +26,7 @@ impl Queues for Device {
     type CompletionQueue = VerbsCompletionQueue;
     type SendQueue = VerbsSendQueue;
     type ReceiveQueue = VerbsReceiveQueue;
+    type SharedReceiveQueue = VerbsSharedReceiveQueue;
 
     fn completion_queue(self) -> VerbsCompletionQueue {
         self.0.completion_queue()
@@ -42,7 +45,7 @@ impl Queues for Device {
         self.0.receive_queue(depth as u32, segments as u32)
     }
 
-    fn shared_receive_queue(self, depth: u32, segments: u32) -> VerbsReceiveQueue {
+    fn shared_receive_queue(self, depth: u32, segments: u32) -> VerbsSharedReceiveQueue {
         self.0.shared_receive_queue(depth, segments)
     }
 

@@ -20,8 +20,10 @@ pub trait Queues: Copy + Send + 'static {
     type CompletionQueue: CompletionQueue + Send;
     /// Its send queues.
     type SendQueue: SendQueue + Send;
-    /// Its receive queues, shared ones too.
+    /// Its receive queues.
     type ReceiveQueue: ReceiveQueue + Send;
+    /// Its shared receive queues.
+    type SharedReceiveQueue: ReceiveQueue + Send;
 
     /// See [`Backend::READS_AT_POST`].
     const READS_AT_POST: bool = false;
@@ -36,7 +38,7 @@ pub trait Queues: Copy + Send + 'static {
     fn receive_queue(self, request: &QueuePairRequest) -> Self::ReceiveQueue;
 
     /// A shared receive queue of so many buffers of so many segments each.
-    fn shared_receive_queue(self, depth: u32, segments: u32) -> Self::ReceiveQueue;
+    fn shared_receive_queue(self, depth: u32, segments: u32) -> Self::SharedReceiveQueue;
 
     /// A region that is called `key` from here and from afar.
     fn region(self, key: u32) -> RegionKeys;
@@ -49,6 +51,7 @@ impl Queues for &'static Rings {
     type CompletionQueue = RingCompletions;
     type SendQueue = RingSends;
     type ReceiveQueue = RingReceives;
+    type SharedReceiveQueue = RingReceives;
 
     fn completion_queue(self) -> RingCompletions {
         RingCompletions::new(self)
@@ -108,7 +111,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
     type CompletionQueue = Q::CompletionQueue;
     type SendQueue = Q::SendQueue;
     type ReceiveQueue = Q::ReceiveQueue;
-    type SharedReceiveQueue = Q::ReceiveQueue;
+    type SharedReceiveQueue = Q::SharedReceiveQueue;
 
     const READS_AT_POST: bool = Q::READS_AT_POST;
 
@@ -225,7 +228,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
         _domain: DomainKey,
         depth: u32,
         segments: u32,
-    ) -> Result<(SharedReceiveQueueKey, Q::ReceiveQueue), BackendError> {
+    ) -> Result<(SharedReceiveQueueKey, Q::SharedReceiveQueue), BackendError> {
         let queue = self.queues.shared_receive_queue(depth, segments);
         Ok((SharedReceiveQueueKey(0), queue))
     }
@@ -233,7 +236,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
     fn resize_shared_receive_queue(
         &mut self,
         _key: SharedReceiveQueueKey,
-        _queue: &mut Q::ReceiveQueue,
+        _queue: &mut Q::SharedReceiveQueue,
         _depth: u32,
     ) -> Result<(), BackendError> {
         Err(BackendError::NotSupported)
@@ -254,7 +257,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
     fn destroy_shared_receive_queue(
         &mut self,
         _key: SharedReceiveQueueKey,
-        _queue: Q::ReceiveQueue,
+        _queue: Q::SharedReceiveQueue,
     ) {
     }
 

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::thread;
 
 use backend_verbs::sink::Sink;
-use backend_verbs::{VerbsCompletionQueue, VerbsReceiveQueue, VerbsSendQueue};
+use backend_verbs::{
+    VerbsCompletionQueue, VerbsReceiveQueue, VerbsSendQueue, VerbsSharedReceiveQueue,
+};
 use dat_bench::{Queues, World, WorldMemory};
 use dat_core::backend::{QueuePairRequest, RegionKeys, WindowKey};
 use dat_core::flags::{CompletionFlags, EpFields, MemoryPrivileges};
@@ -19,6 +21,7 @@ impl Queues for Device {
     type CompletionQueue = VerbsCompletionQueue;
     type SendQueue = VerbsSendQueue;
     type ReceiveQueue = VerbsReceiveQueue;
+    type SharedReceiveQueue = VerbsSharedReceiveQueue;
 
     const READS_AT_POST: bool = true;
 
@@ -35,7 +38,7 @@ impl Queues for Device {
         self.0.receive_queue(64, 6)
     }
 
-    fn shared_receive_queue(self, depth: u32, segments: u32) -> VerbsReceiveQueue {
+    fn shared_receive_queue(self, depth: u32, segments: u32) -> VerbsSharedReceiveQueue {
         self.0.shared_receive_queue(depth, segments)
     }
 

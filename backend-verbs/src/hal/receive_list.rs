@@ -273,17 +273,22 @@ impl ReceiveList {
     ///
     /// # Errors
     /// How many of the newest were refused.
-    #[inline(always)]
     pub(crate) fn ring(&mut self) -> Result<(), u32> {
-        if self.next != self.start && self.post_all() {
+        if self.hand_over() {
             return Ok(());
         }
         self.settle()
     }
 
+    /// Hands over what was committed. False: there was nothing, or it was refused; then `settle` tells.
+    #[inline(always)]
+    pub(crate) fn hand_over(&mut self) -> bool {
+        self.next != self.start && self.post_all()
+    }
+
     /// Tells of what was refused since the last time.
     #[cold]
-    fn settle(&mut self) -> Result<(), u32> {
+    pub(crate) fn settle(&mut self) -> Result<(), u32> {
         self.target.post = self.post_to_device;
         match core::mem::take(&mut self.refused) {
             0 => Ok(()),

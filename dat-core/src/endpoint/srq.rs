@@ -59,6 +59,8 @@ pub(crate) struct SharedReceives<Q> {
     pub(crate) max_receives: u32,
     /// Free records at hand: head of a list that only the holder of the lock touches.
     pub(crate) free_first: u32,
+    /// The record that was posted last.
+    pub(crate) latest: u32,
     pub(crate) queue: Option<Q>,
 
     pub(crate) generation: u32,
@@ -82,6 +84,7 @@ impl<Q> SharedReceives<Q> {
         max_segments: 0,
         max_receives: 0,
         free_first: NO_RECORD,
+        latest: NO_RECORD,
         queue: None,
         generation: 0,
         key: SharedReceiveQueueKey(0),
@@ -107,6 +110,15 @@ impl<Q> SharedReceives<Q> {
             self.take_returned(slot);
         }
         records.get(self.free_first as usize)?.free(self.free_first)
+    }
+
+    /// Takes the newest post back, which the device did not take.
+    #[cold]
+    pub(crate) fn retreat(&mut self, records: &[RecordSlot]) {
+        if let Some(record) = records.get(self.latest as usize) {
+            record.release();
+            self.free_first = self.latest;
+        }
     }
 
     /// Adds a list of free records to those at hand.
