@@ -9,7 +9,8 @@ use dat_core::backend::{RegionKeys, WindowKey};
 
 use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
 use crate::directory::Directory;
-use crate::hal::{Batch, ReceiveList, SendList, WindowType, sink};
+use crate::hal::sink::Kind;
+use crate::hal::{Batch, ReceiveList, SendList, WindowType, WorkCompletion, sink};
 use crate::objects::{BoundWindow, Objects};
 use crate::receive_queue::{Failing, Unattended, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
@@ -39,7 +40,7 @@ impl Sink {
     /// type 2, or 1.
     #[must_use]
     pub fn new(shared: bool, posted_binds: bool) -> &'static Self {
-        Self::make(shared, posted_binds, None)
+        Self::make(shared, posted_binds, Kind::Plain)
     }
 
     /// A device that shows `reader` the data that requests carry, while they are posted.
@@ -52,12 +53,18 @@ impl Sink {
         reason = "the queues are safe to use, whatever is posted to them"
     )]
     pub unsafe fn reading(reader: fn(&[u8])) -> &'static Self {
-        Self::make(false, false, Some(reader))
+        Self::make(false, false, Kind::Reading(reader))
     }
 
-    fn make(shared: bool, posted_binds: bool, reader: Option<fn(&[u8])>) -> &'static Self {
+    /// A device that completes nothing but what [`forge`](Self::forge) says.
+    #[must_use]
+    pub fn forging(shared: bool) -> &'static Self {
+        Self::make(shared, false, Kind::Forging)
+    }
+
+    fn make(shared: bool, posted_binds: bool, kind: Kind) -> &'static Self {
         Box::leak(Box::new(Self {
-            device: sink::Device::new(reader),
+            device: sink::Device::new(kind),
             window_type: if posted_binds {
                 WindowType::Two
             } else {
@@ -161,6 +168,23 @@ impl Sink {
         let window = window.expect("it makes windows");
         let key = self.objects.lock().windows.insert(window);
         WindowKey(key.expect("there is room"))
+    }
+
+    /// The tokens of what was posted, newest first, whether or not it completed.
+    pub fn tokens(&self) -> Vec<u64> {
+        self.device.tokens()
+    }
+
+    /// Has polls find a completion with the fields of `ibv_wc`: the number of the request, status, operation code,
+    /// bytes, number of the queue pair (that of the one there is by default).
+    pub fn forge(&self, token: u64, status: u32, opcode: u32, length: u32, pair: Option<u32>) {
+        self.device.forge(WorkCompletion {
+            token,
+            status,
+            opcode,
+            length,
+            queue_pair: pair.unwrap_or(sink::NUMBER),
+        });
     }
 
     /// Completes what was posted.

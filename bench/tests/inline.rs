@@ -1,55 +1,17 @@
 //! Requests that carry their data: memory is read while it is registered, and not afterwards.
 #![cfg(feature = "verbs")]
 
+mod device;
+
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::thread;
 
 use backend_verbs::sink::Sink;
-use backend_verbs::{
-    VerbsCompletionQueue, VerbsReceiveQueue, VerbsSendQueue, VerbsSharedReceiveQueue,
-};
-use dat_bench::{Queues, World, WorldMemory};
-use dat_core::backend::{QueuePairRequest, RegionKeys, WindowKey};
+use dat_bench::{World, WorldMemory};
 use dat_core::flags::{CompletionFlags, EpFields, MemoryPrivileges};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
 use dat_core::sync::HostLock;
-
-#[derive(Clone, Copy)]
-struct Device(&'static Sink);
-
-impl Queues for Device {
-    type CompletionQueue = VerbsCompletionQueue;
-    type SendQueue = VerbsSendQueue;
-    type ReceiveQueue = VerbsReceiveQueue;
-    type SharedReceiveQueue = VerbsSharedReceiveQueue;
-
-    const READS_AT_POST: bool = true;
-
-    fn completion_queue(self) -> VerbsCompletionQueue {
-        self.0.completion_queue()
-    }
-
-    fn send_queue(self, request: &QueuePairRequest) -> VerbsSendQueue {
-        assert!(request.may_read_at_post());
-        self.0.send_queue(request.token, 64, 6)
-    }
-
-    fn receive_queue(self, _request: &QueuePairRequest) -> VerbsReceiveQueue {
-        self.0.receive_queue(64, 6)
-    }
-
-    fn shared_receive_queue(self, depth: u32, segments: u32) -> VerbsSharedReceiveQueue {
-        self.0.shared_receive_queue(depth, segments)
-    }
-
-    fn region(self, key: u32) -> RegionKeys {
-        self.0.region(key)
-    }
-
-    fn window(self) -> WindowKey {
-        self.0.window()
-    }
-}
+use device::Device;
 
 /// What memory holds while it is registered, and while it is its owner's.
 const REGISTERED: u8 = 0xA5;

@@ -3,8 +3,9 @@
 
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_sys::{
     bind_mw_t, ibv_bind_mw, ibv_context, ibv_cq, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info,
@@ -16,6 +17,7 @@ use super::completion_queue::BATCH;
 use super::send_list::{INLINE, SIGNALLED};
 use super::{
     CompletionQueue, Context, Domain, QueuePair, Region, SharedReceiveQueue, Window, WindowType,
+    WorkCompletion,
 };
 
 /// Posted requests that it remembers; a power of two.
@@ -36,6 +38,8 @@ struct Posted {
     polled: AtomicU32,
     /// Sees what requests carry.
     reader: Option<fn(&[u8])>,
+    /// What polls find ahead of the truth.
+    forged: Mutex<VecDeque<WorkCompletion>>,
 }
 
 impl Posted {
@@ -49,8 +53,23 @@ impl Posted {
     }
 }
 
+/// What a device does besides.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Plain,
+    /// Shows somebody what requests carry.
+    Reading(fn(&[u8])),
+    /// Completes what it is told to, whether or not it was posted.
+    Forging,
+}
+
+fn forged(posted: &Posted) -> MutexGuard<'_, VecDeque<WorkCompletion>> {
+    posted.forged.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The device. It and all that is made from it stay until the process ends.
 pub(crate) struct Device {
+    kind: Kind,
     posted: &'static Posted,
     queue_pair: NonNull<ibv_qp>,
     shared: NonNull<ibv_srq>,
@@ -75,14 +94,18 @@ unsafe fn zeroed<T>() -> &'static mut T {
 }
 
 impl Device {
-    /// A device that shows `reader` what requests carry, or does not look.
-    pub(crate) fn new(reader: Option<fn(&[u8])>) -> Self {
+    /// A device of a kind.
+    pub(crate) fn new(kind: Kind) -> Self {
         let posted: &'static Posted = Box::leak(Box::new(Posted {
             tokens: [const { AtomicU64::new(0) }; ROOM as usize],
             posted: AtomicU32::new(0),
             done: AtomicU32::new(0),
             polled: AtomicU32::new(0),
-            reader,
+            reader: match kind {
+                Kind::Reading(reader) => Some(reader),
+                Kind::Plain | Kind::Forging => None,
+            },
+            forged: Mutex::default(),
         }));
         let state = ptr::from_ref(posted).cast_mut().cast();
         // SAFETY: integers, pointers and optional functions, for all of which zero is a value.
@@ -95,13 +118,13 @@ impl Device {
                 zeroed::<ibv_cq>(),
             )
         };
-        context.ops.post_send = Some(match reader {
-            None => post_send,
-            Some(_) => post_send_reading,
+        context.ops.post_send = Some(match kind {
+            Kind::Reading(_) => post_send_reading,
+            Kind::Plain | Kind::Forging => post_send,
         });
         context.ops.post_recv = Some(post_receive);
         context.ops.post_srq_recv = Some(post_shared);
-        context.ops.poll_cq = Some(poll);
+        context.ops.poll_cq = Some(poll_function(kind));
         context.ops.req_notify_cq = Some(notify);
         context.ops.alloc_mw = Some(make_window);
         context.ops.bind_mw = Some(bind);
@@ -121,6 +144,7 @@ impl Device {
         // Closing them would ask libibverbs.
         core::mem::forget(Arc::clone(&domain));
         Self {
+            kind,
             posted,
             queue_pair: NonNull::from(queue_pair),
             shared: NonNull::from(shared),
@@ -141,7 +165,7 @@ impl Device {
     pub(crate) fn completion_queue(&self) -> Arc<CompletionQueue> {
         Arc::new(CompletionQueue::borrowed(
             self.completion_queue,
-            poll,
+            poll_function(self.kind),
             notify,
         ))
     }
@@ -171,6 +195,21 @@ impl Device {
     pub(crate) fn complete_all(&self) {
         let posted = self.posted.posted.load(Ordering::Relaxed);
         self.posted.done.store(posted, Ordering::Relaxed);
+    }
+
+    /// The tokens of what was posted, newest first; no more than it remembers.
+    pub(crate) fn tokens(&self) -> Vec<u64> {
+        let posted = self.posted.posted.load(Ordering::Relaxed);
+        let newest = (1..=posted.min(ROOM)).map(|back| posted.wrapping_sub(back) % ROOM);
+        newest
+            .filter_map(|place| self.posted.tokens.get(place as usize))
+            .map(|token| token.load(Ordering::Relaxed))
+            .collect()
+    }
+
+    /// Has polls find this, ahead of what was posted.
+    pub(crate) fn forge(&self, completion: WorkCompletion) {
+        forged(self.posted).push_back(completion);
     }
 
     /// `ibv_post_send`.
@@ -475,6 +514,35 @@ unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i
         }
         posted.polled.store(next, Ordering::Relaxed);
         count
+    }
+}
+
+/// As `poll`, with what was forged.
+unsafe extern "C" fn poll_forging(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i32 {
+    // SAFETY: called with the queue of a device, and room for so many.
+    unsafe {
+        let mut forged = forged(posted((*queue).cq_context));
+        let mut count = 0;
+        while count < room
+            && let Some(completion) = forged.pop_front()
+        {
+            let to = &mut *into.add(count as usize);
+            to.wr_id = completion.token;
+            to.status = completion.status;
+            to.opcode = completion.opcode;
+            to.byte_len = completion.length;
+            to.qp_num = completion.queue_pair;
+            count += 1;
+        }
+        count
+    }
+}
+
+/// The poll of a kind of device.
+fn poll_function(kind: Kind) -> unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32 {
+    match kind {
+        Kind::Plain | Kind::Reading(_) => poll,
+        Kind::Forging => poll_forging,
     }
 }
 

@@ -1,0 +1,143 @@
+//! A device that completes what it likes: only what was posted becomes an event, once, and of no more bytes.
+#![cfg(feature = "verbs")]
+
+mod device;
+
+use std::collections::BTreeMap;
+use std::env;
+
+use backend_verbs::sink::Sink;
+use dat_bench::{World, WorldMemory};
+use dat_core::event::{DtoOperation, Event};
+use dat_core::flags::{CompletionFlags, MemoryPrivileges};
+use dat_core::sync::HostLock;
+use device::Device;
+
+type Forged = World<Device, HostLock>;
+
+/// What may still complete: the bytes that were posted, and whether they may be fewer.
+type Outstanding = BTreeMap<u64, (u64, bool)>;
+
+fn world(shared: bool) -> Forged {
+    let device = Device(Sink::forging(shared));
+    World::new(device, Box::leak(Box::new(WorldMemory::new())), shared).expect("a fresh world")
+}
+
+/// Posts something; none where the queue is full, or in a state that does not let it.
+fn post(world: &Forged, random: &mut fastrand::Rng, cookie: u64, outstanding: &mut Outstanding) {
+    let (ia, ep) = (&world.ia, world.ep);
+    let segments = &world.segments[..random.usize(1..4)];
+    let length = 4096 * segments.len() as u64;
+    let none = CompletionFlags::empty();
+    let (posted, receive) = match random.u8(..4) {
+        0 => (ia.post_send(ep, segments, cookie, none), false),
+        1 => {
+            let posted = ia.post_rdma_write(ep, segments, cookie, &world.remote, none);
+            (posted, false)
+        }
+        2 => {
+            let posted = match world.srq {
+                Some(srq) => ia.srq_post_recv(srq, segments, cookie),
+                None => ia.post_recv(ep, segments, cookie, none),
+            };
+            (posted, true)
+        }
+        _ => {
+            let piece = &segments[0];
+            let read = MemoryPrivileges::REMOTE_READ;
+            if ia
+                .rmr_bind(world.rmr, piece, read, ep, cookie, none)
+                .is_ok()
+            {
+                outstanding.insert(cookie, (0, false));
+            }
+            return;
+        }
+    };
+    if posted.is_ok() {
+        outstanding.insert(cookie, (length, receive));
+    }
+}
+
+/// Takes all events; each must be of something outstanding.
+fn drain(world: &Forged, outstanding: &mut Outstanding) {
+    while let Ok(event) = world.dequeue() {
+        let (cookie, moved) = match event {
+            Event::Dto(done) => {
+                let received = done.operation == DtoOperation::Receive;
+                (done.cookie, Some((done.transferred_length, received)))
+            }
+            Event::RmrBind(done) => (done.cookie, None),
+            other => panic!("{other:?}"),
+        };
+        let (length, receive) = outstanding
+            .remove(&cookie)
+            .expect("it was posted, and is not done");
+        if let Some((moved, received)) = moved {
+            assert_eq!(received, receive);
+            assert!(moved <= length, "{moved} of {length}");
+        }
+    }
+}
+
+/// Spec: DTO-11, DTO-12, DTO-13, EVW-09
+#[test]
+fn only_what_was_posted_completes() {
+    let seed = env::var("DAT_TEST_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("only_what_was_posted_completes: DAT_TEST_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for shared in [false, true] {
+        let world = world(shared);
+        let sink = world.device.0;
+        let mut outstanding = Outstanding::new();
+        let mut all = Vec::new();
+        let mut cookie = 0;
+        let mut made = 0;
+        for _ in 0..20_000 {
+            for _ in 0..random.u8(..4) {
+                cookie += 1;
+                post(&world, &mut random, cookie, &mut outstanding);
+            }
+            let tokens = sink.tokens();
+            all.extend(tokens.iter().take(4));
+            for _ in 0..random.u8(..6) {
+                let known = tokens.get(random.usize(..tokens.len().max(1))).copied();
+                let token = match (random.u8(..8), known) {
+                    (0, _) | (_, None) => random.u64(..),
+                    (1, Some(known)) => known ^ 1 << random.u8(..64),
+                    (2, Some(known)) => known & 0xFFFF_FFFF,
+                    (_, Some(known)) => known,
+                };
+                let status = [0, 0, 0, 5, 6, 10, 12, 22, u32::MAX][random.usize(..9)];
+                let opcode = [0, 1, 2, 5, 6, 128, 129, 255, u32::MAX][random.usize(..9)];
+                let length = [0, 1, 4096, 1 << 20, u32::MAX][random.usize(..5)];
+                let pair = [None, None, Some(0), Some(18), Some(u32::MAX)][random.usize(..5)];
+                sink.forge(token, status, opcode, length, pair);
+            }
+            let before = outstanding.len();
+            drain(&world, &mut outstanding);
+            made += before - outstanding.len();
+        }
+        assert_ne!(made, 0);
+        // What is left completes as if nothing had been. A dequeue does not look through all that makes no event.
+        for token in all {
+            sink.forge(token, 5, 0, 0, None);
+            drain(&world, &mut outstanding);
+        }
+        // Buffers of the shared queue that a queue pair took which is not there complete without an event.
+        assert!(shared || outstanding.is_empty(), "{outstanding:?}");
+        let none = CompletionFlags::empty();
+        let room = (0..1000).take_while(|&cookie| {
+            let segments = &world.segments[..1];
+            let posted = match world.srq {
+                Some(srq) => world.ia.srq_post_recv(srq, segments, cookie),
+                None => world.ia.post_recv(world.ep, segments, cookie, none),
+            };
+            posted.is_ok()
+        });
+        assert_eq!(room.count(), 64, "every place came back, once");
+    }
+}
