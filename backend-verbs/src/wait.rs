@@ -1,6 +1,7 @@
 //! Waiting on a device.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
@@ -11,16 +12,49 @@ use dat_core::time::Instant;
 use crate::hal::{CompletionChannel, EventFd, sleep_on};
 use crate::signal::{Signal, Source};
 
+/// Nobody rang, and nobody sleeps.
+const QUIET: u32 = 0;
+/// Somebody rang.
+const RUNG: u32 = 1;
+/// The thread sleeps, or is about to.
+const ASLEEP: u32 = 2;
+
+/// What wakes a thread. Its descriptor is used only while the thread sleeps: one that takes its completions in itself is not
+/// worth a system call.
 #[derive(Debug)]
-struct Bell(EventFd);
+struct Bell {
+    state: AtomicU32,
+    descriptor: EventFd,
+}
+
+impl Bell {
+    /// Whether the thread may sleep; else somebody rang, which is known from here on.
+    fn may_sleep(&self) -> bool {
+        let may = self
+            .state
+            .compare_exchange(QUIET, ASLEEP, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
+        if !may {
+            self.forget();
+        }
+        may
+    }
+
+    /// The thread is awake, and knows of what rang before.
+    fn forget(&self) {
+        self.state.store(QUIET, Ordering::Release);
+    }
+}
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        self.0.raise();
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.raise();
+        if self.state.swap(RUNG, Ordering::AcqRel) == ASLEEP {
+            self.descriptor.raise();
+        }
     }
 }
 
@@ -44,7 +78,10 @@ impl VerbsWait {
         signal: &Arc<Signal>,
         completions: &Arc<CompletionChannel>,
     ) -> Result<Self, BackendError> {
-        let bell = Arc::new(Bell(EventFd::new()?));
+        let bell = Arc::new(Bell {
+            state: AtomicU32::new(QUIET),
+            descriptor: EventFd::new()?,
+        });
         Ok(Self {
             waker: Waker::from(Arc::clone(&bell)),
             bell,
@@ -63,25 +100,34 @@ impl Wait for VerbsWait {
         self.waker.clone()
     }
 
+    fn begin(&mut self) {
+        self.bell.forget();
+    }
+
     /// Sleeps without a limit if there is none; a signal interrupts it.
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         const BELL: u32 = 1;
         const ATTENTION: u32 = 2;
         const COMPLETIONS: u32 = 4;
+        if !self.bell.may_sleep() {
+            return WakeReason::Woken;
+        }
         let longest = until.map(|until| {
             let now = ThreadWait::clock().as_micros();
             Duration::from_micros(until.as_micros().saturating_sub(now))
         });
         let watched = [
-            self.bell.0.fd(),
+            self.bell.descriptor.fd(),
             self.signal.attention(),
             self.completions.fd(),
         ];
-        let Ok(happened) = sleep_on(watched, longest) else {
+        let happened = sleep_on(watched, longest);
+        self.bell.forget();
+        let Ok(happened) = happened else {
             return WakeReason::Interrupted;
         };
         if happened & BELL != 0 {
-            self.bell.0.lower();
+            self.bell.descriptor.lower();
         }
         if happened & ATTENTION != 0 {
             self.signal.note_attention();
@@ -94,5 +140,56 @@ impl Wait for VerbsWait {
         } else {
             WakeReason::Woken
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bell() -> Arc<Bell> {
+        Arc::new(Bell {
+            state: AtomicU32::new(QUIET),
+            descriptor: EventFd::new().expect("a descriptor"),
+        })
+    }
+
+    /// Whether a sleep on the descriptor alone would end.
+    fn would_wake(bell: &Bell) -> bool {
+        let descriptor = bell.descriptor.fd();
+        sleep_on([descriptor, -1, -1], Some(Duration::ZERO)).expect("no signal") != 0
+    }
+
+    /// Spec: EVW-01, EVW-08
+    #[test]
+    fn a_sleeper_is_woken_through_the_descriptor() {
+        let bell = bell();
+        assert!(bell.may_sleep());
+        Waker::from(Arc::clone(&bell)).wake();
+        assert!(would_wake(&bell));
+    }
+
+    /// Spec: EVW-01, EVW-08
+    #[test]
+    fn who_is_awake_is_told_without_the_descriptor_and_does_not_sleep() {
+        let bell = bell();
+        let waker = Waker::from(Arc::clone(&bell));
+        waker.wake_by_ref();
+        waker.wake_by_ref();
+        assert!(!would_wake(&bell));
+        assert!(!bell.may_sleep(), "it rang");
+        assert!(bell.may_sleep(), "that is known by now");
+        bell.forget();
+        waker.wake_by_ref();
+        assert!(!would_wake(&bell));
+    }
+
+    #[test]
+    fn what_rang_before_a_call_does_not_keep_it_awake() {
+        let bell = bell();
+        bell.wake_by_ref();
+        bell.forget();
+        assert!(bell.may_sleep());
+        assert!(!would_wake(&bell));
     }
 }

@@ -357,6 +357,7 @@ impl Registered {
 }
 
 /// The next event of a dispatcher if there is one now.
+#[inline(always)]
 pub(crate) fn dequeue<B: HostBackend>(ia: &Adapter<B>, evd: EvdId) -> Result<Option<Event>> {
     match ia.evd_dequeue(evd) {
         Ok(event) => Ok(Some(event)),

@@ -57,6 +57,8 @@ pub(crate) struct Latency {
 pub(crate) struct Point {
     pub(crate) size: u64,
     pub(crate) operations: u64,
+    /// Operations whose post and latency were timed.
+    pub(crate) timed: u64,
     pub(crate) seconds: f64,
     /// Mean time of a post.
     pub(crate) post_ns: f64,
@@ -81,33 +83,133 @@ pub(crate) fn clock_cost() -> Duration {
     begin.elapsed() / READINGS
 }
 
+/// Operations after which it is known what one takes.
+const TRIAL: u64 = 16;
+/// Times around all slots before a measurement begins, if that is not too long.
+const LAPS: u64 = 8;
+const LONGEST_TRIAL: Duration = Duration::from_millis(50);
+/// Operations that are timed at least, if there are as many.
+const LEAST_TIMED: u64 = 32;
+/// Operations of which one is timed at least.
+const RAREST: u64 = 64;
+/// Reading the clock is not to slow operations down by more than one part of so many.
+const PRECISION: u32 = 2000;
+/// What timing an operation takes: three readings of the clock, and arithmetic.
+const READINGS: u32 = 5;
+
+/// Of how many operations one is timed, if one takes `each` and reading the clock `clock`.
+fn stride(each: Duration, clock: Duration, goal: Goal) -> u64 {
+    let timing = clock.saturating_mul(READINGS).saturating_mul(PRECISION);
+    let stride = timing.as_nanos() / each.as_nanos().max(1);
+    let rarest = match goal {
+        Goal::Operations(operations) => RAREST.min(operations / LEAST_TIMED),
+        Goal::Time(_) => RAREST,
+    };
+    u64::try_from(stride).unwrap_or(u64::MAX).min(rarest).max(1)
+}
+
+/// Which operations are timed: the first, then one of `stride` on average, without a pattern that could go with one of
+/// the slots.
+struct Choice {
+    stride: u64,
+    left: u64,
+    state: u64,
+}
+
+impl Choice {
+    fn one_of(stride: u64) -> Self {
+        Self {
+            stride,
+            left: 0,
+            state: 1,
+        }
+    }
+
+    #[inline]
+    fn is_next(&mut self) -> bool {
+        if self.left != 0 {
+            self.left -= 1;
+            return false;
+        }
+        self.choose();
+        true
+    }
+
+    #[inline(never)]
+    fn choose(&mut self) {
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.left = (self.state >> 33) % (2 * self.stride - 1);
+    }
+}
+
+/// What is timed.
+struct Watch {
+    choice: Choice,
+    /// What reading the clock takes.
+    clock: Duration,
+    latencies: Histogram<u64>,
+    posting: Duration,
+}
+
+impl Watch {
+    fn posted(&mut self, taken: Duration) {
+        self.posting += taken.saturating_sub(self.clock);
+    }
+
+    #[inline(never)]
+    fn completed(&mut self, taken: Duration) -> Result<()> {
+        self.latencies
+            .record(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX))
+            .map_err(|error| Failure::operation("measuring failed", error))
+    }
+
+    /// What an operation takes on average.
+    fn trial(&mut self, load: &mut impl Measured, operations: u64) -> Result<Duration> {
+        let begin = Instant::now();
+        drive(load, Goal::Operations(operations), self)?;
+        Ok(begin.elapsed() / u32::try_from(operations).unwrap_or(u32::MAX))
+    }
+}
+
 /// Measures until the goal is reached; checks all data.
 pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Result<Point> {
     let depth = load.depth() as u64;
-    // Once around every slot, so that all memory was touched.
-    drive(load, Goal::Operations(depth), &mut |_| Ok(()), &mut |_| {})?;
-    let mut latencies =
-        Histogram::<u64>::new(3).map_err(|error| Failure::operation("measuring failed", error))?;
-    let mut posting = Duration::ZERO;
+    let mut watch = Watch {
+        choice: Choice::one_of(1),
+        clock,
+        latencies: Histogram::new(3)
+            .map_err(|error| Failure::operation("measuring failed", error))?,
+        posting: Duration::ZERO,
+    };
+    // Around every slot, and several times around the queues of the device while that takes no time: what is used for the
+    // first time is slow.
+    let mut each = watch.trial(load, depth)?;
+    let again = u128::from(LAPS * depth).min(LONGEST_TRIAL.as_nanos() / each.as_nanos().max(1));
+    let again = u64::try_from(again).unwrap_or(u64::MAX).max(TRIAL);
+    if again > depth {
+        each = watch.trial(load, again)?;
+    }
+    watch.latencies.reset();
+    watch.posting = Duration::ZERO;
+    watch.choice = Choice::one_of(stride(each, clock, goal));
     let begin = Instant::now();
-    let operations = drive(
-        load,
-        goal,
-        &mut |latency| {
-            latencies
-                .record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX))
-                .map_err(|error| Failure::operation("measuring failed", error))
-        },
-        &mut |post| posting += post.saturating_sub(clock),
-    )?;
+    let operations = drive(load, goal, &mut watch)?;
     let seconds = begin.elapsed().as_secs_f64();
     load.verify()?;
+    let Watch {
+        latencies, posting, ..
+    } = watch;
     let rate = operations as f64 / seconds;
+    let timed = latencies.len();
     Ok(Point {
         size: load.size() as u64,
         operations,
+        timed,
         seconds,
-        post_ns: posting.as_nanos() as f64 / operations as f64,
+        post_ns: posting.as_nanos() as f64 / timed as f64,
         latency_ns: Latency {
             min: latencies.min(),
             p50: latencies.value_at_quantile(0.5),
@@ -128,15 +230,12 @@ pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Resu
 }
 
 /// Posts and polls until the goal is reached and nothing is under way; the number of operations.
-fn drive(
-    load: &mut impl Measured,
-    goal: Goal,
-    completed: &mut impl FnMut(Duration) -> Result<()>,
-    posted: &mut impl FnMut(Duration),
-) -> Result<u64> {
-    let mut free: Vec<usize> = (0..load.depth()).rev().collect();
+fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64> {
+    let depth = load.depth();
+    let mut free: Vec<usize> = (0..depth).rev().collect();
     let begin = Instant::now();
-    let mut started = vec![begin; load.depth()];
+    let mut started = vec![None; depth];
+    // Where time decides, it passes from one operation that is timed to the next.
     let (mut count, mut now, mut idle) = (0, begin, 0_u32);
     loop {
         let more = |count, now: Instant| match goal {
@@ -148,23 +247,31 @@ fn drive(
                 break;
             };
             load.prepare(slot);
-            let before = Instant::now();
-            load.post(slot)?;
-            now = Instant::now();
-            started[slot] = before;
-            posted(now - before);
+            if watch.choice.is_next() {
+                let before = Instant::now();
+                load.post(slot)?;
+                now = Instant::now();
+                started[slot] = Some(before);
+                watch.posted(now - before);
+            } else {
+                load.post(slot)?;
+            }
             count += 1;
         }
         idle = idle.saturating_add(1);
         let mut wait = true;
-        while let Some(slot) = load.take(wait)? {
+        while free.len() < depth
+            && let Some(slot) = load.take(wait)?
+        {
             wait = false;
-            now = Instant::now();
-            completed(now - started[slot])?;
+            if let Some(start) = started[slot].take() {
+                now = Instant::now();
+                watch.completed(now - start)?;
+            }
             free.push(slot);
             idle = 0;
         }
-        if free.len() == load.depth() && !more(count, now) {
+        if free.len() == depth && !more(count, now) {
             return Ok(count);
         }
         if idle > PATIENCE && !load.gives_up() {
@@ -172,6 +279,48 @@ fn drive(
                 "the measurement stands still",
                 "nothing completes any more",
             ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_read_as_often_as_it_can_be() {
+        let (nanos, any) = (Duration::from_nanos, Goal::Time(Duration::from_secs(1)));
+        assert_eq!(stride(nanos(1_000_000), nanos(20), any), 1);
+        assert_eq!(stride(nanos(20_000), nanos(100), any), 50);
+        assert_eq!(stride(nanos(10), nanos(100), any), RAREST);
+        assert_eq!(stride(Duration::ZERO, nanos(100), any), RAREST);
+        assert_eq!(stride(nanos(10), Duration::ZERO, any), 1);
+        for (operations, expected) in [(1, 1), (63, 1), (64, 2), (500, 15), (1 << 20, RAREST)] {
+            let goal = Goal::Operations(operations);
+            assert_eq!(
+                stride(nanos(10), nanos(100), goal),
+                expected,
+                "{operations}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_of_so_many_is_timed_and_no_slot_in_particular() {
+        for stride in [1, 2, 16, 64] {
+            let mut choice = Choice::one_of(stride);
+            let chosen: Vec<usize> = (0..100_000).filter(|_| choice.is_next()).collect();
+            assert_eq!(chosen.first(), Some(&0));
+            let expected = 100_000 / stride as usize;
+            assert!(
+                (expected * 9 / 10..=expected * 11 / 10).contains(&chosen.len()),
+                "{} of {stride}",
+                chosen.len()
+            );
+            let mut slots: Vec<usize> = chosen.iter().map(|number| number % 16).collect();
+            slots.sort_unstable();
+            slots.dedup();
+            assert_eq!(slots.len(), 16);
         }
     }
 }

@@ -59,7 +59,8 @@ pub(crate) struct Client<'a, B: HostBackend, W> {
     pub(crate) ep: EpId,
     pub(crate) granted: RmrTriplet,
     letters: Letters,
-    heard: Instant,
+    /// Since when the server is known to say nothing.
+    silent: Option<Instant>,
 }
 
 /// A part of a word with the server: somebody else ended it.
@@ -140,7 +141,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
                 length: 0,
             },
             letters,
-            heard: Instant::now(),
+            silent: None,
         };
         client.granted = client.stand(&plan.request)?;
         Ok(client)
@@ -200,7 +201,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     /// Sends a message from the place of this number, up to the depth plus one; nothing else may use it until the server
     /// has shown that it got it.
     pub(crate) fn say(&mut self, place: usize, message: &Message) -> Result<()> {
-        self.heard = Instant::now();
+        self.silent = None;
         self.letters
             .send(&self.station.ia, self.ep, place, message, LETTER)
             .during("dat_ep_post_send")
@@ -210,32 +211,58 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     ///
     /// # Errors
     /// Operation: the connection is lost, the server refuses, or says nothing for too long. `check`'s own.
+    #[inline(always)]
     pub(crate) fn arrival(
         &mut self,
         wait: bool,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<Option<Arrival>> {
-        let longest = if wait { TICK } else { Duration::ZERO };
-        match self.station.next_event(longest)? {
-            None => {
-                check()?;
-                if self.heard.elapsed() > SILENCE {
-                    return Err(lost(format!(
-                        "the server said nothing for {} s",
-                        SILENCE.as_secs()
-                    )));
-                }
-                Ok(None)
+        // What polling usually finds.
+        if self.station.polls()
+            && let Some(event) = self.station.look()?
+        {
+            if let Event::Dto(done) = event
+                && done.status == DtoStatus::Success
+                && done.cookie & LETTER == 0
+            {
+                self.silent = None;
+                return Ok(Some(Arrival::Done(done)));
             }
-            Some(Event::Dto(done)) => self.completion(done),
-            Some(Event::Connection { kind, ep, .. }) if ep == self.ep => Err(lost(match kind {
+            return self.arrived(&event);
+        }
+        self.awaited(wait, check)
+    }
+
+    #[inline(never)]
+    fn awaited(&mut self, wait: bool, check: &dyn Fn() -> Result<()>) -> Result<Option<Arrival>> {
+        let longest = if wait { TICK } else { Duration::ZERO };
+        if let Some(event) = self.station.next_event(longest)? {
+            return self.arrived(&event);
+        }
+        if wait {
+            check()?;
+            if self.silent.get_or_insert_with(Instant::now).elapsed() > SILENCE {
+                return Err(lost(format!(
+                    "the server said nothing for {} s",
+                    SILENCE.as_secs()
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline(never)]
+    fn arrived(&mut self, event: &Event) -> Result<Option<Arrival>> {
+        match event {
+            Event::Dto(done) => self.completion(*done),
+            Event::Connection { kind, ep, .. } if *ep == self.ep => Err(lost(match kind {
                 ConnectionEventKind::Disconnected => "the server ended it".into(),
                 ConnectionEventKind::Broken => {
                     "it broke: the server or the way there is gone".into()
                 }
                 other => format!("{other:?}"),
             })),
-            Some(_) => Ok(None),
+            _ => Ok(None),
         }
     }
 
@@ -246,7 +273,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             DtoStatus::Flushed => return Err(lost("what was under way was flushed")),
             status => return Err(lost(format!("an operation completed as {status:?}"))),
         }
-        self.heard = Instant::now();
+        self.silent = None;
         if !letter {
             return Ok(Some(Arrival::Done(done)));
         }

@@ -26,6 +26,8 @@ pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
     shape: Shape,
     /// What is written and sent, or read into.
     near: Registered,
+    /// The segments of each slot.
+    pieces: Vec<LmrTriplet>,
     /// What echoes come into.
     echoes: Option<Registered>,
     /// Slots whose echo is expected, the oldest first.
@@ -33,8 +35,6 @@ pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
     /// The number of the operation in each slot, and the buffer that its echo came into with the number that it then had.
     stamps: Vec<u64>,
     came: Vec<Option<(usize, u64)>>,
-    /// What was done while nobody asked.
-    done: VecDeque<usize>,
     count: u64,
 }
 
@@ -122,11 +122,11 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
             client,
             shape,
             near,
+            pieces: pieces(&near, shape),
             echoes,
             sent: VecDeque::new(),
             stamps: vec![0; depth],
             came: vec![None; depth],
-            done: VecDeque::new(),
             count: 0,
         })
     }
@@ -135,22 +135,6 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
     pub(crate) fn close(self) -> Result<()> {
         let memory: Vec<Registered> = std::iter::once(self.near).chain(self.echoes).collect();
         self.client.close(&memory)
-    }
-
-    fn segments(&self, slot: usize) -> ([LmrTriplet; 32], usize) {
-        let Shape { size, segments, .. } = self.shape;
-        let mut pieces = [LmrTriplet::default(); 32];
-        let length = size / segments;
-        for (number, piece) in pieces.iter_mut().take(segments).enumerate() {
-            let from = number * length;
-            let to = if number + 1 == segments {
-                size
-            } else {
-                from + length
-            };
-            *piece = self.near.piece(slot * size + from, to - from);
-        }
-        (pieces, segments)
     }
 
     fn stamp(&self, memory: &Registered, slot: usize) -> [u8; STAMP] {
@@ -196,6 +180,23 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
     }
 }
 
+/// The segments of all slots, of equal length but for the last of each.
+fn pieces(near: &Registered, shape: Shape) -> Vec<LmrTriplet> {
+    let Shape { size, segments, .. } = shape;
+    let length = size / segments;
+    let piece = |number| {
+        let (slot, segment) = (number / segments, number % segments);
+        let from = segment * length;
+        let to = if segment + 1 == segments {
+            size
+        } else {
+            from + length
+        };
+        near.piece(slot * size + from, to - from)
+    };
+    (0..shape.depth * segments).map(piece).collect()
+}
+
 fn zero(memory: Memory) {
     const BLOCK: usize = 1 << 16;
     let zeros = vec![0; BLOCK];
@@ -217,6 +218,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
         true
     }
 
+    #[inline]
     fn prepare(&mut self, slot: usize) {
         self.count += 1;
         if let Some(stamp) = self.stamps.get_mut(slot) {
@@ -230,11 +232,12 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
         }
     }
 
+    #[inline]
     fn post(&mut self, slot: usize) -> Result<()> {
-        let size = self.shape.size;
+        let Shape { size, segments, .. } = self.shape;
         let remote = part_of(&self.client.granted, slot * size, size);
-        let (pieces, count) = self.segments(slot);
-        let local = pieces.get(..count).unwrap_or_default();
+        let first = slot * segments;
+        let local = self.pieces.get(first..first + segments).unwrap_or_default();
         let (ia, ep, cookie) = (&self.client.station.ia, self.client.ep, slot as u64);
         match self.shape.operation {
             Operation::Write => ia
@@ -258,21 +261,20 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
         }
     }
 
+    #[inline]
     fn take(&mut self, wait: bool) -> Result<Option<usize>> {
         loop {
-            if let Some(slot) = self.done.pop_front() {
-                return Ok(Some(slot));
-            }
             let Some(Arrival::Done(done)) = self.client.arrival(wait, &|| Ok(()))? else {
                 return Ok(None);
             };
             match done.operation {
                 DtoOperation::Send => {}
                 DtoOperation::Receive => {
-                    let slot = self.echo(done.cookie as usize, done.transferred_length)?;
-                    self.done.push_back(slot);
+                    return self
+                        .echo(done.cookie as usize, done.transferred_length)
+                        .map(Some);
                 }
-                _ => self.done.push_back(done.cookie as usize),
+                _ => return Ok(Some(done.cookie as usize)),
             }
         }
     }

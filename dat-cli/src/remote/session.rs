@@ -113,6 +113,8 @@ pub(crate) struct Session {
     /// Places of messages to send that are free.
     free: Vec<usize>,
     state: State,
+    /// Something came since `work` looked last.
+    spoke: bool,
     heard: Instant,
     asked: Instant,
     staging: Vec<u8>,
@@ -217,6 +219,7 @@ impl Session {
                 Work::Copy { .. } => State::Unnamed,
                 _ => State::Memory,
             },
+            spoke: false,
             heard: now,
             asked: now,
             staging: Vec::new(),
@@ -376,7 +379,7 @@ impl Session {
         if done.status != DtoStatus::Success {
             return Err(Over);
         }
-        self.heard = Instant::now();
+        self.spoke = true;
         if !self.stands {
             // No more than there are receives.
             self.early.push(*done);
@@ -526,6 +529,9 @@ impl Session {
             return self.check(station, shelf);
         }
         let now = Instant::now();
+        if std::mem::take(&mut self.spoke) {
+            self.heard = now;
+        }
         let silent = now.saturating_duration_since(self.heard);
         match &self.state {
             State::Leaving(until) if *until <= now => Err(Over),

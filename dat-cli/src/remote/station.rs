@@ -132,8 +132,15 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
         }
     }
 
+    /// Whether waiting is looking again and again.
+    #[inline]
+    pub(crate) fn polls(&self) -> bool {
+        matches!(self.waiting, Waiting::Poll { .. })
+    }
+
     /// The next event if there is one; looks for those of connections now and then.
-    fn look(&mut self) -> Result<Option<Event>> {
+    #[inline(always)]
+    pub(crate) fn look(&mut self) -> Result<Option<Event>> {
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(BETWEEN) {
             self.ia.progress(ThreadWait::clock());

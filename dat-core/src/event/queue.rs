@@ -544,8 +544,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    /// Sees to it that the device tells of the next completion, if somebody wants to know: a waiter,
-    /// or a notification object while the dispatcher is enabled.
+    /// Sees to it that the device tells of the next completion, if somebody wants to know: a waiter
+    /// whose condition does not hold yet, or a notification object while the dispatcher is enabled.
     ///
     /// Completions that slipped in before the arming are taken in and announced.
     pub(crate) fn keep_armed<B, L>(&mut self, shared: &Shared<'_, B, L>, aftermath: &mut Aftermath)
@@ -553,9 +553,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        let wanted = self.waiter.is_some() || (self.enabled && self.cno.is_some());
+        let notified = self.enabled && self.cno.is_some();
         let solicited_only = self.config == Some(EvdConfig::Solicited);
         for _ in 0..ARMING_ROUNDS {
+            let wanted = notified || (self.waiter.is_some() && !self.is_due());
             if !wanted || self.armed || self.failure.is_some() {
                 return;
             }

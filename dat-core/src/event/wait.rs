@@ -36,6 +36,9 @@ pub trait Wait {
     /// A waker that ends `wait`, also if it is used before `wait` is called.
     fn waker(&self) -> Waker;
 
+    /// A call begins that looks at everything before it sleeps: what used the waker before need not end `wait` any more.
+    fn begin(&mut self) {}
+
     /// Sleeps until the waker is used or the moment has come; returning early is harmless.
     fn wait(&mut self, until: Option<Instant>) -> WakeReason;
 }
@@ -187,6 +190,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         wait: &mut W,
         mut poll: impl FnMut(&Waker) -> Poll<Result<R>>,
     ) -> Option<Result<R>> {
+        wait.begin();
         let waker = wait.waker();
         let mut part = self.take_part();
         loop {

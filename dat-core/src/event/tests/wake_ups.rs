@@ -40,6 +40,37 @@ fn completions_count_towards_the_threshold_wherever_they_are() {
 
 /// Spec: EVW-01, EVW-09
 #[test]
+fn the_device_is_not_armed_for_a_waiter_that_has_what_it_waits_for() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, SHARED).unwrap();
+    let peer = connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
+    let (wakes, waker) = WakeCount::new();
+    for cookie in 1..=3 {
+        send(&ia, peer.ep, cookie);
+    }
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    succeed(&device, peer.key);
+    progress(&ia);
+    assert_eq!((wakes.take(), device.armed(number(evd))), (1, None));
+    succeed(&device, peer.key);
+    assert_eq!(ready(wait.poll(&waker)), (1, 1));
+    drop(wait);
+    assert_eq!(device.armed(number(evd)), None, "nobody wants to know");
+    // The next one that has to wait is told again.
+    let mut wait = ia.evd_wait(evd, 2).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    assert_eq!(device.armed(number(evd)), Some(false));
+    succeed(&device, peer.key);
+    progress(&ia);
+    assert_eq!(wakes.take(), 1);
+    assert_eq!(ready(wait.poll(&waker)), (2, 1));
+}
+
+/// Spec: EVW-01, EVW-09
+#[test]
 fn a_completion_that_slips_in_while_arming_is_not_slept_over() {
     let device = TestBackend::default();
     let mut storage = TestStorage::new();
