@@ -102,6 +102,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 state.end_link(link, now, &self.options);
                 place = at.saturating_add(1);
             }
+            state.remind(None);
         });
         let mut place = 0;
         loop {

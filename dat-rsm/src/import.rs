@@ -147,7 +147,13 @@ impl Import {
 
     /// Whether it waits to be connected on a link.
     pub(crate) fn is_looking(&self) -> bool {
-        self.attach == Attach::Detached
+        self.attach == Attach::Detached && self.is_waiting()
+    }
+
+    /// Whether it is not connected on any link, but may be.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let attached = matches!(self.attach, Attach::Attached(_));
+        !attached
             && match self.state {
                 ImportState::Connecting => self.refusal.is_none(),
                 ImportState::Connected => true,

@@ -199,7 +199,9 @@ impl State {
         told: Handle,
         options: &Options,
     ) {
-        let Some(place) = self.links.get_mut(link).filter(|link| link.is_up()) else {
+        // A peer may speak before the connection is reported here; the answer waits for that.
+        let over = LinkState::Over;
+        let Some(place) = self.links.get_mut(link).filter(|link| link.state != over) else {
             return;
         };
         place.outbox.push_back(Waiting { body, import, told });

@@ -440,7 +440,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         loop {
             let found = self
                 .state
-                .with(|state| state.imports.find_from(place, |import| import.is_looking()));
+                .with(|state| state.imports.find_from(place, |import| import.is_waiting()));
             let Some((at, handle)) = found else {
                 return handled;
             };
@@ -453,7 +453,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     return None;
                 }
                 let (index, node, deadline) = (import.port, import.node, import.deadline);
+                let looking = import.is_looking();
                 state.remind(deadline);
+                if !looking {
+                    return None;
+                }
                 if let Some(link) = state.link_to(index, node) {
                     self.ask(state, link, handle);
                     handled = handled.saturating_add(1);

@@ -120,3 +120,4 @@ dat_tests::conformance_suite!(non_coherent, MockBed::new());
 dat_tests::conformance_suite!(windowless, MockBed::new());
 dat_tests::conformance_suite!(faulty, MockBed::new());
 dat_tests::conformance_suite!(rsm, MockBed::new());
+dat_tests::conformance_suite!(rsm_faulty, MockBed::new());

@@ -4,8 +4,8 @@ use dat_core::backend::Backend;
 use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 
+use super::call::Manner;
 use super::entry::{Gets, Puts};
-use super::vector::Manner;
 use super::{Direction, GetEntry, PutEntry, Source, Target, VectorError, VectorFlags};
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};

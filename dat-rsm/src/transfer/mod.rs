@@ -1,10 +1,12 @@
 //! Transfers: vectors, single buffers, and what they have in common.
 
 mod bulk;
+mod call;
 mod drain;
 mod entry;
 mod item;
 mod nonblocking;
+mod offer;
 mod pins;
 mod vector;
 

@@ -3,8 +3,9 @@
 use dat_core::backend::Backend;
 use dat_core::sync::RawLock;
 
+use super::call::Manner;
 use super::entry::Handles;
-use super::vector::{Manner, Vector};
+use super::vector::Vector;
 use super::{Direction, HandleEntry, VectorError, VectorFlags};
 use crate::engine::Rsm;
 use crate::id::ImportId;

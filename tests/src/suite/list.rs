@@ -295,6 +295,8 @@ macro_rules! conformance_suite {
                     in_explicit_mode_bad_entries_are_still_refused_at_once
                     order_separates_writes_before_from_writes_after
                     implicit_vectors_need_no_barrier_and_leave_open_ones_alone;
+                rsm_failure:
+                    an_interrupted_vector_leaves_nothing_on_the_way;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
                     handles_of_any_address_and_length_may_overlap
@@ -313,6 +315,23 @@ macro_rules! conformance_suite {
                     a_bad_entry_ends_a_getv_at_its_place
                     empty_entries_are_done_without_moving_anything
                     a_handle_of_another_controller_is_refused;
+                rsm_revocation:
+                    a_segment_is_cut_off_in_the_middle_of_a_vector
+                    an_aborted_connection_does_not_come_back_with_the_id
+                    the_end_of_one_segment_is_not_the_end_of_another
+                    rebound_segments_keep_their_importers
+                    rebinding_is_refused_in_order;
+                rsm_segment:
+                    controllers_are_counted
+                    a_released_controller_takes_everything_along
+                    the_end_of_a_process_releases_everything
+                    controllers_tell_what_they_can
+                    the_topology_names_every_path
+                    segments_are_made_of_whole_pages
+                    ids_are_published_and_free_again
+                    access_lists_decide_who_may_connect
+                    a_node_imports_from_itself_as_from_others
+                    connecting_fails_for_a_reason;
                 rsm_signal:
                     a_vector_signals_once_and_only_if_it_succeeds
                     signals_gather_unless_they_are_told_not_to
@@ -327,7 +346,23 @@ macro_rules! conformance_suite {
                     items_of_every_size_go_there_and_back;
                 rsm_vector:
                     bytes_are_gathered_and_gaps_are_left
-                    getv_scatters_what_putv_gathered;
+                    getv_scatters_what_putv_gathered
+                    of_overlapping_entries_the_later_one_wins
+                    any_number_of_entries_is_one_vector;
+            }
+        }
+    };
+    (rsm_faulty, $bed:expr) => {
+        mod rsm_faulty {
+            use super::*;
+            $crate::conformance_suite! { @each $bed;
+                rsm_failure:
+                    a_failed_entry_ends_the_vector_and_the_connection_comes_back
+                    a_failed_entry_ends_a_getv
+                    in_explicit_mode_the_close_tells_of_failures
+                    an_implicit_failure_in_a_span_fails_its_close_too
+                    the_death_of_the_exporter_aborts_whenever_it_comes
+                    memory_that_cannot_be_registered_ends_the_vector;
             }
         }
     };

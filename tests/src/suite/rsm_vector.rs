@@ -1,11 +1,11 @@
 //! Vectors that succeed.
 
 use crate::fixture::RsmTestbed;
-use dat_rsm::{GetEntry, PutEntry, Source, Target, VectorFlags};
+use dat_rsm::{BarrierMode, GetEntry, PutEntry, Source, Target, VectorFlags};
 
 use crate::fixture::nodes::{Nodes, load, pattern, put, put_handle};
 
-/// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-07, RSMPV-20, RSMPV-30, RSMPV-53
+/// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-07, RSMPV-11, RSMPV-12, RSMPV-20, RSMPV-21, RSMPV-30, RSMPV-53
 pub fn bytes_are_gathered_and_gaps_are_left<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let (_, import, memory) = nodes.segment(1);
@@ -79,4 +79,80 @@ pub fn getv_scatters_what_putv_gathered<T: RsmTestbed>(bed: &T) {
     assert_eq!(bytes[..3], [0; 3]);
     assert_eq!(bytes[3..43], remote[10..50]);
     assert_eq!(bytes[43..], [0; 7]);
+}
+
+/// Spec: RSMPV-33, RSMPV-31
+pub fn of_overlapping_entries_the_later_one_wins<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    for round in 0..10_u8 {
+        let pieces: Vec<_> = (0..12).map(|at| [round * 12 + at + 1; 64]).collect();
+        let entries: Vec<_> = pieces
+            .iter()
+            .enumerate()
+            .map(|(at, bytes)| put(bytes, at as u64 * 16))
+            .collect();
+        engine
+            .putv(import, &entries, VectorFlags::empty(), wait)
+            .expect("a vector");
+        let mut expected = [0; 12 * 16 + 48];
+        for (at, bytes) in pieces.iter().enumerate() {
+            expected[at * 16..][..64].copy_from_slice(bytes);
+        }
+        assert!(load(&memory[..expected.len()]) == expected);
+        // The same for local ranges of a getv.
+        let (local, target) = nodes.local(0, 128, 1);
+        let mut entries: Vec<_> = (0..8)
+            .map(|at| GetEntry {
+                local: Target::Handle(local),
+                local_offset: at * 8,
+                remote_offset: at * 24,
+                length: 32,
+            })
+            .collect();
+        engine
+            .getv(import, &mut entries, VectorFlags::empty(), wait)
+            .expect("a vector");
+        let mut result = pattern(1, 128);
+        for at in 0..8 {
+            result[at * 8..][..32].copy_from_slice(&expected[at * 24..][..32]);
+        }
+        assert!(load(target) == result);
+    }
+}
+
+/// Spec: RSMPV-08, RSMPV-52
+pub fn any_number_of_entries_is_one_vector<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (export, import, memory) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let bytes = pattern(2, 1000);
+    for mode in [BarrierMode::Implicit, BarrierMode::Explicit] {
+        engine.set_mode(import, mode).expect("a mode");
+        for count in [1, 15, 16, 17, 32, 33, 1000] {
+            let mut entries: Vec<_> = (0..count)
+                .map(|at| put(&bytes[at..=at], 3 * at as u64))
+                .collect();
+            engine
+                .putv(import, &entries, VectorFlags::IMPLICIT_SIGPOST, wait)
+                .expect("a vector");
+            nodes
+                .engine(1)
+                .signal_wait(export, None, &mut nodes.wait(1))
+                .expect("a signal");
+            let memory = load(memory);
+            assert!((0..count).all(|at| memory[3 * at] == bytes[at]));
+            nodes.settle();
+            assert_eq!(
+                nodes.engine(1).signal_take(export),
+                Ok(false),
+                "one for all"
+            );
+            // The residual is of the whole.
+            entries[count - 1].remote_offset = 5000;
+            let outcome = engine.putv(import, &entries, VectorFlags::empty(), wait);
+            crate::fixture::nodes::left(outcome, dat_rsm::RsmError::BadOffset, 1);
+        }
+    }
 }

@@ -1,0 +1,287 @@
+//! The next entry of a vector: checked, registered, begun.
+
+use dat_core::backend::Backend;
+use dat_core::flags::{CompletionFlags, MemoryPrivileges};
+use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, RmrTriplet};
+use dat_core::sync::RawLock;
+use dat_core::{Error, ErrorKind};
+
+use super::Direction;
+use super::entry::{Entries, Local, Wanted};
+use super::vector::Vector;
+use crate::error::{Result, RsmError};
+use crate::flight::{Owner, Request, WINDOW};
+use crate::id::{Handle, LocalMemoryId};
+use crate::import::{Attach, Import};
+use crate::state::State;
+
+/// What happened to the next part of a vector.
+pub(super) enum Offer {
+    /// It is on the way: so many bytes, the first of them at this local address.
+    Posted(u64, u64),
+    /// There is nothing to move.
+    Nothing,
+    /// It needs a registration.
+    Pin,
+    /// There is no room, or no link, at the moment.
+    Later,
+    Refused(RsmError),
+    Aborted,
+}
+
+impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
+    /// Registers the memory of the next entry for the call.
+    ///
+    /// Spec: RSMPV-11
+    pub(super) fn pin(&mut self) -> Result<()> {
+        let region = self.entries.region(self.next).ok_or(RsmError::BadAddress)?;
+        let privileges = match self.direction {
+            Direction::Put => MemoryPrivileges::LOCAL_READ,
+            Direction::Get => self.port.target_privileges,
+        };
+        let made = self.port.ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(region),
+            pz: self.pz,
+            privileges,
+        });
+        match made {
+            Ok(made) => {
+                self.pins.keep(self.next, made);
+                Ok(())
+            }
+            Err(error) => Err(match RsmError::from(error) {
+                RsmError::InsufficientResources | RsmError::InsufficientMemory => {
+                    RsmError::InsufficientResources
+                }
+                _ => RsmError::BadAddress,
+            }),
+        }
+    }
+
+    /// Checks the next entry and begins it, or a part of it.
+    ///
+    /// Spec: RSMPV-57, RSMPV-21
+    pub(super) fn offer(&self, state: &mut State, wanted: &Wanted) -> Offer {
+        let Some(import) = state.imports.get(self.import.handle()) else {
+            return Offer::Aborted;
+        };
+        if import.generation != self.generation {
+            return Offer::Aborted;
+        }
+        let (attach, remote) = (import.attach, import.remote(wanted, self.part));
+        if let Err(error) = self.check(state, import, wanted) {
+            return Offer::Refused(error);
+        }
+        let Some(flight) = state.flights.get_mut(self.flight) else {
+            return Offer::Aborted;
+        };
+        if flight.failure.is_some() {
+            return Offer::Later;
+        }
+        if wanted.length == 0 {
+            flight.skip(self.next as u32);
+            return Offer::Nothing;
+        }
+        let done = flight.done as usize;
+        if self.next.saturating_sub(done) >= WINDOW {
+            return Offer::Later;
+        }
+        let Attach::Attached(link_handle) = attach else {
+            return Offer::Later;
+        };
+        let ready = state
+            .links
+            .get(link_handle)
+            .filter(|link| link.takes_transfer(self.port.max_transfers));
+        let (Some(link), true) = (ready, state.requests.has_room()) else {
+            return Offer::Later;
+        };
+        let ep = link.ep;
+        let bytes = wanted
+            .length
+            .saturating_sub(self.part)
+            .min(self.port.max_transfer);
+        let last = self.part.saturating_add(bytes) >= wanted.length;
+        let (context, base, local) = match wanted.local {
+            Local::Handle(local) => match state.locals.get(local.handle()) {
+                Some(place) => {
+                    let made = &place.made;
+                    let base = made.registered_address.wrapping_add(wanted.local_offset);
+                    (made.lmr_context, base, Some(local))
+                }
+                None => return Offer::Refused(RsmError::BadScatterGather),
+            },
+            Local::Immediate(_) => match self.pins.of(self.next) {
+                Some(made) => (made.lmr_context, made.registered_address, None),
+                None => return Offer::Pin,
+            },
+        };
+        if self.part == 0 && self.overlaps(done, base, wanted.length) {
+            return Offer::Later;
+        }
+        let piece = LmrTriplet {
+            context,
+            address: base.wrapping_add(self.part),
+            length: bytes,
+        };
+        let remote = RmrTriplet {
+            length: bytes,
+            ..remote
+        };
+        // Nobody waits for an entry from a handle in explicit mode but a barrier.
+        let spans = self.explicit && local.is_some();
+        let owner = if spans {
+            Owner::Span
+        } else {
+            Owner::Entry {
+                flight: self.flight,
+                index: self.next as u32,
+                last,
+            }
+        };
+        let request = Request {
+            owner,
+            link: link_handle,
+            import: self.import.handle(),
+            local,
+            told: Handle::NULL,
+        };
+        match self.post(state, ep, request, &piece, &remote) {
+            Ok(()) => {
+                if spans
+                    && last
+                    && let Some(flight) = state.flights.get_mut(self.flight)
+                {
+                    flight.skip(self.next as u32);
+                }
+                Offer::Posted(bytes, piece.address)
+            }
+            Err(error) if error.kind() == ErrorKind::InsufficientResources => {
+                let waits = state
+                    .links
+                    .get(link_handle)
+                    .is_some_and(|link| link.requests != 0);
+                if waits {
+                    Offer::Later
+                } else {
+                    Offer::Refused(RsmError::InsufficientResources)
+                }
+            }
+            Err(error) => Offer::Refused(error.into()),
+        }
+    }
+
+    /// Whether an entry goes where one that is on the way goes: the bytes of reads arrive in any order until the reads
+    /// complete, but of two entries the later one has to win. Writes arrive in order.
+    ///
+    /// Spec: RSMPV-32, RSMPV-33
+    fn overlaps(&self, done: usize, first: u64, length: u64) -> bool {
+        if self.explicit || self.direction == Direction::Put {
+            return false;
+        }
+        (done..self.next).any(|index| {
+            let (other, size) = self
+                .targets
+                .get(index % WINDOW)
+                .copied()
+                .unwrap_or_default();
+            other < first.saturating_add(length) && first < other.saturating_add(size)
+        })
+    }
+
+    /// Posts one request and keeps the books.
+    fn post(
+        &self,
+        state: &mut State,
+        ep: dat_core::id::EpId,
+        request: Request,
+        piece: &LmrTriplet,
+        remote: &RmrTriplet,
+    ) -> core::result::Result<(), Error> {
+        let Some(cookie) = state.requests.insert(request) else {
+            return Err(Error::queue_full());
+        };
+        let (ia, flags) = (&self.port.ia, CompletionFlags::empty());
+        let pieces = core::slice::from_ref(piece);
+        let posted = match self.direction {
+            Direction::Put => ia.post_rdma_write(ep, pieces, cookie.to_raw(), remote, flags),
+            Direction::Get => ia.post_rdma_read(ep, pieces, cookie.to_raw(), remote, flags),
+        };
+        if let Err(error) = posted {
+            state.requests.remove(cookie);
+            return Err(error);
+        }
+        state.count_posted(&request);
+        if let Some(import) = state.imports.get_mut(request.import)
+            && request.owner == Owner::Span
+            && self.direction == Direction::Put
+        {
+            import.unflushed = true;
+        }
+        Ok(())
+    }
+
+    /// Checks an entry against its local memory and the segment.
+    ///
+    /// Spec: RSMPV-03, RSMPV-13, RSMPV-15, RSMPV-61
+    fn check(&self, state: &State, import: &Import, wanted: &Wanted) -> Result<()> {
+        let available = match wanted.local {
+            Local::Handle(local) => self.local_length(state, local)?,
+            Local::Immediate(length) => length,
+        };
+        for (offset, length) in [
+            (wanted.local_offset, available),
+            (wanted.remote_offset, import.length),
+        ] {
+            if offset > length {
+                return Err(RsmError::BadOffset);
+            }
+        }
+        for (offset, length) in [
+            (wanted.local_offset, available),
+            (wanted.remote_offset, import.length),
+        ] {
+            let end = offset.checked_add(wanted.length);
+            if end.is_none_or(|end| end > length) {
+                return Err(RsmError::BadLength);
+            }
+        }
+        if self.needs_barrier && !self.explicit && import.barriers == 0 {
+            return Err(RsmError::BarrierUninitialized);
+        }
+        Ok(())
+    }
+
+    fn local_length(&self, state: &State, local: LocalMemoryId) -> Result<u64> {
+        let place = state
+            .locals
+            .get(local.handle())
+            .filter(|place| !place.closing)
+            .ok_or(RsmError::BadScatterGather)?;
+        if self.port_index() != Some(place.port) {
+            return Err(RsmError::BadScatterGather);
+        }
+        if self.direction == Direction::Get && !place.writable {
+            return Err(RsmError::BadAddress);
+        }
+        Ok(place.length)
+    }
+
+    fn port_index(&self) -> Option<usize> {
+        Some(self.controller.handle().index())
+    }
+}
+
+impl Import {
+    /// Where an entry, or the rest of it, goes in the exporter's memory.
+    fn remote(&self, wanted: &Wanted, part: u64) -> RmrTriplet {
+        RmrTriplet {
+            context: self.key,
+            address: self
+                .address
+                .wrapping_add(wanted.remote_offset)
+                .wrapping_add(part),
+            length: 0,
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Transfers that fail, and connections that come back behind the same handle.
+
+use core::cell::Cell;
+
+use dat_rsm::{BarrierMode, EntryStatus, GetEntry, ImportState, RsmError, Target, VectorFlags};
+
+use crate::fixture::nodes::{Nodes, PAGE, left, load, pattern, put, put_handle, store};
+use crate::fixture::{FaultyRsmTestbed, RsmTestbed};
+
+const NONE: VectorFlags = VectorFlags::empty();
+/// Entries of the vectors below.
+const COUNT: usize = 5;
+/// More operations than a test starts before its last entry.
+const OPERATIONS: u32 = 24;
+
+/// Each operation of the importer's device fails once, in a run of its own.
+fn each_failure<T: FaultyRsmTestbed>(bed: &T, mut run: impl FnMut(&Nodes<'_, T>)) {
+    for nth in 0..OPERATIONS {
+        let nodes = Nodes::two(bed);
+        bed.fail_operation(2 * nth as u16, nth);
+        run(&nodes);
+    }
+}
+
+/// Spec: RSMPV-31, RSMPV-32, RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-55, RSMPV-56, RSMPV-60, RSMPV-71, RSMPV-E08, RSMBR-06
+pub fn a_failed_entry_ends_the_vector_and_the_connection_comes_back<T: FaultyRsmTestbed>(bed: &T) {
+    let mut seen = [0; COUNT + 1];
+    each_failure(bed, |nodes| {
+        let (export, import, memory) = nodes.segment(1);
+        let (local, _) = nodes.local(0, 500, 3);
+        let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+        let all: Vec<_> = (0..COUNT as u64)
+            .map(|at| put_handle(local, at * 100, at * 300, 100))
+            .collect();
+        let source = pattern(3, 500);
+        let there = |at: usize| load(&memory[at * 300..][..100]) == source[at * 100..][..100];
+        let signals = || {
+            nodes.settle();
+            (0..)
+                .take_while(|_| nodes.engine(1).signal_take(export).expect("a segment"))
+                .count()
+        };
+        match engine.putv(import, &all, VectorFlags::IMPLICIT_SIGPOST, wait) {
+            Ok(()) => {
+                seen[0] += 1;
+                assert_eq!(signals(), 1);
+            }
+            Err(failure) if failure.residual == 0 => {
+                // The signal was the operation that failed.
+                assert_eq!(failure.error, RsmError::RemoteNodeUnreachable);
+                assert!((0..COUNT).all(there));
+            }
+            Err(failure) => {
+                assert_eq!(failure.error, RsmError::BarrierFailure, "{failure}");
+                seen[failure.residual] += 1;
+                let done = COUNT - failure.residual;
+                for at in 0..COUNT {
+                    let expected = match at.cmp(&done) {
+                        core::cmp::Ordering::Less => EntryStatus::Completed,
+                        core::cmp::Ordering::Equal => EntryStatus::Failed(failure.error),
+                        core::cmp::Ordering::Greater => EntryStatus::NotCompleted,
+                    };
+                    assert_eq!(failure.status(at), expected);
+                    assert!(at >= done || there(at), "{at} of {done}");
+                }
+                assert_eq!(signals(), 0);
+                assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
+                // The tail alone does the rest, on the same handle.
+                engine
+                    .putv(import, &all[done..], NONE, wait)
+                    .expect("recovered");
+            }
+        }
+        assert!((0..COUNT).all(there));
+    });
+    println!("residuals {seen:?}");
+    assert!(
+        seen.iter().all(|times| *times > 0),
+        "every residual was met: {seen:?}"
+    );
+}
+
+/// Spec: RSMPV-31, RSMPV-32, RSMPV-50, RSMPV-54, RSMPV-56, RSMPV-60, RSMPV-E08
+pub fn a_failed_entry_ends_a_getv<T: FaultyRsmTestbed>(bed: &T) {
+    let mut seen = [0; COUNT + 1];
+    each_failure(bed, |nodes| {
+        let (_, import, memory) = nodes.segment(1);
+        store(memory, 0, &pattern(9, PAGE));
+        let engine = nodes.engine(0);
+        let mut bytes = [[0; 64]; COUNT];
+        let mut entries: Vec<_> = bytes
+            .iter_mut()
+            .enumerate()
+            .map(|(at, bytes)| GetEntry {
+                local: Target::Bytes(bytes),
+                local_offset: 0,
+                remote_offset: at as u64 * 77,
+                length: 64,
+            })
+            .collect();
+        let outcome = engine.getv(import, &mut entries, NONE, &mut nodes.wait(0));
+        let residual = outcome.map_or_else(
+            |failure| {
+                assert_eq!(failure.error, RsmError::BarrierFailure);
+                failure.residual
+            },
+            |()| 0,
+        );
+        seen[residual] += 1;
+        if residual != 0 {
+            let tail = &mut entries[COUNT - residual..];
+            engine
+                .getv(import, tail, NONE, &mut nodes.wait(0))
+                .expect("recovered");
+        }
+        drop(entries);
+        for (at, bytes) in bytes.iter().enumerate() {
+            assert_eq!(bytes[..], pattern(9, PAGE)[at * 77..][..64], "entry {at}");
+        }
+    });
+    println!("residuals {seen:?}");
+    assert!(
+        seen.iter().all(|times| *times > 0),
+        "every residual was met: {seen:?}"
+    );
+}
+
+/// Spec: RSMPV-22, RSMPV-40, RSMPV-42, RSMBR-05, RSMBR-06, RSMBR-09, RSMBR-04
+pub fn in_explicit_mode_the_close_tells_of_failures<T: FaultyRsmTestbed>(bed: &T) {
+    let (mut failed, mut fine) = (0, 0);
+    each_failure(bed, |nodes| {
+        let (_, import, memory) = nodes.segment(1);
+        let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+        let (local, _) = nodes.local(0, 500, 3);
+        let barrier = nodes.barrier(0, import);
+        engine
+            .set_mode(import, BarrierMode::Explicit)
+            .expect("a mode");
+        let all: Vec<_> = (0..COUNT as u64)
+            .map(|at| put_handle(local, at * 100, at * 100, 100))
+            .collect();
+        engine.open_barrier(barrier).expect("open");
+        // The call knows nothing of it.
+        engine.putv(import, &all, NONE, wait).expect("begun");
+        match engine.close_barrier(barrier, wait) {
+            Ok(()) => fine += 1,
+            Err(error) => {
+                assert_eq!(error, RsmError::BarrierFailure);
+                failed += 1;
+                // Everything since the open is done again.
+                assert_eq!(
+                    engine.close_barrier(barrier, wait),
+                    Err(RsmError::BarrierNotOpened)
+                );
+                engine.open_barrier(barrier).expect("open");
+                engine.putv(import, &all, NONE, wait).expect("begun");
+                assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
+            }
+        }
+        assert!(load(&memory[..500]) == pattern(3, 500));
+    });
+    assert!(
+        failed > COUNT && fine > 0,
+        "{failed} failed, {fine} did not"
+    );
+}
+
+/// Spec: RSMBR-05, RSMBR-09
+pub fn an_implicit_failure_in_a_span_fails_its_close_too<T: FaultyRsmTestbed>(bed: &T) {
+    let mut failed = 0;
+    each_failure(bed, |nodes| {
+        let (_, import, _) = nodes.segment(1);
+        let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+        let barrier = nodes.barrier(0, import);
+        engine.open_barrier(barrier).expect("open");
+        let outcome = engine.putv(import, &[put(&[1], 0), put(&[2], 1)], NONE, wait);
+        let close = engine.close_barrier(barrier, wait);
+        if outcome.is_err() {
+            failed += 1;
+            assert_eq!(close, Err(RsmError::BarrierFailure));
+        }
+    });
+    assert!(failed > 0);
+}
+
+/// Spec: RSMPV-E09, RSMPV-E12, RSMST-01, RSMST-03, RSMST-04, RSMIM-11, RSMBR-10, RSMPV-51
+pub fn the_death_of_the_exporter_aborts_whenever_it_comes<T: FaultyRsmTestbed>(bed: &T) {
+    let mut aborted = 0;
+    for sleeps in 0..30 {
+        let nodes = Nodes::two(bed);
+        let (_, import, _) = nodes.segment(1);
+        let engine = nodes.engine(0);
+        let (local, _) = nodes.local(0, PAGE, 3);
+        let barrier = nodes.barrier(0, import);
+        engine.open_barrier(barrier).expect("open");
+        let entries: Vec<_> = (0..16)
+            .map(|at| put_handle(local, at * 8, at * 8, 8))
+            .collect();
+        let died = Cell::new(false);
+        let mut wait = nodes.hooked(0, sleeps, || {
+            bed.crash(2 * sleeps as u16 + 1);
+            nodes.stop(1);
+            died.set(true);
+        });
+        let outcome = engine.putv(import, &entries, NONE, &mut wait);
+        drop(wait);
+        if let Err(failure) = outcome {
+            assert_eq!(
+                failure.error,
+                RsmError::ConnectionAborted,
+                "after {sleeps}: {failure}"
+            );
+            assert!((1..=16).contains(&failure.residual));
+            assert!(died.get());
+            aborted += 1;
+        }
+        if !died.get() {
+            bed.crash(2 * sleeps as u16 + 1);
+            nodes.stop(1);
+            left(
+                engine.putv(import, &entries, NONE, &mut nodes.wait(0)),
+                RsmError::ConnectionAborted,
+                16,
+            );
+        }
+        let wait = &mut nodes.wait(0);
+        if outcome.is_err() {
+            left(
+                engine.putv(import, &entries, NONE, wait),
+                RsmError::ConnectionAborted,
+                16,
+            );
+            assert_eq!(engine.import_state(import), Ok(ImportState::Aborted));
+            assert_eq!(
+                engine.close_barrier(barrier, wait),
+                Err(RsmError::ConnectionAborted)
+            );
+        }
+        assert_eq!(engine.destroy_barrier(barrier), Ok(()));
+        assert_eq!(engine.import_disconnect(import, wait), Ok(()));
+        assert_eq!(
+            engine.import_disconnect(import, wait),
+            Err(RsmError::BadSegmentHandle)
+        );
+    }
+    assert!(aborted > 0);
+}
+
+/// Spec: RSMPV-E10, RSMPV-52
+pub fn memory_that_cannot_be_registered_ends_the_vector<T: FaultyRsmTestbed>(bed: &T) {
+    let mut refused = 0;
+    for nth in 0..40 {
+        let nodes = Nodes::two(bed);
+        let (_, import, memory) = nodes.segment(1);
+        let engine = nodes.engine(0);
+        bed.fail_allocation(2 * nth as u16, nth);
+        let bytes = [1, 2, 3];
+        let entries: Vec<_> = (0..3).map(|at| put(&bytes[at..=at], at as u64)).collect();
+        if let Err(failure) = engine.putv(import, &entries, NONE, &mut nodes.wait(0)) {
+            assert_eq!(failure.error, RsmError::InsufficientResources);
+            let done = 3 - failure.residual;
+            assert_eq!(load(&memory[..done]), bytes[..done]);
+            refused += 1;
+            engine
+                .putv(import, &entries[done..], NONE, &mut nodes.wait(0))
+                .expect("the connection lives");
+        }
+        assert_eq!(load(&memory[..3]), bytes);
+    }
+    assert!(refused > 0);
+}
+
+/// Spec: RSMPV-E11, RSMPV-83
+pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
+    let mut interrupted = 0;
+    for sleeps in 0..25 {
+        let nodes = Nodes::two(bed);
+        let (_, import, memory) = nodes.segment(1);
+        store(memory, 1000, &pattern(2, 900));
+        let engine = nodes.engine(0);
+        let bytes = pattern(7, 900);
+        let entries: Vec<_> = (0..9)
+            .map(|at| put(&bytes[at * 100..][..100], at as u64 * 100))
+            .collect();
+        let outcome = engine.putv(
+            import,
+            &entries,
+            NONE,
+            &mut nodes.interrupted_after(0, sleeps),
+        );
+        let now = load(memory);
+        let done = match outcome {
+            Ok(()) => 9,
+            Err(failure) => {
+                assert_eq!(failure.error, RsmError::Interrupted);
+                interrupted += 1;
+                9 - failure.residual
+            }
+        };
+        assert!(
+            now[..done * 100] == bytes[..done * 100],
+            "what counts as done is done"
+        );
+        nodes.settle();
+        assert!(load(memory) == now, "nothing came late");
+        let mut target = [0; 900];
+        let mut entries: Vec<_> = target
+            .chunks_mut(100)
+            .enumerate()
+            .map(|(at, bytes)| GetEntry {
+                local: Target::Bytes(bytes),
+                local_offset: 0,
+                remote_offset: 1000 + at as u64 * 100,
+                length: 100,
+            })
+            .collect();
+        let outcome = engine.getv(
+            import,
+            &mut entries,
+            NONE,
+            &mut nodes.interrupted_after(0, sleeps),
+        );
+        drop(entries);
+        let now = target;
+        let done = outcome.map_or_else(|failure| 9 - failure.residual, |()| 9);
+        assert!(now[..done * 100] == pattern(2, 900)[..done * 100]);
+        nodes.settle();
+        assert!(target == now, "nothing came late");
+        // The connection lives.
+        engine
+            .putv(import, &[put(&[1], 0)], NONE, &mut nodes.wait(0))
+            .expect("on again");
+    }
+    assert!(interrupted > 0);
+}

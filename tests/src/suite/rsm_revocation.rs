@@ -1,0 +1,266 @@
+//! Segments that are taken back, by key.
+
+use core::cell::Cell;
+
+use dat_core::memory::Region;
+use dat_rsm::{BarrierMode, ExportFlags, ImportState, Options, Permission, RsmError, VectorFlags};
+
+use crate::fixture::RsmTestbed;
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, left, load, pages_of, pattern, put, put_handle, store,
+};
+
+const NONE: VectorFlags = VectorFlags::empty();
+
+/// With time for importers to let go, and without any.
+const GRACES: [u32; 2] = [100_000, 0];
+
+fn with_grace(grace: u32) -> impl Fn(Options) -> Options {
+    move |options| Options {
+        revocation_grace: grace,
+        ..options
+    }
+}
+
+/// How a segment goes.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Unpublish,
+    Destroy,
+    Release,
+}
+
+/// Whenever a segment is taken back in the course of a vector: the importer learns it, nobody waits for ever, and the
+/// memory is the exporter's alone from then on.
+///
+/// Spec: RSMST-01, RSMST-03, RSMST-04, RSMPB-20, RSMEX-10, RSMPV-E09, RSMPV-51, RSMCT-10, RSMBR-05
+pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
+    for end in [End::Unpublish, End::Destroy, End::Release] {
+        for grace in GRACES {
+            let mut aborted = 0;
+            for sleeps in 0..25 {
+                let nodes = Nodes::with(bed, 2, with_grace(grace));
+                let (export, import, memory) = nodes.segment(1);
+                let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
+                let (local, _) = nodes.local(0, PAGE, 3);
+                let barrier = nodes.barrier(0, import);
+                engine.open_barrier(barrier).expect("open");
+                let entries: Vec<_> = (0..40)
+                    .map(|at| put_handle(local, at * 100, at * 100, 100))
+                    .collect();
+                let gone = Cell::new(false);
+                let take_back = || {
+                    let wait = &mut nodes.wait(1);
+                    match end {
+                        End::Unpublish => exporter.export_unpublish(export, wait),
+                        End::Destroy => exporter.export_destroy(export, wait),
+                        End::Release => exporter.release_controller(nodes.controller(1), wait),
+                    }
+                    .expect("taken back");
+                    // Whatever is here from now on stays.
+                    store(memory, 0, &[0xEE; PAGE]);
+                    gone.set(true);
+                };
+                let mut wait = nodes.hooked(0, sleeps, take_back);
+                let outcome =
+                    engine.putv(import, &entries, VectorFlags::IMPLICIT_SIGPOST, &mut wait);
+                drop(wait);
+                match outcome {
+                    Ok(()) if gone.get() => {}
+                    Ok(()) => take_back(),
+                    Err(failure) => {
+                        assert_eq!(
+                            failure.error,
+                            RsmError::ConnectionAborted,
+                            "{end:?} after {sleeps}, grace {grace}: {failure}"
+                        );
+                        aborted += 1;
+                    }
+                }
+                nodes.settle();
+                assert!(
+                    load(memory).iter().all(|byte| *byte == 0xEE),
+                    "{end:?} after {sleeps}, grace {grace}"
+                );
+                let wait = &mut nodes.wait(0);
+                left(
+                    engine.putv(import, &entries, NONE, wait),
+                    RsmError::ConnectionAborted,
+                    40,
+                );
+                assert_eq!(engine.import_state(import), Ok(ImportState::Aborted));
+                assert_eq!(
+                    engine.close_barrier(barrier, wait),
+                    Err(RsmError::ConnectionAborted)
+                );
+                assert_eq!(engine.destroy_barrier(barrier), Ok(()));
+                assert_eq!(engine.import_disconnect(import, wait), Ok(()));
+            }
+            assert!(aborted > 0, "{end:?} with grace {grace}");
+        }
+    }
+}
+
+/// Spec: RSMST-03, RSMPB-20
+pub fn an_aborted_connection_does_not_come_back_with_the_id<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (export, import, memory) = nodes.segment(1);
+    let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
+    exporter
+        .export_unpublish(export, &mut nodes.wait(1))
+        .expect("unpublished");
+    assert_eq!(exporter.export_publish(export, SEGMENT, &[]), Ok(SEGMENT));
+    nodes.settle();
+    let wait = &mut nodes.wait(0);
+    left(
+        engine.putv(import, &[put(&[1], 0)], NONE, wait),
+        RsmError::ConnectionAborted,
+        1,
+    );
+    // A new connection is another one.
+    let again = nodes.import(0, 1, SEGMENT);
+    engine
+        .putv(again, &[put(&[2], 0)], NONE, wait)
+        .expect("a vector");
+    assert_eq!(load(memory)[0], 2);
+    left(
+        engine.putv(import, &[put(&[1], 0)], NONE, wait),
+        RsmError::ConnectionAborted,
+        1,
+    );
+}
+
+/// A link carries the connections of all segments; one that is cut off by key breaks it, and the others do not notice.
+///
+/// Spec: RSMST-04, RSMPV-84
+pub fn the_end_of_one_segment_is_not_the_end_of_another<T: RsmTestbed>(bed: &T) {
+    for grace in GRACES {
+        for sleeps in 0..12 {
+            let nodes = Nodes::with(bed, 2, with_grace(grace));
+            let (doomed, victim, _) = nodes.segment(1);
+            let (_, memory) = nodes.export(1, 1, SEGMENT + 1);
+            let survivor = nodes.import(0, 1, SEGMENT + 1);
+            let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
+            let (local, source) = nodes.local(0, PAGE, 3);
+            // Requests for the segment that goes are on the link, before those for the one that stays.
+            engine
+                .set_mode(victim, BarrierMode::Explicit)
+                .expect("a mode");
+            let entries: Vec<_> = (0..16).map(|at| put_handle(local, at, at, 1)).collect();
+            engine
+                .putv(victim, &entries, NONE, &mut nodes.wait(0))
+                .expect("begun");
+            let mut wait = nodes.hooked(0, sleeps, || {
+                exporter
+                    .export_destroy(doomed, &mut nodes.wait(1))
+                    .expect("destroyed");
+            });
+            let entries: Vec<_> = (0..32)
+                .map(|at| put_handle(local, at * 128, at * 128, 128))
+                .collect();
+            engine
+                .putv(survivor, &entries, NONE, &mut wait)
+                .expect("a vector of another segment");
+            assert!(load(memory) == load(source));
+        }
+    }
+}
+
+/// Spec: RSMEX-20, RSMEX-21, RSMEX-22, RSMEX-23
+pub fn rebound_segments_keep_their_importers<T: RsmTestbed>(bed: &T) {
+    for grace in GRACES {
+        for sleeps in 0..25 {
+            let nodes = Nodes::with(bed, 2, with_grace(grace));
+            let flags = ExportFlags::ALLOW_REBIND;
+            let (export, old) = nodes.export_with(1, 1, SEGMENT, flags, &[]);
+            let import = nodes.import(0, 1, SEGMENT);
+            let reader = nodes
+                .import_as(0, 1, SEGMENT, Permission::READ)
+                .expect("a reader");
+            let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
+            let fresh = pages_of(1);
+            let rebound = Cell::new(false);
+            let rebind = || {
+                exporter
+                    .export_rebind(export, Region::from_static(fresh), &mut nodes.wait(1))
+                    .expect("rebound");
+                store(old, 0, &[0xEE; PAGE]);
+                rebound.set(true);
+            };
+            let mut wait = nodes.hooked(0, sleeps, rebind);
+            let bytes = pattern(5, 3200);
+            let entries: Vec<_> = (0..32)
+                .map(|at| put(&bytes[at * 100..][..100], at as u64 * 100))
+                .collect();
+            engine
+                .putv(import, &entries, NONE, &mut wait)
+                .expect("a vector");
+            drop(wait);
+            if !rebound.get() {
+                rebind();
+            }
+            nodes.settle();
+            assert!(
+                load(old).iter().all(|byte| *byte == 0xEE),
+                "old memory is left alone"
+            );
+            // Later accesses go to the new memory.
+            let wait = &mut nodes.wait(0);
+            engine.putv(import, &entries, NONE, wait).expect("a vector");
+            assert!(load(&fresh[..3200]) == bytes);
+            let mut back = [0; 100];
+            let mut entries = [dat_rsm::GetEntry {
+                local: dat_rsm::Target::Bytes(&mut back),
+                local_offset: 0,
+                remote_offset: 100,
+                length: 100,
+            }];
+            engine
+                .getv(reader, &mut entries, NONE, wait)
+                .expect("a vector");
+            assert_eq!(back[..], bytes[100..200]);
+        }
+    }
+}
+
+/// Spec: RSMEX-20, RSMEX-22, RSMEX-23, RSMEX-03
+pub fn rebinding_is_refused_in_order<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (fixed, _) = nodes.export(1, 1, SEGMENT);
+    let (export, old) = nodes.export_with(1, 1, SEGMENT + 1, ExportFlags::ALLOW_REBIND, &[]);
+    let import = nodes.import(0, 1, SEGMENT + 1);
+    let (engine, wait) = (nodes.engine(1), &mut nodes.wait(1));
+    let fresh = pages_of(2);
+    let region = |from: usize, length: usize| Region::from_static(&fresh[from..from + length]);
+    let null = dat_rsm::ExportId::NULL;
+    assert_eq!(
+        engine.export_rebind(null, region(1, 1), wait),
+        Err(RsmError::BadSegmentHandle)
+    );
+    assert_eq!(
+        engine.export_rebind(fixed, region(1, 1), wait),
+        Err(RsmError::RebindNotAllowed)
+    );
+    assert_eq!(
+        engine.export_rebind(export, region(1, 1), wait),
+        Err(RsmError::BadLength)
+    );
+    assert_eq!(
+        engine.export_rebind(export, region(0, 2 * PAGE), wait),
+        Err(RsmError::BadLength)
+    );
+    assert_eq!(
+        engine.export_rebind(export, region(1, PAGE), wait),
+        Err(RsmError::BadAddress)
+    );
+    // The same memory is no change.
+    assert_eq!(
+        engine.export_rebind(export, Region::from_static(old), wait),
+        Ok(())
+    );
+    nodes
+        .engine(0)
+        .putv(import, &[put(&[3], 0)], NONE, &mut nodes.wait(0))
+        .expect("the old binding stands");
+    assert_eq!(load(old)[0], 3);
+}
