@@ -61,29 +61,72 @@ fn completed(count: usize) -> &'static World {
 #[bench::four(with_segments(4))]
 fn write((world, segments): (&'static World, &'static [LmrTriplet])) {
     let (ia, remote) = (&world.ia, &world.remote);
-    let posted = ia.post_rdma_write(world.ep, segments, 7, remote, CompletionFlags::empty());
+    let posted = ia.post_rdma_write(
+        world.ep,
+        segments,
+        black_box(7),
+        remote,
+        black_box(CompletionFlags::empty()),
+    );
     assert!(posted.is_ok());
 }
 
-// What it costs to call something with the arguments of a post: no part of the post.
+type Adapter = Ia<'static, RingDevice, SpinLock>;
+type PostRdma = fn(&Adapter, EpId, &[LmrTriplet], u64, &RmrTriplet, CompletionFlags) -> Result<()>;
+type Post = fn(&Adapter, EpId, &[LmrTriplet], u64, CompletionFlags) -> Result<()>;
+type SharedPost = fn(&Adapter, SrqId, &[LmrTriplet], u64) -> Result<()>;
+
+fn call_rdma() -> (&'static World, &'static [LmrTriplet], PostRdma) {
+    let (world, segments) = with_segments(1);
+    (world, segments, |_, _, _, _, _, _| Ok(()))
+}
+
+fn call() -> (&'static World, &'static [LmrTriplet], Post) {
+    let (world, segments) = with_segments(1);
+    (world, segments, |_, _, _, _, _| Ok(()))
+}
+
+fn call_shared() -> (&'static World, SrqId, &'static [LmrTriplet], SharedPost) {
+    let (world, srq, segments) = shared();
+    (world, srq, segments, |_, _, _, _| Ok(()))
+}
+
+// What it costs to call something with the arguments of a post that does nothing: no part of the post.
 #[library_benchmark]
-#[bench::one(with_segments(1))]
-fn caller((world, segments): (&'static World, &'static [LmrTriplet])) {
+#[bench::one(call_rdma())]
+fn caller_rdma((world, segments, nothing): (&'static World, &'static [LmrTriplet], PostRdma)) {
     let (ia, remote) = (&world.ia, &world.remote);
-    let posted = nothing(ia, world.ep, segments, 7, remote, CompletionFlags::empty());
+    let posted = nothing(
+        ia,
+        world.ep,
+        segments,
+        black_box(7),
+        remote,
+        black_box(CompletionFlags::empty()),
+    );
     assert!(posted.is_ok());
 }
 
-#[inline(never)]
-fn nothing(
-    _ia: &Ia<'static, RingDevice, SpinLock>,
-    _ep: EpId,
-    _segments: &[LmrTriplet],
-    _cookie: u64,
-    _remote: &RmrTriplet,
-    _flags: CompletionFlags,
-) -> Result<()> {
-    black_box(Ok(()))
+#[library_benchmark]
+#[bench::one(call())]
+fn caller((world, segments, nothing): (&'static World, &'static [LmrTriplet], Post)) {
+    let posted = nothing(
+        &world.ia,
+        world.ep,
+        segments,
+        black_box(7),
+        black_box(CompletionFlags::empty()),
+    );
+    assert!(posted.is_ok());
+}
+
+#[library_benchmark]
+#[bench::one(call_shared())]
+fn caller_shared(
+    (world, srq, segments, nothing): (&'static World, SrqId, &'static [LmrTriplet], SharedPost),
+) {
+    let posted = nothing(&world.ia, srq, segments, black_box(7));
+    assert!(posted.is_ok());
 }
 
 #[library_benchmark]
@@ -91,32 +134,44 @@ fn nothing(
 fn read(world: &'static World) {
     let (ia, remote) = (&world.ia, &world.small_remote);
     let segments = &world.segments[..1];
-    let posted = ia.post_rdma_read(world.ep, segments, 7, remote, CompletionFlags::empty());
+    let posted = ia.post_rdma_read(
+        world.ep,
+        segments,
+        black_box(7),
+        remote,
+        black_box(CompletionFlags::empty()),
+    );
     assert!(posted.is_ok());
 }
 
 #[library_benchmark]
 #[bench::one(with_segments(1))]
 fn send((world, segments): (&'static World, &'static [LmrTriplet])) {
-    let posted = world
-        .ia
-        .post_send(world.ep, segments, 7, CompletionFlags::empty());
+    let posted = world.ia.post_send(
+        world.ep,
+        segments,
+        black_box(7),
+        black_box(CompletionFlags::empty()),
+    );
     assert!(posted.is_ok());
 }
 
 #[library_benchmark]
 #[bench::one(with_segments(1))]
 fn receive((world, segments): (&'static World, &'static [LmrTriplet])) {
-    let posted = world
-        .ia
-        .post_recv(world.ep, segments, 7, CompletionFlags::empty());
+    let posted = world.ia.post_recv(
+        world.ep,
+        segments,
+        black_box(7),
+        black_box(CompletionFlags::empty()),
+    );
     assert!(posted.is_ok());
 }
 
 #[library_benchmark]
 #[bench::one(shared())]
 fn shared_receive((world, srq, segments): (&'static World, SrqId, &'static [LmrTriplet])) {
-    let posted = world.ia.srq_post_recv(srq, segments, 7);
+    let posted = world.ia.srq_post_recv(srq, segments, black_box(7));
     assert!(posted.is_ok());
 }
 
@@ -144,7 +199,7 @@ fn wait_ready(world: &'static World) -> Poll<Result<Waited>> {
 #[library_benchmark]
 #[bench::one(warm())]
 fn software(world: &'static World) -> Result<Event> {
-    world.ia.evd_post_se(world.software, 7)?;
+    world.ia.evd_post_se(world.software, black_box(7))?;
     world.ia.evd_dequeue(world.software)
 }
 
@@ -152,7 +207,13 @@ fn software(world: &'static World) -> Result<Event> {
 #[bench::one(with_segments(1))]
 fn pair((world, segments): (&'static World, &'static [LmrTriplet])) -> Result<Event> {
     let (ia, remote) = (&world.ia, &world.remote);
-    ia.post_rdma_write(world.ep, segments, 7, remote, CompletionFlags::empty())?;
+    ia.post_rdma_write(
+        world.ep,
+        segments,
+        black_box(7),
+        remote,
+        black_box(CompletionFlags::empty()),
+    )?;
     world.device.complete_all();
     ia.evd_dequeue(world.evd)
 }
@@ -172,7 +233,7 @@ fn posted() -> &'static World {
 
 library_benchmark_group!(
     name = paths;
-    benchmarks = write, caller, read, send, receive, shared_receive, dequeue_one, dequeue_empty, wait_ready,
+    benchmarks = write, caller_rdma, caller, caller_shared, read, send, receive, shared_receive, dequeue_one, dequeue_empty, wait_ready,
         software, pair, device_only
 );
 

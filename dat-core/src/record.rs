@@ -76,11 +76,11 @@ impl Report {
         Self(flags.intersection(told).bits() << REPORT_SHIFT)
     }
 
-    /// This, without notification if the flags of a receive say so. An endpoint that reports
-    /// solicited completions refuses the flag.
+    /// This, without notification if the flags of a receive say so. An endpoint refuses all other flags,
+    /// and one that reports solicited completions refuses this one.
     #[inline]
     pub(crate) const fn and_quiet(self, flags: CompletionFlags) -> Self {
-        Self(self.0 | Self::of_request(flags.intersection(CompletionFlags::UNSIGNALLED)).0)
+        Self(self.0 | flags.bits() << REPORT_SHIFT)
     }
 
     /// Whether a success is no event.

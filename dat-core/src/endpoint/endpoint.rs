@@ -337,8 +337,6 @@ pub(crate) struct ReceiveSide<R> {
     pub(crate) max_segments: u32,
     /// How its completions are reported, but for the flag of a post.
     pub(crate) report: Report,
-    /// Something was posted since the endpoint was made or reset.
-    pub(crate) used: bool,
     pub(crate) ring: WorkRing,
     pub(crate) queue: Option<R>,
 }
@@ -351,7 +349,6 @@ impl<R> ReceiveSide<R> {
         refused_flags: CompletionFlags::empty(),
         max_segments: 0,
         report: Report::NOTIFY,
-        used: false,
         ring: WorkRing::EMPTY,
         queue: None,
     };

@@ -66,7 +66,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     self.forget_work(ep);
                     endpoint.ring = self.renew_ring(Owner::Requests(ep), endpoint.ring);
                     side.ring = self.renew_ring(Owner::Receives(ep), side.ring);
-                    side.used = false;
                     endpoint.link.clear();
                     endpoint.step(Trigger::Reset);
                     Ok(())

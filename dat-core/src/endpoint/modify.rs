@@ -82,7 +82,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 slot.receive.with(|side| {
                     let old = endpoint.attributes;
                     let attributes = merge(&old, &wanted.attributes, selected);
-                    if side.used && attributes.recv_completion_flags != old.recv_completion_flags {
+                    // What was posted before there is a connection stays posted.
+                    let posted = !side.ring.is_idle(self.shared.records);
+                    if posted && attributes.recv_completion_flags != old.recv_completion_flags {
                         return Err(endpoint.state.forbids());
                     }
                     let shared = endpoint.srq.is_some();

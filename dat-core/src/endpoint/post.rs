@@ -499,7 +499,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Err(refused) = queue.ring() {
             return PieceAttempt::Refused(refused);
         }
-        side.used = true;
         PieceAttempt::Posted
     }
 
@@ -637,7 +636,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             side.ring.retreat(self.shared.records, refused);
             return Err(Refusal::Device);
         }
-        side.used = true;
         Ok(())
     }
 
