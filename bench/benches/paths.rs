@@ -59,6 +59,8 @@ fn completed(count: usize) -> &'static World {
 #[bench::one(with_segments(1))]
 #[bench::two(with_segments(2))]
 #[bench::four(with_segments(4))]
+#[bench::five(with_segments(5))]
+#[bench::six(with_segments(6))]
 fn write((world, segments): (&'static World, &'static [LmrTriplet])) {
     let (ia, remote) = (&world.ia, &world.remote);
     let posted = ia.post_rdma_write(

@@ -5,7 +5,7 @@ use bitflags::bitflags;
 use super::{RegionKeys, WindowKey};
 use crate::flags::{CompletionFlags, MemoryPrivileges};
 
-/// A piece of local memory in the device's terms, never empty.
+/// A piece of local memory in the device's terms, never empty in a committed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// First byte, as the consumer addresses it.
@@ -95,9 +95,10 @@ pub trait WorkSlot {
     /// What the queue takes.
     type Request;
 
-    /// Adds the next segment; called at most as often as was reserved, and in a request that gets
-    /// committed never with length 0. (A segment of 4 GiB or more makes the request too long, which is
-    /// found when all were added; until the slot is dropped its length is what fits 32 bits.)
+    /// Adds the next segment; called at most as often as was reserved.
+    ///
+    /// Segments are put down before they are checked: only if the request gets committed is each of them a piece
+    /// of a live region, with the right key and a length other than 0. Else the slot is dropped.
     fn segment(&mut self, segment: Segment);
 
     /// Publishes the request. The device may start on it now, and must once `ring` was called.

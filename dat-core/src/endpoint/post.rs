@@ -1,8 +1,8 @@
 //! Posting: validate straight into a reserved slot, publish, ring the doorbell.
 //!
 //! Straight down: handle and state in one compare, flags, count, room, and per segment context,
-//! zone, privilege and bounds. One segment, the common case, has a way of its own. A failure anywhere
-//! drops the slot and leaves no trace; only then is it found out what was wrong, in the order of DTO-07.
+//! zone, privilege and bounds. Up to four segments, the common case, have ways of their own, without a loop. A failure
+//! anywhere drops the slot and leaves no trace; only then is it found out what was wrong, in the order of DTO-07.
 
 use super::endpoint::{READ, SEND, WRITE};
 use super::refuse::refused_by_device;
@@ -288,8 +288,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Err(refused_by_device(Subtype::ResourceSrq))
     }
 
-    /// The way of a request: the common case first, which is one segment that may go; whatever else it
-    /// may be is looked at afterwards, with nothing done yet.
+    /// The way of a request: one segment first; whatever else it may be leaves before anything was done,
+    /// and with its arguments where they came.
     #[inline(always)]
     fn post_request<const OPERATION: u8>(
         &self,
@@ -299,20 +299,76 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<()> {
-        if let Some(slot) = self.shared.endpoints.get(ep.index())
-            && let [piece] = segments
-        {
+        if let Ok(one) = <&[LmrTriplet; 1]>::try_from(segments) {
+            self.post_few::<OPERATION, 1>(ep, one, cookie, remote, flags)
+        } else {
+            self.post_several::<OPERATION>(ep, segments, cookie, remote, flags)
+        }
+    }
+
+    #[inline(never)]
+    fn post_several<const OPERATION: u8>(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        if let Ok(two) = <&[LmrTriplet; 2]>::try_from(segments) {
+            self.post_few::<OPERATION, 2>(ep, two, cookie, remote, flags)
+        } else if let Ok(three) = <&[LmrTriplet; 3]>::try_from(segments) {
+            self.post_few::<OPERATION, 3>(ep, three, cookie, remote, flags)
+        } else if let Ok(four) = <&[LmrTriplet; 4]>::try_from(segments) {
+            self.post_few::<OPERATION, 4>(ep, four, cookie, remote, flags)
+        } else {
+            self.post_otherwise::<OPERATION>(ep, segments, cookie, remote, flags)
+        }
+    }
+
+    /// A request of `N` segments: the common case, and if it is not one, the general way.
+    #[inline(always)]
+    fn post_few<const OPERATION: u8, const N: usize>(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet; N],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        if let Some(slot) = self.shared.endpoints.get(ep.index()) {
             let endpoint = &mut slot.main.hold();
-            match self.post_piece::<OPERATION>(endpoint, ep, piece, cookie, remote, flags) {
+            match self.post_plain::<OPERATION, N>(endpoint, ep, segments, cookie, remote, flags) {
                 Attempt::Posted => return Ok(()),
                 Attempt::Refused => return Err(refused_by_device(Subtype::ResourceTep)),
                 Attempt::Unusual => {}
             }
         }
-        self.post_otherwise::<OPERATION>(ep, segments, cookie, remote, flags)
+        self.post_unusual::<OPERATION>(&Request {
+            ep,
+            segments,
+            cookie,
+            remote,
+            flags,
+            operation: operation(OPERATION),
+        })
     }
 
-    /// A request of several segments, or one that is refused, or one for which room has to be made.
+    /// A request of few segments that is not plain. It comes in one piece: were a call with all its parts the
+    /// last thing its caller does, the compiler would save registers there before it looks at the count.
+    #[cold]
+    #[inline(never)]
+    fn post_unusual<const OPERATION: u8>(&self, request: &Request<'_>) -> Result<()> {
+        self.post_otherwise::<OPERATION>(
+            request.ep,
+            request.segments,
+            request.cookie,
+            request.remote,
+            request.flags,
+        )
+    }
+
+    /// A request of many segments, one with empty ones, one that is refused, or one for which room has to be made.
     #[inline(never)]
     fn post_otherwise<const OPERATION: u8>(
         &self,
@@ -405,44 +461,57 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome.map_err(|refusal| self.explain_shared_receive(srq, segments, &refusal))
     }
 
-    /// A request of one segment that is not empty.
-    ///
-    /// The segment is looked at before there is room for it, which keeps few values alive at a time.
+    /// A request of `N` segments, none of them empty, that fill the remote range of a read.
     #[inline(always)]
-    fn post_piece<const OPERATION: u8>(
+    fn post_plain<const OPERATION: u8, const N: usize>(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         ep: EpId,
-        piece: &LmrTriplet,
+        segments: &[LmrTriplet; N],
         cookie: u64,
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Attempt {
-        if endpoint.postable != ep || flags.intersects(endpoint.refused_flags) {
+        // Where there can be no segment the limit of the length is 0.
+        let too_many = N > 1 && N > endpoint.limits.segments::<OPERATION>() as usize;
+        if endpoint.postable != ep || flags.intersects(endpoint.refused_flags) || too_many {
             return Attempt::Unusual;
         }
-        let access = local_access::<OPERATION>(endpoint.zone_tag);
-        let Some(key) = access.check(self.shared.local_regions, piece) else {
-            return Attempt::Unusual;
-        };
-        let extent = endpoint.limits.extent::<OPERATION>(piece.length, remote);
-        let Some(length) = extent.filter(|length| OPERATION != READ || *length != 0) else {
-            return Attempt::Unusual;
-        };
-        let Some(free) = endpoint.ring.next(self.shared.records) else {
-            return Attempt::Unusual;
-        };
         let Some(queue) = &mut endpoint.send else {
             return Attempt::Unusual;
         };
-        let Some(mut place) = queue.reserve(1) else {
+        let Some(mut place) = queue.reserve(N) else {
             return Attempt::Unusual;
         };
-        place.segment(Segment {
-            address: piece.address,
-            length,
-            key,
-        });
+        let regions = self.shared.local_regions;
+        // A read takes the whole remote range; local room behind it stays untouched.
+        let cut = OPERATION == READ && N == 1;
+        let mut total = 0_u64;
+        for piece in segments {
+            let taken = if cut { remote.length } else { piece.length };
+            // Read anew for each, which is cheaper than to keep it.
+            let access = local_access::<OPERATION>(endpoint.zone_tag);
+            // A longer piece makes the total too long, which is found before the commit.
+            if !access.add(regions, piece, taken as u32, &mut place) {
+                return Attempt::Unusual;
+            }
+            // Regions are far shorter than 2^64 divided by the most segments a queue takes.
+            total = total.wrapping_add(piece.length);
+        }
+        let Some(length) = endpoint.limits.extent::<OPERATION>(total, remote) else {
+            return Attempt::Unusual;
+        };
+        let filled = if cut {
+            length != 0
+        } else {
+            OPERATION != READ || u64::from(length) == total
+        };
+        if !filled {
+            return Attempt::Unusual;
+        }
+        let Some(free) = endpoint.ring.next(self.shared.records) else {
+            return Attempt::Unusual;
+        };
         let request = request::<OPERATION>(&free, cookie, remote, flags, length);
         if place.commit(&request).is_err() {
             free.withdraw();
@@ -456,7 +525,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Attempt::Posted
     }
 
-    /// As `post_piece`, for a receive.
+    /// A receive of one segment that is not empty.
+    ///
+    /// The segment is looked at before there is room for it, which keeps few values alive at a time.
     #[inline(always)]
     fn post_piece_to_receive(
         &self,
@@ -502,7 +573,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         PieceAttempt::Posted
     }
 
-    /// As `post_piece`, for a buffer of a shared queue, which takes one segment at least.
+    /// As `post_piece_to_receive`, for a buffer of a shared queue, which takes one segment at least.
     #[inline(always)]
     fn post_piece_to_shared(
         &self,

@@ -179,7 +179,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         // No window is counted for a bind that is refused: the region may be freed at any moment, and
         // what was read of it is worth something only if it is still there then.
-        let gone = || unknown(bind.privileges, slot.absence());
+        let gone = || unknown(bind.privileges, slot.absence(bind.piece.context));
         if !slot.is_named(bind.piece.context) {
             return Err(gone());
         }
@@ -216,7 +216,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         let keys = match slot {
             None => RegionKeys::default(),
             Some(slot) if slot.hold_window(bind.piece.context) => slot.region_keys(),
-            Some(slot) => return Err(unknown(bind.privileges, slot.absence())),
+            Some(slot) => return Err(unknown(bind.privileges, slot.absence(bind.piece.context))),
         };
         let let_go = || {
             if let Some(slot) = slot {

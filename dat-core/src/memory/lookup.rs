@@ -4,6 +4,7 @@ use portable_atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 use super::LmrTriplet;
 use super::identity::{self, Identity};
+use crate::backend::{Segment, WorkSlot};
 use crate::error::{Cause, Error, Subtype};
 use crate::flags::MemoryPrivileges;
 
@@ -79,8 +80,8 @@ impl LmrSlot {
     }
 
     /// Why a context that leads here names no region.
-    pub(super) fn absence(&self) -> Cause {
-        if self.generation.load(Ordering::Relaxed) == 0 {
+    pub(super) fn absence(&self, context: u32) -> Cause {
+        if context == 0 || self.generation.load(Ordering::Relaxed) == 0 {
             Cause::UnknownContext
         } else {
             Cause::StaleContext
@@ -115,26 +116,62 @@ pub(crate) struct LocalAccess {
 }
 
 impl LocalAccess {
-    /// Checks one piece that is not empty and returns the device's key; `None` says only that
-    /// something is wrong (or that it is empty), `explain` finds out what.
+    /// Adds the first `length` bytes of a piece to a request and says whether the device may have the
+    /// piece, which is so if it is not empty, and all of it lies in a live region that allows the access.
+    ///
+    /// After a no the request must be dropped. Putting the piece down before it is looked at keeps few values alive at
+    /// a time; `explain` finds out what was wrong.
+    #[inline(always)]
+    pub(crate) fn add(
+        self,
+        regions: &[LmrSlot],
+        piece: &LmrTriplet,
+        length: u32,
+        place: &mut impl WorkSlot,
+    ) -> bool {
+        let Some(region) = regions.get(slot_index(piece.context)) else {
+            return false;
+        };
+        place.segment(Segment {
+            address: piece.address,
+            length,
+            key: region.local_key.load(Ordering::Relaxed),
+        });
+        self.admits(region, piece, || {})
+    }
+
+    /// The device's key for a piece that could be added.
     #[inline(always)]
     pub(crate) fn check(self, regions: &[LmrSlot], piece: &LmrTriplet) -> Option<u32> {
-        let slot = regions.get(slot_index(piece.context))?;
+        let region = regions.get(slot_index(piece.context))?;
+        let mut key = 0;
+        self.admits(region, piece, || {
+            key = region.local_key.load(Ordering::Relaxed)
+        })
+        .then_some(key)
+    }
+
+    /// Whether the piece, which is not empty, lies in the region, and the region is the one it names and
+    /// allows the access. What else is wanted from the slot must be read before its identity: `read` does.
+    #[inline(always)]
+    fn admits(self, region: &LmrSlot, piece: &LmrTriplet, read: impl FnOnce()) -> bool {
         let expected = identity::word(piece.context, 0) | self.zone;
         // Each word is done with before the next is read, which keeps few of them alive at a time.
-        let base = slot.base.load(Ordering::Relaxed) as u64;
+        let base = region.base.load(Ordering::Relaxed) as u64;
         let offset = piece.address.wrapping_sub(base);
-        let length = slot.length.load(Ordering::Relaxed) as u64;
-        let room = length.checked_sub(offset)?;
+        let length = region.length.load(Ordering::Relaxed) as u64;
+        let Some(room) = length.checked_sub(offset) else {
+            return false;
+        };
         // An empty piece is longer than any room here.
         if piece.length.wrapping_sub(1) >= room {
-            return None;
+            return false;
         }
-        let local_key = slot.local_key.load(Ordering::Relaxed);
+        read();
         // One privilege is asked for, whatever others the region has.
         let relevant = identity::word(u32::MAX, 0xFFFF_0000 | self.privilege.bits());
-        let differs = slot.identity.settled() ^ expected;
-        (differs & relevant == 0).then_some(local_key)
+        let differs = region.identity.settled() ^ expected;
+        differs & relevant == 0
     }
 }
 
@@ -169,7 +206,7 @@ pub(crate) fn explain(
         return unknown(Cause::UnknownContext);
     };
     if piece.context == 0 || slot.identity.context() != piece.context {
-        return unknown(slot.absence());
+        return unknown(slot.absence(piece.context));
     }
     let meta = slot.identity.meta();
     if zone_tag(zone_of(meta)) != access.zone {
@@ -191,7 +228,7 @@ pub(super) fn outside_any(regions: &[LmrSlot], piece: &LmrTriplet) -> Option<Cau
     let outside = slot.outside(piece);
     fence(Ordering::Acquire);
     if context == 0 || context != piece.context || slot.identity.context() != context {
-        return Some(slot.absence());
+        return Some(slot.absence(piece.context));
     }
     outside
 }

@@ -5,3 +5,4 @@ mod life;
 mod machine;
 mod parameters;
 mod refusals;
+mod segments;

@@ -13,7 +13,7 @@ use crate::flags::{
 use crate::id::{EpId, EvdId, PzId, SrqId};
 use crate::testing::{Call as Asked, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
-fn make(bench: &Bench<'_>, attributes: &EpAttributes) -> Result<EpId, Error> {
+pub(super) fn make(bench: &Bench<'_>, attributes: &EpAttributes) -> Result<EpId, Error> {
     bench.ia.ep_create(
         Some(bench.pz),
         Some(bench.data),
@@ -770,54 +770,4 @@ fn objects_of_another_adapter_are_foreign() {
         .unwrap_err();
     assert_eq!(error.subtype(), Subtype::InvalidHandlePz);
     assert_eq!(error.cause(), Cause::Foreign);
-}
-
-/// The segment limits of a post are the smaller of its own and the general one; sizes beyond 32 bits
-/// mean as much as a work request can carry.
-///
-/// Spec: EPW-38, EPB-07, EPS-03, EPC-10
-#[test]
-fn segment_limits_follow_the_attributes() {
-    let mut storage = TestStorage::new();
-    let adapter = crate::attributes::IaAttributes {
-        max_message_size: u64::MAX,
-        max_rdma_size: u64::MAX,
-        ..IA_ATTRIBUTES
-    };
-    let bench = Bench::with(&mut storage, adapter, PROVIDER_ATTRIBUTES);
-    let attributes = EpAttributes {
-        max_request_iov: 3,
-        max_rdma_write_iov: 2,
-        max_rdma_read_iov: 4,
-        max_recv_iov: 1,
-        max_message_size: u64::MAX,
-        max_rdma_size: 1 << 32,
-        max_request_dtos: 64,
-        ..SMALL
-    };
-    let ep = make(&bench, &attributes).unwrap();
-    let kept = bench.ia.ep_query(ep, EpFields::all()).unwrap();
-    assert_eq!(kept.attributes, attributes);
-    bench.connect(ep);
-    bench.establish(ep);
-    let empty = [crate::memory::LmrTriplet::default(); 4];
-    let remote = crate::memory::RmrTriplet::default();
-    let none = CompletionFlags::empty();
-    for count in 0..=4 {
-        let list = &empty[..count];
-        let send = bench.ia.post_send(ep, list, 0, none);
-        let write = bench.ia.post_rdma_write(ep, list, 0, &remote, none);
-        let read = bench.ia.post_rdma_read(ep, list, 0, &remote, none);
-        let receive = bench.ia.post_recv(ep, list, 0, none);
-        assert_eq!(send.is_ok(), count <= 3);
-        assert_eq!(write.is_ok(), count <= 2);
-        assert_eq!(read.is_ok(), count <= 3);
-        assert_eq!(receive.is_ok(), count <= 1);
-        for refused in [send, write, read, receive] {
-            if let Err(error) = refused {
-                assert_eq!(error.subtype(), Subtype::InvalidArg2);
-                assert_eq!(error.cause(), Cause::TooManySegments);
-            }
-        }
-    }
 }

@@ -150,7 +150,7 @@ fn unknown_and_stale_contexts_are_privilege_violations() {
         on.ia.lmr_free(gone.lmr).unwrap();
         for (context, cause) in [
             (gone.lmr_context, Cause::StaleContext),
-            (0, Cause::StaleContext),
+            (0, Cause::UnknownContext),
             (
                 on.lmr.lmr_context.wrapping_add(1 << 16),
                 Cause::StaleContext,

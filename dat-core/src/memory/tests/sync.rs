@@ -119,7 +119,7 @@ fn one_bad_piece_spoils_the_call_before_anything_is_done() {
                 Cause::AddressOverflow,
             ),
             (piece(&gone, 0, 8), Cause::StaleContext),
-            (LmrTriplet { context: 0, ..good }, Cause::StaleContext),
+            (LmrTriplet { context: 0, ..good }, Cause::UnknownContext),
             (
                 LmrTriplet {
                     context: 0x1_0007,

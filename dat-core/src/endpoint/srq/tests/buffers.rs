@@ -88,7 +88,7 @@ fn buffers_are_checked_against_the_queue() {
                 (
                     ErrorKind::PrivilegesViolation,
                     Subtype::PrivilegesWrite,
-                    Cause::StaleContext,
+                    Cause::UnknownContext,
                 ),
             ),
         ] {

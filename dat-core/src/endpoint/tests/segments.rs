@@ -1,0 +1,236 @@
+//! Segment lists of posts, from none to more than have a way of their own.
+
+use std::vec::Vec;
+
+use super::parameters::make;
+use crate::attributes::{EpAttributes, IaAttributes};
+use crate::backend::{Segment, SendOperation};
+use crate::error::{Cause, Subtype};
+use crate::fixture::{Bench, SMALL};
+use crate::flags::{CompletionFlags, DtoStatus, EpFields, MemoryPrivileges};
+use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage, Work};
+
+/// The segment limits of a post are the smaller of its own and the general one; sizes beyond 32 bits
+/// mean as much as a work request can carry.
+///
+/// Spec: EPW-38, EPB-07, EPS-03, EPC-10
+#[test]
+fn segment_limits_follow_the_attributes() {
+    let mut storage = TestStorage::new();
+    let adapter = IaAttributes {
+        max_message_size: u64::MAX,
+        max_rdma_size: u64::MAX,
+        ..IA_ATTRIBUTES
+    };
+    let bench = Bench::with(&mut storage, adapter, PROVIDER_ATTRIBUTES);
+    let attributes = EpAttributes {
+        max_request_iov: 3,
+        max_rdma_write_iov: 2,
+        max_rdma_read_iov: 4,
+        max_recv_iov: 1,
+        max_message_size: u64::MAX,
+        max_rdma_size: 1 << 32,
+        max_request_dtos: 64,
+        ..SMALL
+    };
+    let ep = make(&bench, &attributes).unwrap();
+    let kept = bench.ia.ep_query(ep, EpFields::all()).unwrap();
+    assert_eq!(kept.attributes, attributes);
+    bench.connect(ep);
+    bench.establish(ep);
+    let empty = [LmrTriplet::default(); 4];
+    let remote = RmrTriplet::default();
+    let none = CompletionFlags::empty();
+    for count in 0..=4 {
+        let list = &empty[..count];
+        let send = bench.ia.post_send(ep, list, 0, none);
+        let write = bench.ia.post_rdma_write(ep, list, 0, &remote, none);
+        let read = bench.ia.post_rdma_read(ep, list, 0, &remote, none);
+        let receive = bench.ia.post_recv(ep, list, 0, none);
+        assert_eq!(send.is_ok(), count <= 3);
+        assert_eq!(write.is_ok(), count <= 2);
+        assert_eq!(read.is_ok(), count <= 3);
+        assert_eq!(receive.is_ok(), count <= 1);
+        for refused in [send, write, read, receive] {
+            if let Err(error) = refused {
+                assert_eq!(error.subtype(), Subtype::InvalidArg2);
+                assert_eq!(error.cause(), Cause::TooManySegments);
+            }
+        }
+    }
+}
+
+/// Whatever the number of segments: all of them that are not empty go to the device in list order, a read
+/// cuts them to the remote range, and a wrong one at any place makes the post refused without a trace.
+///
+/// Spec: EPW-07, EPW-08, DTO-06, DTO-07
+#[test]
+fn every_count_of_segments_is_treated_alike() {
+    const MOST: usize = 6;
+    let mut storage = TestStorage::new();
+    let adapter = IaAttributes {
+        max_iov_segments_per_dto: MOST as i32,
+        max_iov_segments_per_rdma_read: MOST as i32,
+        max_iov_segments_per_rdma_write: MOST as i32,
+        ..IA_ATTRIBUTES
+    };
+    let bench = Bench::with(&mut storage, adapter, PROVIDER_ATTRIBUTES);
+    let ia = &bench.ia;
+    let attributes = EpAttributes {
+        max_request_iov: MOST as i32,
+        max_rdma_write_iov: MOST as i32,
+        max_rdma_read_iov: MOST as i32,
+        ..SMALL
+    };
+    let ep = make(&bench, &attributes).unwrap();
+    bench.connect(ep);
+    bench.establish(ep);
+    let pair = bench.pair(ep);
+    let region = |base| {
+        let memory = LmrMemory::Virtual(Region::pretend(base, 64));
+        let privileges = MemoryPrivileges::ALL;
+        let request = LmrRequest {
+            memory,
+            pz: bench.pz,
+            privileges,
+        };
+        ia.lmr_create(&request).unwrap().lmr_context
+    };
+    let contexts = [region(0x1000), region(0x2000)];
+    let none = CompletionFlags::empty();
+    let posted = |segments: &[LmrTriplet], operation: usize, remote: u64| {
+        let remote = RmrTriplet {
+            context: 1,
+            address: 0,
+            length: remote,
+        };
+        match operation {
+            0 => ia.post_send(ep, segments, 7, none),
+            1 => ia.post_rdma_write(ep, segments, 7, &remote, none),
+            _ => ia.post_rdma_read(ep, segments, 7, &remote, none),
+        }
+    };
+    for count in 1..=MOST {
+        let good: Vec<LmrTriplet> = (0..count)
+            .map(|place| LmrTriplet {
+                context: contexts[place % 2],
+                address: [0x1000, 0x2000][place % 2] + place as u64,
+                length: 1 + place as u64,
+            })
+            .collect();
+        let total: u64 = good.iter().map(|piece| piece.length).sum();
+        for operation in 0..3 {
+            // All of them, and each of them empty once.
+            for hole in 0..=count {
+                let mut list = good.clone();
+                if let Some(piece) = list.get_mut(hole) {
+                    // An empty piece names nothing, so nothing of it is looked at.
+                    *piece = LmrTriplet::default();
+                }
+                let room: u64 = list.iter().map(|piece| piece.length).sum();
+                // A read of less than there is room for ends within some piece.
+                for remote in if operation == 2 {
+                    0..=room
+                } else {
+                    room..=room
+                } {
+                    posted(&list, operation, remote).unwrap();
+                    let (requests, _) = bench.device.posted(pair);
+                    let [request] = requests.as_slice() else {
+                        panic!("{requests:?}");
+                    };
+                    let Work::Send(sent) = request.work else {
+                        panic!("{request:?}");
+                    };
+                    assert_eq!(u64::from(sent.length), remote);
+                    assert!(matches!(
+                        (operation, sent.operation),
+                        (0, SendOperation::Send)
+                            | (1, SendOperation::RdmaWrite(_))
+                            | (2, SendOperation::RdmaRead(_))
+                    ));
+                    let mut left = remote;
+                    let wanted: Vec<(u64, u32)> = list
+                        .iter()
+                        .map(|piece| {
+                            let taken = piece.length.min(left);
+                            left -= taken;
+                            (piece.address, taken as u32)
+                        })
+                        .filter(|(_, length)| *length != 0)
+                        .collect();
+                    let told = |segment: &Segment| (segment.address, segment.length);
+                    let given: Vec<_> = request.segments.iter().map(told).collect();
+                    assert_eq!(given, wanted, "{count} segments, hole at {hole}");
+                    assert!(bench.device.complete_request(pair, DtoStatus::Success));
+                    ia.evd_dequeue(bench.data).unwrap();
+                }
+            }
+            // Each of them wrong once, in every way.
+            for wrong in 0..count {
+                let faults = [
+                    (
+                        LmrTriplet {
+                            context: 0,
+                            ..good[wrong]
+                        },
+                        Cause::UnknownContext,
+                    ),
+                    (
+                        LmrTriplet {
+                            context: good[wrong].context + (1 << 16),
+                            ..good[wrong]
+                        },
+                        Cause::StaleContext,
+                    ),
+                    (
+                        LmrTriplet {
+                            address: 0xFFF,
+                            ..good[wrong]
+                        },
+                        Cause::OutsideRegion,
+                    ),
+                    (
+                        LmrTriplet {
+                            length: 65,
+                            ..good[wrong]
+                        },
+                        Cause::OutsideRegion,
+                    ),
+                    (
+                        LmrTriplet {
+                            length: u64::MAX,
+                            ..good[wrong]
+                        },
+                        Cause::AddressOverflow,
+                    ),
+                ];
+                for (fault, cause) in faults {
+                    let mut list = good.clone();
+                    list[wrong] = fault;
+                    let error = posted(&list, operation, total).unwrap_err();
+                    assert_eq!(
+                        error.cause(),
+                        cause,
+                        "{count} segments, {wrong} is {fault:?}"
+                    );
+                    assert!(bench.device.posted(pair).0.is_empty());
+                }
+            }
+            // Right in themselves, but too short together or for the other side.
+            let (remote, cause) = match operation {
+                1 => (total - 1, Cause::RemoteTooShort),
+                2 => (total + 1, Cause::LocalTooShort),
+                _ => continue,
+            };
+            assert_eq!(posted(&good, operation, remote).unwrap_err().cause(), cause);
+            assert!(bench.device.posted(pair).0.is_empty());
+        }
+    }
+    // Nothing of all that used up a place.
+    for _ in 0..attributes.max_request_dtos {
+        posted(&[], 0, 0).unwrap();
+    }
+    assert_eq!(posted(&[], 0, 0).unwrap_err().cause(), Cause::QueueFull);
+}
