@@ -6,7 +6,7 @@
 
 use super::endpoint::{READ, SEND, WRITE};
 use super::refuse::refused_by_device;
-use super::{Endpoint, EndpointSlot, ReceiveSide, SharedReceives, SrqSlot};
+use super::{Endpoint, ReceiveSide, SharedReceives, SrqSlot};
 use crate::backend::{
     Backend, ReceiveRequest, RemoteRange, Segment, SendFlags, SendOperation, SendRequest,
     WorkQueue, WorkSlot,
@@ -18,7 +18,7 @@ use crate::ia::Ia;
 use crate::id::{EpId, SrqId};
 use crate::memory::{LmrSlot, LmrTriplet, LocalAccess, RmrTriplet};
 use crate::record::{FreeRecord, RecordKind, Report};
-use crate::sync::{Guard, RawLock};
+use crate::sync::RawLock;
 
 const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
 
@@ -50,21 +50,6 @@ pub(crate) enum Refusal {
     /// The device refused.
     Device,
 }
-
-/// What came of trying the common case of a receive.
-enum PieceAttempt {
-    Posted,
-    /// The device refused the newest ones, whose records are to be taken back.
-    Refused(u32),
-    /// As in `Attempt`.
-    Unusual,
-}
-
-/// The receives of an endpoint, locked.
-type HeldReceives<'a, B, L> = Guard<'a, L, ReceiveSide<<B as Backend>::ReceiveQueue>>;
-/// A shared receive queue, locked.
-type HeldSharedReceives<'a, B, L> =
-    Guard<'a, L, SharedReceives<<B as Backend>::SharedReceiveQueue>>;
 
 /// What came of trying the common case.
 enum Attempt {
@@ -168,13 +153,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<()> {
-        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
-            return Err(ep.refused(self.shared.instance));
-        };
-        match slot.receive.try_hold() {
-            Some(side) => self.post_recv_held(side, ep, segments, cookie, flags),
-            None => self.post_recv_contended(slot, ep, segments, cookie, flags),
+        if let Some(slot) = self.shared.endpoints.get(ep.index())
+            && let [piece] = segments
+        {
+            let side = &mut slot.receive.hold();
+            match self.post_piece_to_receive(side, ep, piece, cookie, flags) {
+                Attempt::Posted => return Ok(()),
+                Attempt::Refused => return Err(refused_by_device(Subtype::ResourceTep)),
+                Attempt::Unusual => {}
+            }
         }
+        self.post_recv_otherwise(ep, segments, cookie, flags)
     }
 
     /// Posts a buffer that any endpoint on the shared queue may take.
@@ -192,100 +181,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: SRQR-01..36, SRQR-41, SRQR-42, DTO-07
     #[inline(never)]
     pub fn srq_post_recv(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
-        let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) else {
-            return Err(srq.refused(self.shared.instance));
-        };
-        match slot.main.try_hold() {
-            Some(shared) => self.srq_post_recv_held(slot, shared, srq, segments, cookie),
-            None => self.srq_post_recv_contended(slot, srq, segments, cookie),
-        }
-    }
-
-    /// A receive that has to wait for its turn.
-    #[cold]
-    #[inline(never)]
-    fn post_recv_contended(
-        &self,
-        slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
-        ep: EpId,
-        segments: &[LmrTriplet],
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<()> {
-        self.post_recv_held(slot.receive.hold(), ep, segments, cookie, flags)
-    }
-
-    /// As `post_request`: whatever is not one segment that may go ends in another function, which unlocks.
-    #[inline(always)]
-    fn post_recv_held(
-        &self,
-        mut side: HeldReceives<'_, B, L>,
-        ep: EpId,
-        segments: &[LmrTriplet],
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<()> {
-        let attempt = match segments {
-            [piece] => self.post_piece_to_receive(&mut side, ep, piece, cookie, flags),
-            _ => PieceAttempt::Unusual,
-        };
-        match attempt {
-            PieceAttempt::Posted => Ok(()),
-            PieceAttempt::Refused(count) => self.receives_refused(side, count),
-            PieceAttempt::Unusual => self.post_recv_otherwise(side, ep, segments, cookie, flags),
-        }
-    }
-
-    /// Takes back the newest receives, which the device refused.
-    #[cold]
-    #[inline(never)]
-    fn receives_refused(&self, mut side: HeldReceives<'_, B, L>, count: u32) -> Result<()> {
-        side.ring.retreat(self.shared.records, count);
-        Err(refused_by_device(Subtype::ResourceTep))
-    }
-
-    /// A buffer that has to wait for its turn.
-    #[cold]
-    #[inline(never)]
-    fn srq_post_recv_contended(
-        &self,
-        slot: &SrqSlot<B::SharedReceiveQueue, L>,
-        srq: SrqId,
-        segments: &[LmrTriplet],
-        cookie: u64,
-    ) -> Result<()> {
-        self.srq_post_recv_held(slot, slot.main.hold(), srq, segments, cookie)
-    }
-
-    /// As `post_recv_held`.
-    #[inline(always)]
-    fn srq_post_recv_held(
-        &self,
-        slot: &SrqSlot<B::SharedReceiveQueue, L>,
-        mut shared: HeldSharedReceives<'_, B, L>,
-        srq: SrqId,
-        segments: &[LmrTriplet],
-        cookie: u64,
-    ) -> Result<()> {
-        let attempt = match segments {
-            [piece] => self.post_piece_to_shared(slot, &mut shared, srq, piece, cookie),
-            _ => PieceAttempt::Unusual,
-        };
-        match attempt {
-            PieceAttempt::Posted => Ok(()),
-            PieceAttempt::Refused(_) => self.shared_receive_refused(shared),
-            PieceAttempt::Unusual => {
-                self.srq_post_recv_otherwise(slot, shared, srq, segments, cookie)
+        if let Some(slot) = self.shared.shared_receive_queues.get(srq.index())
+            && let [piece] = segments
+        {
+            let shared = &mut slot.main.hold();
+            match self.post_piece_to_shared(slot, shared, srq, piece, cookie) {
+                Attempt::Posted => return Ok(()),
+                Attempt::Refused => return Err(refused_by_device(Subtype::ResourceSrq)),
+                Attempt::Unusual => {}
             }
         }
-    }
-
-    /// Takes back the newest buffer, which the device refused.
-    #[cold]
-    #[inline(never)]
-    fn shared_receive_refused(&self, mut shared: HeldSharedReceives<'_, B, L>) -> Result<()> {
-        shared.retreat(self.shared.records);
-        Err(refused_by_device(Subtype::ResourceSrq))
+        self.srq_post_recv_otherwise(srq, segments, cookie)
     }
 
     /// The way of a request: one segment first; whatever else it may be leaves before anything was done,
@@ -436,28 +342,29 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline(never)]
     fn post_recv_otherwise(
         &self,
-        mut side: HeldReceives<'_, B, L>,
         ep: EpId,
         segments: &[LmrTriplet],
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<()> {
-        let outcome = self.try_receive(&mut side, ep, segments, cookie, flags);
-        drop(side);
+        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
+            return Err(ep.refused(self.shared.instance));
+        };
+        let outcome = self.try_receive(&mut slot.receive.hold(), ep, segments, cookie, flags);
         outcome.map_err(|refusal| self.explain_receive(ep, segments, flags, &refusal))
     }
 
     #[inline(never)]
     fn srq_post_recv_otherwise(
         &self,
-        slot: &SrqSlot<B::SharedReceiveQueue, L>,
-        mut shared: HeldSharedReceives<'_, B, L>,
         srq: SrqId,
         segments: &[LmrTriplet],
         cookie: u64,
     ) -> Result<()> {
-        let outcome = self.try_shared_receive(slot, &mut shared, srq, segments, cookie);
-        drop(shared);
+        let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) else {
+            return Err(srq.refused(self.shared.instance));
+        };
+        let outcome = self.try_shared_receive(slot, &mut slot.main.hold(), srq, segments, cookie);
         outcome.map_err(|refusal| self.explain_shared_receive(srq, segments, &refusal))
     }
 
@@ -536,25 +443,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         piece: &LmrTriplet,
         cookie: u64,
         flags: CompletionFlags,
-    ) -> PieceAttempt {
+    ) -> Attempt {
         if side.postable_pieces != ep || flags.intersects(side.refused_flags) {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         }
         let access = writable(side.zone_tag);
         let Some(key) = access.check(self.shared.local_regions, piece) else {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         };
         let Ok(length) = u32::try_from(piece.length) else {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         };
         let Some(free) = side.ring.next(self.shared.records) else {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         };
         let Some(queue) = &mut side.queue else {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         };
         let Some(mut place) = queue.reserve(1) else {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         };
         place.segment(Segment {
             address: piece.address,
@@ -563,14 +470,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
         let token = free.post(RECEIVE, side.report.and_quiet(flags), cookie, length);
         if place.commit(&ReceiveRequest { token }).is_err() {
-            side.ring.advance(&free);
-            return PieceAttempt::Refused(1);
+            free.withdraw();
+            return Attempt::Refused;
         }
         side.ring.advance(&free);
         if let Err(refused) = queue.ring() {
-            return PieceAttempt::Refused(refused);
+            side.ring.retreat(self.shared.records, refused);
+            return Attempt::Refused;
         }
-        PieceAttempt::Posted
+        Attempt::Posted
     }
 
     /// As `post_piece_to_receive`, for a buffer of a shared queue, which takes one segment at least.
@@ -582,26 +490,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         srq: SrqId,
         piece: &LmrTriplet,
         cookie: u64,
-    ) -> PieceAttempt {
+    ) -> Attempt {
         // A free slot's null handle passes for a null handle, but it has no records and no queue.
         if shared.id != srq {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         }
         let access = writable(shared.zone_tag);
         let Some(key) = access.check(self.shared.local_regions, piece) else {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         };
         let Ok(length) = u32::try_from(piece.length) else {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         };
         let Some(free) = shared.free_record(slot, self.shared.records) else {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         };
         let Some(queue) = &mut shared.queue else {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         };
         let Some(mut place) = queue.reserve(1) else {
-            return PieceAttempt::Unusual;
+            return Attempt::Unusual;
         };
         place.segment(Segment {
             address: piece.address,
@@ -612,9 +520,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // Before the device may complete it, and somebody hand the record back.
         (shared.latest, shared.free_first) = (free.index, free.record.next());
         if place.commit(&ReceiveRequest { token }).is_err() || queue.ring().is_err() {
-            return PieceAttempt::Refused(1);
+            shared.retreat(self.shared.records);
+            return Attempt::Refused;
         }
-        PieceAttempt::Posted
+        Attempt::Posted
     }
 
     #[inline(always)]

@@ -106,10 +106,14 @@ impl<Q> SharedReceives<Q> {
         slot: &SrqSlot<Q, L>,
         records: &'r [RecordSlot],
     ) -> Option<FreeRecord<'r>> {
-        if records.get(self.free_first as usize).is_none() {
-            self.take_returned(slot);
-        }
-        records.get(self.free_first as usize)?.free(self.free_first)
+        let record = match records.get(self.free_first as usize) {
+            Some(record) => record,
+            None => {
+                self.take_returned(slot);
+                records.get(self.free_first as usize)?
+            }
+        };
+        record.free(self.free_first)
     }
 
     /// Takes the newest post back, which the device did not take.
