@@ -31,6 +31,9 @@ pub(crate) struct Backend {
     /// What the backend cannot carry.
     #[serde(default)]
     pub(crate) except: Vec<Except>,
+    /// Requirements that it has no test for where others have, and why.
+    #[serde(default)]
+    pub(crate) lacks: Vec<Lack>,
     /// Folders and files whose tests concern this backend alone.
     #[serde(default)]
     pub(crate) sources: Vec<PathBuf>,
@@ -45,6 +48,19 @@ pub(crate) struct Backend {
 pub(crate) struct Except {
     pub(crate) tests: Vec<String>,
     pub(crate) reason: String,
+}
+
+/// Requirements that a backend has no test for, although others have.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Lack {
+    /// Each of them is such a requirement, or this is out of date.
+    #[serde(default)]
+    ids: String,
+    /// What the groups begin with of which it may lack any.
+    #[serde(default)]
+    groups: Vec<String>,
+    reason: String,
 }
 
 impl Backend {
@@ -89,6 +105,10 @@ pub(crate) struct Matrix<'a> {
     columns: Vec<&'a str>,
     cells: Cells,
     excused: BTreeMap<Id, &'a str>,
+    /// Why a column has no test of a requirement that the backends share.
+    lacking: BTreeMap<(usize, Id), &'a str>,
+    /// Tests of the suite that cite a requirement, where a column cannot carry them.
+    left_out: BTreeMap<(usize, Id), &'a str>,
     /// Every reason to refuse, in the order found.
     pub(crate) faults: Vec<String>,
 }
@@ -111,6 +131,8 @@ impl<'a> Matrix<'a> {
             columns,
             cells: Cells::new(),
             excused: BTreeMap::new(),
+            lacking: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             faults: Vec::new(),
         };
         for (file, citation) in citations {
@@ -118,6 +140,9 @@ impl<'a> Matrix<'a> {
         }
         for exception in &exceptions.exception {
             matrix.excuse(exception);
+        }
+        for (column, backend) in backends.backend.iter().enumerate() {
+            matrix.explain(column, backend);
         }
         let bare = |id: &&Id| {
             catalogue.is_seed(id)
@@ -134,7 +159,7 @@ impl<'a> Matrix<'a> {
         matrix
     }
 
-    fn cite(&mut self, backends: &Backends, file: &Path, citation: &Citation) {
+    fn cite(&mut self, backends: &'a Backends, file: &Path, citation: &Citation) {
         let place = format!("{}:{}", file.display(), citation.line);
         let mut ids = Vec::new();
         for list in &citation.lists {
@@ -175,6 +200,13 @@ impl<'a> Matrix<'a> {
                 "{place}: {name} cites requirements but runs on no backend"
             ));
         }
+        for (column, backend) in backends.backend.iter().enumerate() {
+            let reason = backend.except.iter().find(|out| out.tests.contains(name));
+            if let Some(out) = reason.filter(|_| in_suite) {
+                let entries = ids.iter().map(|id| ((column, id.clone()), &*out.reason));
+                self.left_out.extend(entries);
+            }
+        }
         for id in ids {
             for column in &runs_on {
                 self.cells
@@ -184,6 +216,66 @@ impl<'a> Matrix<'a> {
                     .or_default()
                     .insert(name.clone());
             }
+        }
+    }
+
+    /// Finds the reason for each requirement that another backend with the suite has a test of, and this one has none.
+    fn explain(&mut self, column: usize, backend: &'a Backend) {
+        if backend.target.is_none() {
+            return;
+        }
+        let mut given = BTreeMap::new();
+        for Lack { ids, reason, .. } in backend.lacks.iter().filter(|lack| !lack.ids.is_empty()) {
+            match expand(ids, self.catalogue.ids()) {
+                Ok(more) => given.extend(more.into_iter().map(|id| (id, reason.as_str()))),
+                Err(error) => self.faults.push(format!("{}: {error:#}", backend.name)),
+            }
+        }
+        let of_group = |id: &Id| {
+            let lack = backend.lacks.iter().find(|lack| {
+                let groups = &mut lack.groups.iter();
+                groups.any(|group| id.group().starts_with(group.as_str()))
+            });
+            lack.map(|lack| lack.reason.as_str())
+        };
+        let shared = |other: &usize| {
+            let other = self.backends.backend.get(*other);
+            other.is_some_and(|other| other.target.is_some())
+        };
+        let mut bare = Vec::new();
+        for (id, row) in &self.cells {
+            let known = given.remove(id);
+            if row.contains_key(&column) {
+                if known.is_some() {
+                    let name = &backend.name;
+                    self.faults.push(format!(
+                        "{id}: has a test on {name}, so its reason is stale"
+                    ));
+                }
+                continue;
+            }
+            let place = (column, id.clone());
+            let left_out = self.left_out.get(&place).copied();
+            match known.or(left_out).or_else(|| of_group(id)) {
+                Some(reason) => {
+                    self.lacking.insert(place, reason);
+                }
+                None if row.keys().any(shared) => bare.push(id),
+                None => {}
+            }
+        }
+        if !bare.is_empty() {
+            let list = condense(bare, self.catalogue.ids());
+            self.faults.push(format!(
+                "{} has neither a test nor a reason for {list}",
+                backend.name
+            ));
+        }
+        for id in given.keys() {
+            let name = &backend.name;
+            self.faults.push(format!(
+                "{id}: no backend has a test, so the reason of {name} says nothing"
+            ));
         }
     }
 
@@ -285,6 +377,8 @@ impl<'a> Matrix<'a> {
             let cell = |column| {
                 if self.is_tested(id, column) {
                     "tested"
+                } else if self.lacking.contains_key(&(column, id.clone())) {
+                    "see below"
                 } else {
                     ""
                 }
@@ -307,7 +401,21 @@ impl<'a> Matrix<'a> {
                 let _ = writeln!(page, "- {reason}: {}", condense(ids, self.catalogue.ids()));
             }
         }
-        for backend in &self.backends.backend {
+        for (column, backend) in self.backends.backend.iter().enumerate() {
+            let mut by_reason: BTreeMap<&str, Vec<&Id>> = BTreeMap::new();
+            for ((_, id), reason) in self.lacking.iter().filter(|((at, _), _)| *at == column) {
+                by_reason.entry(reason).or_default().push(id);
+            }
+            if !by_reason.is_empty() {
+                let _ = write!(
+                    page,
+                    "\n## Requirements without a test on {}, by reason\n\n",
+                    backend.name
+                );
+            }
+            for (reason, ids) in by_reason {
+                let _ = writeln!(page, "- {reason}: {}", condense(ids, self.catalogue.ids()));
+            }
             if backend.except.is_empty() {
                 continue;
             }
@@ -359,15 +467,27 @@ mod tests {
         sources: &[(&str, &str)],
         look: impl Fn(&Matrix<'_>) -> T,
     ) -> T {
+        with_columns("", exceptions, sources, look)
+    }
+
+    /// With more columns than the usual ones.
+    fn with_columns<T>(
+        more: &str,
+        exceptions: &str,
+        sources: &[(&str, &str)],
+        look: impl Fn(&Matrix<'_>) -> T,
+    ) -> T {
         let mut catalogue = Catalogue::default();
         catalogue.add(PAGE).expect("page");
-        let mut backends: Backends = toml::from_str(BACKENDS).expect("backends");
+        let columns = format!("{BACKENDS}{more}");
+        let mut backends: Backends = toml::from_str(&columns).expect("backends");
         for backend in backends
             .backend
             .iter_mut()
             .filter(|backend| backend.target.is_some())
         {
             backend.listed = ["mock::writes".to_owned(), "refuses".to_owned()].into();
+            backend.leave_out_exceptions();
         }
         let exceptions: Exceptions = toml::from_str(exceptions).expect("exceptions");
         let mut found = Vec::new();
@@ -427,6 +547,38 @@ mod tests {
         for ids in ["EPW-02", "EPW-09", "EPW-03, EPW-03"] {
             let excuse = format!("[[exception]]\nids = \"{ids}\"\nreason = \"why\"\n");
             assert_eq!(faults(&excuse, &[COVERED]).len(), 1, "{ids}");
+        }
+    }
+
+    /// What another backend with the suite has and this one has not wants a reason: an exception of the test, or one of its
+    /// own, which says nothing once there is a test, or none anywhere.
+    #[test]
+    fn a_backend_says_why_it_has_no_test() {
+        let only_mock = ("mock/src/lib.rs", "/// Spec: GEN-01\n#[test] fn name() {}");
+        let verbs =
+            |text: &str| format!("[[backend]]\nname = \"verbs\"\ntarget = \"verbs\"\n{text}");
+        let lacks = |what: &str| verbs(&format!("lacks = [{{ {what}, reason = \"why\" }}]"));
+        let except = "except = [{ tests = [\"refuses\"], reason = \"cannot\" }]";
+        let refused = (
+            "tests/src/suite/write.rs",
+            "/// Spec: GEN-01\npub fn refuses<B>() {}",
+        );
+        for (column, source, said, faults) in [
+            (verbs(""), only_mock, false, 1),
+            (lacks("ids = \"GEN-01\""), only_mock, true, 0),
+            (lacks("groups = [\"GE\"]"), only_mock, true, 0),
+            (lacks("groups = [\"EP\"]"), only_mock, false, 1),
+            (lacks("ids = \"GEN-01, EPW-01\""), only_mock, true, 1),
+            (lacks("ids = \"GEN-01, EPW-03\""), only_mock, true, 1),
+            (lacks("ids = \"GEN-09\""), only_mock, false, 2),
+            (verbs(except), refused, true, 0),
+        ] {
+            let found = with_columns(&column, "", &[COVERED, source], |matrix| {
+                (matrix.faults.clone(), matrix.markdown())
+            });
+            assert_eq!(found.0.len(), faults, "{column}: {found:?}");
+            let told = found.1.contains("| GEN-01 |  |  | tested | see below |");
+            assert_eq!(told, said, "{}", found.1);
         }
     }
 

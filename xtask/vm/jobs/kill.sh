@@ -1,9 +1,9 @@
 #!/bin/bash
-#: about = "a side is killed or interrupted at a random moment: the other says so, the server goes on, nothing is left on the device"
-#: timeout = 300
+#: about = "a side is killed at a random moment: the other says so, the server goes on, nothing is left on the device"
+#: timeout = 240
 #: programs = ["cmp"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
-# Arguments: rounds for each side, and a seed. What bash starts in the background ignores SIGINT, except under job control.
+# Arguments: rounds for each side, and a seed. What bash starts in the background ignores SIGINT, so servers are ended by SIGTERM.
 set -euo pipefail
 rounds=${1:-4}
 RANDOM=${2:-$$}
@@ -95,41 +95,3 @@ for ((round = 0; round < rounds; round++)); do
     fi
     wait_until 20 no_objects
 done
-
-echo "-- either is interrupted"
-rm -rf /run/into
-mkdir /run/into
-set -m
-serve
-sleep 0.5
-idle=$(device_objects)
-for ((round = 0; round < rounds; round++)); do
-    code=0
-    dat copy /run/from/file file --connect "$RDMA_IPV4" --quiet 2> /run/client &
-    process=$!
-    moment
-    kill -INT "$process" 2> /dev/null || true
-    wait "$process" || code=$?
-    # One that was done before ended well.
-    [ "$code" = 130 ] || [ "$code" = 0 ]
-    wait_until 20 quiet_objects
-    timeout 30 dat copy /run/from/small small --connect "$RDMA_IPV4" --quiet
-    wait_until 20 quiet_objects
-    if ls /run/into/.dat-part-* > /dev/null 2>&1; then
-        echo "a part of a file is left"
-        exit 1
-    fi
-done
-code=0
-dat perf write --connect "$RDMA_IPV4" --duration 60s --quiet 2> /run/client &
-process=$!
-moment
-begin=$(now)
-kill -INT "$server"
-wait "$server"
-echo "the server ended well, $begin to $(now)"
-wait "$process" || code=$?
-[ "$code" = 1 ]
-grep -q "connection to the server is lost" /run/client
-wait_until 20 no_objects
-set +m
