@@ -1,10 +1,11 @@
 //! Regions and windows, which binds name on the data path.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::Arc;
 
 use dat_core::backend::BackendError;
 
-use crate::hal::{Domain, Region, Window, WindowType};
+use crate::hal::{Domain, Guard, Guarded, Region, Window, WindowType};
 use crate::table::Table;
 
 /// A window and what is known to be open through it.
@@ -49,9 +50,22 @@ pub(crate) struct Tables {
 }
 
 /// Regions and windows of an adapter. A bind holds the lock while it is posted, so that what it names stays.
-#[derive(Debug, Default)]
 pub(crate) struct Objects {
-    tables: Mutex<Tables>,
+    tables: Guarded<Tables>,
+}
+
+impl Default for Objects {
+    fn default() -> Self {
+        Self {
+            tables: Guarded::new(Tables::default()),
+        }
+    }
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Objects").finish_non_exhaustive()
+    }
 }
 
 impl Tables {
@@ -88,9 +102,9 @@ impl Tables {
 }
 
 impl Objects {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Tables> {
-        // A panic of another thread leaves the tables whole: every change of them is one step.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> Guard<'_, Tables> {
+        self.tables.lock()
     }
 }
 

@@ -6,8 +6,9 @@ use dat_core::backend::{
     BindRequest, Rejected, Segment, SendFlags, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
-use crate::hal::{Access, NotBound, Opening, SendList, SendPlace, WindowType};
-use crate::objects::{Objects, next_key};
+use crate::hal::{Access, NotBound, Opening, Region, SendList, SendPlace, WindowType};
+use crate::objects::{BoundWindow, Objects, next_key};
+use crate::table::Table;
 
 /// The send queue of a queue pair.
 ///
@@ -62,75 +63,106 @@ impl SendQueue for VerbsSendQueue {
     /// another only once that one is gone.
     ///
     /// Spec: RMB-18, RMB-19
+    #[inline(always)]
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
+        let (list, number) = (&mut self.list, self.number);
+        let (token, fence) = (request.token, request.flags & SendFlags::FENCE);
+        let access = Access::of_window(request.privileges);
         let mut tables = self.objects.lock();
         let tables = &mut *tables;
-        let place = tables.windows.get_mut(request.window.0).ok_or(Rejected)?;
-        let unbinds = request.length == 0;
-        // To unbind, providers want to hear of the region that is bound, and of a place in it.
-        let (object, address) = if unbinds {
-            (place.regions[0], place.address)
-        } else {
-            (request.region.object, request.address)
-        };
-        let region = tables.regions.get(object);
-        let opening = region
-            .filter(|region| region.is_in(place.window.domain()))
-            .map(|region| Opening {
-                region,
-                address,
-                length: request.length,
-                access: Access::of_window(request.privileges),
-            });
-        if opening.is_none() && !unbinds {
+        let window = tables.windows.get_mut(request.window.0).ok_or(Rejected)?;
+        if request.length == 0 {
+            return unbind(list, number, window, &tables.regions, access, token, fence);
+        }
+        let object = request.region.object;
+        let region = tables.regions.get(object).ok_or(Rejected)?;
+        if !region.is_in(window.window.domain()) {
             return Err(Rejected);
         }
-        let fence = request.flags & SendFlags::FENCE;
-        if !unbinds {
-            place.address = address;
-            if place.regions[0] != object {
-                place.regions = [object, place.regions[0]];
-            }
+        window.address = request.address;
+        if window.regions[0] != object {
+            window.regions = [object, window.regions[0]];
         }
-        match place.window.kind() {
-            WindowType::One => match &opening {
-                Some(opening) => {
-                    self.list
-                        .bind_by_call(&place.window, opening, request.token, fence)
-                }
-                // Nothing was ever bound.
-                None => self
-                    .list
-                    .bind_by_request(&mut place.window, None, None, request.token, fence)
-                    .map(|()| 0)
-                    .map_err(|_| Rejected),
-            },
+        let opening = Opening {
+            region,
+            address: request.address,
+            length: request.length,
+            access,
+        };
+        match window.window.kind() {
+            WindowType::One => list.bind_by_call(&window.window, &opening, token, fence),
             WindowType::Two => {
-                let old = match place.bound {
-                    None => None,
-                    Some((key, number)) if number == self.number => Some(key),
-                    Some(_) => return Err(Rejected),
-                };
-                let key = next_key(place.last_key);
-                let opened = opening
-                    .as_ref()
-                    .filter(|_| !unbinds)
-                    .map(|opening| (opening, key));
-                let outcome =
-                    self.list
-                        .bind_by_request(&mut place.window, old, opened, request.token, fence);
-                if let Err(refused) = outcome {
-                    if refused == NotBound::Closed {
-                        place.bound = None;
-                    }
-                    return Err(Rejected);
-                }
-                place.bound = opened.map(|_| (key, self.number));
-                if !unbinds {
-                    place.last_key = key;
-                }
+                let key = next_key(window.last_key);
+                rebind(list, number, window, Some((&opening, key)), token, fence)?;
+                window.last_key = key;
                 Ok(key)
             }
+        }
+    }
+}
+
+/// To unbind, providers want to hear of the region that is bound, and of a place in it.
+#[cold]
+#[inline(never)]
+fn unbind(
+    list: &mut SendList,
+    number: u32,
+    window: &mut BoundWindow,
+    regions: &Table<Region>,
+    access: Access,
+    token: u64,
+    fence: SendFlags,
+) -> Result<u32, Rejected> {
+    let region = regions
+        .get(window.regions[0])
+        .filter(|region| region.is_in(window.window.domain()));
+    match (window.window.kind(), region) {
+        (WindowType::One, Some(region)) => {
+            let opening = Opening {
+                region,
+                address: window.address,
+                length: 0,
+                access,
+            };
+            list.bind_by_call(&window.window, &opening, token, fence)
+        }
+        // Nothing was ever bound.
+        (WindowType::One, None) => list
+            .bind_by_request(&mut window.window, None, None, token, fence)
+            .map(|()| 0)
+            .map_err(|_| Rejected),
+        (WindowType::Two, _) => {
+            rebind(list, number, window, None, token, fence)?;
+            Ok(next_key(window.last_key))
+        }
+    }
+}
+
+/// Closes a window of type 2 if it is open, and opens it if it is to be, under another key.
+#[inline(always)]
+fn rebind(
+    list: &mut SendList,
+    number: u32,
+    window: &mut BoundWindow,
+    opened: Option<(&Opening<'_>, u32)>,
+    token: u64,
+    fence: SendFlags,
+) -> Result<(), Rejected> {
+    let old = match window.bound {
+        None => None,
+        Some((key, on)) if on == number => Some(key),
+        Some(_) => return Err(Rejected),
+    };
+    match list.bind_by_request(&mut window.window, old, opened, token, fence) {
+        Ok(()) => {
+            window.bound = opened.map(|(_, key)| (key, number));
+            Ok(())
+        }
+        Err(refused) => {
+            if refused == NotBound::Closed {
+                window.bound = None;
+            }
+            Err(Rejected)
         }
     }
 }

@@ -61,21 +61,23 @@ impl<T> Table<T> {
     }
 
     /// The value under this key, unless it was removed.
+    #[inline(always)]
     pub(crate) fn get(&self, key: usize) -> Option<&T> {
         let place = self.places.get(key & INDEX_MASK)?;
-        place
-            .value
-            .as_ref()
-            .filter(|_| place.generation == key >> INDEX_BITS)
+        if place.generation != key >> INDEX_BITS {
+            return None;
+        }
+        place.value.as_ref()
     }
 
     /// The value under this key, to change it.
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, key: usize) -> Option<&mut T> {
         let place = self.places.get_mut(key & INDEX_MASK)?;
-        place
-            .value
-            .as_mut()
-            .filter(|_| place.generation == key >> INDEX_BITS)
+        if place.generation != key >> INDEX_BITS {
+            return None;
+        }
+        place.value.as_mut()
     }
 
     /// Takes the value under this key out.

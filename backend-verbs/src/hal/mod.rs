@@ -14,6 +14,7 @@ mod context;
 mod events;
 #[cfg(test)]
 pub(crate) mod fake;
+mod guarded;
 #[cfg(test)]
 mod layout;
 mod memory;
@@ -35,6 +36,7 @@ pub(crate) use connection::{
 };
 pub(crate) use context::{Context, DeviceLimits, PortState, Transport, device_names};
 pub(crate) use events::AsyncEvent;
+pub(crate) use guarded::{Guard, Guarded};
 pub(crate) use memory::{Access, Domain, Region, Window, WindowType};
 pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};
 pub(crate) use receive_list::{ReceiveList, ReceivePlace};

@@ -41,6 +41,8 @@ pub(crate) struct SendList {
     stride: NonZeroUsize,
     post_to_device: Post,
     bind: Option<Bind>,
+    /// What closes a window of type 2, and what opens it.
+    binds: [NonNull<ibv_send_wr>; 2],
     /// The segments of all places.
     segments: NonNull<[ibv_sge]>,
     /// Keeps the queue pair; none where somebody else does.
@@ -189,6 +191,11 @@ impl SendList {
             stride,
             post_to_device: post,
             bind,
+            binds: [
+                ibv_wr_opcode::IBV_WR_LOCAL_INV,
+                ibv_wr_opcode::IBV_WR_BIND_MW,
+            ]
+            .map(|opcode| NonNull::from(Box::leak(Box::new(ibv_send_wr { opcode, ..blank() })))),
             segments,
             owner,
         }
@@ -250,6 +257,15 @@ impl SendList {
         }
     }
 
+    /// Whether nothing is committed, after it was handed over, and nothing was refused that nobody was told of.
+    #[inline(always)]
+    fn is_clear(&mut self) -> bool {
+        if self.next != self.first {
+            self.hand_over();
+        }
+        self.refused == 0
+    }
+
     /// Posts what was committed, of which there is something. False: some of it was refused.
     #[inline(always)]
     fn post_all(&mut self) -> bool {
@@ -299,6 +315,7 @@ impl SendList {
     }
 
     /// Binds a window of type 1, which gives it another key; an opening of no length unbinds it.
+    #[inline(always)]
     pub(crate) fn bind_by_call(
         &mut self,
         window: &Window,
@@ -306,8 +323,10 @@ impl SendList {
         token: u64,
         fence: SendFlags,
     ) -> Result<u32, Rejected> {
-        self.hand_over();
-        let Some(bind) = self.bind.filter(|_| self.refused == 0) else {
+        if !self.is_clear() {
+            return Err(Rejected);
+        }
+        let Some(bind) = self.bind else {
             return Err(Rejected);
         };
         let mut wanted = ibv_mw_bind {
@@ -328,6 +347,7 @@ impl SendList {
     ///
     /// # Errors
     /// What the device refused; it is not bound.
+    #[inline(always)]
     pub(crate) fn bind_by_request(
         &mut self,
         window: &mut Window,
@@ -336,49 +356,44 @@ impl SendList {
         token: u64,
         fence: SendFlags,
     ) -> Result<(), NotBound> {
-        self.hand_over();
-        if self.refused != 0 {
+        if !self.is_clear() {
             return Err(NotBound::Unchanged);
         }
-        let mut close = blank();
-        close.opcode = ibv_wr_opcode::IBV_WR_LOCAL_INV;
-        close.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t {
-            invalidated_rkey: old.unwrap_or(0),
-        };
-        close.send_flags = flags(fence);
+        let [close, open] = self.binds.map(NonNull::as_ptr);
+        // SAFETY: both were made by `over`, and nothing else refers to them: the device copied what they were before.
+        let (close, open) = unsafe { (&mut *close, &mut *open) };
         close.wr_id = token;
-        let mut open = blank();
+        close.send_flags = flags(fence);
+        close.next = ptr::null_mut();
         open.wr_id = token;
-        open.opcode = ibv_wr_opcode::IBV_WR_BIND_MW;
         open.send_flags = flags(fence);
+        // Where nothing is open and nothing is to be, a write of no bytes keeps the place in the order.
+        open.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+        let mut first: *mut ibv_send_wr = open;
         if let Some((opening, key)) = opening {
+            open.opcode = ibv_wr_opcode::IBV_WR_BIND_MW;
             open.bind_mw_tso_union.bind_mw = bind_mw_t {
                 mw: window.raw(),
                 rkey: key,
                 bind_info: info(opening),
             };
         }
-        let first = match (old, opening) {
-            (Some(_), Some(_)) => {
+        if let Some(invalidated_rkey) = old {
+            close.imm_data_invalidated_rkey_union =
+                imm_data_invalidated_rkey_union_t { invalidated_rkey };
+            if opening.is_some() {
                 // One completion for both, that of the bind; if the close fails both complete, that first, and the core
                 // takes the second for none of its own.
                 close.send_flags &= !ibv_send_flags::IBV_SEND_SIGNALED.0;
-                close.next = &raw mut open;
-                &raw mut close
+                close.next = open;
             }
-            (Some(_), None) => &raw mut close,
-            (None, Some(_)) => &raw mut open,
-            (None, None) => {
-                // Nothing is open and nothing is to be: a write of no bytes keeps the place in the order.
-                open.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
-                &raw mut open
-            }
-        };
+            first = close;
+        }
         let mut bad = ptr::null_mut();
         // SAFETY: queue pair, window and region live, and both requests until the call returns.
         let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), first, &raw mut bad) };
         if answer != 0 {
-            let closed = old.is_some() && bad == &raw mut open;
+            let closed = old.is_some() && bad == self.binds[1].as_ptr();
             return Err(if closed {
                 NotBound::Closed
             } else {
@@ -528,6 +543,9 @@ impl Drop for SendList {
         unsafe {
             free(NonNull::slice_from_raw_parts(self.first, self.room()));
             free(self.segments);
+            for bind in self.binds {
+                drop(Box::from_raw(bind.as_ptr()));
+            }
         }
     }
 }

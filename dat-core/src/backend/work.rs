@@ -135,7 +135,7 @@ pub trait WorkQueue {
 
 /// The send queue of a queue pair.
 pub trait SendQueue: WorkQueue<Request = SendRequest> {
-    /// Queues and publishes a memory window bind; later requests of the queue wait for it (RMB-18,
+    /// Queues and publishes a memory window bind, doorbell included; later requests of the queue wait for it (RMB-18,
     /// or whatever else keeps RMB-19).
     ///
     /// Returns the new remote key of the window (undefined for an unbind).

@@ -6,8 +6,8 @@
 
 use super::lookup::slot_index;
 use super::rmr::{Binding, RemoteRegion};
-use super::{LmrSlot, LmrTriplet, zone_tag};
-use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue, WorkQueue};
+use super::{LmrSlot, LmrTriplet, LocalAccess};
+use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue};
 use crate::endpoint::{Endpoint, not_ready, refused_flags, send_flags};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
@@ -23,6 +23,16 @@ const PIECE_ARGUMENT: u8 = 2;
 const PRIVILEGES_ARGUMENT: u8 = 3;
 /// Position of the completion flags.
 const FLAGS_ARGUMENT: u8 = 6;
+
+/// What came of trying the common case.
+enum Attempt {
+    /// It was posted; the context for peers.
+    Bound(u32),
+    /// The device refused.
+    Refused,
+    /// Nothing was done: it is another case, or one to be refused.
+    Unusual,
+}
 
 /// A bind as the consumer asked for it.
 struct Bind<'a> {
@@ -58,6 +68,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   (MEMORY_REGION): four binds of this remote region are outstanding.
     ///
     /// Spec: RMB-01..45, DTO-04..07, DTO-10, EVC-05
+    #[inline(never)]
     pub fn rmr_bind(
         &self,
         rmr: RmrId,
@@ -67,17 +78,35 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32> {
-        let bind = Bind {
+        if let Some(slot) = self.shared.remote_regions.get(rmr.index())
+            && let Some(place) = self.shared.endpoints.get(ep.index())
+        {
+            let endpoint = &mut place.main.hold();
+            let region = &mut slot.main.hold();
+            let shared = &self.shared;
+            match shared.bind_plainly(endpoint, region, rmr, piece, privileges, ep, cookie, flags) {
+                Attempt::Bound(context) => return Ok(context),
+                Attempt::Refused => return Err(refused_by_device()),
+                Attempt::Unusual => {}
+            }
+        }
+        self.bind_otherwise(&Bind {
             rmr,
             piece,
             privileges,
             ep,
             cookie,
             flags,
-        };
-        match self.try_bind(&bind) {
-            Err(error) if error.cause() == Cause::QueueFull && self.reclaim_requests(ep) => {
-                self.try_bind(&bind)
+        })
+    }
+
+    /// A bind that is refused, that unbinds, that is not the only one of its region under way, or for which room has
+    /// to be made.
+    #[inline(never)]
+    fn bind_otherwise(&self, bind: &Bind<'_>) -> Result<u32> {
+        match self.try_bind(bind) {
+            Err(error) if error.cause() == Cause::QueueFull && self.reclaim_requests(bind.ep) => {
+                self.try_bind(bind)
             }
             outcome => outcome,
         }
@@ -135,6 +164,86 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
+    /// A bind that may go, of a region of which no other is under way.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "those of the call")]
+    fn bind_plainly(
+        &self,
+        endpoint: &mut Endpoint<B::SendQueue>,
+        region: &mut RemoteRegion,
+        rmr: RmrId,
+        piece: &LmrTriplet,
+        privileges: MemoryPrivileges,
+        ep: EpId,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Attempt {
+        let asked = privileges.intersection(REMOTE);
+        let access = LocalAccess {
+            zone: endpoint.zone_tag,
+            // Each local privilege is the bit before the remote one.
+            privilege: MemoryPrivileges::from_bits_retain(asked.bits() >> 1),
+        };
+        // A null handle passes for the region of a free slot, whose zone tag is no endpoint's.
+        if endpoint.postable != ep
+            || endpoint.refuses_binds
+            || flags.intersects(endpoint.refused_flags)
+            || region.id != rmr
+            || region.zone_tag != access.zone
+            || asked.is_empty()
+            || MemoryPrivileges::from_bits(privileges.bits()).is_none()
+            || access.check(self.local_regions, piece).is_none()
+        {
+            return Attempt::Unusual;
+        }
+        let [pending, ..] = &mut region.pending;
+        if pending.sequence != 0 {
+            return Attempt::Unusual;
+        }
+        let Some(free) = endpoint.ring.next(self.records) else {
+            return Attempt::Unusual;
+        };
+        let Some(queue) = &mut endpoint.send else {
+            return Attempt::Unusual;
+        };
+        let Some(slot) = self.local_regions.get(slot_index(piece.context)) else {
+            return Attempt::Unusual;
+        };
+        if !slot.hold_window_again(piece.context) {
+            return Attempt::Unusual;
+        }
+        // 0 marks a place that is free.
+        let sequence = region.sequence.wrapping_add(1).max(1);
+        let report = Report::of_request(flags);
+        let token = free.post(RecordKind::Bind, report, cookie, rmr.index() as u32);
+        free.record.set_extra(region.generation);
+        free.record.set_next(sequence);
+        let request = BindRequest {
+            token,
+            window: region.window,
+            region: slot.region_keys(),
+            address: piece.address,
+            length: piece.length,
+            privileges: asked,
+            flags: send_flags(flags, false),
+        };
+        let Ok(rmr_context) = queue.bind(&request) else {
+            free.withdraw();
+            slot.release_window();
+            return Attempt::Refused;
+        };
+        endpoint.ring.advance(&free);
+        region.sequence = sequence;
+        *pending = Binding {
+            piece: *piece,
+            rmr_context,
+            sequence,
+            endpoint: ep.index() as u16,
+            privileges,
+        };
+        Attempt::Bound(rmr_context)
+    }
+
     /// Checks in the order of DTO-07, then posts.
     fn bind(
         &self,
@@ -167,7 +276,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         if MemoryPrivileges::from_bits(bind.privileges.bits()).is_none() {
             return Err(Error::invalid_argument(PRIVILEGES_ARGUMENT).because(Cause::UnknownFlags));
         }
-        let zone = zone_tag(region.zone);
+        let zone = region.zone_tag;
         if bind.piece.length == 0 {
             if endpoint.zone_tag != zone {
                 return Err(zone_mismatch(bind.privileges));
@@ -218,11 +327,6 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             Some(slot) if slot.hold_window(bind.piece.context) => slot.region_keys(),
             Some(slot) => return Err(unknown(bind.privileges, slot.absence(bind.piece.context))),
         };
-        let let_go = || {
-            if let Some(slot) = slot {
-                slot.release_window();
-            }
-        };
         // 0 marks a place that is free.
         let sequence = region.sequence.wrapping_add(1).max(1);
         let token = free.post(
@@ -233,8 +337,6 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         );
         free.record.set_extra(region.generation);
         free.record.set_next(sequence);
-        let refused =
-            Error::insufficient_resources(Subtype::ResourceTep).because(Cause::DeviceRefused);
         let request = BindRequest {
             token,
             window: region.window,
@@ -246,15 +348,12 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         let Ok(rmr_context) = queue.bind(&request) else {
             free.withdraw();
-            let_go();
-            return Err(refused);
+            if let Some(slot) = slot {
+                slot.release_window();
+            }
+            return Err(refused_by_device());
         };
         endpoint.ring.advance(&free);
-        if let Err(count) = queue.ring() {
-            endpoint.ring.retreat(self.records, count);
-            let_go();
-            return Err(refused);
-        }
         region.sequence = sequence;
         *place = Binding {
             piece: *bind.piece,
@@ -312,6 +411,12 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             slot.release_window();
         }
     }
+}
+
+/// The device refused a bind.
+#[cold]
+fn refused_by_device() -> Error {
+    Error::insufficient_resources(Subtype::ResourceTep).because(Cause::DeviceRefused)
 }
 
 const REMOTE: MemoryPrivileges =

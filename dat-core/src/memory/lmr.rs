@@ -196,20 +196,23 @@ impl LmrSlot {
     /// read of them since `is_named` said yes is true. A context that names nothing leaves the count
     /// alone, so it keeps nobody from freeing what lives here by now.
     pub(super) fn hold_window(&self, context: u32) -> bool {
-        if !self.is_named(context) {
-            return false;
-        }
+        self.is_named(context) && self.hold_window_again(context)
+    }
+
+    /// As `hold_window`, for a context that has just been found to name the region.
+    #[inline(always)]
+    pub(super) fn hold_window_again(&self, context: u32) -> bool {
         let counted = self
             .windows
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
                 (count < CLOSED.wrapping_sub(1)).then_some(count.wrapping_add(1))
             });
-        if counted.is_err() {
-            return false;
-        }
-        if self.is_named(context) {
-            return true;
-        }
+        counted.is_ok() && (self.is_named(context) || self.was_freed_meanwhile())
+    }
+
+    /// The region was freed while a window was counted; no.
+    #[cold]
+    fn was_freed_meanwhile(&self) -> bool {
         self.release_window();
         false
     }

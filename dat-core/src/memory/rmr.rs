@@ -6,7 +6,7 @@ use crate::event::backend_refused;
 use crate::flags::{MemoryPrivileges, RmrFields};
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, PzId, RmrId, next_generation};
-use crate::memory::LmrTriplet;
+use crate::memory::{LmrTriplet, zone_tag};
 use crate::storage::find_slot;
 use crate::sync::{Mutex, RawLock};
 
@@ -38,6 +38,8 @@ pub(crate) struct RemoteRegion {
     pub(crate) id: RmrId,
     pub(crate) generation: u32,
     pub(crate) zone: u16,
+    /// `zone_tag` of the zone.
+    pub(super) zone_tag: u64,
     pub(crate) window: WindowKey,
     /// What the last successful bind made of it; length 0 = unbound.
     pub(super) bound: Binding,
@@ -53,6 +55,7 @@ impl RemoteRegion {
         id: RmrId::NULL,
         generation: 0,
         zone: 0,
+        zone_tag: 0,
         window: WindowKey(0),
         bound: Binding::NONE,
         pending: [Binding::NONE; PENDING_BINDS],
@@ -170,6 +173,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     id: RmrId::new(self.shared.instance, generation, index),
                     generation,
                     zone,
+                    zone_tag: zone_tag(zone),
                     window,
                     ..RemoteRegion::EMPTY
                 };

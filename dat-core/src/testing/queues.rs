@@ -237,6 +237,7 @@ impl SendQueue for TestSendQueue {
         let place = Place::Requests(self.key);
         let slot = TestSlot::reserve(&self.backend, place, 0).ok_or(Rejected)?;
         slot.publish(Work::Bind(*request))?;
+        ring(&self.backend, place).map_err(|_| Rejected)?;
         Ok(self.backend.device().key() as u32)
     }
 }
