@@ -351,7 +351,7 @@ pub unsafe trait Backend {
     type SharedReceiveQueue: ReceiveQueue;
 
     /// Its send queues may read the memory of Sends and RDMA Writes on the processor while they are posted
-    /// (between `reserve` and the return of `ring`), where [`QueuePairRequest::may_read_at_post`] says so.
+    /// (between `commit` and the return of `ring`, never before), where [`QueuePairRequest::may_read_at_post`] says so.
     ///
     /// The processor asks no key, so the core sees to it that such a post reaches live regions alone: making and
     /// freeing a region passes through the lock of every endpoint once, which takes as long as the posts that are
