@@ -267,13 +267,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let Some(peer) = link.peer.filter(|_| link.state == LinkState::Pending) else {
                 // Whoever answered does not speak the protocol, or is another node.
                 state.end_link(handle, now, &self.options);
-                give_up_node(state, index, node, RsmError::RemoteNodeUnreachable);
+                if active {
+                    give_up_node(state, index, node, RsmError::RemoteNodeUnreachable);
+                }
                 return;
             };
             link.state = LinkState::Up;
             // Connections to an earlier life of the node do not come back (RSMST-03).
             for (_, import) in state.imports.iter_mut() {
-                if import.port == index
+                if active
+                    && import.port == index
                     && import.node == node
                     && import.state == ImportState::Connected
                     && import.incarnation != peer.incarnation

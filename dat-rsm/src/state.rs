@@ -70,9 +70,11 @@ impl State {
         }
     }
 
-    /// The link that is up to a node through a port.
+    /// The link that is up to the engine of a node through a port.
+    ///
+    /// Only one that this side asked for leads there: whoever asks from a node may be any process of it.
     pub(crate) fn link_to(&self, port: usize, node: u32) -> Option<Handle> {
         self.links
-            .find(|link| link.is_up() && link.port == port && link.node == node)
+            .find(|link| link.active && link.is_up() && link.port == port && link.node == node)
     }
 }

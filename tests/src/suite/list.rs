@@ -297,6 +297,13 @@ macro_rules! conformance_suite {
                     implicit_vectors_need_no_barrier_and_leave_open_ones_alone;
                 rsm_failure:
                     an_interrupted_vector_leaves_nothing_on_the_way;
+                rsm_hostile:
+                    greetings_that_lie_are_rejected
+                    messages_for_others_are_not_listened_to
+                    a_connection_that_was_never_granted_is_not_resumed
+                    a_key_gives_what_was_granted_and_only_as_long
+                    noise_ends_the_connection_that_it_came_by
+                    who_does_not_listen_is_cut_off;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
                     handles_of_any_address_and_length_may_overlap

@@ -20,6 +20,7 @@ pub mod rmb;
 pub mod rmr;
 pub mod rsm_barrier;
 pub mod rsm_failure;
+pub mod rsm_hostile;
 pub mod rsm_local;
 pub mod rsm_refusal;
 pub mod rsm_revocation;

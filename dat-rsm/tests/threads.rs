@@ -1,0 +1,215 @@
+//! Several threads on one engine, over a fabric that has a thread of its own.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::thread;
+
+use backend_mock::{Fabric, FabricOptions, MockBackend, MockWait, NodeOptions};
+use dat_core::connection::{CrSlot, PspSlot, RspSlot};
+use dat_core::endpoint::{EndpointSlot, SrqSlot};
+use dat_core::event::{CnoSlot, EvdSlot, EventSlot, Wait};
+use dat_core::memory::{LmrSlot, PzSlot, Region, RmrSlot};
+use dat_core::sync::HostLock;
+use dat_core::{Ia, RecordSlot, Storage, attributes::IaAddress};
+use dat_rsm::{
+    BarrierScope, ControllerConfig, ControllerId, ExportFlags, ExportId, NodeEntry, Options,
+    Permission, PutEntry, Rsm, RsmError, SignalFlags, Source, VectorFlags,
+};
+
+type Engine = Rsm<'static, MockBackend, HostLock>;
+
+const SEGMENT: u32 = 0x40_0000;
+const THREADS: usize = 4;
+const PAGE: usize = 4096;
+
+fn slots<S>(count: usize, empty: impl FnMut() -> S) -> &'static mut [S] {
+    Vec::leak(std::iter::repeat_with(empty).take(count).collect())
+}
+
+fn storage() -> Storage<'static, MockBackend, HostLock> {
+    Storage {
+        protection_zones: slots(4, || PzSlot::EMPTY),
+        local_regions: slots(256, || LmrSlot::EMPTY),
+        remote_regions: slots(4, || RmrSlot::EMPTY),
+        event_dispatchers: slots(8, || EvdSlot::EMPTY),
+        notification_objects: slots(4, || CnoSlot::EMPTY),
+        endpoints: slots(8, || EndpointSlot::EMPTY),
+        shared_receive_queues: slots(1, || SrqSlot::EMPTY),
+        public_service_points: slots(2, || PspSlot::EMPTY),
+        reserved_service_points: slots(1, || RspSlot::EMPTY),
+        connection_requests: slots(8, || CrSlot::EMPTY),
+        events: slots(512, || EventSlot::EMPTY),
+        records: slots(2048, || RecordSlot::EMPTY),
+    }
+}
+
+fn engine(fabric: &Fabric, number: u32) -> (Engine, ControllerId) {
+    let device = fabric.node(NodeOptions::new("mock", u64::from(number)));
+    let ia = Ia::open(device, storage(), 8).expect("an adapter");
+    let entry = |node: u32| NodeEntry {
+        node,
+        controller: "rsm0",
+        address: IaAddress::Node(u64::from(node)),
+        qualifier: 7,
+    };
+    let config = ControllerConfig {
+        name: "rsm0",
+        ia,
+        qualifier: 7,
+        nodes: vec![entry(1), entry(2)],
+    };
+    let engine = Rsm::new(Options::new(number, u64::from(number)), vec![config]);
+    let engine = engine.expect("an engine");
+    let controller = engine.get_controller(Some("rsm0")).expect("a controller");
+    (engine, controller)
+}
+
+/// A segment with a page for each thread.
+fn export(engine: &Engine, controller: ControllerId) -> (ExportId, &'static [AtomicU8]) {
+    let bytes: &'static [AtomicU8] = Vec::leak(
+        (0..(THREADS + 1) * PAGE)
+            .map(|_| AtomicU8::new(0))
+            .collect(),
+    );
+    let memory = &bytes[bytes.as_ptr().align_offset(PAGE)..][..THREADS * PAGE];
+    let export = engine
+        .export_create(
+            controller,
+            Region::from_static(memory),
+            ExportFlags::empty(),
+        )
+        .expect("a segment");
+    let nobody = dat_rsm::AccessEntry {
+        node: 1,
+        permission: 0o666,
+    };
+    engine
+        .export_publish(export, SEGMENT, &[nobody])
+        .expect("published");
+    (export, memory)
+}
+
+/// Keeps an engine going until told to stop.
+fn drive(engine: &Engine, fabric: &Fabric, stop: &AtomicBool) {
+    let mut wait = MockWait::new(fabric);
+    while !stop.load(Ordering::Acquire) {
+        let now = wait.now();
+        if engine.progress(now) == 0 {
+            wait.wait(now.after(200));
+        }
+    }
+}
+
+/// Spec: RSMGEN-02, RSMPV-84, RSMIM-03
+#[test]
+fn threads_share_an_engine_and_even_a_connection() {
+    let fabric = Fabric::new(FabricOptions::default());
+    let _stepper = fabric.spawn_thread().expect("a thread");
+    let (importer, near) = engine(&fabric, 1);
+    let (exporter, far) = engine(&fabric, 2);
+    let (_, memory) = export(&exporter, far);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| drive(&exporter, &fabric, &stop));
+        let all = Permission::all();
+        let shared = importer.import_connect(near, 2, SEGMENT, all, &mut MockWait::new(&fabric));
+        let shared = shared.expect("connected");
+        importer
+            .init_barrier(shared, BarrierScope::Node)
+            .expect("a barrier");
+        let workers: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let (importer, fabric) = (&importer, &fabric);
+                scope.spawn(move || {
+                    let mut wait = MockWait::new(fabric);
+                    // Half of them on the connection of all, half on one of their own.
+                    let import = if number % 2 == 0 {
+                        shared
+                    } else {
+                        let own = importer.import_connect(near, 2, SEGMENT, all, &mut wait);
+                        let own = own.expect("connected");
+                        importer
+                            .init_barrier(own, BarrierScope::Node)
+                            .expect("a barrier");
+                        own
+                    };
+                    let base = (number * PAGE) as u64;
+                    for round in 0..40_u8 {
+                        let bytes = [round + number as u8 * 50 + 1; PAGE];
+                        let entries: Vec<_> = (0..8)
+                            .map(|at| PutEntry {
+                                local: Source::Bytes(&bytes),
+                                local_offset: at * 512,
+                                remote_offset: base + at * 512,
+                                length: 512,
+                            })
+                            .collect();
+                        importer
+                            .putv(import, &entries, VectorFlags::empty(), &mut wait)
+                            .expect("a vector");
+                        let mut back = [0; PAGE];
+                        importer
+                            .get(import, base, &mut back, &mut wait)
+                            .expect("got");
+                        assert!(back == bytes, "thread {number}, round {round}");
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().expect("a worker");
+        }
+        stop.store(true, Ordering::Release);
+    });
+    for number in 0..THREADS {
+        assert_eq!(
+            memory[number * PAGE].load(Ordering::Relaxed),
+            40 + number as u8 * 50
+        );
+    }
+}
+
+/// Spec: RSMSG-02, RSMSG-07, RSMGEN-02, RSMSG-08
+#[test]
+fn one_signal_ends_one_of_many_waits() {
+    const SIGNALS: u32 = 60;
+    let fabric = Fabric::new(FabricOptions::default());
+    let _stepper = fabric.spawn_thread().expect("a thread");
+    let (importer, near) = engine(&fabric, 1);
+    let (exporter, far) = engine(&fabric, 2);
+    let (segment, _) = export(&exporter, far);
+    let taken = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..THREADS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut wait = MockWait::new(&fabric);
+                    loop {
+                        match exporter.signal_wait(segment, None, &mut wait) {
+                            Ok(()) => taken.fetch_add(1, Ordering::AcqRel),
+                            Err(error) => break error,
+                        };
+                    }
+                })
+            })
+            .collect();
+        let mut wait = MockWait::new(&fabric);
+        let import = importer.import_connect(near, 2, SEGMENT, Permission::WRITE, &mut wait);
+        let import = import.expect("connected");
+        for _ in 0..SIGNALS {
+            importer
+                .signal_post(import, SignalFlags::empty(), &mut wait)
+                .expect("a signal");
+        }
+        while taken.load(Ordering::Acquire) < SIGNALS {
+            thread::yield_now();
+        }
+        // The end of the segment ends all waits.
+        exporter
+            .export_destroy(segment, &mut wait)
+            .expect("destroyed");
+        for waiter in waiters {
+            assert_eq!(waiter.join().expect("a waiter"), RsmError::BadSegmentHandle);
+        }
+    });
+    assert_eq!(taken.load(Ordering::Relaxed), SIGNALS);
+}

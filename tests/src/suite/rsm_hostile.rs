@@ -1,0 +1,569 @@
+//! Peers that lie, guess and do not listen: an adapter of node 1 speaks the control protocol by hand.
+
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::{ConnectionEventKind, DtoOperation, Event};
+use dat_core::flags::{
+    CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, IaFields, MemoryPrivileges, ProviderFields,
+    QualityOfService,
+};
+use dat_core::id::{EpId, EvdId};
+use dat_core::memory::RmrTriplet;
+use dat_rsm::wire::{Body, Greeting, MESSAGE_SIZE, Message};
+use dat_rsm::{ExportId, ImportId, ImportState, RsmError, SignalFlags, VectorFlags};
+
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, node_number, pattern, put, store};
+use crate::fixture::{Adapter, Memory, RsmTestbed, granted};
+
+const NONE: VectorFlags = VectorFlags::empty();
+/// The life that the intruder claims to be in.
+const LIFE: u64 = 0xBAD;
+/// Messages that it takes at a time.
+const PLACES: usize = 16;
+
+/// An endpoint at the first node that is not its engine's.
+struct Intruder<'n, 'b, T: RsmTestbed> {
+    nodes: &'n Nodes<'b, T>,
+    ia: &'n Adapter<T>,
+    ep: EpId,
+    transfers: EvdId,
+    connections: EvdId,
+    memory: Memory,
+    heard: core::cell::RefCell<std::collections::VecDeque<Body>>,
+}
+
+impl<'n, 'b, T: RsmTestbed> Intruder<'n, 'b, T> {
+    fn new(nodes: &'n Nodes<'b, T>) -> Self {
+        let ia = nodes.engine(0).adapter(0).expect("an adapter");
+        let zone = granted(ia.pz_create());
+        let transfers = granted(ia.evd_create(64, None, EvdFlags::DTO));
+        let connections = granted(ia.evd_create(8, None, EvdFlags::CONNECTION));
+        let attributes = dat_core::attributes::EpAttributes {
+            max_message_size: 1 << 20,
+            max_rdma_size: 1 << 20,
+            max_request_dtos: 64,
+            max_rdma_read_in: 1,
+            max_rdma_read_out: 1,
+            ..dat_core::attributes::EpAttributes::DEFAULT
+        };
+        let (both, connect) = (Some(transfers), Some(connections));
+        let ep = granted(ia.ep_create(Some(zone), both, both, connect, Some(&attributes)));
+        let memory = Memory::register(ia, zone, 4096, MemoryPrivileges::ALL);
+        let intruder = Self {
+            nodes,
+            ia,
+            ep,
+            transfers,
+            connections,
+            memory,
+            heard: core::cell::RefCell::default(),
+        };
+        for place in 0..PLACES {
+            intruder.listen(place);
+        }
+        intruder
+    }
+
+    fn listen(&self, place: usize) {
+        let piece = self
+            .memory
+            .piece(((place + 1) * MESSAGE_SIZE) as u64, MESSAGE_SIZE as u64);
+        // Refused once the connection is over.
+        let _over = self
+            .ia
+            .post_recv(self.ep, &[piece], place as u64, CompletionFlags::empty());
+    }
+
+    /// Asks the second node for a connection.
+    fn connect(&self, private_data: &[u8]) -> ConnectionEventKind {
+        let other = self.nodes.engine(1).adapter(0).expect("an adapter");
+        let address = granted(other.ia_query(IaFields::IA_ADDRESS, ProviderFields::empty()));
+        let param = ConnectParam {
+            address: address.ia.ia_address,
+            qualifier: 0x5253,
+            timeout: 1_000_000,
+            private_data,
+            quality: QualityOfService::BEST_EFFORT,
+            flags: ConnectFlags::empty(),
+        };
+        granted(self.ia.ep_connect(self.ep, &param, self.nodes.bed.now()));
+        self.connection()
+    }
+
+    fn connection(&self) -> ConnectionEventKind {
+        self.nodes.until("a connection event", || {
+            match self.ia.evd_dequeue(self.connections) {
+                Ok(Event::Connection { kind, .. }) => Some(kind),
+                _ => None,
+            }
+        })
+    }
+
+    /// A connection with a greeting in order.
+    fn greeted(nodes: &'n Nodes<'b, T>) -> Self {
+        let intruder = Self::new(nodes);
+        let kind = intruder.connect(&greeting().encode());
+        assert_eq!(kind, ConnectionEventKind::Established);
+        nodes.settle();
+        intruder
+    }
+
+    /// Takes an event of the transfers; messages are kept, other ends are told.
+    fn take(&self) -> Option<(u64, DtoStatus)> {
+        let Ok(Event::Dto(done)) = self.ia.evd_dequeue(self.transfers) else {
+            return None;
+        };
+        if done.operation != DtoOperation::Receive {
+            return Some((done.cookie, done.status));
+        }
+        if done.status == DtoStatus::Success {
+            let place = (done.cookie as usize + 1) * MESSAGE_SIZE;
+            let bytes = self.memory.load(place, MESSAGE_SIZE);
+            self.listen(done.cookie as usize);
+            let bytes = bytes.first_chunk().expect("a message");
+            let message = Message::decode(bytes).expect("a message");
+            if message.body != Body::Credit {
+                self.heard.borrow_mut().push_back(message.body);
+            }
+        }
+        None
+    }
+
+    fn ended(&self, cookie: u64) -> DtoStatus {
+        self.nodes.until("the end of a request", || {
+            self.take()
+                .filter(|(other, _)| *other == cookie)
+                .map(|(_, status)| status)
+        })
+    }
+
+    fn send(&self, bytes: &[u8]) {
+        self.memory.store(0, bytes);
+        let piece = self.memory.piece(0, bytes.len() as u64);
+        granted(
+            self.ia
+                .post_send(self.ep, &[piece], 99, CompletionFlags::empty()),
+        );
+        self.ended(99);
+    }
+
+    fn say(&self, body: Body) {
+        let message = Message {
+            incarnation: LIFE,
+            credits: 1,
+            body,
+        };
+        self.send(&message.encode());
+        self.nodes.settle();
+    }
+
+    /// The next message, credits apart.
+    fn hear(&self) -> Body {
+        self.nodes.until("a message", || {
+            self.take();
+            self.heard.borrow_mut().pop_front()
+        })
+    }
+
+    /// How an access with a key goes.
+    fn access(&self, write: bool, remote: &RmrTriplet) -> DtoStatus {
+        let piece = [self.memory.piece(2048, remote.length)];
+        let flags = CompletionFlags::empty();
+        granted(if write {
+            self.ia.post_rdma_write(self.ep, &piece, 77, remote, flags)
+        } else {
+            self.ia.post_rdma_read(self.ep, &piece, 77, remote, flags)
+        });
+        self.ended(77)
+    }
+}
+
+fn greeting() -> Greeting {
+    Greeting {
+        node: node_number(0),
+        incarnation: LIFE,
+        flush_address: 0x1000,
+        flush_key: 1,
+        credits: PLACES as u16,
+        big_endian: false,
+    }
+}
+
+/// Asks for a connection to the segment of the tests.
+fn wish(import: u64, permission: u32) -> Body {
+    Body::Connect {
+        import,
+        segment: SEGMENT,
+        permission,
+        user: 0,
+        group: 0,
+        resume: 0,
+    }
+}
+
+/// Two nodes that import from each other.
+struct Honest {
+    export: ExportId,
+    import: ImportId,
+    memory: &'static [core::sync::atomic::AtomicU8],
+    back: ImportId,
+    back_memory: &'static [core::sync::atomic::AtomicU8],
+}
+
+fn honest<T: RsmTestbed>(nodes: &Nodes<'_, T>) -> Honest {
+    let (export, memory) = nodes.export(1, 1, SEGMENT);
+    let (_, back_memory) = nodes.export(0, 1, SEGMENT);
+    let honest = Honest {
+        export,
+        import: nodes.import(0, 1, SEGMENT),
+        memory,
+        back: nodes.import(1, 0, SEGMENT),
+        back_memory,
+    };
+    nodes.settle();
+    honest
+}
+
+impl Honest {
+    /// Everything works, and nothing came from elsewhere.
+    fn check<T: RsmTestbed>(&self, nodes: &Nodes<'_, T>) {
+        let pairs = [
+            (0, self.import, self.memory),
+            (1, self.back, self.back_memory),
+        ];
+        for (node, import, memory) in pairs {
+            let engine = nodes.engine(node);
+            assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
+            assert_eq!(engine.import_length(import), Ok(PAGE as u64));
+            assert_eq!(engine.signal_take(import), Ok(false));
+            store(memory, 0, &[0; PAGE]);
+            let bytes = pattern(5, PAGE);
+            engine
+                .putv(import, &[put(&bytes, 0)], NONE, &mut nodes.wait(node))
+                .expect("a vector");
+            assert!(load(memory) == bytes);
+        }
+        let exporter = nodes.engine(1);
+        assert_eq!(exporter.signal_take(self.export), Ok(false));
+        nodes
+            .engine(0)
+            .signal_post(self.import, SignalFlags::empty(), &mut nodes.wait(0))
+            .expect("a signal");
+        assert_eq!(
+            exporter.signal_wait(self.export, None, &mut nodes.wait(1)),
+            Ok(())
+        );
+    }
+}
+
+/// Spec: RSMGEN-08
+pub fn greetings_that_lie_are_rejected<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let fine = greeting();
+    let mut version = fine.encode();
+    version[3] += 1;
+    let another = Greeting {
+        node: node_number(1),
+        ..fine
+    }
+    .encode();
+    let unknown = Greeting { node: 77, ..fine }.encode();
+    let silent = Greeting { credits: 0, ..fine }.encode();
+    let whole = fine.encode();
+    for bad in [
+        &[][..],
+        b"hello",
+        &whole[..20],
+        &version,
+        &another,
+        &unknown,
+        &silent,
+    ] {
+        let kind = Intruder::new(&nodes).connect(bad);
+        assert_eq!(kind, ConnectionEventKind::PeerRejected, "{bad:?}");
+    }
+    let intruder = Intruder::new(&nodes);
+    assert_eq!(intruder.connect(&whole), ConnectionEventKind::Established);
+    let mut answer = [0; 256];
+    granted(intruder.ia.ep_private_data(intruder.ep, &mut answer));
+    let answer = Greeting::decode(&answer).expect("a greeting");
+    assert_eq!(answer.node, node_number(1));
+    honest(&nodes).check(&nodes);
+}
+
+/// Spec: RSMST-03, RSMIM-03, RSMSG-02
+pub fn messages_for_others_are_not_listened_to<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let honest = honest(&nodes);
+    let intruder = Intruder::greeted(&nodes);
+    intruder.say(wish(5, 0o600));
+    let Body::Accept {
+        import: 5,
+        importer,
+        publication,
+        ..
+    } = intruder.hear()
+    else {
+        panic!("no answer");
+    };
+    // The exporter's words for other connections are near its own; the importer's are known here.
+    let victim = honest.back.handle().to_raw();
+    let near: Vec<u64> = (1..20)
+        .flat_map(|step| [importer.wrapping_sub(step), importer.wrapping_add(step)])
+        .chain([0, 1, u64::MAX, victim])
+        .collect();
+    for importer in near {
+        for no_accumulate in [false, true] {
+            intruder.say(Body::Signal {
+                importer,
+                no_accumulate,
+            });
+        }
+        intruder.say(Body::Acknowledge { importer });
+        intruder.say(Body::Disconnect { importer });
+    }
+    honest.check(&nodes);
+    for import in [victim, victim ^ 1, 0, u64::MAX] {
+        let importer = 1;
+        intruder.say(Body::Revoke { import, importer });
+        intruder.say(Body::Rebind {
+            import,
+            importer,
+            address: 1,
+            key: 1,
+        });
+        intruder.say(Body::Rebind {
+            import,
+            importer,
+            address: u64::MAX,
+            key: 1,
+        });
+        intruder.say(Body::Refuse {
+            import,
+            error: RsmError::ConnectionAborted,
+        });
+        intruder.say(Body::Accept {
+            import,
+            importer,
+            length: 7,
+            address: 1,
+            key: 1,
+            publication: 1,
+        });
+    }
+    for publication in [1, 2, 3, publication, u64::MAX] {
+        intruder.say(Body::SignalImporters {
+            publication,
+            no_accumulate: false,
+        });
+    }
+    honest.check(&nodes);
+    // Its own connection it may use, and end, once.
+    intruder.say(Body::Signal {
+        importer,
+        no_accumulate: false,
+    });
+    assert_eq!(nodes.engine(1).signal_take(honest.export), Ok(true));
+    intruder.say(Body::Disconnect { importer });
+    intruder.say(Body::Signal {
+        importer,
+        no_accumulate: false,
+    });
+    honest.check(&nodes);
+}
+
+/// Spec: RSMIM-02, RSMPB-10, RSMPB-03
+pub fn a_connection_that_was_never_granted_is_not_resumed<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let honest = honest(&nodes);
+    let intruder = Intruder::greeted(&nodes);
+    for (import, resume) in [(honest.import.handle().to_raw(), 1), (5, 1), (5, u64::MAX)] {
+        let Body::Connect {
+            segment,
+            permission,
+            user,
+            group,
+            ..
+        } = wish(import, 0o600)
+        else {
+            panic!("a wish");
+        };
+        intruder.say(Body::Connect {
+            import,
+            segment,
+            permission,
+            user,
+            group,
+            resume,
+        });
+        let Body::Refuse { error, .. } = intruder.hear() else {
+            panic!("granted");
+        };
+        assert_eq!(error, RsmError::SegmentNotPublished);
+    }
+    for permission in [0, 0o700, 0o100, u32::MAX] {
+        intruder.say(wish(5, permission));
+        let Body::Refuse { error, .. } = intruder.hear() else {
+            panic!("granted");
+        };
+        assert_eq!(error, RsmError::PermissionDenied);
+    }
+    honest.check(&nodes);
+}
+
+/// Spec: RSMPB-20, RSMST-04, RSMIM-03
+pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
+    let write = MemoryPrivileges::REMOTE_WRITE;
+    for (permission, allowed) in [(0o400, MemoryPrivileges::REMOTE_READ), (0o200, write)] {
+        // Each misuse ends the connection, so each has one of its own.
+        for (offset, length, forbidden) in [
+            (0, 8, true),
+            (PAGE as u64 - 4, 8, false),
+            (PAGE as u64, 8, false),
+            (u64::MAX - 7, 8, false),
+        ] {
+            let nodes = Nodes::two(bed);
+            let honest = honest(&nodes);
+            let intruder = Intruder::greeted(&nodes);
+            intruder.say(wish(5, permission));
+            let Body::Accept {
+                length: size,
+                address,
+                key,
+                ..
+            } = intruder.hear()
+            else {
+                panic!("refused");
+            };
+            assert_eq!(size, PAGE as u64);
+            let may_write = allowed == write;
+            let range = |offset: u64, length| RmrTriplet {
+                context: key,
+                address: address.wrapping_add(offset),
+                length,
+            };
+            assert_eq!(
+                intruder.access(may_write, &range(16, 8)),
+                DtoStatus::Success
+            );
+            let status = intruder.access(may_write != forbidden, &range(offset, length));
+            assert_eq!(
+                status,
+                DtoStatus::RemoteAccess,
+                "{permission:o} {offset} {length}"
+            );
+            nodes.settle();
+            honest.check(&nodes);
+        }
+    }
+    // Whoever does not acknowledge keeps nothing either.
+    for publish_again in [false, true] {
+        let nodes = Nodes::two(bed);
+        let honest = honest(&nodes);
+        let intruder = Intruder::greeted(&nodes);
+        intruder.say(wish(5, 0o600));
+        let Body::Accept { address, key, .. } = intruder.hear() else {
+            panic!("refused");
+        };
+        let exporter = nodes.engine(1);
+        exporter
+            .export_unpublish(honest.export, &mut nodes.wait(1))
+            .expect("unpublished");
+        assert!(matches!(intruder.hear(), Body::Revoke { import: 5, .. }));
+        if publish_again {
+            exporter
+                .export_publish(honest.export, SEGMENT, &[])
+                .expect("published");
+            nodes.import(0, 1, SEGMENT);
+        }
+        store(honest.memory, 0, &[0xEE; PAGE]);
+        let range = RmrTriplet {
+            context: key,
+            address,
+            length: 8,
+        };
+        assert_eq!(intruder.access(true, &range), DtoStatus::RemoteAccess);
+        nodes.settle();
+        assert!(load(honest.memory).iter().all(|byte| *byte == 0xEE));
+    }
+}
+
+/// Spec: RSMGEN-05
+pub fn noise_ends_the_connection_that_it_came_by<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let honest = honest(&nodes);
+    let fine = Message {
+        incarnation: LIFE,
+        credits: 0,
+        body: Body::Credit,
+    };
+    let stranger = Message {
+        incarnation: LIFE + 1,
+        ..fine
+    };
+    let mut version = fine.encode();
+    version[3] = 9;
+    let mut kind = fine.encode();
+    kind[4] = 200;
+    let mut padding = fine.encode();
+    padding[MESSAGE_SIZE - 1] = 1;
+    for noise in [
+        &stranger.encode()[..],
+        &version,
+        &kind,
+        &padding,
+        &[0; MESSAGE_SIZE],
+        &[0xFF; MESSAGE_SIZE],
+        // Longer than any message.
+        &[7; MESSAGE_SIZE + 1],
+    ] {
+        let intruder = Intruder::greeted(&nodes);
+        intruder.send(noise);
+        let kind = intruder.connection();
+        let over = [
+            ConnectionEventKind::Disconnected,
+            ConnectionEventKind::Broken,
+        ];
+        assert!(over.contains(&kind), "{kind:?} after {noise:?}");
+        nodes.settle();
+        honest.check(&nodes);
+    }
+}
+
+/// Whoever asks and does not listen is not answered without end.
+///
+/// Spec: RSMST-05
+pub fn who_does_not_listen_is_cut_off<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let honest = honest(&nodes);
+    let intruder = Intruder::new(&nodes);
+    let deaf = Greeting {
+        credits: 1,
+        ..greeting()
+    };
+    assert_eq!(
+        intruder.connect(&deaf.encode()),
+        ConnectionEventKind::Established
+    );
+    let mut over = None;
+    for import in 0..600 {
+        let message = Message {
+            incarnation: LIFE,
+            credits: 0,
+            body: wish(import, 0o700),
+        };
+        intruder.send(&message.encode());
+        nodes.settle();
+        if let Ok(Event::Connection { kind, .. }) = intruder.ia.evd_dequeue(intruder.connections) {
+            over = Some(kind);
+            break;
+        }
+    }
+    assert!(over.is_some(), "it is still listened to");
+    intruder.take();
+    assert_eq!(
+        intruder.heard.borrow().len(),
+        1,
+        "as many answers as credits"
+    );
+    honest.check(&nodes);
+}
