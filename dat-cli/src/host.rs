@@ -295,7 +295,8 @@ impl Memory {
         start.checked_sub(other.bytes.as_ptr().addr())
     }
 
-    fn region(self) -> Region {
+    /// All of it, to be registered.
+    pub(crate) fn region(self) -> Region {
         Region::from_static(self.bytes)
     }
 

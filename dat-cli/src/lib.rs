@@ -18,6 +18,7 @@ mod perf;
 mod place;
 #[cfg(any(feature = "verbs", test))]
 mod remote;
+mod rsm;
 mod size;
 mod tour;
 

@@ -2,6 +2,7 @@
 
 mod bind;
 mod coherence;
+mod remote_memory;
 mod shared;
 mod stage;
 mod step;
@@ -15,8 +16,8 @@ use crate::failure::Result;
 use crate::output::{BAD, CODE, FAINT, GOOD, HEADING, Output};
 
 /// What the tour cannot show, since it does not exist.
-const NOT_INCLUDED: &str = "Remote Shared Memory: rsm_memseg_import_putv and getv, and the local memory handles they \
-    take, are not part of this version. Nothing of them is shown, or imitated, here.";
+const NOT_INCLUDED: &str = "Mappings of imported segments (rsm_memseg_import_map), and libraries with the C interface, \
+    whose names this tour uses. Nothing of them is shown, or imitated, here.";
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -34,6 +35,7 @@ fn chapters() -> Vec<Box<dyn Play>> {
         Box::new(bind::chapter()),
         Box::new(shared::chapter()),
         Box::new(coherence::chapter()),
+        Box::new(remote_memory::chapter()),
     ]
 }
 

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::arguments::BackendName;
 use crate::failure::{Failure, Result};
-use crate::names::{constant, return_code};
+use crate::names::{constant, return_code, rsm_return_code};
 
 /// An event, without the values that differ from run to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +139,14 @@ impl Outcome {
             returns: return_code(result),
             events: Vec::new(),
             facts: Vec::new(),
+        }
+    }
+
+    /// What a call of remote shared memory returned.
+    pub(crate) fn of_rsm(result: dat_rsm::Result<()>) -> Self {
+        Self {
+            returns: rsm_return_code(result).into(),
+            ..Self::success()
         }
     }
 

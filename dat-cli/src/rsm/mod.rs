@@ -1,0 +1,3 @@
+//! `dat rsm`: remote shared memory between two nodes.
+
+pub(crate) mod pair;

@@ -1,0 +1,175 @@
+//! Two nodes of remote shared memory in this process, on the mock.
+
+use std::task::Waker;
+
+use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use dat_core::event::{Wait, WakeReason};
+use dat_core::sync::SpinLock;
+use dat_core::time::Instant;
+use dat_rsm::{
+    ControllerConfig, ControllerId, DEFAULT_QUALIFIER, NodeEntry, NodeId, Options, Rsm, RsmError,
+};
+
+use crate::failure::{Failure, Result};
+use crate::host::{self, Capacity};
+
+/// An engine that lives as long as the program.
+pub(crate) type Engine<B = MockBackend> = Rsm<'static, B, SpinLock>;
+
+/// What the controllers of the program are called.
+pub(crate) const CONTROLLER: &str = "dat0";
+
+/// What an adapter needs to carry remote shared memory to a few nodes.
+pub(crate) const CAPACITY: Capacity = Capacity {
+    endpoints: 8,
+    regions: 256,
+    records: 2048,
+    events: host::EVENTS,
+};
+
+/// Says what was being done when a call of remote shared memory failed.
+pub(crate) trait DuringRsm<T> {
+    /// Turns the error into a failure of the program.
+    fn during_rsm(self, call: &str) -> Result<T>;
+}
+
+impl<T, E: Into<RsmError>> DuringRsm<T> for std::result::Result<T, E> {
+    fn during_rsm(self, call: &str) -> Result<T> {
+        self.map_err(|error| Failure::operation(format!("{call} failed"), error.into()))
+    }
+}
+
+/// One of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    A,
+    B,
+}
+
+impl End {
+    /// Its number in the interface.
+    pub(crate) const fn node(self) -> NodeId {
+        match self {
+            Self::A => 1,
+            Self::B => 2,
+        }
+    }
+}
+
+/// Two nodes on one fabric, each with an open controller.
+pub(crate) struct Pair {
+    fabric: Fabric,
+    a: (Engine, ControllerId),
+    b: (Engine, ControllerId),
+}
+
+impl Pair {
+    /// Makes both nodes.
+    pub(crate) fn open() -> Result<Self> {
+        let fabric = Fabric::new(FabricOptions::default());
+        let nodes = [End::A, End::B].map(|end| {
+            let options = NodeOptions::new("rsm", u64::from(end.node()));
+            let entry = NodeEntry {
+                node: end.node(),
+                controller: CONTROLLER,
+                address: options.address,
+                qualifier: DEFAULT_QUALIFIER,
+            };
+            (options, entry)
+        });
+        let table: Vec<NodeEntry> = nodes.iter().map(|(_, entry)| entry.clone()).collect();
+        let [a, b] = nodes.map(|(options, entry)| {
+            let ia = host::open(fabric.node(options), CAPACITY)?;
+            let config = ControllerConfig {
+                name: CONTROLLER,
+                ia,
+                qualifier: DEFAULT_QUALIFIER,
+                nodes: table.clone(),
+            };
+            let engine = Rsm::new(Options::new(entry.node, 1), vec![config])
+                .during_rsm("making the engine of remote shared memory")?;
+            let controller = engine
+                .get_controller(Some(CONTROLLER))
+                .during_rsm("rsm_get_controller")?;
+            Ok((engine, controller))
+        });
+        Ok(Self {
+            fabric,
+            a: a?,
+            b: b?,
+        })
+    }
+
+    fn side(&self, end: End) -> &(Engine, ControllerId) {
+        match end {
+            End::A => &self.a,
+            End::B => &self.b,
+        }
+    }
+
+    /// The engine of a node.
+    pub(crate) fn engine(&self, end: End) -> &Engine {
+        &self.side(end).0
+    }
+
+    /// The controller of a node.
+    pub(crate) fn controller(&self, end: End) -> ControllerId {
+        self.side(end).1
+    }
+
+    /// A way to wait for a call of a node, while the other one and the fabric go on.
+    pub(crate) fn wait(&self, end: End) -> PairWait<'_> {
+        let other = match end {
+            End::A => End::B,
+            End::B => End::A,
+        };
+        PairWait { pair: self, other }
+    }
+
+    /// The time of the fabric.
+    pub(crate) fn now(&self) -> Instant {
+        self.fabric.now()
+    }
+
+    /// Lets everything happen that calls set off.
+    pub(crate) fn settle(&self) {
+        loop {
+            let now = self.now();
+            let handled = self.a.0.progress(now) + self.b.0.progress(now);
+            if !self.fabric.step() && handled == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// Waits by letting the rest of the world go on.
+pub(crate) struct PairWait<'p> {
+    pair: &'p Pair,
+    other: End,
+}
+
+impl Wait for PairWait<'_> {
+    fn now(&mut self) -> Instant {
+        self.pair.now()
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        let now = self.now();
+        if self.pair.engine(self.other).progress(now) != 0 || self.pair.fabric.step() {
+            return WakeReason::Woken;
+        }
+        match until {
+            Some(until) => {
+                self.pair.fabric.run_until(until.max(now));
+                WakeReason::TimedOut
+            }
+            // Nothing will ever happen again.
+            None => WakeReason::Interrupted,
+        }
+    }
+}
