@@ -1,9 +1,10 @@
 #!/bin/bash
-#: about = "a side is killed at a random moment: the other says so, the server goes on, nothing is left on the device"
-#: timeout = 240
-#: programs = ["cmp"]
+#: about = "a side is killed or interrupted at a random moment: the other says so, the server goes on, nothing is left on the device"
+#: timeout = 300
+#: programs = ["cmp", "env"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
-# Arguments: rounds for each side, and a seed. What bash starts in the background ignores SIGINT, so servers are ended by SIGTERM.
+# Arguments: rounds for each side, and a seed. Jobs begin with SIGINT ignored, and what they start in the background inherits that; `env` of the GNU
+# core utilities undoes it.
 set -euo pipefail
 rounds=${1:-4}
 RANDOM=${2:-$$}
@@ -14,8 +15,9 @@ head -c 67108864 /dev/urandom > /run/from/file
 head -c 65536 /dev/urandom > /run/from/small
 before=$(device_objects)
 
+serve="dat serve"
 serve() {
-    dat serve --into /run/into --force --quiet 2> /run/served &
+    $serve --into /run/into --force --quiet 2> /run/served &
     server=$!
     wait_until 10 listens 7471
 }
@@ -95,3 +97,40 @@ for ((round = 0; round < rounds; round++)); do
     fi
     wait_until 20 no_objects
 done
+
+echo "-- either is interrupted"
+rm -rf /run/into
+mkdir /run/into
+serve="env --default-signal=INT dat serve"
+serve
+sleep 0.5
+idle=$(device_objects)
+for ((round = 0; round < rounds; round++)); do
+    code=0
+    env --default-signal=INT dat copy /run/from/file file --connect "$RDMA_IPV4" --quiet 2> /run/client &
+    process=$!
+    wait_until 10 in_use
+    sleep "0.$((RANDOM % 4))"
+    kill -INT "$process"
+    wait "$process" || code=$?
+    [ "$code" = 130 ]
+    wait_until 20 quiet_objects
+    timeout 30 dat copy /run/from/small small --connect "$RDMA_IPV4" --quiet
+    wait_until 20 quiet_objects
+    if ls /run/into/.dat-part-* > /dev/null 2>&1; then
+        echo "a part of a file is left"
+        exit 1
+    fi
+done
+code=0
+dat perf write --connect "$RDMA_IPV4" --duration 60s --quiet 2> /run/client &
+process=$!
+moment
+begin=$(now)
+kill -INT "$server"
+wait "$server"
+echo "the server ended well, $begin to $(now)"
+wait "$process" || code=$?
+[ "$code" = 1 ]
+grep -q "connection to the server is lost" /run/client
+wait_until 20 no_objects
