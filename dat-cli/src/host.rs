@@ -13,6 +13,7 @@ use dat_core::flags::{
 use dat_core::id::{EpId, EvdId, LmrId, PzId, SrqId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::{SpinLock, load_bytes, store_bytes};
+use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia, Storage};
 
 use crate::failure::{During, Failure, FailureKind, Result};
@@ -40,6 +41,43 @@ impl<B> HostBackend for B where
             SharedReceiveQueue: 'static,
         > + 'static
 {
+}
+
+/// What lies between two adapters of this process, both driven by one thread.
+pub(crate) trait Ground {
+    /// Their backend.
+    type Backend: HostBackend;
+
+    /// The time now.
+    fn now(&self) -> Instant;
+
+    /// Lets something happen; false if there is nothing to happen.
+    fn step(&self) -> bool;
+
+    /// Somebody looked for something that completes, and found it or not.
+    ///
+    /// # Errors
+    /// Operation: nothing has come for too long.
+    fn looked(&self, _found: bool) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether `looked` fails when nothing comes for too long.
+    fn gives_up(&self) -> bool {
+        false
+    }
+}
+
+impl Ground for Fabric {
+    type Backend = MockBackend;
+
+    fn now(&self) -> Instant {
+        Self::now(self)
+    }
+
+    fn step(&self) -> bool {
+        Self::step(self)
+    }
 }
 
 /// An open adapter. Its storage is from the heap and given up for good: a run of the program opens two or three.
@@ -140,8 +178,8 @@ pub(crate) fn open<B: HostBackend>(backend: B, capacity: Capacity) -> Result<Ada
 }
 
 /// An open adapter with a protection zone and one event dispatcher for each purpose.
-pub(crate) struct Node {
-    pub(crate) ia: Adapter,
+pub(crate) struct Node<B: HostBackend = MockBackend> {
+    pub(crate) ia: Adapter<B>,
     pub(crate) address: IaAddress,
     pub(crate) zone: PzId,
     /// Completions of requests and binds.
@@ -157,11 +195,18 @@ pub(crate) struct Node {
 impl Node {
     /// Opens an adapter on the fabric; its dispatchers hold `events` events each.
     pub(crate) fn open(fabric: &Fabric, options: NodeOptions, capacity: Capacity) -> Result<Self> {
-        let ia = open(fabric.node(options), capacity)?;
+        Self::over(fabric.node(options), options.address, capacity)
+    }
+}
+
+impl<B: HostBackend> Node<B> {
+    /// Opens the adapter of a backend, which is reached at an address.
+    pub(crate) fn over(backend: B, address: IaAddress, capacity: Capacity) -> Result<Self> {
+        let ia = open(backend, capacity)?;
         let zone = ia.pz_create().during("dat_pz_create")?;
         let dispatcher = |flags| ia.evd_create(16, None, flags).during("dat_evd_create");
         Ok(Self {
-            address: options.address,
+            address,
             zone,
             requests: dispatcher(EvdFlags::DTO | EvdFlags::RMR_BIND)?,
             receives: dispatcher(EvdFlags::DTO)?,
@@ -368,11 +413,16 @@ pub(crate) fn dequeue<B: HostBackend>(ia: &Adapter<B>, evd: EvdId) -> Result<Opt
 }
 
 /// Waits for the next event of a dispatcher of `node`, letting `others` go on meanwhile.
-pub(crate) fn wait(fabric: &Fabric, node: &Node, others: &[&Node], evd: EvdId) -> Result<Event> {
+pub(crate) fn wait<G: Ground>(
+    ground: &G,
+    node: &Node<G::Backend>,
+    others: &[&Node<G::Backend>],
+    evd: EvdId,
+) -> Result<Event> {
     // Steps that bring nothing new to this dispatcher; connecting takes about ten.
     const PATIENCE: usize = 10_000;
     for _ in 0..PATIENCE {
-        let now = fabric.now();
+        let now = ground.now();
         for other in others {
             other.ia.progress(now);
         }
@@ -380,41 +430,40 @@ pub(crate) fn wait(fabric: &Fabric, node: &Node, others: &[&Node], evd: EvdId) -
         if let Some(event) = dequeue(&node.ia, evd)? {
             return Ok(event);
         }
-        fabric.step();
+        ground.step();
     }
     Err(Failure::operation(
         "waiting for an event failed",
-        "none came, and the fabric has nothing left to do",
+        "none came, and nothing is left to happen",
     ))
 }
 
 /// Connects an endpoint of one node with one of another.
-pub(crate) fn connect(
-    fabric: &Fabric,
-    (active, active_ep): (&Node, EpId),
-    (passive, passive_ep): (&Node, EpId),
+pub(crate) fn connect<G: Ground>(
+    ground: &G,
+    (active, active_ep): (&Node<G::Backend>, EpId),
+    (passive, passive_ep): (&Node<G::Backend>, EpId),
 ) -> Result<()> {
-    const QUALIFIER: u64 = 7471;
-    let service = passive
+    let (service, qualifier) = passive
         .ia
-        .psp_create(QUALIFIER, passive.arrivals, PspFlags::Consumer)
-        .during("dat_psp_create")?;
+        .psp_create_any(passive.arrivals, PspFlags::Consumer)
+        .during("dat_psp_create_any")?;
     active
         .ia
         .ep_connect(
             active_ep,
             &ConnectParam {
                 address: passive.address,
-                qualifier: QUALIFIER,
+                qualifier,
                 timeout: TIMEOUT_INFINITE,
                 private_data: &[],
                 quality: QualityOfService::BEST_EFFORT,
                 flags: ConnectFlags::empty(),
             },
-            fabric.now(),
+            ground.now(),
         )
         .during("dat_ep_connect")?;
-    let request = wait(fabric, passive, &[active], passive.arrivals)?;
+    let request = wait(ground, passive, &[active], passive.arrivals)?;
     let Event::ConnectionRequest { cr, .. } = request else {
         return Err(Failure::operation(
             "connecting failed",
@@ -426,7 +475,7 @@ pub(crate) fn connect(
         .cr_accept(cr, Some(passive_ep), &[])
         .during("dat_cr_accept")?;
     for (node, other) in [(active, passive), (passive, active)] {
-        match wait(fabric, node, &[other], node.connections)? {
+        match wait(ground, node, &[other], node.connections)? {
             Event::Connection {
                 kind: ConnectionEventKind::Established,
                 ..

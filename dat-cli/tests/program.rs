@@ -876,8 +876,8 @@ fn arguments_for_devices_are_checked() {
     if cfg!(feature = "verbs") {
         for (arguments, words) in [
             (
-                &["perf", "bind", "--device", "x"][..],
-                &["write, read and send"][..],
+                &["perf", "bind", "--connect", "x", "--device", "y"][..],
+                &["write, read and send", "--connect"][..],
             ),
             (
                 &["perf", "srq", "--connect", "x"],

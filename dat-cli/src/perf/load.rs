@@ -16,7 +16,7 @@ use dat_core::memory::LmrTriplet;
 use super::measure::Measured;
 use crate::arguments::{BackendName, Operation};
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Capacity, Memory, Node, Registered};
+use crate::host::{self, Capacity, Ground, HostBackend, Memory, Node, Registered};
 
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 /// Bytes that are made up or compared at once.
@@ -61,13 +61,13 @@ struct Stream {
 }
 
 /// Operations on a pair of nodes; the near one posts.
-pub(crate) struct Load {
+pub(crate) struct Load<G: Ground = Fabric> {
     shape: Shape,
     /// RDMA Reads that may be under way on a connection.
     reads: i32,
-    fabric: Fabric,
-    near: Node,
-    far: Node,
+    ground: G,
+    near: Node<G::Backend>,
+    far: Node<G::Backend>,
     streams: Vec<Stream>,
     /// The far ends of the streams, in the same order.
     far_eps: Vec<EpId>,
@@ -84,6 +84,16 @@ pub(crate) struct Load {
     halves: Vec<u8>,
 }
 
+/// How much of everything a side of a load needs.
+pub(crate) fn capacity(depth: usize) -> Capacity {
+    Capacity {
+        endpoints: 2,
+        regions: depth + 2,
+        records: 4 * depth + 4,
+        events: host::EVENTS,
+    }
+}
+
 impl Load {
     /// Opens two nodes, connects them and fills the source with data.
     pub(crate) fn open(backend: BackendName, shape: Shape, sides: Sides) -> Result<Self> {
@@ -93,23 +103,31 @@ impl Load {
                 ..FabricOptions::immediate()
             }),
         };
+        let capacity = capacity(shape.depth);
+        let options = NodeOptions::new("near", 1);
+        let reads = shape.depth.min(options.limits.rdma_reads as usize);
+        let near = Node::open(&fabric, options, capacity)?;
+        let far = Node::open(&fabric, NodeOptions::new("far", 2), capacity)?;
+        Self::over(fabric, (near, far), shape, sides, reads)
+    }
+}
+
+impl<G: Ground> Load<G> {
+    /// Connects two nodes and fills the source with data; `reads` may be under way at once.
+    pub(crate) fn over(
+        ground: G,
+        (near, far): (Node<G::Backend>, Node<G::Backend>),
+        shape: Shape,
+        sides: Sides,
+        reads: usize,
+    ) -> Result<Self> {
         let Shape {
             operation,
             size,
             depth,
             ..
         } = shape;
-        let capacity = Capacity {
-            endpoints: 2,
-            regions: depth + 2,
-            records: 4 * depth + 4,
-            events: host::EVENTS,
-        };
-        let options = NodeOptions::new("near", 1);
-        let reads = depth.min(options.limits.rdma_reads as usize);
-        let near = Node::open(&fabric, options, capacity)?;
-        let far = Node::open(&fabric, NodeOptions::new("far", 2), capacity)?;
-        let register = |node: &Node, memory: Memory| {
+        let register = |node: &Node<G::Backend>, memory: Memory| {
             let memory = memory.start(size * depth);
             node.register_in(node.zone, memory, MemoryPrivileges::ALL)
         };
@@ -143,7 +161,7 @@ impl Load {
             arrived_in: (0..depth).collect(),
             count: 0,
             halves: vec![0; depth],
-            fabric,
+            ground,
             near,
             far,
         };
@@ -176,7 +194,7 @@ impl Load {
         for _ in 0..streams {
             let near = self.near.endpoint(&attributes, None)?;
             let far = self.far.endpoint(&attributes, self.shared)?;
-            host::connect(&self.fabric, (&self.near, near), (&self.far, far))?;
+            host::connect(&self.ground, (&self.near, near), (&self.far, far))?;
             self.streams.push(Stream {
                 ep: near,
                 sent: VecDeque::new(),
@@ -484,7 +502,7 @@ impl Load {
                 .ia
                 .post_rdma_write(ep, local.as_slice(), slot as u64, &remote, NOTHING)
                 .during("dat_ep_post_rdma_write")?;
-            match host::wait(&self.fabric, &self.far, &[&self.near], self.far.requests)? {
+            match host::wait(&self.ground, &self.far, &[&self.near], self.far.requests)? {
                 Event::Dto(done) if done.status == DtoStatus::Success => {
                     self.compare(slot, slot)?
                 }
@@ -500,7 +518,7 @@ impl Load {
     }
 }
 
-impl Measured for Load {
+impl<G: Ground> Measured for Load<G> {
     fn depth(&self) -> usize {
         self.shape.depth
     }
@@ -521,9 +539,11 @@ impl Measured for Load {
         self.post_slot(slot)
     }
 
-    /// With the mock, looking is what makes things happen.
+    /// Looking is what makes things happen on the mock; on a device both ends are looked at by one thread.
     fn take(&mut self, _: bool) -> Result<Option<usize>> {
-        self.take_done()
+        let done = self.take_done()?;
+        self.ground.looked(done.is_some())?;
+        Ok(done)
     }
 
     fn verify(&mut self) -> Result<()> {
@@ -531,7 +551,7 @@ impl Measured for Load {
     }
 
     fn gives_up(&self) -> bool {
-        false
+        self.ground.gives_up()
     }
 }
 
@@ -541,7 +561,7 @@ fn count(number: usize) -> i32 {
 }
 
 /// The endpoint (of transfers) and the cookie of a completion, if there is one.
-fn completion(node: &Node, evd: EvdId) -> Result<Option<(Option<EpId>, usize)>> {
+fn completion<B: HostBackend>(node: &Node<B>, evd: EvdId) -> Result<Option<(Option<EpId>, usize)>> {
     match host::dequeue(&node.ia, evd)? {
         None => Ok(None),
         Some(Event::Dto(done)) if done.status == DtoStatus::Success => {

@@ -9,8 +9,9 @@ use std::time::Duration;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 
-pub(crate) use self::load::Shape;
-use self::load::{Load, Sides};
+#[cfg(feature = "verbs")]
+pub(crate) use self::load::capacity;
+pub(crate) use self::load::{Load, Shape, Sides};
 pub(crate) use self::measure::{Goal, Point};
 use crate::arguments::{BackendName, Operation, PerfArguments};
 use crate::failure::{Failure, Result};

@@ -58,9 +58,9 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
             Operation::Send => Work::Echo,
             Operation::Bind | Operation::Srq => {
                 return Err(Failure::usage(
-                    format!("{} cannot be measured on a device", operation.name()),
+                    format!("{} has no server", operation.name()),
                     "between two processes there are write, read and send",
-                    "leave out --device and --connect",
+                    "leave out --connect",
                 ));
             }
         };

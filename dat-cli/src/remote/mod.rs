@@ -16,6 +16,8 @@ mod station;
 mod transfer;
 
 #[cfg(feature = "verbs")]
+mod both;
+#[cfg(feature = "verbs")]
 pub(crate) mod verbs;
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use dat_core::attributes::IaAddress;
 use dat_core::backend::BackendError;
 use serde::Serialize;
 
+use super::both;
 use super::client::Server as Place;
 use super::load::RemoteLoad;
 use super::protocol::{MOST_DEPTH, Refusal, is_plain_name};
@@ -57,7 +58,7 @@ fn no_device(what: String, why: &str) -> Failure {
     }
 }
 
-fn opening(name: &str, error: BackendError) -> Failure {
+pub(super) fn opening(name: &str, error: BackendError) -> Failure {
     let why = match error {
         BackendError::Address => "its network interface has no address",
         BackendError::Resources => "there is no memory, thread or descriptor left for it",
@@ -364,14 +365,7 @@ fn print_copy(report: &CopyReport, output: &mut Output) {
 /// As on the mock; and Operation: there is no device or server, or it refuses.
 pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     if matches!(arguments.operation, Operation::Bind | Operation::Srq) {
-        return Err(Failure::usage(
-            format!(
-                "{} cannot be measured on a device",
-                arguments.operation.name()
-            ),
-            "there it is write, read and send",
-            "leave out --device and --connect",
-        ));
+        return perf_both(arguments, output);
     }
     if arguments.depth > MOST_DEPTH {
         return Err(Failure::usage(
@@ -414,6 +408,31 @@ pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<boo
             })
         },
     )
+}
+
+/// Measures what has no server: both ends are on one device, and looked at by one thread.
+fn perf_both(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
+    if arguments.device.connect.is_some() {
+        return Err(Failure::usage(
+            format!("{} has no server", arguments.operation.name()),
+            "with --connect it is write, read and send",
+            "leave out --connect: --device NAME has both ends on that device",
+        ));
+    }
+    let device = choose(arguments.device.device.as_deref(), None)?;
+    let yield_after = arguments.device.waiting.yield_after;
+    let mut both = None;
+    perf::run_on("verbs", arguments, output, |shape, largest, goal, clock| {
+        let sides = match both {
+            Some(sides) => sides,
+            None => {
+                perf::room(2, largest, shape.depth)?;
+                *both.insert(perf::Sides::new(largest, shape.depth))
+            }
+        };
+        let mut load = both::load(&device, yield_after, shape, sides)?;
+        measure::run(&mut load, goal, clock)
+    })
 }
 
 fn measure_one(
