@@ -295,8 +295,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let Some(importer) = state.importers.get_mut(handle) else {
                 continue;
             };
-            importer.awaited = true;
             let (link, import) = (importer.link, importer.import);
+            if link.is_null() {
+                // Its link is broken: it learns of it when it asks again.
+                continue;
+            }
+            importer.awaited = true;
             let key = keys.get(importer.permission.class()).copied().flatten();
             let body = match change {
                 Change::Revoke => Body::Revoke {

@@ -182,7 +182,12 @@ impl Link {
         self.free |= 1_u64.checked_shl(u32::from(slot)).unwrap_or(0);
     }
 
-    /// Takes the memory of an ended link.
+    /// Gives a link its memory.
+    pub(crate) fn give_block(&mut self, block: Option<Block>) {
+        self.block = block;
+    }
+
+    /// Takes the memory of a link.
     pub(crate) fn take_block(&mut self) -> Option<Block> {
         self.block.take()
     }

@@ -23,8 +23,12 @@ const LOOPBACK: &str = "loopback";
 const LINK_REQUESTS: i32 = 128;
 /// RDMA Reads that a link asks its endpoint for, in each direction.
 const LINK_READS: i32 = 16;
-/// Events that are no completions, per dispatcher.
-const EVENTS: i32 = 32;
+/// Requests to be connected that may wait.
+const ARRIVALS: i32 = 32;
+/// Events that are no completions, where there are none.
+const NO_EVENTS: i32 = 1;
+/// Ends of connections that may wait, at most.
+const MOST_ENDS: i32 = 256;
 
 /// The name of a controller: type and instance (`Spec: RSMCT-01`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +80,8 @@ pub(crate) struct Port<'s, B: Backend, L: RawLock> {
     /// Transfers on the way per link; what the endpoint takes beyond is for messages.
     pub(crate) max_transfers: u32,
     pub(crate) max_region: u64,
+    /// Events of connections: each link is established once and ends once.
+    ends: i32,
 }
 
 impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
@@ -114,6 +120,10 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
             max_transfer: attributes.max_rdma_size.max(1),
             max_transfers: transfers(attributes.max_request_dtos),
             max_region: adapter.max_lmr_block_size,
+            ends: i32::try_from(options.limits.links.saturating_mul(2))
+                .unwrap_or(MOST_ENDS)
+                .clamp(1, MOST_ENDS)
+                .min(adapter.max_evd_qlen),
             attributes,
             target_privileges,
             ia: config.ia,
@@ -149,10 +159,10 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
         objects.pz = ia.pz_create()?;
         objects.cno = ia.cno_create(None)?;
         let cno = Some(objects.cno);
-        objects.arrivals = ia.evd_create(EVENTS, cno, EvdFlags::CR)?;
-        objects.connections = ia.evd_create(EVENTS, cno, EvdFlags::CONNECTION)?;
-        objects.receives = ia.evd_create(EVENTS, cno, EvdFlags::DTO)?;
-        objects.completions = ia.evd_create(EVENTS, cno, EvdFlags::DTO)?;
+        objects.arrivals = ia.evd_create(ARRIVALS, cno, EvdFlags::CR)?;
+        objects.connections = ia.evd_create(self.ends, cno, EvdFlags::CONNECTION)?;
+        objects.receives = ia.evd_create(NO_EVENTS, cno, EvdFlags::DTO)?;
+        objects.completions = ia.evd_create(NO_EVENTS, cno, EvdFlags::DTO)?;
         let remote = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::REMOTE_READ;
         objects.flush_word = Some(Block::new(ia, objects.pz, 8, remote)?);
         objects.flush_target = Some(Block::new(ia, objects.pz, 8, self.target_privileges)?);

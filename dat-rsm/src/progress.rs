@@ -175,11 +175,19 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let port = self.ports.get(index).ok_or(RsmError::InternalError)?;
         let ep = ids.endpoint(port)?;
         let made = Link::new(index, port, ids.pz, ep, node, active, &self.options);
-        let inserted = made.and_then(|link| {
-            let mut link = Some(link);
-            let handle = self
-                .state
-                .with(|state| link.take().and_then(|link| state.links.insert(link)));
+        let inserted = made.and_then(|mut link| {
+            // Its memory is registered: it must not go with a link that finds no place.
+            let mut block = link.take_block();
+            let handle = self.state.with(|state| {
+                let handle = state.links.insert(link)?;
+                if let Some(place) = state.links.get_mut(handle) {
+                    place.give_block(block.take());
+                }
+                Some(handle)
+            });
+            if let Some(block) = block {
+                block.free(&port.ia);
+            }
             handle.ok_or(RsmError::InsufficientResources)
         });
         let handle = match inserted {

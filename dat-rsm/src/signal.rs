@@ -180,6 +180,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 place.calls = place.calls.saturating_sub(1);
             }
         });
+        self.tell_change();
         outcome
     }
 

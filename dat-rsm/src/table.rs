@@ -61,19 +61,16 @@ impl<T> Table<T> {
             slot.value = Some(value);
             return Some(slot.handle);
         }
-        let index = self.slots.len();
-        if index >= self.limit {
+        let place = self.slots.len();
+        // The free list must have room for every slot, since freeing cannot fail.
+        let missing = place.wrapping_add(1).saturating_sub(self.free.len());
+        let (Ok(index), true) = (u16::try_from(place), place < self.limit) else {
+            return None;
+        };
+        if self.slots.try_reserve(1).is_err() || self.free.try_reserve(missing).is_err() {
             return None;
         }
-        // The free list must have room for every slot, since freeing cannot fail.
-        self.slots.try_reserve(1).ok()?;
-        let missing = self
-            .slots
-            .len()
-            .wrapping_add(1)
-            .saturating_sub(self.free.len());
-        self.free.try_reserve(missing).ok()?;
-        let handle = Handle::new(self.instance, self.kind, 1, u16::try_from(index).ok()?);
+        let handle = Handle::new(self.instance, self.kind, 1, index);
         self.slots.push(Slot {
             handle,
             generation: 1,

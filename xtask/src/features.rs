@@ -1,4 +1,4 @@
-//! Every combination of the core's features builds, and the core needs neither std nor an allocator.
+//! Every combination of features builds, and the core needs neither std nor an allocator.
 
 use anyhow::{Context, Result};
 use xshell::cmd;
@@ -6,22 +6,30 @@ use xshell::cmd;
 use crate::workspace::Workspace;
 
 const CORE: &str = "dat-core";
+const SHARED_MEMORY: &str = "dat-rsm";
 const BARE: &str = "no-std";
 
-/// Lints the core under each subset of its features.
+/// Lints the crates for firmware under each subset of their features.
 pub(crate) fn check_combinations(workspace: &Workspace) -> Result<()> {
+    for package in [CORE, SHARED_MEMORY] {
+        check_combinations_of(workspace, package)?;
+    }
+    Ok(())
+}
+
+fn check_combinations_of(workspace: &Workspace, package: &str) -> Result<()> {
     let shell = &workspace.shell;
-    let core = workspace
-        .member(CORE)
-        .context("the workspace has no dat-core")?;
-    let names = additive(core.features.keys().map(String::as_str));
+    let member = workspace
+        .member(package)
+        .with_context(|| format!("the workspace has no {package}"))?;
+    let names = additive(member.features.keys().map(String::as_str));
     let combinations = subsets(&names);
     for combination in &combinations {
         let features = combination.join(",");
-        println!("  {CORE} with [{features}]");
+        println!("  {package} with [{features}]");
         let scope = [
             "--package",
-            CORE,
+            package,
             "--no-default-features",
             "--features",
             &features,
@@ -31,7 +39,7 @@ pub(crate) fn check_combinations(workspace: &Workspace) -> Result<()> {
             .run()?;
     }
     println!(
-        "{} combinations of {} features",
+        "{} combinations of {} features of {package}",
         combinations.len(),
         names.len()
     );

@@ -68,7 +68,7 @@ const STEPS: &[Step] = &[
     ),
     step(
         "features",
-        "every combination of the core's features",
+        "every combination of features of core and remote shared memory",
         features::check_combinations,
     ),
     step(
@@ -78,7 +78,7 @@ const STEPS: &[Step] = &[
     ),
     step(
         "targets",
-        "the core for the processors of firmware",
+        "core and remote shared memory for the processors of firmware",
         targets::check,
     ),
     step(

@@ -1,4 +1,4 @@
-//! The core on machines other than this one: it compiles for the processors that firmware runs on.
+//! The crates without std on machines other than this one: they compile for the processors that firmware runs on.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -39,8 +39,8 @@ const TARGETS: &[Target] = &[
 /// Debian's compiler, whose package of sources has the same version.
 const DISTRIBUTION: &str = "/usr/bin/rustc";
 
-/// Checks that the core compiles for each target: with the toolchain in use where that has the target, or
-/// else with Debian's compiler, which builds `core` from its sources first.
+/// Checks that the core, and remote shared memory on it, which needs an allocator, compile for each target: with the toolchain in use where that has the target, or
+/// else with Debian's compiler, which builds `core` and `alloc` from their sources first.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
     for target in TARGETS {
@@ -49,17 +49,24 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             features,
             why,
         } = target;
-        println!("  {triple} ({why}), dat-core with [{features}]");
+        println!("  {triple} ({why}), dat-core with [{features}] and dat-rsm");
         let libraries = cmd!(shell, "rustc --print target-libdir --target {triple}")
             .quiet()
             .read()?;
         let folder = workspace.root().join("target/targets");
+        let features: Vec<String> = features
+            .split(',')
+            .map(|feature| format!("dat-core/{feature}"))
+            .collect();
+        let features = features.join(",");
         let scope = [
             "--package",
             "dat-core",
+            "--package",
+            "dat-rsm",
             "--no-default-features",
             "--features",
-            features,
+            &features,
             "--target",
             triple,
         ];
@@ -72,7 +79,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             check.run()?;
         } else if Path::new(DISTRIBUTION).is_file() {
             check
-                .arg("-Zbuild-std=core")
+                .arg("-Zbuild-std=core,alloc")
                 .env("RUSTC", DISTRIBUTION)
                 // The one way to build `core` with a compiler that is not a nightly.
                 .env("RUSTC_BOOTSTRAP", "1")
