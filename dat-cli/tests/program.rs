@@ -557,6 +557,11 @@ fn usage_errors_name_their_cause() {
         &["cannot be used with"],
     );
     refused(
+        &["perf", "write", "--batch", "2"],
+        2,
+        &["--batch", "on the mock"],
+    );
+    refused(
         &["perf", "bind", "--segments", "2"],
         2,
         &["--segments", "bind"],

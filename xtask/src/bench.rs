@@ -32,6 +32,33 @@ pub(crate) enum Against {
 ///
 /// The limits stand in `budgets.toml` beside the manifest of the benchmarks.
 pub(crate) fn run(workspace: &Workspace, against: Against) -> Result<()> {
+    let (budgets, counts) = measure(workspace)?;
+    let report = Report::new(&budgets, &counts)?;
+    print!("{}", report.table());
+    let above = report.above(against);
+    match against {
+        _ if above.is_empty() => Ok(()),
+        Against::Budget => bail!("instruction counts above budget"),
+        Against::Landed => bail!(
+            "instruction counts above those that landed: {}",
+            above.join(", ")
+        ),
+    }
+}
+
+/// Runs the benchmarks; the table for a page, and the paths that are above their budget.
+pub(crate) fn page(workspace: &Workspace) -> Result<(String, Vec<String>)> {
+    let (budgets, counts) = measure(workspace)?;
+    let report = Report::new(&budgets, &counts)?;
+    let above = report.above(Against::Budget);
+    Ok((
+        report.markdown(),
+        above.into_iter().map(str::to_owned).collect(),
+    ))
+}
+
+/// Runs the benchmarks; the budgets, and the count of each benchmark.
+fn measure(workspace: &Workspace) -> Result<(Budgets, BTreeMap<String, u64>)> {
     let package = workspace
         .member(PACKAGE)
         .with_context(|| format!("the workspace has no package {PACKAGE}"))?;
@@ -52,18 +79,8 @@ pub(crate) fn run(workspace: &Workspace, against: Against) -> Result<()> {
         output.push_str(&lines.read()?);
         output.push('\n');
     }
-
-    let report = Report::new(&budgets, &counts(&output)?)?;
-    print!("{}", report.table());
-    let above = report.above(against);
-    match against {
-        _ if above.is_empty() => Ok(()),
-        Against::Budget => bail!("instruction counts above budget"),
-        Against::Landed => bail!(
-            "instruction counts above those that landed: {}",
-            above.join(", ")
-        ),
-    }
+    let counts = counts(&output)?;
+    Ok((budgets, counts))
 }
 
 /// The content of `budgets.toml`.
@@ -233,6 +250,19 @@ impl<'a> Report<'a> {
             .iter()
             .filter(|row| row.count > row.budget.limit(against));
         above.map(|row| row.path).collect()
+    }
+
+    /// The table as Markdown has it.
+    fn markdown(&self) -> String {
+        let mut table = "| path | instructions | budget | others |\n|---|---|---|---|\n".to_owned();
+        for row in &self.rows {
+            let _ = writeln!(
+                table,
+                "| {} | {:.0} | {} | {} |",
+                row.path, row.count, row.budget.budget, row.budget.reference
+            );
+        }
+        table
     }
 
     /// The table, and as last line the summary.

@@ -6,6 +6,7 @@ mod features;
 mod manual;
 mod packages;
 mod panic_free;
+mod speed;
 mod steps;
 mod targets;
 mod tools;
@@ -32,7 +33,7 @@ enum Task {
     /// Print which requirement is tested on which backend; fails where a required test is missing
     Conformance(conformance::Options),
     /// Count the instructions of the hot paths and compare them with their budgets
-    Bench,
+    Bench(speed::Options),
     /// Check that no panic, allocation or foreign call is reachable on the posting and polling paths
     NoPanic(panic_free::Options),
     /// Run a job in a guest that has an RDMA device; its exit code becomes that of this command
@@ -61,7 +62,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Vm(options) => return vm::run(&workspace, &options),
         Task::Test(options) => steps::run(&workspace, &options),
         Task::Conformance(options) => conformance::run(&workspace, &options),
-        Task::Bench => bench::run(&workspace, bench::Against::Budget),
+        Task::Bench(options) => speed::run(&workspace, &options),
         Task::NoPanic(options) => panic_free::run(&workspace, &options),
         Task::Completions(options) => manual::write(&workspace, "completions", &options),
         Task::Man(options) => manual::write(&workspace, "man", &options),

@@ -34,6 +34,8 @@ pub(crate) struct Shape {
     pub(crate) depth: usize,
     /// Local segments per operation.
     pub(crate) segments: usize,
+    /// Operations that are posted together.
+    pub(crate) batch: usize,
 }
 
 /// Memory for the two sides of a load, used again for the next: it cannot be given back.
@@ -176,6 +178,7 @@ impl<G: Ground> Load<G> {
             size,
             depth,
             segments,
+            ..
         } = self.shape;
         let attributes = EpAttributes {
             max_message_size: size as u64,
@@ -624,6 +627,7 @@ mod tests {
                     size,
                     depth: 2,
                     segments,
+                    batch: 1,
                 };
                 let mut load = Load::open(
                     BackendName::Mock,
@@ -657,6 +661,7 @@ mod tests {
             size: 64,
             depth: 1,
             segments: 1,
+            batch: 1,
         };
         let mut load = Load::open(
             BackendName::Mock,

@@ -19,6 +19,14 @@ pub(crate) trait Measured {
     fn prepare(&mut self, slot: usize);
     /// Posts the operation of a slot.
     fn post(&mut self, slot: usize) -> Result<()>;
+    /// How many operations are posted together.
+    fn batch(&self) -> usize {
+        1
+    }
+    /// Posts the operations of several slots together.
+    fn post_together(&mut self, slots: &[usize]) -> Result<()> {
+        slots.iter().try_for_each(|slot| self.post(*slot))
+    }
     /// An operation that is done, if there is one; may sleep a while for it if `wait` is set.
     fn take(&mut self, wait: bool) -> Result<Option<usize>>;
     /// Compares all of the data of every slot that was used.
@@ -83,13 +91,14 @@ pub(crate) fn clock_cost() -> Duration {
     begin.elapsed() / READINGS
 }
 
-/// Operations after which it is known what one takes.
+/// Operations after which it is known what one takes, and after which all that is used was used before.
 const TRIAL: u64 = 16;
+const LONG_TRIAL: u64 = 512;
 /// Times around all slots before a measurement begins, if that is not too long.
 const LAPS: u64 = 8;
 const LONGEST_TRIAL: Duration = Duration::from_millis(50);
 /// Operations that are timed at least, if there are as many.
-const LEAST_TIMED: u64 = 32;
+const LEAST_TIMED: u64 = 16;
 /// Operations of which one is timed at least.
 const RAREST: u64 = 64;
 /// Reading the clock is not to slow operations down by more than one part of so many.
@@ -187,7 +196,8 @@ pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Resu
     // Around every slot, and several times around the queues of the device while that takes no time: what is used for the
     // first time is slow.
     let mut each = watch.trial(load, depth)?;
-    let again = u128::from(LAPS * depth).min(LONGEST_TRIAL.as_nanos() / each.as_nanos().max(1));
+    let again = u128::from(LONG_TRIAL.max(LAPS * depth))
+        .min(LONGEST_TRIAL.as_nanos() / each.as_nanos().max(1));
     let again = u64::try_from(again).unwrap_or(u64::MAX).max(TRIAL);
     if again > depth {
         each = watch.trial(load, again)?;
@@ -235,6 +245,8 @@ fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64>
     let mut free: Vec<usize> = (0..depth).rev().collect();
     let begin = Instant::now();
     let mut started = vec![None; depth];
+    let batch = load.batch();
+    let mut together = Vec::with_capacity(batch);
     // Where time decides, it passes from one operation that is timed to the next.
     let (mut count, mut now, mut idle) = (0, begin, 0_u32);
     loop {
@@ -242,7 +254,30 @@ fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64>
             Goal::Operations(operations) => count < operations,
             Goal::Time(time) => now - begin < time,
         };
-        while more(count, now) {
+        while batch != 1 && more(count, now) {
+            // All batches are whole, but perhaps the last one.
+            let size = match goal {
+                Goal::Operations(operations) => {
+                    batch.min(usize::try_from(operations - count).unwrap_or(batch))
+                }
+                Goal::Time(_) => batch,
+            };
+            let Some(left) = free.len().checked_sub(size) else {
+                break;
+            };
+            together.clear();
+            together.extend(free.drain(left..));
+            together.iter().for_each(|slot| load.prepare(*slot));
+            let before = watch.choice.is_next().then(Instant::now);
+            load.post_together(&together)?;
+            if let Some(before) = before {
+                now = Instant::now();
+                started[together[0]] = Some(before);
+                watch.posted((now - before) / u32::try_from(size).unwrap_or(u32::MAX));
+            }
+            count += size as u64;
+        }
+        while batch == 1 && more(count, now) {
             let Some(slot) = free.pop() else {
                 break;
             };
@@ -295,7 +330,7 @@ mod tests {
         assert_eq!(stride(nanos(10), nanos(100), any), RAREST);
         assert_eq!(stride(Duration::ZERO, nanos(100), any), RAREST);
         assert_eq!(stride(nanos(10), Duration::ZERO, any), 1);
-        for (operations, expected) in [(1, 1), (63, 1), (64, 2), (500, 15), (1 << 20, RAREST)] {
+        for (operations, expected) in [(1, 1), (31, 1), (32, 2), (500, 31), (1 << 20, RAREST)] {
             let goal = Goal::Operations(operations);
             assert_eq!(
                 stride(nanos(10), nanos(100), goal),

@@ -26,6 +26,7 @@ struct Report<'a> {
     operation: &'static str,
     depth: u16,
     segments: u8,
+    batch: u16,
     /// Clock readings cost this; it is taken off the post times.
     clock_ns: f64,
     points: &'a [Point],
@@ -43,6 +44,13 @@ pub(crate) fn run(
     arguments: &PerfArguments,
     output: &mut Output,
 ) -> Result<bool> {
+    if arguments.batch != 1 {
+        return Err(Failure::usage(
+            "--batch cannot be used on the mock",
+            "there a post does not cost a call of the system",
+            "leave out --batch, or use --device or --connect",
+        ));
+    }
     let mut sides = None;
     run_on("mock", arguments, output, |shape, largest, goal, clock| {
         let sides = match sides {
@@ -121,6 +129,7 @@ pub(crate) fn run_on(
             size,
             depth,
             segments: usize::from(arguments.segments),
+            batch: usize::from(arguments.batch),
         };
         let point = measure(shape, largest, goal, clock)?;
         print(&point, output);
@@ -152,6 +161,7 @@ pub(crate) fn run_on(
         operation: operation.name(),
         depth: arguments.depth,
         segments: arguments.segments,
+        batch: arguments.batch,
         clock_ns: clock.as_nanos() as f64,
         points: &points,
         plot,
@@ -177,6 +187,23 @@ fn check(arguments: &PerfArguments, sizes: &[u64]) -> Result<()> {
                 "choose a smaller size or --depth; with --depth {depth}, --size {} fits",
                 argument(MOST_MEMORY / depth)
             ),
+        ));
+    }
+    if arguments.batch > arguments.depth {
+        return Err(Failure::usage(
+            "--batch cannot be above --depth",
+            format!(
+                "no more than {} are under way at once",
+                counted(depth, "operation")
+            ),
+            "choose a smaller --batch, or a larger --depth",
+        ));
+    }
+    if arguments.batch != 1 && matches!(arguments.operation, Operation::Bind | Operation::Srq) {
+        return Err(Failure::usage(
+            format!("--batch cannot be used with {}", arguments.operation.name()),
+            "those that are posted together are write, read and send",
+            "leave out --batch",
         ));
     }
     if arguments.operation == Operation::Bind && arguments.segments != 1 {

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use dat_core::endpoint::{BatchOperation, BatchRequest};
 use dat_core::event::{DtoOperation, Wait};
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
-use dat_core::memory::LmrTriplet;
+use dat_core::memory::{LmrTriplet, RmrTriplet};
 
 use super::client::{Arrival, Client, Plan, Server, refused};
 use super::protocol::{Message, Refusal, Request, Work};
@@ -15,6 +16,7 @@ use crate::host::{HostBackend, Memory, Registered};
 use crate::perf::Shape;
 use crate::perf::measure::Measured;
 
+const DEFAULT: CompletionFlags = CompletionFlags::empty();
 /// Bytes of the number at the start of a slot.
 const STAMP: usize = 8;
 /// Sends that may be without a completion in a row.
@@ -26,8 +28,9 @@ pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
     shape: Shape,
     /// What is written and sent, or read into.
     near: Registered,
-    /// The segments of each slot.
+    /// The segments of each slot, and what they are written to or read from.
     pieces: Vec<LmrTriplet>,
+    remote: Vec<RmrTriplet>,
     /// What echoes come into.
     echoes: Option<Registered>,
     /// Slots whose echo is expected, the oldest first.
@@ -51,6 +54,7 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
             size,
             depth,
             segments,
+            ..
         } = shape;
         let work = match operation {
             Operation::Write => Work::Write,
@@ -118,9 +122,13 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
             }
             Ok(())
         })?;
+        let remote = (0..depth)
+            .map(|slot| part_of(&client.granted, slot * size, size))
+            .collect();
         Ok(Self {
             client,
             shape,
+            remote,
             near,
             pieces: pieces(&near, shape),
             echoes,
@@ -180,6 +188,15 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
     }
 }
 
+/// The flags of the message of a number. That its echo came says more than that it was sent.
+fn send_flags(number: u64) -> CompletionFlags {
+    if number.is_multiple_of(UNSIGNALLED) {
+        DEFAULT
+    } else {
+        CompletionFlags::SUPPRESS
+    }
+}
+
 /// The segments of all slots, of equal length but for the last of each.
 fn pieces(near: &Registered, shape: Shape) -> Vec<LmrTriplet> {
     let Shape { size, segments, .. } = shape;
@@ -234,31 +251,62 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
 
     #[inline]
     fn post(&mut self, slot: usize) -> Result<()> {
-        let Shape { size, segments, .. } = self.shape;
-        let remote = part_of(&self.client.granted, slot * size, size);
+        let segments = self.shape.segments;
         let first = slot * segments;
         let local = self.pieces.get(first..first + segments).unwrap_or_default();
+        let remote = &self.remote[slot];
         let (ia, ep, cookie) = (&self.client.station.ia, self.client.ep, slot as u64);
         match self.shape.operation {
             Operation::Write => ia
-                .post_rdma_write(ep, local, cookie, &remote, CompletionFlags::empty())
+                .post_rdma_write(ep, local, cookie, remote, DEFAULT)
                 .during("dat_ep_post_rdma_write"),
             Operation::Read => ia
-                .post_rdma_read(ep, local, cookie, &remote, CompletionFlags::empty())
+                .post_rdma_read(ep, local, cookie, remote, DEFAULT)
                 .during("dat_ep_post_rdma_read"),
             _ => {
-                // That an echo came says more than that its message was sent.
-                let flags = if self.count.is_multiple_of(UNSIGNALLED) {
-                    CompletionFlags::empty()
-                } else {
-                    CompletionFlags::SUPPRESS
-                };
-                ia.post_send(ep, local, cookie, flags)
+                ia.post_send(ep, local, cookie, send_flags(self.count))
                     .during("dat_ep_post_send")?;
                 self.sent.push_back(slot);
                 Ok(())
             }
         }
+    }
+
+    fn batch(&self) -> usize {
+        self.shape.batch
+    }
+
+    fn post_together(&mut self, slots: &[usize]) -> Result<()> {
+        let segments = self.shape.segments;
+        let first = self.count + 1 - slots.len() as u64;
+        let requests: Vec<BatchRequest<'_>> = slots
+            .iter()
+            .zip(first..)
+            .map(|(&slot, number)| {
+                let from = slot * segments;
+                let remote = self.remote[slot];
+                let (operation, flags) = match self.shape.operation {
+                    Operation::Write => (BatchOperation::RdmaWrite(remote), DEFAULT),
+                    Operation::Read => (BatchOperation::RdmaRead(remote), DEFAULT),
+                    _ => (BatchOperation::Send, send_flags(number)),
+                };
+                BatchRequest {
+                    operation,
+                    segments: self.pieces.get(from..from + segments).unwrap_or_default(),
+                    cookie: slot as u64,
+                    flags,
+                }
+            })
+            .collect();
+        self.client
+            .station
+            .ia
+            .post_batch(self.client.ep, &requests)
+            .map_err(|refused| Failure::operation("a post of a batch failed", refused))?;
+        if self.shape.operation == Operation::Send {
+            self.sent.extend(slots);
+        }
+        Ok(())
     }
 
     #[inline]

@@ -474,12 +474,21 @@ fn operations_on_a_server_are_measured() {
         serving(waiting, &mut shelf, |fabric| {
             let mut station = station(fabric, "client", 2, waiting);
             for operation in [Operation::Write, Operation::Read, Operation::Send] {
-                for (size, depth, segments) in [(1, 1, 1), (7, 3, 2), (5000, 4, 4)] {
+                // The numbers of posts that go together need not divide those of all.
+                let shapes = [
+                    (1, 1, 1, 1),
+                    (7, 3, 2, 1),
+                    (5000, 4, 4, 1),
+                    (8, 7, 1, 7),
+                    (300, 9, 3, 4),
+                ];
+                for (size, depth, segments, batch) in shapes {
                     let shape = perf::Shape {
                         operation,
                         size,
                         depth,
                         segments,
+                        batch,
                     };
                     let memory = Memory::new(2 * size * depth);
                     let mut load = RemoteLoad::open(&mut station, place(), shape, memory).unwrap();
@@ -496,6 +505,7 @@ fn operations_on_a_server_are_measured() {
                     size: 1,
                     depth: 1,
                     segments: 1,
+                    batch: 1,
                 };
                 let load = RemoteLoad::open(&mut station, place(), shape, Memory::new(2));
                 assert!(load.is_err());

@@ -1,5 +1,6 @@
 //! Endpoints and shared receive queues.
 
+mod batch;
 mod connect;
 mod create;
 mod disconnect;
@@ -19,6 +20,7 @@ mod state;
 mod tests;
 mod watermark;
 
+pub use batch::{BatchOperation, BatchReceive, BatchRefused, BatchRequest};
 pub use connect::ConnectParam;
 pub use endpoint::EndpointSlot;
 pub(crate) use endpoint::{Endpoint, ReceiveSide, RequestLimits, WorkRing};

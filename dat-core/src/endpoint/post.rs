@@ -23,7 +23,7 @@ use crate::sync::RawLock;
 const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
 
 /// Sends name no remote memory.
-const NO_REMOTE: RmrTriplet = RmrTriplet {
+pub(super) const NO_REMOTE: RmrTriplet = RmrTriplet {
     context: 0,
     address: 0,
     length: 0,
@@ -287,7 +287,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.endpoints.get(ep.index()) else {
             return Err(ep.refused(self.shared.instance));
         };
-        let outcome = self.try_request::<OPERATION>(
+        let outcome = self.try_request::<OPERATION, true>(
             &mut slot.main.hold(),
             ep,
             segments,
@@ -323,7 +323,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && self.reclaim_requests(request.ep)
             && let Some(slot) = self.shared.endpoints.get(request.ep.index())
         {
-            let outcome = self.try_request::<OPERATION>(
+            let outcome = self.try_request::<OPERATION, true>(
                 &mut slot.main.hold(),
                 request.ep,
                 request.segments,
@@ -350,7 +350,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.endpoints.get(ep.index()) else {
             return Err(ep.refused(self.shared.instance));
         };
-        let outcome = self.try_receive(&mut slot.receive.hold(), ep, segments, cookie, flags);
+        let outcome =
+            self.try_receive::<true>(&mut slot.receive.hold(), ep, segments, cookie, flags);
         outcome.map_err(|refusal| self.explain_receive(ep, segments, flags, &refusal))
     }
 
@@ -526,8 +527,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Attempt::Posted
     }
 
+    /// Commits a request, and rings if it is `ALONE`.
     #[inline(always)]
-    fn try_request<const OPERATION: u8>(
+    pub(super) fn try_request<const OPERATION: u8, const ALONE: bool>(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         ep: EpId,
@@ -568,15 +570,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Refusal::Device);
         }
         endpoint.ring.advance(&free);
-        if let Err(refused) = queue.ring() {
+        if ALONE && let Err(refused) = queue.ring() {
             endpoint.ring.retreat(self.shared.records, refused);
             return Err(Refusal::Device);
         }
         Ok(())
     }
 
+    /// Commits a receive, and rings if it is `ALONE`.
     #[inline(always)]
-    fn try_receive(
+    pub(super) fn try_receive<const ALONE: bool>(
         &self,
         side: &mut ReceiveSide<B::ReceiveQueue>,
         ep: EpId,
@@ -612,7 +615,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Refusal::Device);
         }
         side.ring.advance(&free);
-        if let Err(refused) = queue.ring() {
+        if ALONE && let Err(refused) = queue.ring() {
             side.ring.retreat(self.shared.records, refused);
             return Err(Refusal::Device);
         }

@@ -40,7 +40,8 @@ impl TestBackend {
             control: VecDeque::new(),
             calls: Vec::new(),
             refusals: VecDeque::new(),
-            doorbell_fails: false,
+            doorbell_refuses: 0,
+            doorbells: 0,
             deadline: None,
             before_destroy: Step::default(),
             during_post: Step::default(),
@@ -56,9 +57,14 @@ impl TestBackend {
         self.device().refusals.push_back(error);
     }
 
-    /// The device does not take the next request that a doorbell tells it of.
-    pub(crate) fn refuse_doorbell(&self) {
-        self.device().doorbell_fails = true;
+    /// The device does not take the newest requests that the next doorbell tells it of, so many.
+    pub(crate) fn refuse_doorbell(&self, newest: u32) {
+        self.device().doorbell_refuses = newest;
+    }
+
+    /// Doorbells since this was asked last.
+    pub(crate) fn take_doorbells(&self) -> usize {
+        core::mem::take(&mut self.device().doorbells)
     }
 
     /// What happens before the device destroys the next queue pair.

@@ -134,7 +134,8 @@ pub(super) struct Device {
     pub(super) calls: Vec<Call>,
     pub(super) refusals: VecDeque<BackendError>,
     /// The next doorbell finds the device unwilling.
-    pub(super) doorbell_fails: bool,
+    pub(super) doorbell_refuses: u32,
+    pub(super) doorbells: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) before_destroy: Step,
     pub(super) during_post: Step,

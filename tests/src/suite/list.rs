@@ -16,6 +16,11 @@ macro_rules! conformance_suite {
         mod base {
             use super::*;
             $crate::conformance_suite! { @each $bed;
+                batch:
+                    batch_does_what_its_posts_do
+                    batch_ends_at_the_first_refused_post
+                    batch_of_receives_fills_the_queue
+                    batch_is_flushed_where_nobody_is_connected;
                 cno:
                     new_notification_object_tells_what_it_is
                     agent_is_called_once_per_association

@@ -2,6 +2,7 @@
 //!
 //! [`conformance_suite!`](crate::conformance_suite) lists all of them, in groups by what they ask of a bed.
 
+pub mod batch;
 pub mod cno;
 pub mod connection;
 pub mod disconnect;

@@ -105,6 +105,27 @@ pub(crate) fn check(workspace: &Workspace, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Runs the job of this name; what it and the guest wrote on the console.
+pub(crate) fn console(workspace: &Workspace, name: &str, arguments: &[String]) -> Result<String> {
+    let job = Job::load(&scripts(workspace).join("jobs"), name)?;
+    let options = Options {
+        arguments: arguments.to_vec(),
+        ..Options::default()
+    };
+    if run_job(workspace, &job, &options)?.code() != 0 {
+        bail!("job {name} did not pass; repeat it alone with `cargo xtask vm {name}`");
+    }
+    let log = log_of(workspace, name);
+    fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))
+}
+
+/// Where the console of a job is kept.
+fn log_of(workspace: &Workspace, name: &str) -> PathBuf {
+    let mut log = workspace.target().join("vm/log").join(name);
+    log.set_extension("log");
+    log
+}
+
 fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdict> {
     let icount = options.icount || job.needs.icount;
     let cpus = machine::cpus(options.cpus, icount)?;
@@ -139,7 +160,7 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdic
         icount,
         seconds,
     };
-    let log = logs.join(&job.name).with_extension("log");
+    let log = log_of(workspace, &job.name);
     let record = work.path().join("record");
     println!(
         "job {}: {}; {} MiB, {} processors, at most {seconds} s",

@@ -69,7 +69,7 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
             for number in 0..4 {
                 for at_the_doorbell in [false, true] {
                     if at_the_doorbell {
-                        bench.device.refuse_doorbell();
+                        bench.device.refuse_doorbell(1);
                     } else {
                         bench.device.refuse_next(BackendError::Resources);
                     }
