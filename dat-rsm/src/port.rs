@@ -24,11 +24,11 @@ const LINK_REQUESTS: i32 = 128;
 /// RDMA Reads that a link asks its endpoint for, in each direction.
 const LINK_READS: i32 = 16;
 /// Requests to be connected that may wait.
-const ARRIVALS: i32 = 32;
+const ARRIVALS: i32 = 16;
 /// Events that are no completions, where there are none.
 const NO_EVENTS: i32 = 1;
-/// Ends of connections that may wait, at most.
-const MOST_ENDS: i32 = 256;
+/// Ends of connections that may wait, at most: the adapter reports no more of them between two looks.
+const MOST_ENDS: i32 = 64;
 
 /// The name of a controller: type and instance (`Spec: RSMCT-01`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
