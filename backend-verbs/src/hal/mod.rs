@@ -21,6 +21,7 @@ mod memory;
 mod queue_pair;
 mod receive_list;
 mod refusal;
+mod segments;
 mod send_list;
 mod shared_receive;
 #[cfg(feature = "fake")]

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use dat_core::backend::{BackendError, Segment};
 use rdma_sys::{ibv_qp, ibv_recv_wr, ibv_sge, ibv_srq};
 
-use super::send_list::{NO_SEGMENT, free, leak};
+use super::segments::{NO_SEGMENT, SegmentCursor};
+use super::send_list::{free, leak};
 use super::{QueuePair, SharedReceiveQueue};
 
 type PostToPair = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
@@ -94,30 +95,14 @@ impl core::fmt::Debug for ReceiveList {
 pub(crate) struct ReceivePlace<'a> {
     list: &'a mut ReceiveList,
     place: NonNull<ibv_recv_wr>,
-    /// The segment to be filled next, and how many there may still be.
-    segment: NonNull<ibv_sge>,
-    left: usize,
-    /// So many there may be at all, no more than the list's `stride`.
-    segments: usize,
+    segments: SegmentCursor,
 }
 
 impl ReceivePlace<'_> {
     /// Adds a segment to the receive.
     #[inline(always)]
     pub(crate) fn segment(&mut self, segment: Segment) {
-        let Some(left) = self.left.checked_sub(1) else {
-            return;
-        };
-        self.left = left;
-        // SAFETY: the place has `segments` of them at least, and so many are not filled yet.
-        unsafe {
-            self.segment.write(ibv_sge {
-                addr: segment.address,
-                length: segment.length,
-                lkey: segment.key,
-            });
-            self.segment = self.segment.add(1);
-        }
+        self.segments.add(segment);
     }
 
     /// Completes the receive.
@@ -131,8 +116,7 @@ impl ReceivePlace<'_> {
             to.wr_id = token;
             // Whoever hands over ends the list.
             to.next = place.add(1).as_ptr();
-            // No more than `stride`.
-            to.num_sge = self.segments.wrapping_sub(self.left) as i32;
+            to.num_sge = self.segments.count();
             self.list.next = place.add(1);
         }
     }
@@ -245,13 +229,14 @@ impl ReceiveList {
             self.turn();
         }
         let place = self.next;
-        // SAFETY: a place of the list: `next` is not behind the last one any more.
-        let segment = unsafe { NonNull::new_unchecked((*place.as_ptr()).sg_list) };
+        // SAFETY: a place of the list: `next` is not behind the last one any more. It has `stride` segments, and only the
+        // place that is filled refers to them.
+        let segments = unsafe {
+            SegmentCursor::new(NonNull::new_unchecked((*place.as_ptr()).sg_list), segments)
+        };
         Some(ReceivePlace {
             list: self,
             place,
-            segment,
-            left: segments,
             segments,
         })
     }

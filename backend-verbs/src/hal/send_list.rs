@@ -11,6 +11,7 @@ use rdma_sys::{
     ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t,
 };
 
+use super::segments::{NO_SEGMENT, SegmentCursor};
 use super::{Access, QueuePair, Region, Window};
 
 type Post = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
@@ -66,30 +67,14 @@ impl core::fmt::Debug for SendList {
 pub(crate) struct SendPlace<'a> {
     list: &'a mut SendList,
     place: NonNull<ibv_send_wr>,
-    /// The segment to be filled next, and how many there may still be.
-    segment: NonNull<ibv_sge>,
-    left: usize,
-    /// So many there may be at all, no more than the list's `stride`.
-    segments: usize,
+    segments: SegmentCursor,
 }
 
 impl SendPlace<'_> {
     /// Adds a segment to the request.
     #[inline(always)]
     pub(crate) fn segment(&mut self, segment: Segment) {
-        let Some(left) = self.left.checked_sub(1) else {
-            return;
-        };
-        self.left = left;
-        // SAFETY: the place has `segments` of them at least, and so many are not filled yet.
-        unsafe {
-            self.segment.write(ibv_sge {
-                addr: segment.address,
-                length: segment.length,
-                lkey: segment.key,
-            });
-            self.segment = self.segment.add(1);
-        }
+        self.segments.add(segment);
     }
 
     /// Completes the request.
@@ -113,8 +98,7 @@ impl SendPlace<'_> {
             to.wr_id = request.token;
             // Whoever hands over ends the list.
             to.next = place.add(1).as_ptr();
-            // No more than `stride`.
-            to.num_sge = self.segments.wrapping_sub(self.left) as i32;
+            to.num_sge = self.segments.count();
             to.opcode = opcode;
             to.send_flags = flags;
             if let Some(range) = range {
@@ -217,13 +201,13 @@ impl SendList {
         }
         let place = self.next;
         // SAFETY: a place of the list: handing over leads to the first, committing one further and no further than
-        // `end`.
-        let segment = unsafe { NonNull::new_unchecked((*place.as_ptr()).sg_list) };
+        // `end`. It has `stride` segments, and only the place that is filled refers to them.
+        let segments = unsafe {
+            SegmentCursor::new(NonNull::new_unchecked((*place.as_ptr()).sg_list), segments)
+        };
         Some(SendPlace {
             list: self,
             place,
-            segment,
-            left: segments,
             segments,
         })
     }
@@ -518,12 +502,6 @@ fn blank() -> ibv_send_wr {
     // SAFETY: integers and pointers, for which zero is a value.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
-
-pub(super) const NO_SEGMENT: ibv_sge = ibv_sge {
-    addr: 0,
-    length: 0,
-    lkey: 0,
-};
 
 /// What is reached by pointers alone until `free` takes it back.
 pub(super) fn leak<T>(values: Vec<T>) -> NonNull<[T]> {
