@@ -34,7 +34,7 @@ fn look(data: &[u8]) {
 /// Spec: EPS-03, EPW-27, LMF-02
 #[test]
 fn requests_carry_registered_memory_alone() {
-    const ROUNDS: u32 = 50_000;
+    const ROUNDS: u32 = 10_000;
     static MEMORY: [[AtomicU8; PIECE]; 2] = [const { [const { AtomicU8::new(OWN) }; PIECE] }; 2];
     #[expect(unsafe_code)]
     // SAFETY: only the core posts to it, which knows that it reads.

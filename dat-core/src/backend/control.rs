@@ -144,6 +144,16 @@ pub enum SyncDirection {
 }
 
 /// What a queue pair is made from.
+///
+/// Whoever is not the core makes one by [`new`](Self::new), and cannot vouch for segments:
+///
+/// ```compile_fail,E0451
+/// # use dat_core::{attributes::EpAttributes, backend::{DomainKey, QueuePairRequest}};
+/// let request = QueuePairRequest {
+///     vouched: true,
+///     ..QueuePairRequest::new(1, DomainKey(1), EpAttributes::DEFAULT)
+/// };
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePairRequest {
     /// Names the queue pair in completions and control events.
