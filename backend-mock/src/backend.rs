@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
-    Backend, BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, DomainKey,
-    ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys,
-    Registration, RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
+    Backend, BackendError, ConnectFailure, ConnectRequest, ControlEvent, DirectAccess,
+    DisconnectMode, DomainKey, ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest,
+    ReceiveInfo, RegionKeys, Registration, RequestKey, SharedReceiveQueueKey, SyncDirection,
+    WindowKey,
 };
 use dat_core::flags::MemoryPrivileges;
 use dat_core::time::Instant;
@@ -71,7 +72,7 @@ impl MockBackend {
         &self.options.limits
     }
 
-    fn enter<R>(&self, act: impl FnOnce(&mut World, usize) -> R) -> R {
+    pub(crate) fn enter<R>(&self, act: impl FnOnce(&mut World, usize) -> R) -> R {
         self.shared.enter(|world| act(world, self.adapter))
     }
 
@@ -649,6 +650,10 @@ unsafe impl Backend for MockBackend {
             return None;
         }
         self.enter(|world, adapter| world.adapters[adapter].pop_control())
+    }
+
+    fn direct_access(&mut self) -> Option<&mut dyn DirectAccess> {
+        Some(self)
     }
 
     fn next_deadline(&self) -> Option<Instant> {

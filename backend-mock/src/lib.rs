@@ -50,6 +50,7 @@ mod backend;
 pub mod coherence;
 mod completion_queue;
 mod connection;
+mod direct;
 mod execute;
 mod fabric;
 mod fault;

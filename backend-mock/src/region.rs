@@ -76,6 +76,15 @@ impl Memories {
             .all(|segment| self.local(segment, domain, right).is_some())
     }
 
+    /// The domain of what a remote key stands for.
+    pub(crate) fn domain_of(&self, key: u32) -> Option<u32> {
+        match *self.remote_keys.get(key)? {
+            RemoteKey::Binding => None,
+            RemoteKey::Region(key) => Some(self.regions.get(key)?.domain),
+            RemoteKey::Window(key) => Some(self.windows.get(key)?.domain),
+        }
+    }
+
     /// The memory a peer names, if its key opens it for a queue pair of this domain (`Spec: EPW-32, EPW-34, EPW-41`).
     pub(crate) fn remote(
         &self,

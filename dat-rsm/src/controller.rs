@@ -24,7 +24,9 @@ pub struct ControllerAttributes {
     pub total_export_segment_size: u64,
     /// Segments exported.
     pub max_export_segments: u64,
-    /// Bytes per mapping; mapping is not possible where this and `max_import_segments` are 0.
+    /// Whether segments may be mapped, if the exporter's memory can be seen from here.
+    pub mapping: bool,
+    /// Bytes per mapping.
     pub max_import_map_size: u64,
     /// Bytes mapped in all.
     pub total_import_map_size: u64,
@@ -163,6 +165,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             },
             total_export_segment_size: limits.exported_bytes,
             max_export_segments: limits.exports as u64,
+            mapping: self.sees_peers(index),
             max_import_map_size: 0,
             total_import_map_size: 0,
             max_import_segments: limits.imports as u64,

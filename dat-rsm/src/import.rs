@@ -9,6 +9,7 @@ use crate::access::Permission;
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
 use crate::id::{ControllerId, Handle, ImportId};
+use crate::map::Mapping;
 use crate::options::NodeId;
 use crate::segment_id::SegmentId;
 use crate::state::State;
@@ -114,6 +115,7 @@ pub(crate) struct Import {
     /// Writes were posted since the last flush.
     pub(crate) unflushed: bool,
     pub(crate) acknowledge: Option<Acknowledge>,
+    pub(crate) mapping: Option<Mapping>,
     pub(crate) signals: u32,
     pub(crate) poll_references: u32,
     /// Calls under way.
@@ -230,6 +232,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 finished: 0,
                 unflushed: false,
                 acknowledge: None,
+                mapping: None,
                 signals: 0,
                 poll_references: 0,
                 calls: 0,
@@ -261,6 +264,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ///
     /// # Errors
     /// - BAD_SEG_HNDL: no connection.
+    /// - SEG_STILL_MAPPED: it has a mapping; nothing changed.
     /// - POLLFD_IN_USE: somebody polls it; nothing changed.
     /// - INTERRUPTED: while waiting for calls; the connection lives on.
     ///
@@ -268,6 +272,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     pub fn import_disconnect<W: Wait>(&self, import: ImportId, wait: &mut W) -> Result<()> {
         let controller = self.state.with(|state| {
             let place = import_at(state, import)?;
+            if place.mapping.is_some() {
+                return Err(RsmError::SegmentStillMapped);
+            }
             if place.poll_references != 0 {
                 return Err(RsmError::PollDescriptorInUse);
             }

@@ -46,6 +46,7 @@ mod import;
 mod importer;
 mod link;
 mod local;
+mod map;
 mod options;
 mod port;
 mod progress;

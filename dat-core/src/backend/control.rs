@@ -1,6 +1,6 @@
 //! The control path: values in, values out, answers by polling.
 
-use super::{CompletionQueue, ReceiveQueue, SendQueue};
+use super::{CompletionQueue, DirectAccess, ReceiveQueue, SendQueue};
 use crate::attributes::{EpAttributes, IaAddress, IaAttributes, ProviderAttributes};
 use crate::flags::{MemoryPrivileges, QualityOfService};
 use crate::memory::Region;
@@ -537,4 +537,9 @@ pub unsafe trait Backend {
 
     /// When `poll_control` should be called again even if nothing else happens.
     fn next_deadline(&self) -> Option<Instant>;
+
+    /// Loads and stores on registered memory of peers, if the backend sees it.
+    fn direct_access(&mut self) -> Option<&mut dyn DirectAccess> {
+        None
+    }
 }

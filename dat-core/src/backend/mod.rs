@@ -6,6 +6,7 @@
 
 mod completion;
 mod control;
+mod direct;
 mod work;
 
 pub use completion::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
@@ -15,6 +16,7 @@ pub use control::{
     ReceiveInfo, RegionKeys, Registration, RequestKey, SharedReceiveQueueKey, SyncDirection,
     WindowKey,
 };
+pub use direct::DirectAccess;
 pub use work::{
     BindRequest, ReceiveQueue, ReceiveRequest, Rejected, RemoteRange, Segment, SendFlags,
     SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,

@@ -3,6 +3,7 @@
 mod adapter;
 mod close;
 mod control;
+mod direct;
 mod driver;
 mod handles;
 mod interrupt;

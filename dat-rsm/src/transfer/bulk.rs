@@ -71,7 +71,7 @@ const fn manner(direction: Direction) -> Manner {
     Manner {
         direction,
         flags: VectorFlags::empty(),
-        needs_barrier: true,
+        single: true,
     }
 }
 

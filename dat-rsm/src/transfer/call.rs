@@ -22,7 +22,7 @@ const QUIET: u32 = 20_000;
 pub(crate) struct Manner {
     pub(crate) direction: Direction,
     pub(crate) flags: VectorFlags,
-    pub(crate) needs_barrier: bool,
+    pub(crate) single: bool,
 }
 
 impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
@@ -58,7 +58,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         let manner = Manner {
             direction: Direction::Put,
             flags,
-            needs_barrier: false,
+            single: false,
         };
         self.run(import, Puts(entries), manner, wait)
     }
@@ -81,7 +81,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         let manner = Manner {
             direction: Direction::Get,
             flags,
-            needs_barrier: false,
+            single: false,
         };
         self.run(import, Gets(entries), manner, wait)
     }
@@ -172,7 +172,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             flight,
             explicit,
             flags: manner.flags,
-            needs_barrier: manner.needs_barrier,
+            single: manner.single,
             generation,
             key_epoch,
             error_epoch,

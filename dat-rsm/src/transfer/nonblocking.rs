@@ -78,7 +78,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         let manner = Manner {
             direction,
             flags,
-            needs_barrier: false,
+            single: false,
         };
         Ok(VectorCall(self.begin(import, Handles(entries), &manner)?))
     }

@@ -246,7 +246,13 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 return Err(RsmError::BadLength);
             }
         }
-        if self.needs_barrier && !self.explicit && import.barriers == 0 {
+        let outside = import
+            .mapping
+            .is_some_and(|mapping| !mapping.covers(wanted.remote_offset, wanted.length));
+        if self.single && outside {
+            return Err(RsmError::BadOffset);
+        }
+        if self.single && !self.explicit && import.barriers == 0 {
             return Err(RsmError::BarrierUninitialized);
         }
         Ok(())

@@ -44,8 +44,9 @@ pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E> {
     pub(super) flight: Handle,
     pub(super) explicit: bool,
     pub(super) flags: VectorFlags,
-    /// Whether a barrier must exist in implicit mode (RSMGP-05), which vectors do without (RSMPV-34).
-    pub(super) needs_barrier: bool,
+    /// Whether it is a single access, which keeps to a mapping (RSMMP-03) and needs a barrier in implicit mode
+    /// (RSMGP-05); vectors do neither (RSMPV-80, RSMPV-34).
+    pub(super) single: bool,
     pub(super) generation: u32,
     /// The state of the keys and of the errors when the call, or its last attempt, began.
     pub(super) key_epoch: u32,

@@ -318,6 +318,10 @@ macro_rules! conformance_suite {
                     freeing_waits_for_the_vectors_that_use_the_handle
                     borrowed_memory_is_registered_for_a_closure
                     a_vector_may_be_polled_and_longer_than_sixteen;
+                rsm_map:
+                    a_mapping_is_loaded_from_and_stored_to
+                    mappings_are_refused_in_order
+                    a_mapping_survives_its_segment_without_reaching_it;
                 rsm_refusal:
                     an_empty_vector_is_refused
                     only_a_live_import_takes_vectors

@@ -23,6 +23,7 @@ pub mod rsm_barrier;
 pub mod rsm_failure;
 pub mod rsm_hostile;
 pub mod rsm_local;
+pub mod rsm_map;
 pub mod rsm_refusal;
 pub mod rsm_revocation;
 pub mod rsm_segment;

@@ -1,0 +1,72 @@
+//! Loads and stores on the memory of peers: all of it is in this process.
+
+use dat_core::attributes::IaAddress;
+use dat_core::backend::{BackendError, DirectAccess, RemoteRange};
+use dat_core::flags::MemoryPrivileges;
+
+use crate::backend::MockBackend;
+use crate::link::same_host;
+use crate::memory::Span;
+use crate::world::World;
+
+impl DirectAccess for MockBackend {
+    fn load(
+        &mut self,
+        peer: IaAddress,
+        range: RemoteRange,
+        into: &mut [u8],
+    ) -> Result<(), BackendError> {
+        let (length, right) = (into.len() as u64, MemoryPrivileges::REMOTE_READ);
+        self.enter(|world, adapter| {
+            let span = world.seen(adapter, peer, range, length, right)?;
+            span.read(into);
+            Ok(())
+        })
+    }
+
+    fn store(
+        &mut self,
+        peer: IaAddress,
+        range: RemoteRange,
+        from: &[u8],
+    ) -> Result<(), BackendError> {
+        let (length, right) = (from.len() as u64, MemoryPrivileges::REMOTE_WRITE);
+        self.enter(|world, adapter| {
+            let span = world.seen(adapter, peer, range, length, right)?;
+            span.write(from);
+            Ok(())
+        })
+    }
+}
+
+impl World {
+    /// Memory of a peer, if its key opens it. A host whose caches keep to themselves is not looked into.
+    fn seen(
+        &self,
+        adapter: usize,
+        peer: IaAddress,
+        range: RemoteRange,
+        length: u64,
+        right: MemoryPrivileges,
+    ) -> Result<Span<'_>, BackendError> {
+        let from = self.adapters[adapter].node;
+        let to = self
+            .nodes
+            .iter()
+            .position(|node| same_host(node.address, peer))
+            .filter(|to| self.passes(from, *to))
+            .ok_or(BackendError::Address)?;
+        if self.nodes[to].coherence.is_some() {
+            return Err(BackendError::NotSupported);
+        }
+        self.adapters
+            .iter()
+            .filter(|adapter| adapter.node == to)
+            .find_map(|adapter| {
+                let memories = &adapter.memories;
+                let domain = memories.domain_of(range.key)?;
+                memories.remote(range, length, domain, right)
+            })
+            .ok_or(BackendError::Address)
+    }
+}

@@ -1,0 +1,241 @@
+//! Mappings: parts of a segment that are loaded from and stored to directly, where the backend can.
+
+use dat_core::attributes::IaAddress;
+use dat_core::backend::{Backend, BackendError, DirectAccess, RemoteRange};
+use dat_core::sync::RawLock;
+
+use crate::access::Permission;
+use crate::engine::Rsm;
+use crate::error::{Result, RsmError};
+use crate::id::ImportId;
+use crate::import::{Import, ImportState, import_at};
+
+/// The mapped part of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    permission: Permission,
+}
+
+/// One access to a mapping, checked.
+struct Access {
+    port: usize,
+    peer: IaAddress,
+    /// `None` once the segment is gone.
+    range: Option<RemoteRange>,
+}
+
+impl Mapping {
+    /// Whether a single access lies in the mapped part (`Spec: RSMMP-03`).
+    pub(crate) fn covers(&self, offset: u64, length: u64) -> bool {
+        offset.checked_sub(self.offset).is_some_and(|start| {
+            start <= self.length && length <= self.length.saturating_sub(start)
+        })
+    }
+}
+
+impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
+    /// Maps a part of a segment, for loads and stores without a transfer. There is at most one mapping of a connection;
+    /// put and get keep to it while it lasts, vectors do not.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no connection.
+    /// - SEG_ALREADY_MAPPED: it has a mapping.
+    /// - BAD_PERMS: no right, or more than the connection has.
+    /// - BAD_OFFSET: behind the end. BAD_LENGTH: nothing, or beyond the end.
+    /// - BAD_MEM_ALIGNMENT: the offset is no multiple of the page size.
+    /// - CONN_ABORTED: the segment is gone.
+    /// - MAP_FAILED: the backend does not see the exporter's memory.
+    ///
+    /// Spec: RSMMP-01, RSMMP-03, RSMMP-05
+    pub fn import_map(
+        &self,
+        import: ImportId,
+        permission: Permission,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let page = self.options.page_size.max(1);
+        let (port, peer, range) = self.attempt(|state| {
+            let place = import_at(state, import)?;
+            if place.mapping.is_some() {
+                return Err(RsmError::SegmentAlreadyMapped);
+            }
+            if permission.is_empty() || !place.permission.contains(permission) {
+                return Err(RsmError::BadPermissions);
+            }
+            if length == 0 {
+                return Err(RsmError::BadLength);
+            }
+            if offset >= place.length {
+                return Err(RsmError::BadOffset);
+            }
+            let end = offset.checked_add(length);
+            if end.is_none_or(|end| end > place.length) {
+                return Err(RsmError::BadLength);
+            }
+            if offset.checked_rem(page) != Some(0) {
+                return Err(RsmError::BadMemoryAlignment);
+            }
+            if place.state == ImportState::Aborted {
+                return Err(RsmError::ConnectionAborted);
+            }
+            Ok((place.port, self.peer_of(place)?, place.direct(offset)))
+        })?;
+        // Nothing is moved; but whether it could be is found out.
+        let read = permission.contains(Permission::READ);
+        let seen = self.direct(port, |device| match read {
+            true => device.load(peer, range, &mut []),
+            false => device.store(peer, range, &[]),
+        });
+        seen.map_err(|_| RsmError::MapFailed)?;
+        self.attempt(|state| {
+            let place = import_at(state, import)?;
+            if place.mapping.is_some() {
+                return Err(RsmError::SegmentAlreadyMapped);
+            }
+            place.mapping = Some(Mapping {
+                offset,
+                length,
+                permission,
+            });
+            Ok(())
+        })
+    }
+
+    /// Ends the mapping of a connection, also of an aborted one.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no connection.
+    /// - SEG_NOT_MAPPED: there is no mapping.
+    ///
+    /// Spec: RSMMP-10, RSMST-02
+    pub fn import_unmap(&self, import: ImportId) -> Result<()> {
+        self.attempt(|state| {
+            let mapping = import_at(state, import)?.mapping.take();
+            mapping.map(|_| ()).ok_or(RsmError::SegmentNotMapped)
+        })
+    }
+
+    /// Loads bytes from a mapping, whose first byte is at offset 0.
+    ///
+    /// Once the segment is gone the bytes mean nothing, and the load succeeds: closing a barrier tells.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no connection. SEG_NOT_MAPPED: no mapping.
+    /// - PERM_DENIED: the mapping is not for reading.
+    /// - BAD_OFFSET, BAD_LENGTH: outside.
+    ///
+    /// Spec: RSMMP-01, RSMST-02
+    pub fn map_load(&self, import: ImportId, offset: u64, into: &mut [u8]) -> Result<()> {
+        let length = into.len() as u64;
+        let access = self.check_direct(import, Permission::READ, offset, length)?;
+        let loaded = access
+            .range
+            .map(|range| self.direct(access.port, |device| device.load(access.peer, range, into)));
+        self.account_direct(import, loaded);
+        Ok(())
+    }
+
+    /// Stores bytes to a mapping, whose first byte is at offset 0.
+    ///
+    /// Once the segment is gone the bytes vanish, and the store succeeds: closing a barrier tells.
+    ///
+    /// # Errors
+    /// As [`map_load`](Self::map_load), where PERM_DENIED is for writing.
+    ///
+    /// Spec: RSMMP-01, RSMST-02
+    pub fn map_store(&self, import: ImportId, offset: u64, from: &[u8]) -> Result<()> {
+        let length = from.len() as u64;
+        let access = self.check_direct(import, Permission::WRITE, offset, length)?;
+        let stored = access
+            .range
+            .map(|range| self.direct(access.port, |device| device.store(access.peer, range, from)));
+        self.account_direct(import, stored);
+        Ok(())
+    }
+
+    fn check_direct(
+        &self,
+        import: ImportId,
+        right: Permission,
+        offset: u64,
+        length: u64,
+    ) -> Result<Access> {
+        self.attempt(|state| {
+            let place = import_at(state, import)?;
+            let mapping = place.mapping.ok_or(RsmError::SegmentNotMapped)?;
+            if !mapping.permission.contains(right) {
+                return Err(RsmError::PermissionDenied);
+            }
+            if offset > mapping.length {
+                return Err(RsmError::BadOffset);
+            }
+            if length > mapping.length.saturating_sub(offset) {
+                return Err(RsmError::BadLength);
+            }
+            let start = mapping.offset.saturating_add(offset);
+            let live = place.state == ImportState::Connected;
+            Ok(Access {
+                port: place.port,
+                peer: self.peer_of(place)?,
+                range: live.then(|| place.direct(start)),
+            })
+        })
+    }
+
+    /// An access that failed is the barrier's to tell (`Spec: RSMBR-05`).
+    fn account_direct(
+        &self,
+        import: ImportId,
+        outcome: Option<core::result::Result<(), BackendError>>,
+    ) {
+        if let Some(Err(_)) = outcome {
+            self.state.with(|state| {
+                if let Some(place) = state.imports.get_mut(import.handle()) {
+                    place.error_epoch = place.error_epoch.wrapping_add(1);
+                }
+            });
+        }
+    }
+
+    /// The address of the exporter.
+    fn peer_of(&self, import: &Import) -> Result<IaAddress> {
+        self.ports
+            .get(import.port)
+            .and_then(|port| port.node(import.node))
+            .map(|node| node.address)
+            .ok_or(RsmError::RemoteNodeUnreachable)
+    }
+
+    /// Whether the backend of a port may see the memory of peers.
+    pub(crate) fn sees_peers(&self, port: usize) -> bool {
+        self.ports.get(port).is_some_and(|port| {
+            let seen = port.ia.with_direct_access(|device| device.is_some());
+            seen.unwrap_or(false)
+        })
+    }
+
+    fn direct(
+        &self,
+        port: usize,
+        act: impl FnOnce(&mut dyn DirectAccess) -> core::result::Result<(), BackendError>,
+    ) -> core::result::Result<(), BackendError> {
+        let port = self.ports.get(port).ok_or(BackendError::Device)?;
+        let outcome = port
+            .ia
+            .with_direct_access(|device| device.map_or(Err(BackendError::NotSupported), act));
+        outcome.unwrap_or(Err(BackendError::Device))
+    }
+}
+
+impl Import {
+    /// A place in the segment, as peers name it.
+    fn direct(&self, offset: u64) -> RemoteRange {
+        RemoteRange {
+            address: self.address.wrapping_add(offset),
+            key: self.key,
+        }
+    }
+}

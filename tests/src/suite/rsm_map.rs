@@ -1,0 +1,163 @@
+//! Mappings, where the backend sees the memory of peers.
+
+use dat_rsm::{ImportId, Permission, RsmError, VectorFlags};
+
+use crate::fixture::RsmTestbed;
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, pattern, put, store};
+
+const ALL: Permission = Permission::all();
+const BYTES: u64 = PAGE as u64;
+
+/// Two nodes, if segments can be mapped here; a backend that cannot says so.
+fn mappable<'b, T: RsmTestbed>(bed: &'b T) -> Option<Nodes<'b, T>> {
+    let nodes = Nodes::two(bed);
+    let attributes = nodes.engine(0).controller_attributes(nodes.controller(0));
+    if attributes.expect("attributes").mapping {
+        return Some(nodes);
+    }
+    let (_, import, _) = nodes.segment(1);
+    let refused = nodes.engine(0).import_map(import, ALL, 0, BYTES);
+    assert_eq!(refused, Err(RsmError::MapFailed));
+    None
+}
+
+/// Spec: RSMMP-01, RSMMP-03, RSMMP-10, RSMIM-10, RSMPV-80
+pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
+    let Some(nodes) = mappable(bed) else { return };
+    let (_, import, memory) = nodes.segment(3);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    store(memory, 0, &pattern(4, 3 * PAGE));
+    let mut bytes = [0; 100];
+    let unmapped = Err(RsmError::SegmentNotMapped);
+    assert_eq!(engine.map_load(import, 0, &mut bytes), unmapped);
+    assert_eq!(engine.map_store(import, 0, &bytes), unmapped);
+    assert_eq!(engine.import_unmap(import), unmapped);
+    // The middle page.
+    assert_eq!(engine.import_map(import, ALL, BYTES, BYTES), Ok(()));
+    assert_eq!(
+        engine.import_map(import, ALL, BYTES, BYTES),
+        Err(RsmError::SegmentAlreadyMapped)
+    );
+    assert_eq!(engine.map_load(import, 7, &mut bytes), Ok(()));
+    assert_eq!(bytes[..], pattern(4, 3 * PAGE)[PAGE + 7..][..100]);
+    assert_eq!(engine.map_store(import, BYTES - 2, &[1, 2]), Ok(()));
+    assert_eq!(load(&memory[2 * PAGE - 2..2 * PAGE]), [1, 2]);
+    assert_eq!(engine.map_store(import, BYTES, &[]), Ok(()));
+    assert_eq!(
+        engine.map_store(import, BYTES - 1, &[1, 2]),
+        Err(RsmError::BadLength)
+    );
+    assert_eq!(
+        engine.map_load(import, BYTES + 1, &mut []),
+        Err(RsmError::BadOffset)
+    );
+    // Single accesses keep to it; vectors count from the base of the segment and go anywhere.
+    let _barrier = nodes.barrier(0, import);
+    assert_eq!(engine.put(import, BYTES, &[9], wait), Ok(()));
+    assert_eq!(engine.put(import, 0, &[9], wait), Err(RsmError::BadOffset));
+    assert_eq!(
+        engine.put(import, 2 * BYTES - 1, &[9, 9], wait),
+        Err(RsmError::BadOffset)
+    );
+    assert_eq!(
+        engine.get(import, 2 * BYTES, &mut [0], wait),
+        Err(RsmError::BadOffset)
+    );
+    engine
+        .putv(import, &[put(&[8], 0)], VectorFlags::empty(), wait)
+        .expect("a vector");
+    assert_eq!(
+        (load(&memory[..1]), load(&memory[PAGE..=PAGE])),
+        (vec![8], vec![9])
+    );
+    assert_eq!(
+        engine.import_disconnect(import, wait),
+        Err(RsmError::SegmentStillMapped)
+    );
+    assert_eq!(engine.import_unmap(import), Ok(()));
+    assert_eq!(engine.import_unmap(import), unmapped);
+    assert_eq!(engine.put(import, 0, &[7], wait), Ok(()));
+    assert_eq!(engine.import_disconnect(import, wait), Ok(()));
+    assert_eq!(engine.import_unmap(import), Err(RsmError::BadSegmentHandle));
+}
+
+/// Spec: RSMMP-01, RSMMP-05
+pub fn mappings_are_refused_in_order<T: RsmTestbed>(bed: &T) {
+    let Some(nodes) = mappable(bed) else { return };
+    let (export, _) = nodes.export(1, 2, SEGMENT);
+    let reader = nodes
+        .import_as(0, 1, SEGMENT, Permission::READ)
+        .expect("a reader");
+    let engine = nodes.engine(0);
+    let read = Permission::READ;
+    let map = |permission, offset, length| engine.import_map(reader, permission, offset, length);
+    assert_eq!(
+        engine.import_map(ImportId::NULL, read, 0, 1),
+        Err(RsmError::BadSegmentHandle)
+    );
+    for permission in [
+        ALL,
+        Permission::WRITE,
+        Permission::empty(),
+        Permission::from_bits_retain(0o700),
+    ] {
+        assert_eq!(map(permission, 0, 0), Err(RsmError::BadPermissions));
+    }
+    assert_eq!(map(read, 9 * BYTES, 0), Err(RsmError::BadLength));
+    assert_eq!(map(read, 2 * BYTES, 1), Err(RsmError::BadOffset));
+    assert_eq!(map(read, 1, 2 * BYTES), Err(RsmError::BadLength));
+    assert_eq!(map(read, 1, u64::MAX), Err(RsmError::BadLength));
+    assert_eq!(map(read, 1, 1), Err(RsmError::BadMemoryAlignment));
+    assert_eq!(map(read, BYTES, 10), Ok(()));
+    assert_eq!(
+        engine.map_store(reader, 0, &[1]),
+        Err(RsmError::PermissionDenied)
+    );
+    assert_eq!(engine.map_load(reader, 0, &mut [1]), Ok(()));
+    engine.import_unmap(reader).expect("unmapped");
+    nodes
+        .engine(1)
+        .export_unpublish(export, &mut nodes.wait(1))
+        .expect("unpublished");
+    nodes.settle();
+    assert_eq!(map(read, 1, 1), Err(RsmError::BadMemoryAlignment));
+    assert_eq!(map(read, 0, 1), Err(RsmError::ConnectionAborted));
+}
+
+/// Spec: RSMST-02, RSMST-01, RSMMP-10, RSMBR-05, RSMPB-20
+pub fn a_mapping_survives_its_segment_without_reaching_it<T: RsmTestbed>(bed: &T) {
+    for known in [false, true] {
+        let Some(nodes) = mappable(bed) else { return };
+        let (export, import, memory) = nodes.segment(1);
+        let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
+        engine.import_map(import, ALL, 0, BYTES).expect("mapped");
+        let barrier = nodes.barrier(0, import);
+        engine.open_barrier(barrier).expect("open");
+        engine.map_store(import, 0, &[5]).expect("stored");
+        assert_eq!(engine.close_barrier(barrier, &mut nodes.wait(0)), Ok(()));
+        engine.open_barrier(barrier).expect("open");
+        // The importer may learn of it only by the next look at its messages.
+        if !known {
+            nodes.stop(0);
+        }
+        exporter
+            .export_unpublish(export, &mut nodes.wait(1))
+            .expect("unpublished");
+        store(memory, 0, &[0xEE; PAGE]);
+        let mut bytes = [1; 4];
+        assert_eq!(engine.map_store(import, 0, &[7; 4]), Ok(()));
+        assert_eq!(engine.map_load(import, 0, &mut bytes), Ok(()));
+        assert!(load(memory).iter().all(|byte| *byte == 0xEE));
+        assert_ne!(bytes, [0xEE; 4], "what is the exporter's again is not seen");
+        nodes.resume(0);
+        let close = engine.close_barrier(barrier, &mut nodes.wait(0));
+        if known {
+            assert_eq!(close, Err(RsmError::ConnectionAborted));
+        } else {
+            assert!(close.is_err(), "{close:?}");
+        }
+        assert_eq!(engine.map_store(import, 0, &[7; 4]), Ok(()));
+        assert_eq!(engine.import_unmap(import), Ok(()));
+        assert_eq!(engine.import_disconnect(import, &mut nodes.wait(0)), Ok(()));
+    }
+}
