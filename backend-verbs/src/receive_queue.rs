@@ -9,6 +9,9 @@ use crate::hal::{QueuePair, ReceiveList, ReceivePlace};
 
 /// Who has to hear of receives that were posted.
 pub(crate) trait Attend {
+    /// Receives are kept, so that they can go to another queue pair.
+    const KEEPS: bool;
+
     /// Receives were posted, or refused.
     fn posted(&self);
 }
@@ -40,6 +43,8 @@ impl Failure {
 }
 
 impl Attend for Failing {
+    const KEEPS: bool = true;
+
     #[inline(always)]
     fn posted(&self) {
         if self.failure.comes_behind() {
@@ -53,6 +58,8 @@ impl Attend for Failing {
 pub struct Unattended;
 
 impl Attend for Unattended {
+    const KEEPS: bool = false;
+
     #[inline(always)]
     fn posted(&self) {}
 }
@@ -96,6 +103,19 @@ impl<A: Attend> WorkQueue for VerbsReceiveQueue<A> {
     #[inline(always)]
     fn reserve(&mut self, segments: usize) -> Option<VerbsReceiveSlot<'_>> {
         self.list.begin(segments).map(VerbsReceiveSlot)
+    }
+
+    #[inline(always)]
+    fn post_one(&mut self, segment: Segment, request: &ReceiveRequest) -> Result<(), Rejected> {
+        if A::KEEPS {
+            let mut place = self.list.begin(1).ok_or(Rejected)?;
+            place.segment(segment);
+            place.commit(request.token);
+            return self.ring().map_err(|_| Rejected);
+        }
+        let taken = self.list.post_one(segment, request.token);
+        self.attendant.posted();
+        if taken { Ok(()) } else { Err(Rejected) }
     }
 
     #[inline(always)]
@@ -175,6 +195,35 @@ mod tests {
         assert_eq!(posted[0].segments, [(500, 10, 3), (501, 10, 3)]);
         assert_eq!(posted[1].segments, []);
         assert!(queue.reserve(3).is_none());
+    }
+
+    /// Spec: SRQR-01, GEN-06
+    #[test]
+    fn receives_are_posted_one_by_one_or_refused() {
+        let device = Device::new();
+        let mut queue = queue(&device, 2, 1);
+        let segment = |token| Segment {
+            address: token * 100,
+            length: 10,
+            key: 3,
+        };
+        for token in 0..5 {
+            device.refuse_after(0);
+            let refused = queue.post_one(segment(9), &ReceiveRequest { token: 9 });
+            assert_eq!(refused, Err(Rejected));
+            device.refuse_nothing();
+            let posted = queue.post_one(segment(token), &ReceiveRequest { token });
+            assert_eq!(posted, Ok(()));
+            let (_, posted) = device.take_receives();
+            let found: Vec<_> = posted
+                .iter()
+                .map(|one| (one.token, one.segments.clone()))
+                .collect();
+            assert_eq!(found, [(token, vec![(token * 100, 10, 3)])]);
+        }
+        commit(&mut queue, 7, 1);
+        queue.ring().expect("taken");
+        assert_eq!(tokens(&device), [7]);
     }
 
     /// Spec: GEN-06

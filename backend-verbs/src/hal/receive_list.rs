@@ -48,6 +48,30 @@ impl Target {
     }
 }
 
+/// A receive of one segment.
+#[repr(C)]
+struct One {
+    receive: ibv_recv_wr,
+    segment: ibv_sge,
+}
+
+impl One {
+    /// One that stays until it is made a box again.
+    fn new() -> NonNull<Self> {
+        let one = NonNull::from(Box::leak(Box::new(Self {
+            receive: blank(),
+            segment: NO_SEGMENT,
+        })));
+        // SAFETY: it was just made.
+        unsafe {
+            let to = one.as_ptr();
+            (*to).receive.sg_list = &raw mut (*to).segment;
+            (*to).receive.num_sge = 1;
+        }
+        one
+    }
+}
+
 /// What keeps the place where they go.
 #[derive(Debug)]
 enum Keeper {
@@ -68,11 +92,15 @@ pub(crate) struct ReceiveList {
     /// The places for receives, each with its segments.
     first: NonNull<ibv_recv_wr>,
     refused: u32,
-    /// The first place came again.
+    /// The request that the device refused when it last refused one and nobody had looked yet, else null.
+    bad: *mut ibv_recv_wr,
+    /// All places were filled and handed over.
     came_round: bool,
     /// Segments of a place.
     stride: NonZeroUsize,
     post_to_device: Post,
+    /// The place of one receive that is posted at once, and its segment.
+    one: NonNull<One>,
     /// The segments of all places.
     segments: NonNull<[ibv_sge]>,
     _keeper: Option<Keeper>,
@@ -118,6 +146,9 @@ impl ReceivePlace<'_> {
             to.next = place.add(1).as_ptr();
             to.num_sge = self.segments.count();
             self.list.next = place.add(1);
+        }
+        if self.list.next == self.list.end {
+            self.list.turn();
         }
     }
 }
@@ -201,9 +232,11 @@ impl ReceiveList {
             end: unsafe { first.add(room) },
             first,
             refused: 0,
+            bad: ptr::null_mut(),
             came_round: false,
             stride,
             post_to_device: target.post,
+            one: One::new(),
             segments,
             _keeper: keeper,
         }
@@ -225,12 +258,9 @@ impl ReceiveList {
         if segments > self.stride.get() {
             return None;
         }
-        if self.next == self.end {
-            self.turn();
-        }
         let place = self.next;
-        // SAFETY: a place of the list: `next` is not behind the last one any more. It has `stride` segments, and only the
-        // place that is filled refers to them.
+        // SAFETY: a place of the list: where the last one is filled, `next` goes back to the first. It has `stride`
+        // segments, and only the place that is filled refers to them.
         let segments = unsafe {
             SegmentCursor::new(NonNull::new_unchecked((*place.as_ptr()).sg_list), segments)
         };
@@ -244,10 +274,7 @@ impl ReceiveList {
     /// The last place is filled: hands over, and begins with the first again.
     #[cold]
     fn turn(&mut self) {
-        if self.next != self.start {
-            self.post_all();
-        }
-        if self.next == self.end {
+        if self.post_all() {
             self.came_round = true;
             self.start = self.first;
             self.next = self.first;
@@ -287,6 +314,9 @@ impl ReceiveList {
     /// The other list has no room for them, or its queue does not take them.
     pub(crate) fn repeat_on(&self, other: &mut Self) -> Result<(), BackendError> {
         let kept = self.number_of(if self.came_round { self.end } else { self.next });
+        if kept > other.room() {
+            return Err(BackendError::State);
+        }
         for place in 0..kept {
             // SAFETY: a place of the list, which was filled with so many segments and handed over.
             let (token, segments) = unsafe {
@@ -295,9 +325,6 @@ impl ReceiveList {
                 let segments = core::slice::from_raw_parts(receive.sg_list, count);
                 (receive.wr_id, segments)
             };
-            if other.next == other.end {
-                return Err(BackendError::State);
-            }
             let mut copy = other.begin(segments.len()).ok_or(BackendError::State)?;
             for segment in segments {
                 copy.segment(Segment {
@@ -311,27 +338,58 @@ impl ReceiveList {
         other.ring().map_err(|_| BackendError::State)
     }
 
-    /// Posts what was committed, of which there is something. False: some of it was refused.
+    /// Posts a receive of one segment that need not be kept; nothing else is committed. False: it was refused.
     #[inline(always)]
-    fn post_all(&mut self) -> bool {
-        let start = self.start;
-        let mut bad = ptr::null_mut();
-        // SAFETY: the queue lives. The places are linked from `start` up to the last committed one, and have their
-        // segments. Nothing else refers to either until the call returns; by then the device has copied them.
+    pub(crate) fn post_one(&mut self, segment: Segment, token: u64) -> bool {
+        let one = self.one.as_ptr();
+        // SAFETY: the queue lives. Nothing else refers to the place until the call returns; by then the device has
+        // copied it.
         let answer = unsafe {
-            (*self.next.sub(1).as_ptr()).next = ptr::null_mut();
-            self.start = self.next;
-            (self.target.post)(self.target.queue.as_ptr(), start.as_ptr(), &raw mut bad)
+            (*one).receive.wr_id = token;
+            (*one).segment = ibv_sge {
+                addr: segment.address,
+                length: segment.length,
+                lkey: segment.key,
+            };
+            (self.post_to_device)(
+                self.target.queue.as_ptr(),
+                &raw mut (*one).receive,
+                &raw mut self.bad,
+            )
         };
         if answer != 0 {
-            self.refuse_from(start, bad);
+            self.bad = ptr::null_mut();
         }
         answer == 0
     }
 
-    /// Counts as refused what was posted in places from `start` on: all of it from `bad` on, and what comes behind.
+    /// Posts what was committed, of which there is something. False: some of it was refused.
+    #[inline(always)]
+    fn post_all(&mut self) -> bool {
+        // SAFETY: the queue lives. The places are linked from `start` up to the last committed one, and have their
+        // segments. Nothing else refers to either until the call returns; by then the device has copied them.
+        let answer = unsafe {
+            (*self.next.sub(1).as_ptr()).next = ptr::null_mut();
+            (self.target.post)(
+                self.target.queue.as_ptr(),
+                self.start.as_ptr(),
+                &raw mut self.bad,
+            )
+        };
+        if answer != 0 {
+            self.refuse();
+            return false;
+        }
+        self.start = self.next;
+        true
+    }
+
+    /// Counts as refused what was just posted, all of it from `bad` on, and what comes behind.
     #[cold]
-    fn refuse_from(&mut self, start: NonNull<ibv_recv_wr>, bad: *mut ibv_recv_wr) {
+    #[inline(never)]
+    fn refuse(&mut self) {
+        let start = self.start;
+        let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
         let (mut count, mut taken) = (0_u32, 0);
         let mut receive = start.as_ptr();
         while !receive.is_null() {
@@ -367,6 +425,7 @@ impl Drop for ReceiveList {
         unsafe {
             free(NonNull::slice_from_raw_parts(self.first, self.room()));
             free(self.segments);
+            drop(Box::from_raw(self.one.as_ptr()));
         }
     }
 }

@@ -124,6 +124,19 @@ pub trait WorkQueue {
     /// Reserves a slot for one request of up to `segments` segments, or says the queue is full.
     fn reserve(&mut self, segments: usize) -> Option<Self::Slot<'_>>;
 
+    /// Posts one request of one segment: reserves, fills, commits and rings, where nothing else is committed that the
+    /// device was not told about. A backend may have a shorter way.
+    ///
+    /// # Errors
+    /// [`Rejected`]: there is no room, or the device refused it; nothing was consumed.
+    #[inline(always)]
+    fn post_one(&mut self, segment: Segment, request: &Self::Request) -> Result<(), Rejected> {
+        let mut slot = self.reserve(1).ok_or(Rejected)?;
+        slot.segment(segment);
+        slot.commit(request)?;
+        self.ring().map_err(|_| Rejected)
+    }
+
     /// Tells the device about everything committed since the last call.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use super::endpoint::{READ, SEND, WRITE};
 use super::refuse::refused_by_device;
 use super::{Endpoint, ReceiveSide, SharedReceives, SrqSlot};
 use crate::backend::{
-    Backend, ReceiveRequest, RemoteRange, Segment, SendFlags, SendOperation, SendRequest,
-    WorkQueue, WorkSlot,
+    Backend, ReceiveQueue, ReceiveRequest, Rejected, RemoteRange, Segment, SendFlags,
+    SendOperation, SendRequest, WorkQueue, WorkSlot,
 };
 use crate::error::{Result, Subtype};
 use crate::event::DtoOperation;
@@ -17,8 +17,8 @@ use crate::flags::{CompletionFlags, MemoryPrivileges};
 use crate::ia::Ia;
 use crate::id::{EpId, SrqId};
 use crate::memory::{LmrSlot, LmrTriplet, LocalAccess, RmrTriplet};
-use crate::record::{FreeRecord, RecordKind, Report};
-use crate::sync::RawLock;
+use crate::record::{FreeRecord, RecordKind, RecordSlot, Report};
+use crate::sync::{Guard, RawLock};
 
 const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
 
@@ -50,6 +50,10 @@ pub(crate) enum Refusal {
     /// The device refused.
     Device,
 }
+
+/// A shared receive queue, locked.
+type HeldSharedReceives<'a, B, L> =
+    Guard<'a, L, SharedReceives<<B as Backend>::SharedReceiveQueue>>;
 
 /// What came of trying the common case.
 enum Attempt {
@@ -181,17 +185,28 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: SRQR-01..36, SRQR-41, SRQR-42, DTO-07
     #[inline(never)]
     pub fn srq_post_recv(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
-        if let Some(slot) = self.shared.shared_receive_queues.get(srq.index())
-            && let [piece] = segments
+        let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) else {
+            return Err(srq.refused(self.shared.instance));
+        };
+        if let [piece] = segments
+            && let Some(shared) = slot.main.try_hold()
         {
-            let shared = &mut slot.main.hold();
-            match self.post_piece_to_shared(slot, shared, srq, piece, cookie) {
-                Attempt::Posted => return Ok(()),
-                Attempt::Refused => return Err(refused_by_device(Subtype::ResourceSrq)),
-                Attempt::Unusual => {}
+            // A free slot's null handle passes for a null handle, but it has no records and no queue.
+            if shared.id == srq
+                && let Some(key) = self.receives_piece(shared.zone_tag, piece)
+            {
+                return self.post_piece_to_shared(shared, piece, key, cookie);
             }
+            return self.srq_post_recv_unusual(srq, piece, shared, cookie);
         }
         self.srq_post_recv_otherwise(srq, segments, cookie)
+    }
+
+    /// The device's key of a piece that incoming data may go to, if it is not too long.
+    #[inline(always)]
+    fn receives_piece(&self, zone: u64, piece: &LmrTriplet) -> Option<u32> {
+        let key = writable(zone).check(self.shared.local_regions, piece)?;
+        (piece.length >> 32 == 0).then_some(key)
     }
 
     /// The way of a request: one segment first; whatever else it may be leaves before anything was done,
@@ -434,8 +449,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// A receive of one segment that is not empty.
-    ///
-    /// The segment is looked at before there is room for it, which keeps few values alive at a time.
     #[inline(always)]
     fn post_piece_to_receive(
         &self,
@@ -448,11 +461,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if side.postable_pieces != ep || flags.intersects(side.refused_flags) {
             return Attempt::Unusual;
         }
-        let access = writable(side.zone_tag);
-        let Some(key) = access.check(self.shared.local_regions, piece) else {
-            return Attempt::Unusual;
-        };
-        let Ok(length) = u32::try_from(piece.length) else {
+        let Some(key) = self.receives_piece(side.zone_tag, piece) else {
             return Attempt::Unusual;
         };
         let Some(free) = side.ring.next(self.shared.records) else {
@@ -461,70 +470,59 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(queue) = &mut side.queue else {
             return Attempt::Unusual;
         };
-        let Some(mut place) = queue.reserve(1) else {
-            return Attempt::Unusual;
-        };
-        place.segment(Segment {
-            address: piece.address,
-            length,
-            key,
-        });
-        let token = free.post(RECEIVE, side.report.and_quiet(flags), cookie, length);
-        if place.commit(&ReceiveRequest { token }).is_err() {
-            free.withdraw();
-            return Attempt::Refused;
-        }
+        let segment = looked_at(piece, key);
+        let report = side.report.and_quiet(flags);
+        let token = free.post(RECEIVE, report, cookie, segment.length);
         side.ring.advance(&free);
-        if let Err(refused) = queue.ring() {
-            side.ring.retreat(self.shared.records, refused);
-            return Attempt::Refused;
+        match queue.post_one(segment, &ReceiveRequest { token }) {
+            Ok(()) => Attempt::Posted,
+            Err(Rejected) => {
+                side.ring.retreat(self.shared.records, 1);
+                Attempt::Refused
+            }
         }
-        Attempt::Posted
     }
 
-    /// As `post_piece_to_receive`, for a buffer of a shared queue, which takes one segment at least.
-    #[inline(always)]
+    /// Posts a buffer of one piece that was looked at. A function of its own: what the look takes is not kept for what
+    /// comes here, nor the other way round.
+    #[inline(never)]
     fn post_piece_to_shared(
         &self,
-        slot: &SrqSlot<B::SharedReceiveQueue, L>,
-        shared: &mut SharedReceives<B::SharedReceiveQueue>,
+        mut held: HeldSharedReceives<'_, B, L>,
+        piece: &LmrTriplet,
+        key: u32,
+        cookie: u64,
+    ) -> Result<()> {
+        match place_shared_receive(&mut held, self.shared.records, piece, key, cookie) {
+            Attempt::Posted => Ok(()),
+            Attempt::Refused => self.shared_receive_refused(held),
+            Attempt::Unusual => {
+                let srq = held.id;
+                self.srq_post_recv_unusual(srq, piece, held, cookie)
+            }
+        }
+    }
+
+    /// Takes back the newest buffer, which the device refused.
+    #[cold]
+    #[inline(never)]
+    fn shared_receive_refused(&self, mut shared: HeldSharedReceives<'_, B, L>) -> Result<()> {
+        shared.retreat(self.shared.records);
+        Err(refused_by_device(Subtype::ResourceSrq))
+    }
+
+    /// A buffer of one piece that is refused, or for which records have to be taken in.
+    #[cold]
+    #[inline(never)]
+    fn srq_post_recv_unusual(
+        &self,
         srq: SrqId,
         piece: &LmrTriplet,
+        shared: HeldSharedReceives<'_, B, L>,
         cookie: u64,
-    ) -> Attempt {
-        // A free slot's null handle passes for a null handle, but it has no records and no queue.
-        if shared.id != srq {
-            return Attempt::Unusual;
-        }
-        let access = writable(shared.zone_tag);
-        let Some(key) = access.check(self.shared.local_regions, piece) else {
-            return Attempt::Unusual;
-        };
-        let Ok(length) = u32::try_from(piece.length) else {
-            return Attempt::Unusual;
-        };
-        let Some(free) = shared.free_record(slot, self.shared.records) else {
-            return Attempt::Unusual;
-        };
-        let Some(queue) = &mut shared.queue else {
-            return Attempt::Unusual;
-        };
-        let Some(mut place) = queue.reserve(1) else {
-            return Attempt::Unusual;
-        };
-        place.segment(Segment {
-            address: piece.address,
-            length,
-            key,
-        });
-        let token = free.post(RECEIVE, Report::TAKER, cookie, length);
-        // Before the device may complete it, and somebody hand the record back.
-        (shared.latest, shared.free_first) = (free.index, free.record.next());
-        if place.commit(&ReceiveRequest { token }).is_err() || queue.ring().is_err() {
-            shared.retreat(self.shared.records);
-            return Attempt::Refused;
-        }
-        Attempt::Posted
+    ) -> Result<()> {
+        drop(shared);
+        self.srq_post_recv_otherwise(srq, core::slice::from_ref(piece), cookie)
     }
 
     /// Commits a request, and rings if it is `ALONE`.
@@ -726,6 +724,41 @@ fn copy_segment<const LIMITED: bool>(
         });
     }
     Ok(piece.length)
+}
+
+/// Puts a buffer of one piece, which was looked at, into its queue.
+#[inline(always)]
+fn place_shared_receive<Q: ReceiveQueue>(
+    shared: &mut SharedReceives<Q>,
+    records: &[RecordSlot],
+    piece: &LmrTriplet,
+    key: u32,
+    cookie: u64,
+) -> Attempt {
+    let Some(free) = shared.free_at_hand(records) else {
+        return Attempt::Unusual;
+    };
+    let Some(queue) = &mut shared.queue else {
+        return Attempt::Unusual;
+    };
+    let segment = looked_at(piece, key);
+    let token = free.post(RECEIVE, Report::TAKER, cookie, segment.length);
+    // Before the device may complete it, and somebody hand the record back.
+    (shared.latest, shared.free_first) = (free.index, free.record.next());
+    match queue.post_one(segment, &ReceiveRequest { token }) {
+        Ok(()) => Attempt::Posted,
+        Err(Rejected) => Attempt::Refused,
+    }
+}
+
+/// A piece that was looked at, as long as one segment may be.
+#[inline(always)]
+fn looked_at(piece: &LmrTriplet, key: u32) -> Segment {
+    Segment {
+        address: piece.address,
+        length: piece.length as u32,
+        key,
+    }
 }
 
 /// What a request asks of the regions it names.

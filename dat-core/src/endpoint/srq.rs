@@ -116,6 +116,12 @@ impl<Q> SharedReceives<Q> {
         record.free(self.free_first)
     }
 
+    /// As `free_record`, of those at hand.
+    #[inline(always)]
+    pub(crate) fn free_at_hand<'r>(&self, records: &'r [RecordSlot]) -> Option<FreeRecord<'r>> {
+        records.get(self.free_first as usize)?.free(self.free_first)
+    }
+
     /// Takes the newest post back, which the device did not take.
     #[cold]
     pub(crate) fn retreat(&mut self, records: &[RecordSlot]) {
