@@ -174,3 +174,43 @@ pub(crate) const fn of_status(status: DtoStatus) -> RsmError {
         _ => RsmError::BarrierFailure,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    /// Spec: RSMGEN-01, RSMGEN-07
+    #[test]
+    fn every_error_has_a_number_of_its_own_and_words() {
+        let mut before = 0;
+        for error in RsmError::ALL {
+            assert!(error.code() > before, "{error:?}");
+            before = error.code();
+            assert_eq!(RsmError::from_code(error.code()), Some(*error));
+            assert!(!error.to_string().is_empty());
+        }
+        for unknown in [-1, 0, 46, 99, 101, 116, 118] {
+            assert_eq!(RsmError::from_code(unknown), None);
+        }
+        assert_eq!(RsmError::BadLibraryVersion.code(), 1);
+        assert_eq!(RsmError::BadScatterGather.code(), 14);
+        assert_eq!(RsmError::SegmentNotConnected.code(), 45);
+        assert_eq!(RsmError::InternalError.code(), 100);
+    }
+
+    /// Spec: RSMGEN-07
+    #[test]
+    fn what_the_transport_says_becomes_a_code_of_this_interface() {
+        let resources = Error::insufficient_resources(dat_core::Subtype::ResourceMemory);
+        assert_eq!(RsmError::from(resources), RsmError::InsufficientResources);
+        assert_eq!(RsmError::from(Error::timeout_expired()), RsmError::TimedOut);
+        assert_eq!(RsmError::from(Error::abort()), RsmError::InternalError);
+        assert_eq!(
+            of_status(DtoStatus::RemoteAccess),
+            RsmError::PermissionDenied
+        );
+        assert_eq!(of_status(DtoStatus::LocalProtection), RsmError::BadAddress);
+        assert_eq!(of_status(DtoStatus::Transport), RsmError::BarrierFailure);
+    }
+}
