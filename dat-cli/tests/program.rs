@@ -557,9 +557,9 @@ fn usage_errors_name_their_cause() {
         &["cannot be used with"],
     );
     refused(
-        &["perf", "write", "--batch", "2"],
+        &["perf", "write", "--depth", "2", "--batch", "3"],
         2,
-        &["--batch", "on the mock"],
+        &["--batch", "--depth"],
     );
     refused(
         &["perf", "bind", "--segments", "2"],
@@ -645,6 +645,32 @@ fn every_operation_is_measured() {
         let latency = |name| point["latency_ns"][name].as_u64().unwrap();
         let order = ["min", "p50", "p90", "p99", "p99.9", "max"].map(latency);
         assert!(order.is_sorted(), "{operation}: {order:?}");
+    }
+}
+
+/// The last batch may be smaller than the others.
+#[test]
+fn operations_can_be_posted_together() {
+    for operation in ["write", "read", "send"] {
+        let wanted = [
+            "perf",
+            operation,
+            "-n",
+            "101",
+            "--size",
+            "30",
+            "--depth",
+            "7",
+            "--segments",
+            "2",
+            "--batch",
+            "4",
+        ];
+        let report = json(&wanted, 0);
+        assert_eq!(report["batch"], 4);
+        let point = &report["points"][0];
+        assert_eq!(point["operations"], 101, "{operation}");
+        assert_eq!(point["verified"], true, "{operation}");
     }
 }
 

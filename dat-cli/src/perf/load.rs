@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use backend_mock::{Fabric, FabricOptions, NodeOptions};
 use dat_core::attributes::{EpAttributes, SrqAttributes};
+use dat_core::endpoint::{BatchOperation, BatchRequest};
 use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::id::{EpId, EvdId, RmrId, SrqId};
@@ -540,6 +541,45 @@ impl<G: Ground> Measured for Load<G> {
 
     fn post(&mut self, slot: usize) -> Result<()> {
         self.post_slot(slot)
+    }
+
+    fn batch(&self) -> usize {
+        self.shape.batch
+    }
+
+    /// Of transfers and messages, which are those of one stream.
+    fn post_together(&mut self, slots: &[usize]) -> Result<()> {
+        let size = self.shape.size;
+        let pieces: Vec<Segments> = slots
+            .iter()
+            .map(|&slot| self.segments(&self.near_memory, slot))
+            .collect();
+        let requests: Vec<BatchRequest<'_>> = slots
+            .iter()
+            .zip(&pieces)
+            .map(|(&slot, local)| BatchRequest {
+                operation: match self.shape.operation {
+                    Operation::Write => {
+                        BatchOperation::RdmaWrite(self.far_memory.remote(slot * size, size))
+                    }
+                    Operation::Read => {
+                        BatchOperation::RdmaRead(self.far_memory.remote(slot * size, size))
+                    }
+                    _ => BatchOperation::Send,
+                },
+                segments: local.as_slice(),
+                cookie: slot as u64,
+                flags: NOTHING,
+            })
+            .collect();
+        self.near
+            .ia
+            .post_batch(self.stream(0), &requests)
+            .map_err(|refused| Failure::operation("a post of a batch failed", refused))?;
+        if let (Operation::Send, Some(stream)) = (self.shape.operation, self.streams.first_mut()) {
+            stream.sent.extend(slots);
+        }
+        Ok(())
     }
 
     /// Looking is what makes things happen on the mock; on a device both ends are looked at by one thread.

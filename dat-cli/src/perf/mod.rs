@@ -44,13 +44,6 @@ pub(crate) fn run(
     arguments: &PerfArguments,
     output: &mut Output,
 ) -> Result<bool> {
-    if arguments.batch != 1 {
-        return Err(Failure::usage(
-            "--batch cannot be used on the mock",
-            "there a post does not cost a call of the system",
-            "leave out --batch, or use --device or --connect",
-        ));
-    }
     let mut sides = None;
     run_on("mock", arguments, output, |shape, largest, goal, clock| {
         let sides = match sides {
