@@ -4,6 +4,38 @@
 //! bytes to and from it: single buffers, vectors of pieces, signals. [`Rsm`] is the engine. It stands beside the calls of
 //! `dat-core`, on its adapters, so every check that the core makes is made for it too.
 //!
+//! ```
+//! # use core::sync::atomic::{AtomicU8, Ordering};
+//! use backend_mock::{Fabric, FabricOptions, MockBackend, MockWait, NodeOptions};
+//! use dat_core::{Ia, IaStorage, attributes::IaAddress, memory::Region, sync::HostLock};
+//! use dat_rsm::{
+//!     ControllerConfig, ExportFlags, NodeEntry, Options, Permission, PutEntry, Rsm, Source, VectorFlags,
+//! };
+//!
+//! #[repr(align(4096))]
+//! struct Page([AtomicU8; 4096]);
+//! static SHARED: Page = Page([const { AtomicU8::new(0) }; 4096]);
+//!
+//! // A node that imports what it exports; another one would differ in the number and the address.
+//! let fabric = Fabric::new(FabricOptions::default());
+//! let mut storage = Box::new(IaStorage::<MockBackend, HostLock, 4, 5, 1, 32, 128, 512>::new());
+//! let ia = Ia::open(fabric.node(NodeOptions::new("mock", 1)), storage.lend(), 8).expect("an adapter");
+//! let node = NodeEntry { node: 1, controller: "mock0", address: IaAddress::Node(1), qualifier: 7 };
+//! let config = ControllerConfig { name: "mock0", ia, qualifier: 7, nodes: vec![node] };
+//! let rsm = Rsm::new(Options::new(1, 42), vec![config])?;
+//! let mut wait = MockWait::new(&fabric);
+//!
+//! let controller = rsm.get_controller(Some("mock0"))?;
+//! let export = rsm.export_create(controller, Region::from_static(&SHARED.0), ExportFlags::empty())?;
+//! let id = rsm.export_publish(export, 0, &[])?;
+//! let import = rsm.import_connect(controller, 1, id, Permission::all(), &mut wait)?;
+//! let entry = PutEntry { local: Source::Bytes(b"hello"), local_offset: 0, remote_offset: 100, length: 5 };
+//! rsm.putv(import, &[entry], VectorFlags::IMPLICIT_SIGPOST, &mut wait)?;
+//! rsm.signal_wait(export, None, &mut wait)?;
+//! assert_eq!(SHARED.0[100].load(Ordering::Relaxed), b'h');
+//! # Ok::<(), dat_rsm::RsmError>(())
+//! ```
+//!
 //! # What *completed* means
 //! In implicit mode a put that returned is in the exporter's memory and visible there: behind the writes a small read is
 //! sent, whose answer no earlier write can be overtaken by. In explicit mode a barrier's close says the same of everything
