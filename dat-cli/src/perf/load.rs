@@ -82,6 +82,8 @@ pub(crate) struct Load<G: Ground = Fabric> {
     stamps: Vec<u64>,
     /// The receive buffer that got what each slot held last.
     arrived_in: Vec<usize>,
+    /// The slot whose message came to each buffer last.
+    held: Vec<usize>,
     count: u64,
     /// Per slot, 1 if its message was received but its send is not completed, or the other way round.
     halves: Vec<u8>,
@@ -162,6 +164,7 @@ impl<G: Ground> Load<G> {
             windows: Vec::new(),
             stamps: vec![0; depth],
             arrived_in: (0..depth).collect(),
+            held: (0..depth).collect(),
             count: 0,
             halves: vec![0; depth],
             ground,
@@ -405,6 +408,9 @@ impl<G: Ground> Load<G> {
             if let Some(arrived) = self.arrived_in.get_mut(slot) {
                 *arrived = buffer;
             }
+            if let Some(held) = self.held.get_mut(buffer) {
+                *held = slot;
+            }
             self.post_receive(number, buffer)?;
             if let Some(slot) = self.half_done(slot) {
                 return Ok(Some(slot));
@@ -456,12 +462,8 @@ impl<G: Ground> Load<G> {
         }
         for slot in 0..self.shape.depth {
             let buffer = self.arrived_in.get(slot).copied().unwrap_or(slot);
-            // A buffer that got something else since is compared with that.
-            let newer = (0..self.shape.depth).any(|other| {
-                self.arrived_in.get(other) == Some(&buffer)
-                    && self.stamps.get(other) > self.stamps.get(slot)
-            });
-            if !newer {
+            // A buffer that got something else since has nothing of this slot any more.
+            if self.held.get(buffer) == Some(&slot) {
                 self.compare(slot, buffer)?;
             }
         }
