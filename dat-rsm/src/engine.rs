@@ -10,10 +10,11 @@ use dat_core::sync::{Mutex, RawLock};
 use portable_atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 
 use crate::error::{Result, RsmError};
-use crate::id::ControllerId;
+use crate::id::{ControllerId, Handle};
 use crate::options::{ControllerConfig, Options};
 use crate::port::{Port, PortState};
 use crate::state::State;
+use crate::wire::Body;
 
 /// Tells the handles of one engine from those of another one.
 static INSTANCES: AtomicU16 = AtomicU16::new(0);
@@ -96,6 +97,18 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
     /// Does something to the state that may fail.
     pub(crate) fn attempt<R>(&self, act: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
         self.state.with(act)
+    }
+
+    /// Says something to a peer, as soon as it may be said; nobody waits for it.
+    pub(crate) fn tell(&self, state: &mut State, link: Handle, body: Body) {
+        state.say(
+            &self.ports,
+            link,
+            body,
+            Handle::NULL,
+            Handle::NULL,
+            &self.options,
+        );
     }
 
     /// The port of an open controller.

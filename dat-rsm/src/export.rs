@@ -12,7 +12,7 @@ use dat_core::sync::RawLock;
 use crate::access::{AccessEntry, Credentials, Permission};
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
-use crate::id::{ControllerId, ExportId, Handle};
+use crate::id::{ControllerId, ExportId};
 use crate::segment_id::SegmentId;
 use crate::state::State;
 use crate::wire::Body;
@@ -314,14 +314,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     key: key.map_or(0, |key| key.rmr_context),
                 },
             };
-            state.say(
-                &self.ports,
-                link,
-                body,
-                Handle::NULL,
-                Handle::NULL,
-                &self.options,
-            );
+            self.tell(state, link, body);
             told = told.saturating_add(1);
         }
         told

@@ -149,14 +149,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             },
         };
         self.state.with(|state| {
-            state.say(
-                &self.ports,
-                link,
-                answer,
-                Handle::NULL,
-                Handle::NULL,
-                &self.options,
-            );
+            self.tell(state, link, answer);
         });
     }
 
@@ -229,14 +222,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             // Nobody waits for it any more.
             let importer = granted.importer;
             let body = Body::Disconnect { importer };
-            state.say(
-                &self.ports,
-                link,
-                body,
-                Handle::NULL,
-                Handle::NULL,
-                &self.options,
-            );
+            self.tell(state, link, body);
             return;
         };
         let sound = granted.address.checked_add(granted.length).is_some();
@@ -246,14 +232,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             import.give_up(RsmError::ConnectionAborted);
             let importer = granted.importer;
             let body = Body::Disconnect { importer };
-            state.say(
-                &self.ports,
-                link,
-                body,
-                Handle::NULL,
-                Handle::NULL,
-                &self.options,
-            );
+            self.tell(state, link, body);
             return;
         }
         if again && (granted.address, granted.key) != (import.address, import.key) {
@@ -318,14 +297,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     fn acknowledge(&self, state: &mut State, link: Handle, importer: u64) {
         let body = Body::Acknowledge { importer };
-        state.say(
-            &self.ports,
-            link,
-            body,
-            Handle::NULL,
-            Handle::NULL,
-            &self.options,
-        );
+        self.tell(state, link, body);
     }
 }
 

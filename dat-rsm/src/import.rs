@@ -309,14 +309,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if let Attach::Attached(link) = removed.attach {
                 let importer = removed.importer;
                 let body = Body::Disconnect { importer };
-                state.say(
-                    &self.ports,
-                    link,
-                    body,
-                    Handle::NULL,
-                    Handle::NULL,
-                    &self.options,
-                );
+                self.tell(state, link, body);
             }
         });
     }

@@ -424,14 +424,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if let Some(acknowledge) = acknowledge {
                 let importer = acknowledge.importer;
                 let body = Body::Acknowledge { importer };
-                state.say(
-                    &self.ports,
-                    acknowledge.link,
-                    body,
-                    Handle::NULL,
-                    Handle::NULL,
-                    &self.options,
-                );
+                self.tell(state, acknowledge.link, body);
             }
         }
         let urgent = state.urgent;
@@ -506,14 +499,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             group: self.options.credentials.group,
             resume: import.publication,
         };
-        state.say(
-            &self.ports,
-            link,
-            body,
-            Handle::NULL,
-            Handle::NULL,
-            &self.options,
-        );
+        self.tell(state, link, body);
     }
 
     /// Starts a link to a node.

@@ -101,14 +101,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                         publication,
                         no_accumulate,
                     };
-                    state.say(
-                        &self.ports,
-                        link,
-                        body,
-                        Handle::NULL,
-                        Handle::NULL,
-                        &self.options,
-                    );
+                    self.tell(state, link, body);
                 }
             }
             Ok(())
