@@ -350,6 +350,23 @@ impl Memory {
         store_bytes(self.bytes.get(offset..).unwrap_or_default(), from);
     }
 
+    /// Stores a number, as many bytes of it as there are before `end`.
+    #[inline]
+    pub(crate) fn stamp(self, offset: usize, end: usize, number: u64) {
+        let bytes = number.to_le_bytes();
+        let place = self.bytes.get(offset..end).unwrap_or_default();
+        // Of a length that is known, and unrolled, where there is room.
+        if let Some(place) = place.first_chunk::<8>() {
+            for (to, byte) in place.iter().zip(bytes) {
+                to.store(byte, Ordering::Relaxed);
+            }
+        } else {
+            for (to, byte) in place.iter().zip(bytes) {
+                to.store(byte, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Loads as many bytes as there are behind `offset`.
     pub(crate) fn load(self, offset: usize, into: &mut [u8]) {
         load_bytes(self.bytes.get(offset..).unwrap_or_default(), into);

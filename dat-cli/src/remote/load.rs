@@ -238,14 +238,15 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
     #[inline]
     fn prepare(&mut self, slot: usize) {
         self.count += 1;
-        if let Some(stamp) = self.stamps.get_mut(slot) {
+        if self.shape.operation == Operation::Send
+            && let Some(stamp) = self.stamps.get_mut(slot)
+        {
             *stamp = self.count;
         }
         if self.shape.operation != Operation::Read {
-            let bytes = self.count.to_le_bytes();
-            let length = STAMP.min(self.shape.size);
-            let stamp = bytes.get(..length).unwrap_or_default();
-            self.near.memory.store(slot * self.shape.size, stamp);
+            let (start, size) = (slot * self.shape.size, self.shape.size);
+            let near = self.near.memory;
+            near.stamp(start, start + size, self.count);
         }
     }
 

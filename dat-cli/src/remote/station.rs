@@ -25,7 +25,7 @@ pub(crate) enum Waiting {
 }
 
 /// Looks in vain between those for connections, and looks that found something.
-const BETWEEN: u32 = 64;
+const BETWEEN: u32 = 256;
 
 /// An open adapter with a zone and one dispatcher for all of its events.
 pub(crate) struct Station<B: HostBackend, W> {
