@@ -86,7 +86,11 @@ const STEPS: &[Step] = &[
         "no panic on the posting and polling paths",
         panic_free::check_workspace,
     ),
-    step("fuzz", "random calls for half a minute", tools::fuzz),
+    step(
+        "fuzz",
+        "random calls and hostile peers for half a minute",
+        tools::fuzz,
+    ),
     step("tour", "the program as a newcomer runs it", |workspace| {
         cargo(workspace, &["run", "--release"])
     }),

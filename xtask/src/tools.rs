@@ -87,7 +87,10 @@ pub(crate) fn advisories(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Runs the fuzz target `ops` for half a minute.
+/// The fuzz targets, how long each runs in seconds, and how long its inputs get in bytes.
+const TARGETS: [(&str, u32, u32); 2] = [("ops", 20, 1024), ("rsm_wire", 10, 400)];
+
+/// Runs the fuzz targets, for half a minute together.
 ///
 /// The fuzzer needs the nightly compiler, for the sanitizer; everything else is built with stable.
 pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
@@ -102,19 +105,24 @@ pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
     }
     let folder = workspace.root().join("fuzz");
     let _folder = shell.push_dir(&folder);
-    // Runs of a few operations find nothing: begin with long ones, and keep them long.
-    let (corpus, seeds) = (folder.join("corpus/ops"), folder.join("seeds/ops"));
-    shell.create_dir(&corpus)?;
-    let limits = [
-        "-max_total_time=30",
-        "-len_control=0",
-        "-max_len=1024",
-        "-print_final_stats=1",
-    ];
-    cmd!(
-        shell,
-        "rustup run nightly {program} run --fuzz-dir {folder} ops {corpus} {seeds} -- {limits...}"
-    )
-    .run()?;
+    for (target, seconds, length) in TARGETS {
+        let (corpus, seeds) = (
+            folder.join("corpus").join(target),
+            folder.join("seeds").join(target),
+        );
+        shell.create_dir(&corpus)?;
+        // Runs of a few operations find nothing: begin with long ones, and keep them long.
+        let limits = [
+            format!("-max_total_time={seconds}"),
+            format!("-max_len={length}"),
+            "-len_control=0".into(),
+            "-print_final_stats=1".into(),
+        ];
+        cmd!(
+            shell,
+            "rustup run nightly {program} run --fuzz-dir {folder} {target} {corpus} {seeds} -- {limits...}"
+        )
+        .run()?;
+    }
     Ok(())
 }

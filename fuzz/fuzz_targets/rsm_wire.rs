@@ -1,0 +1,7 @@
+//! A peer that says anything to the engine of remote shared memory: it can do no harm.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| dat_fuzz::rsm_wire::run(input));

@@ -1,0 +1,3 @@
+//! What the fuzz targets run, and what their seeds are made from.
+
+pub mod rsm_wire;
