@@ -264,10 +264,8 @@ impl<G: Ground> Load<G> {
         if let Some(stamp) = self.stamps.get_mut(slot) {
             *stamp = self.count;
         }
-        let bytes = self.count.to_le_bytes();
-        let length = STAMP.min(self.shape.size);
-        let stamp = bytes.get(..length).unwrap_or_default();
-        self.source().memory.store(slot * self.shape.size, stamp);
+        let (start, size) = (slot * self.shape.size, self.shape.size);
+        self.source().memory.stamp(start, start + size, self.count);
     }
 
     fn segments(&self, memory: &Registered, slot: usize) -> Segments {
