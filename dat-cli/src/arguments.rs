@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
 use crate::peer::{Peer, QUALIFIER, parse_peer};
+use crate::rsm::arguments::RsmArguments;
 use crate::size::{Sweep, parse_count, parse_duration, parse_size, parse_sweep};
 
 const EXIT_CODES: &str = "\
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     Perf(PerfArguments),
     /// Let other processes and hosts copy files to this one, and measure, over an RDMA device
     Serve(ServeArguments),
+    /// Export memory as segments of remote shared memory, move files to and from them, and measure
+    Rsm(RsmArguments),
     /// Show the backends of this build, and the RDMA devices of this host, with all attributes of their adapters and providers
     Devices,
 }
@@ -232,12 +235,12 @@ pub(crate) struct PerfArguments {
 }
 
 /// Reads a count from 1 to `MOST`, which its type can hold.
-fn up_to<T: TryFrom<u64>, const MOST: u64>(text: &str) -> Result<T, String> {
+pub(crate) fn up_to<T: TryFrom<u64>, const MOST: u64>(text: &str) -> Result<T, String> {
     let count = parse_count(text, 1..=MOST)?;
     T::try_from(count).map_err(|_| format!("{MOST} is too much"))
 }
 
-fn at_least_one(text: &str) -> Result<u64, String> {
+pub(crate) fn at_least_one(text: &str) -> Result<u64, String> {
     parse_count(text, 1..=u64::MAX)
 }
 

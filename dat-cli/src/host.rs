@@ -328,7 +328,6 @@ impl Memory {
     }
 
     /// Bytes of it.
-    #[cfg(any(feature = "verbs", test))]
     pub(crate) fn length(self) -> usize {
         self.bytes.len()
     }

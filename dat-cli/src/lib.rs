@@ -78,6 +78,18 @@ pub fn main() -> ExitCode {
             Err(failure) => Err(failure),
         },
         Command::Serve(serve) => device::serve(&serve, &Signals::catch(), &mut output),
+        Command::Rsm(rsm) => {
+            let signals = Signals::catch();
+            let result = rsm::run(&rsm.command, &signals, &mut output);
+            if let Err(failure) = &result
+                && failure.kind == FailureKind::Interrupted
+            {
+                let code = output.finish(result);
+                signals.pass_on();
+                return code;
+            }
+            result
+        }
         Command::Devices => devices::run(backend, &mut output),
     };
     output.finish(result)

@@ -60,6 +60,25 @@ pub(crate) struct Latency {
     pub(crate) curve: Vec<(f64, u64)>,
 }
 
+impl Latency {
+    /// What was recorded.
+    pub(crate) fn of(latencies: &Histogram<u64>) -> Self {
+        Self {
+            min: latencies.min(),
+            p50: latencies.value_at_quantile(0.5),
+            p90: latencies.value_at_quantile(0.9),
+            p99: latencies.value_at_quantile(0.99),
+            p99_9: latencies.value_at_quantile(0.999),
+            max: latencies.max(),
+            mean: latencies.mean(),
+            curve: latencies
+                .iter_quantiles(4)
+                .map(|value| (value.quantile(), value.value_iterated_to()))
+                .collect(),
+        }
+    }
+}
+
 /// The measurement of one size.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Point {
@@ -220,19 +239,7 @@ pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Resu
         timed,
         seconds,
         post_ns: posting.as_nanos() as f64 / timed as f64,
-        latency_ns: Latency {
-            min: latencies.min(),
-            p50: latencies.value_at_quantile(0.5),
-            p90: latencies.value_at_quantile(0.9),
-            p99: latencies.value_at_quantile(0.99),
-            p99_9: latencies.value_at_quantile(0.999),
-            max: latencies.max(),
-            mean: latencies.mean(),
-            curve: latencies
-                .iter_quantiles(4)
-                .map(|value| (value.quantile(), value.value_iterated_to()))
-                .collect(),
-        },
+        latency_ns: Latency::of(&latencies),
         rate_per_second: rate,
         bandwidth_bytes_per_second: load.moves_data().then(|| rate * load.size() as f64),
         verified: true,

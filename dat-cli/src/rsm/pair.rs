@@ -3,6 +3,7 @@
 use std::task::Waker;
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use dat_core::attributes::IaAddress;
 use dat_core::event::{Wait, WakeReason};
 use dat_core::sync::SpinLock;
 use dat_core::time::Instant;
@@ -10,8 +11,9 @@ use dat_rsm::{
     ControllerConfig, ControllerId, DEFAULT_QUALIFIER, NodeEntry, NodeId, Options, Rsm, RsmError,
 };
 
+use super::plain::Course;
 use crate::failure::{Failure, Result};
-use crate::host::{self, Capacity};
+use crate::host::{self, Adapter, Capacity};
 
 /// An engine that lives as long as the program.
 pub(crate) type Engine<B = MockBackend> = Rsm<'static, B, SpinLock>;
@@ -56,6 +58,9 @@ impl End {
     }
 }
 
+/// The node that compares: a bare adapter.
+pub(crate) const THIRD: NodeId = 3;
+
 /// Two nodes on one fabric, each with an open controller.
 pub(crate) struct Pair {
     fabric: Fabric,
@@ -77,7 +82,16 @@ impl Pair {
             };
             (options, entry)
         });
-        let table: Vec<NodeEntry> = nodes.iter().map(|(_, entry)| entry.clone()).collect();
+        let third = NodeEntry {
+            node: THIRD,
+            address: third().address,
+            ..nodes[0].1.clone()
+        };
+        let table: Vec<NodeEntry> = nodes
+            .iter()
+            .map(|(_, entry)| entry.clone())
+            .chain([third])
+            .collect();
         let [a, b] = nodes.map(|(options, entry)| {
             let ia = host::open(fabric.node(options), CAPACITY)?;
             let config = ControllerConfig {
@@ -126,9 +140,17 @@ impl Pair {
         PairWait { pair: self, other }
     }
 
-    /// The time of the fabric.
-    pub(crate) fn now(&self) -> Instant {
-        self.fabric.now()
+    /// The address of a node.
+    pub(crate) fn address(&self, end: End) -> IaAddress {
+        NodeOptions::new("rsm", u64::from(end.node())).address
+    }
+
+    /// A bare adapter on the same fabric.
+    ///
+    /// # Errors
+    /// Operation: it cannot be opened.
+    pub(crate) fn third(&self) -> Result<Adapter> {
+        host::open(self.fabric.node(third()), CAPACITY)
     }
 
     /// Lets everything happen that calls set off.
@@ -141,6 +163,22 @@ impl Pair {
             }
         }
     }
+}
+
+impl Course for Pair {
+    fn now(&self) -> Instant {
+        self.fabric.now()
+    }
+
+    fn go_on(&self) {
+        if self.b.0.progress(self.fabric.now()) == 0 {
+            self.fabric.step();
+        }
+    }
+}
+
+fn third() -> NodeOptions {
+    NodeOptions::new("rsm", u64::from(THIRD))
 }
 
 /// Waits by letting the rest of the world go on.

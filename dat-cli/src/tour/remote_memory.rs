@@ -11,6 +11,7 @@ use crate::arguments::BackendName;
 use crate::failure::{Failure, Result};
 use crate::host::{Memory, PAGE};
 use crate::rsm::pair::{DuringRsm, End, Pair};
+use crate::rsm::plain::Course;
 
 /// The id that the segment is published under.
 const SEGMENT: SegmentId = 0x60_0000;

@@ -1,0 +1,174 @@
+//! The command line of `dat rsm`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::arguments::{at_least_one, up_to};
+use crate::size::{parse_duration, parse_size};
+
+/// The id that segments have unless another one is chosen.
+const SEGMENT: &str = "0x600000";
+
+#[derive(Args)]
+#[command(after_help = "\
+Both nodes are on the mock, in this process; export, put and get look whether every byte came. Sizes are in bytes or with a \
+unit: 64K and 64KiB are both 65536.")]
+pub(crate) struct RsmArguments {
+    #[command(subcommand)]
+    pub(crate) command: RsmCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum RsmCommand {
+    /// Export a file, or zeros, as a segment
+    Export(ExportArguments),
+    /// Put a file into a segment, by vectors
+    Put(PutArguments),
+    /// Get a segment into a file, by vectors
+    Get(GetArguments),
+    /// Measure putv and getv, and compare them with plain RDMA Writes and a flush
+    Bench(BenchArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct ExportArguments {
+    /// What the segment holds at first, filled up with zeros to whole pages
+    #[arg(value_name = "FILE", required_unless_present = "size")]
+    pub(crate) file: Option<PathBuf>,
+    /// Bytes of the segment, 1 to 1G, rounded up to whole pages [default: as the file has]
+    #[arg(long, value_parser = parse_size, allow_negative_numbers = true)]
+    pub(crate) size: Option<u64>,
+    /// Publish it under this id
+    #[arg(long, value_name = "ID", default_value = SEGMENT, value_parser = parse_segment)]
+    pub(crate) segment: u32,
+    /// What every importer may do: three octal digits as of a file, 4 reading, 2 writing
+    #[arg(long, value_name = "DIGITS", default_value = "666", value_parser = parse_permission)]
+    pub(crate) permission: u32,
+    /// Write what the segment holds at the end into this file, which must not exist yet
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Post so many signals from the importer, and wait for each
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one, allow_negative_numbers = true)]
+    pub(crate) signals: Option<u64>,
+}
+
+/// Which segment, and how to move its bytes.
+#[derive(Args, Clone)]
+pub(crate) struct ImportArguments {
+    /// The id of the segment
+    #[arg(long, value_name = "ID", default_value = SEGMENT, value_parser = parse_segment)]
+    pub(crate) segment: u32,
+    /// Bytes per entry of a vector, 1 to 1G
+    #[arg(long, default_value = "64K", value_parser = parse_size, allow_negative_numbers = true)]
+    pub(crate) piece: u64,
+    /// Entries per vector, 1 to 1024
+    #[arg(long, default_value_t = 16, value_parser = up_to::<u16, 1024>, allow_negative_numbers = true)]
+    pub(crate) entries: u16,
+    /// When transfers count as completed
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) mode: ModeName,
+}
+
+/// When transfers count as completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeName {
+    /// When the call returns
+    #[default]
+    Implicit,
+    /// When a barrier is closed, behind several vectors
+    Explicit,
+}
+
+#[derive(Args)]
+pub(crate) struct PutArguments {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where in the segment it begins
+    #[arg(long, default_value = "0", value_parser = parse_offset, allow_negative_numbers = true)]
+    pub(crate) offset: u64,
+    /// Signal the exporter when all is there
+    #[arg(long)]
+    pub(crate) signal: bool,
+    #[command(flatten)]
+    pub(crate) import: ImportArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct GetArguments {
+    /// The file, which must not exist yet
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where in the segment to begin
+    #[arg(long, default_value = "0", value_parser = parse_offset, allow_negative_numbers = true)]
+    pub(crate) offset: u64,
+    /// Bytes [default: up to the end of the segment]
+    #[arg(long, value_parser = parse_size, allow_negative_numbers = true)]
+    pub(crate) length: Option<u64>,
+    /// What the segment holds
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: PathBuf,
+    #[command(flatten)]
+    pub(crate) import: ImportArguments,
+}
+
+#[derive(Args)]
+pub(crate) struct BenchArguments {
+    /// Vectors of each kind, at least 1 [default: as many as there is time for]
+    #[arg(long, short = 'n', value_parser = at_least_one, allow_negative_numbers = true)]
+    pub(crate) iterations: Option<u64>,
+    /// Time for each kind, 1ms to 1day, such as 500ms or 2s
+    #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
+    pub(crate) duration: Duration,
+    #[command(flatten)]
+    pub(crate) import: ImportArguments,
+}
+
+/// Reads an id that applications may use, in hexadecimal with `0x`, or decimal.
+fn parse_segment(text: &str) -> Result<u32, String> {
+    let id = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    id.ok()
+        .filter(|id| (0x40_0000..0x8000_0000).contains(id))
+        .ok_or_else(|| "ids of applications are 0x400000 to 0x7fffffff".into())
+}
+
+fn parse_permission(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|digits| digits & !0o666 == 0)
+        .ok_or_else(|| "three octal digits of 0, 2, 4 and 6 are needed, such as 644".into())
+}
+
+/// Reads a size that may be 0.
+fn parse_offset(text: &str) -> Result<u64, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    parse_size(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_permissions_and_offsets() {
+        assert_eq!(parse_segment("0x600000"), Ok(0x60_0000));
+        assert_eq!(parse_segment("4194304"), Ok(0x40_0000));
+        for text in ["", "0", "0x3fffff", "0x80000000", "600000x", "-1", "0x"] {
+            assert!(parse_segment(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_permission("640"), Ok(0o640));
+        for text in ["", "777", "1000", "8", "-4"] {
+            assert!(parse_permission(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_offset("0"), Ok(0));
+        assert_eq!(parse_offset("4K"), Ok(4096));
+        assert!(parse_offset("x").is_err());
+    }
+}

@@ -1,0 +1,258 @@
+//! What vectors cost, beside what plain RDMA Writes cost, in turns.
+
+use std::time::{Duration, Instant};
+
+use dat_core::event::Wait;
+use dat_rsm::VectorFlags;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::arguments::BenchArguments;
+use super::importer::{Importer, Shape};
+use super::pair::DuringRsm;
+use super::plain::{Course, Plain};
+use crate::copy::per_second;
+use crate::failure::{Failure, Result};
+use crate::host::{HostBackend, Memory};
+use crate::interrupt::Signals;
+use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
+use crate::perf::measure::Latency;
+use crate::size::{counted, size};
+
+/// Vectors of each kind that are not measured: what is used for the first time is slow.
+const TRIAL: u64 = 16;
+/// Vectors of a kind that are made in turn.
+const TURN: u64 = 16;
+/// Sizes of single buffers that are compared with copies in memory, on the mock.
+const BULK: [usize; 2] = [64 << 10, 1 << 20];
+
+#[derive(Serialize)]
+pub(crate) struct Report {
+    ok: bool,
+    backend: &'static str,
+    piece: u64,
+    entries: u64,
+    mode: &'static str,
+    kinds: Vec<Kind>,
+    /// The median time of a putv over that of as many plain writes and a flush.
+    putv_to_plain: f64,
+    bulk: Vec<Bulk>,
+}
+
+/// Transfers of one kind.
+#[derive(Serialize)]
+struct Kind {
+    name: &'static str,
+    vectors: u64,
+    latency_ns: Latency,
+    bandwidth_bytes_per_second: Option<f64>,
+}
+
+/// Single puts, compared with copies in memory.
+#[derive(Serialize)]
+struct Bulk {
+    bytes: u64,
+    put_bytes_per_second: f64,
+    copy_bytes_per_second: f64,
+    put_to_copy: f64,
+}
+
+struct Timer {
+    name: &'static str,
+    latencies: Histogram<u64>,
+    spent: Duration,
+}
+
+impl Timer {
+    fn new(name: &'static str) -> Result<Self> {
+        let latencies = Histogram::new(3);
+        Ok(Self {
+            name,
+            latencies: latencies.map_err(|error| Failure::operation("measuring failed", error))?,
+            spent: Duration::ZERO,
+        })
+    }
+
+    fn turn(&mut self, mut act: impl FnMut() -> Result<()>) -> Result<()> {
+        for _ in 0..TURN {
+            let begin = Instant::now();
+            act()?;
+            let taken = begin.elapsed();
+            self.spent += taken;
+            self.latencies
+                .record(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX))
+                .map_err(|error| Failure::operation("measuring failed", error))?;
+        }
+        Ok(())
+    }
+
+    fn report(self, bytes: usize) -> Kind {
+        let vectors = self.latencies.len();
+        let moved = vectors as f64 * bytes as f64;
+        let seconds = self.spent.as_secs_f64();
+        Kind {
+            name: self.name,
+            vectors,
+            latency_ns: Latency::of(&self.latencies),
+            bandwidth_bytes_per_second: (seconds > 0.0).then(|| moved / seconds),
+        }
+    }
+}
+
+/// One vector put, until it is visible.
+fn put<B: HostBackend, W: Wait>(importer: &mut Importer<'_, B, W>) -> Result<()> {
+    let bytes = importer.shape.vector();
+    importer.begin()?;
+    importer.putv(0, 0, bytes, VectorFlags::empty())?;
+    importer.end()
+}
+
+/// One vector got, until it is here.
+fn get<B: HostBackend, W: Wait>(importer: &mut Importer<'_, B, W>) -> Result<()> {
+    let bytes = importer.shape.vector();
+    importer.begin()?;
+    importer.getv(0, 0, bytes)?;
+    importer.end()
+}
+
+/// Measures vectors and plain writes in turns.
+///
+/// # Errors
+/// Operation: a transfer failed. Interrupted: a signal came.
+pub(crate) fn run<B: HostBackend, W: Wait, C: Course>(
+    arguments: &BenchArguments,
+    signals: &Signals,
+    importer: &mut Importer<'_, B, W>,
+    plain: &mut Plain<'_, B, C>,
+) -> Result<Report> {
+    let shape = importer.shape;
+    let mut putv = Timer::new("putv")?;
+    let mut getv = Timer::new("getv")?;
+    let mut write = Timer::new("plain writes and a flush")?;
+    for _ in 0..TRIAL {
+        put(importer)?;
+        get(importer)?;
+        plain.write()?;
+    }
+    let more = |timer: &Timer| is_unfinished(timer, arguments, 1);
+    while more(&putv) || more(&getv) || more(&write) {
+        signals.check()?;
+        putv.turn(|| put(importer))?;
+        write.turn(|| plain.write())?;
+        getv.turn(|| get(importer))?;
+    }
+    let median = |timer: &Timer| timer.latencies.value_at_quantile(0.5) as f64;
+    let putv_to_plain = median(&putv) / median(&write);
+    let kinds = [putv, getv, write]
+        .into_iter()
+        .map(|timer| timer.report(shape.vector()))
+        .collect();
+    Ok(Report {
+        ok: true,
+        backend: "mock",
+        piece: shape.piece as u64,
+        entries: shape.entries as u64,
+        mode: mode(shape),
+        kinds,
+        putv_to_plain,
+        bulk: Vec::new(),
+    })
+}
+
+/// Whether there is time left, a part of it for each kind, or transfers are.
+fn is_unfinished(timer: &Timer, arguments: &BenchArguments, parts: u32) -> bool {
+    match arguments.iterations {
+        Some(iterations) => timer.latencies.len() < iterations,
+        None => timer.spent < arguments.duration / parts,
+    }
+}
+
+pub(crate) const fn mode(shape: Shape) -> &'static str {
+    if shape.explicit {
+        "explicit"
+    } else {
+        "implicit"
+    }
+}
+
+/// Compares single puts with copies in memory, in turns; the segment has room for the largest.
+///
+/// # Errors
+/// Operation: a put failed. Interrupted: a signal came.
+pub(crate) fn bulk<B: HostBackend, W: Wait>(
+    report: &mut Report,
+    arguments: &BenchArguments,
+    signals: &Signals,
+    importer: &mut Importer<'_, B, W>,
+) -> Result<()> {
+    for bytes in BULK {
+        let source = vec![7; bytes];
+        let target = Memory::new(bytes);
+        let (mut put, mut copy) = (Timer::new("put")?, Timer::new("copy")?);
+        while is_unfinished(&put, arguments, 4) || is_unfinished(&copy, arguments, 4) {
+            signals.check()?;
+            put.turn(|| {
+                importer.begin()?;
+                importer
+                    .engine
+                    .put(importer.import, 0, &source, &mut importer.wait)
+                    .during_rsm("rsm_memseg_import_put")?;
+                importer.end()
+            })?;
+            copy.turn(|| {
+                target.store(0, std::hint::black_box(&source));
+                Ok(())
+            })?;
+        }
+        let median = |timer: &Timer| timer.latencies.value_at_quantile(0.5).max(1) as f64;
+        let rate = |timer: &Timer| bytes as f64 * 1e9 / median(timer);
+        report.bulk.push(Bulk {
+            bytes: bytes as u64,
+            put_bytes_per_second: rate(&put),
+            copy_bytes_per_second: rate(&copy),
+            put_to_copy: median(&copy) / median(&put),
+        });
+    }
+    Ok(())
+}
+
+/// The bytes that a segment needs for all of it.
+pub(crate) fn room(shape: Shape) -> usize {
+    BULK.into_iter().fold(shape.vector(), usize::max)
+}
+
+pub(crate) fn print(report: &Report, output: &mut Output) {
+    let on = report.backend;
+    output.line(format_args!(
+        "{HEADING}dat rsm bench{HEADING:#} on {on}: {} of {}, {} mode",
+        counted(report.entries, "entry").replace("entrys", "entries"),
+        size(report.piece),
+        report.mode
+    ));
+    output.line(format_args!(
+        "{FAINT}{:<26}{:>10}{:>12}{:>12}{:>14}{FAINT:#}",
+        "", "vectors", "p50 ns", "p99 ns", "bandwidth"
+    ));
+    for kind in &report.kinds {
+        output.line(format_args!(
+            "{CODE}{:<26}{CODE:#}{:>10}{:>12}{:>12}{:>14}",
+            kind.name,
+            kind.vectors,
+            kind.latency_ns.p50,
+            kind.latency_ns.p99,
+            per_second(kind.bandwidth_bytes_per_second)
+        ));
+    }
+    output.line(format_args!(
+        "{GOOD}putv takes {:.2} of the time of plain writes and a flush{GOOD:#}",
+        report.putv_to_plain
+    ));
+    for bulk in &report.bulk {
+        output.line(format_args!(
+            "put of {}: {:.2} of the speed of a copy in memory, {}",
+            size(bulk.bytes),
+            bulk.put_to_copy,
+            per_second(Some(bulk.put_bytes_per_second))
+        ));
+    }
+}

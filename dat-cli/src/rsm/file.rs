@@ -1,0 +1,172 @@
+//! Files on either side of a segment.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+use twox_hash::XxHash3_128;
+
+use crate::copy::fill;
+use crate::copy::target::irregular;
+use crate::failure::{Failure, Result};
+use crate::host::Memory;
+
+/// Bytes that are moved between files and memory at a time.
+const CHUNK: usize = 1 << 20;
+
+/// A file that is read.
+pub(super) struct Source<'p> {
+    file: File,
+    path: &'p Path,
+    length: u64,
+}
+
+impl<'p> Source<'p> {
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    /// File: it cannot be read.
+    pub(super) fn open(path: &'p Path) -> Result<Self> {
+        let unreadable = |error| Failure::file("read", path, &error);
+        let about = path.metadata().map_err(unreadable)?;
+        if !about.is_file() {
+            return Err(irregular(path, &about));
+        }
+        Ok(Self {
+            file: File::open(path).map_err(unreadable)?,
+            path,
+            length: about.len(),
+        })
+    }
+
+    /// Bytes, when it was opened.
+    pub(super) const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The next bytes; fewer than there is room for only at the end.
+    ///
+    /// # Errors
+    /// File: it cannot be read.
+    pub(super) fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        let path = self.path;
+        fill(&mut self.file, bytes).map_err(|error| Failure::file("read", path, &error))
+    }
+}
+
+/// A file that there was not before; it appears when it is whole.
+pub(super) struct Fresh {
+    part: NamedTempFile,
+    path: PathBuf,
+}
+
+impl Fresh {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// File: it exists, or cannot be made.
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(Failure::file_because(
+                "write",
+                path,
+                "it exists",
+                "choose another name, or remove it first",
+            ));
+        }
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let part = tempfile::Builder::new()
+            .prefix(".dat-part-")
+            .tempfile_in(folder)
+            .map_err(|error| Failure::file("write", path, &error))?;
+        Ok(Self {
+            part,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Writes more of it.
+    ///
+    /// # Errors
+    /// File: it cannot be written.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let path = &self.path;
+        self.part
+            .write_all(bytes)
+            .map_err(|error| Failure::file("write", path, &error))
+    }
+
+    /// Writes all of some memory, and keeps the file.
+    ///
+    /// # Errors
+    /// File: it cannot be written.
+    pub(super) fn write(mut self, memory: Memory) -> Result<()> {
+        for_each(memory, 0, memory.length(), |bytes| self.append(bytes))?;
+        self.keep()
+    }
+
+    /// Gives it its name.
+    ///
+    /// # Errors
+    /// File: somebody else has made a file of that name, or it cannot be written.
+    pub(super) fn keep(self) -> Result<()> {
+        let path = self.path;
+        self.part
+            .persist_noclobber(&path)
+            .map(|_| ())
+            .map_err(|error| Failure::file("write", &path, &error.error))
+    }
+}
+
+/// The checksum of memory.
+pub(super) struct Contents(u128);
+
+impl Contents {
+    /// Of its beginning.
+    pub(super) fn of(memory: Memory, length: u64) -> Self {
+        Self::part(memory, 0, length)
+    }
+
+    /// Of a part of it.
+    pub(super) fn part(memory: Memory, offset: u64, length: u64) -> Self {
+        let mut hasher = XxHash3_128::new();
+        let place = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let hashed = for_each(memory, place(offset), place(length), |bytes| {
+            hasher.write(bytes);
+            Ok(())
+        });
+        debug_assert_eq!(hashed, Ok(()), "hashing cannot fail");
+        Self(hasher.finish_128())
+    }
+
+    /// Whether something else has the same.
+    ///
+    /// # Errors
+    /// Operation: it has not.
+    pub(super) fn compare(&self, found: u128) -> Result<()> {
+        super::compare(found, self.0)
+    }
+}
+
+fn for_each(
+    memory: Memory,
+    offset: usize,
+    length: usize,
+    mut act: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut bytes = vec![0; CHUNK.min(length)];
+    let end = offset.saturating_add(length).min(memory.length());
+    let mut place = offset;
+    while place < end {
+        let count = CHUNK.min(end - place);
+        let part = bytes.get_mut(..count).unwrap_or_default();
+        memory.load(place, part);
+        act(part)?;
+        place += count;
+    }
+    Ok(())
+}

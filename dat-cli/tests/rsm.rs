@@ -1,0 +1,172 @@
+//! `dat rsm` as its users run it, on the mock.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+fn run(arguments: &[&str], code: i32) -> (String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_dat"))
+        .arg("rsm")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{arguments:?}\n{out}\n{err}"
+    );
+    (out, err)
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let (out, err) = run(&[arguments, &["--json"]].concat(), 0);
+    assert_eq!(err, "", "{arguments:?}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn data(length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|at| (at ^ (at >> 8) ^ (at >> 15)) as u8)
+        .collect()
+}
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+/// Spec: RSMPV-01, RSMPV-02, RSMPV-30, RSMPV-40, RSMBR-05
+#[test]
+fn files_go_into_segments_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target) = (path(folder.path(), "source"), path(folder.path(), "target"));
+    for length in [0, 1, 4096, 100_003, 1_000_000] {
+        let bytes = data(length);
+        std::fs::write(&source, &bytes).unwrap();
+        for mode in ["implicit", "explicit"] {
+            let shape = ["--mode", mode, "--piece", "1000", "--entries", "7"];
+            let report =
+                json(&[&["put", &source, "--offset", "13", "--signal"], &shape[..]].concat());
+            assert_eq!(report["bytes"], length);
+            assert_eq!(report["mode"], mode);
+            assert_eq!(report["verified"], true);
+            assert_eq!(report["entries"], entries(length));
+            assert_eq!(report["vectors"], length.div_ceil(7000));
+            let got = json(&[&["get", &target, "--from", &source], &shape[..]].concat());
+            assert_eq!(got["checksum"], report["checksum"]);
+            assert!(std::fs::read(&target).unwrap() == bytes, "{length} {mode}");
+            std::fs::remove_file(&target).unwrap();
+        }
+    }
+    json(&[
+        "get", &target, "--from", &source, "--offset", "5", "--length", "100",
+    ]);
+    assert_eq!(std::fs::read(&target).unwrap(), data(105)[5..]);
+}
+
+/// Entries of a thousand bytes, seven to a vector.
+fn entries(length: usize) -> usize {
+    (0..length)
+        .step_by(7000)
+        .map(|at| (length - at).min(7000).div_ceil(1000))
+        .sum()
+}
+
+/// Spec: RSMEX-02, RSMSG-02
+#[test]
+fn exports_are_whole_pages_and_take_signals() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, saved) = (path(folder.path(), "source"), path(folder.path(), "saved"));
+    std::fs::write(&source, data(5000)).unwrap();
+    let report = json(&[
+        "export",
+        &source,
+        "--segment",
+        "0x500000",
+        "--signals",
+        "3",
+        "--save",
+        &saved,
+    ]);
+    assert_eq!(report["bytes"], 8192);
+    assert_eq!(report["signals"], 3);
+    assert_eq!(report["segment"], 0x50_0000);
+    let mut expected = data(5000);
+    expected.resize(8192, 0);
+    assert!(std::fs::read(&saved).unwrap() == expected);
+    assert_eq!(json(&["export", "--size", "1"])["bytes"], 4096);
+}
+
+#[test]
+fn vectors_are_measured_beside_plain_writes() {
+    for mode in ["implicit", "explicit"] {
+        let report = json(&["bench", "-n", "20", "--piece", "4K", "--mode", mode]);
+        assert_eq!(report["mode"], mode);
+        let kinds = report["kinds"].as_array().unwrap();
+        assert_eq!(kinds.len(), 3);
+        for kind in kinds {
+            assert!(kind["vectors"].as_u64().unwrap() >= 20, "{kind}");
+            let latency = &kind["latency_ns"];
+            assert!(latency["min"].as_u64() <= latency["max"].as_u64(), "{kind}");
+        }
+        assert!(report["putv_to_plain"].as_f64().unwrap() > 0.0);
+        let bulk: Vec<_> = report["bulk"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|bulk| &bulk["bytes"])
+            .collect();
+        assert_eq!(bulk, [65536, 1 << 20]);
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, missing) = (
+        path(folder.path(), "source"),
+        path(folder.path(), "missing"),
+    );
+    std::fs::write(&source, data(5000)).unwrap();
+    let refusals: &[(&[&str], i32, &str)] = &[
+        (&["export"], 2, "FILE"),
+        (&["export", &source, "--size", "4K"], 2, "does not fit"),
+        (&["export", &source, "--permission", "777"], 2, "octal"),
+        (
+            &["export", &source, "--segment", "7"],
+            2,
+            "ids of applications",
+        ),
+        // The importer may not even read.
+        (
+            &["export", &source, "--permission", "200"],
+            1,
+            "permission denied",
+        ),
+        (&["export", &source, "--save", &source], 3, "it exists"),
+        (&["put", &missing], 3, "cannot read"),
+        (&["put", folder.path().to_str().unwrap()], 2, "directory"),
+        (&["put", &source, "--piece", "1G"], 2, "too large"),
+        (&["get", &source, "--from", &source], 3, "it exists"),
+        (
+            &["get", &missing, "--from", &source, "--length", "9000"],
+            1,
+            "length",
+        ),
+        (&["get", &missing], 2, "--from"),
+        (&["bench", "-n", "0"], 2, "0"),
+    ];
+    for (arguments, code, words) in refusals {
+        let (out, err) = run(arguments, *code);
+        assert_eq!(out, "", "{arguments:?}");
+        assert!(err.contains(words), "{arguments:?}: no {words:?} in\n{err}");
+    }
+    assert!(!Path::new(&missing).exists());
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "no parts are left"
+    );
+}
