@@ -149,6 +149,11 @@ impl VerbsBackend {
         self.options.windows.of_device(has)
     }
 
+    /// Completions that so many requests may have.
+    fn completions_of(&self, requests: u32) -> u32 {
+        places(requests, self.window_type(), self.port.limits.completions)
+    }
+
     fn domain(&self, key: DomainKey) -> Result<&Arc<Domain>, BackendError> {
         self.domains.get(key.0).ok_or(BackendError::State)
     }
@@ -199,13 +204,11 @@ impl VerbsBackend {
             }
         };
         let attributes = &request.attributes;
-        // A bind of a window of type 2 takes two places.
-        let places = match self.window_type() {
-            Some(WindowType::Two) => count(attributes.max_request_dtos)
-                .saturating_mul(2)
-                .min(count(self.port.limits.work_requests)),
-            _ => count(attributes.max_request_dtos),
-        };
+        let places = places(
+            count(attributes.max_request_dtos),
+            self.window_type(),
+            self.port.limits.work_requests,
+        );
         let device = DevicePair::new(&QueuePairPlan {
             number: key,
             domain: self.domain(request.domain)?,
@@ -355,6 +358,15 @@ fn count(checked: i32) -> u32 {
     u32::try_from(checked).unwrap_or(0)
 }
 
+/// Places for so many requests, and for their completions: a bind of a window of type 2 is two, and both complete if they
+/// are flushed. No more than the device has, unless more was asked for.
+fn places(requests: u32, windows: Option<WindowType>, most: i32) -> u32 {
+    match windows {
+        Some(WindowType::Two) => requests.saturating_mul(2).min(count(most)).max(requests),
+        _ => requests,
+    }
+}
+
 /// A count as C has it.
 fn signed(count: u32) -> Result<i32, BackendError> {
     i32::try_from(count.max(1)).map_err(|_| BackendError::Resources)
@@ -447,7 +459,8 @@ unsafe impl Backend for VerbsBackend {
         if self.queues.contains_key(&number) {
             return Err(BackendError::State);
         }
-        let device = CompletionQueue::new(&self.completions, usize::from(number), signed(depth)?)?;
+        let depth = signed(self.completions_of(depth))?;
+        let device = CompletionQueue::new(&self.completions, usize::from(number), depth)?;
         let device = Arc::new(device);
         let marks = Arc::<QueueMarks>::default();
         self.queues.insert(
@@ -471,6 +484,7 @@ unsafe impl Backend for VerbsBackend {
         queue: &mut VerbsCompletionQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
+        let depth = self.completions_of(depth);
         if queue.device.depth() >= depth {
             return Ok(());
         }
@@ -739,5 +753,28 @@ impl Drop for VerbsBackend {
         let mut tables = self.objects.lock();
         tables.windows.clear();
         tables.regions.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: DTO-13, RMB-22
+    #[test]
+    fn binds_of_two_requests_have_two_places() {
+        let (one, two) = (Some(WindowType::One), Some(WindowType::Two));
+        for (requests, windows, most, there_are) in [
+            (8, None, 100, 8),
+            (8, one, 100, 8),
+            (8, two, 100, 16),
+            (0, two, 100, 0),
+            (8, two, 10, 10),
+            (8, two, 4, 8),
+            (8, two, -1, 8),
+            (u32::MAX, two, i32::MAX, u32::MAX),
+        ] {
+            assert_eq!(places(requests, windows, most), there_are);
+        }
     }
 }

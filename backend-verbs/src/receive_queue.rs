@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn receives_beyond_the_last_place_go_on_with_the_first() {
         let device = Device::new();
-        let mut queue = queue(&device, 3, 2);
+        let mut queue = queue(&device, 2, 2);
         for token in 0..8 {
             commit(&mut queue, token, token % 3);
         }
@@ -277,6 +277,32 @@ mod tests {
         assert_eq!(tokens(&device), [9]);
     }
 
+    /// A receive for which there is no room touches no buffer that is kept.
+    ///
+    /// Spec: EPM-03, EPV-01, GEN-06
+    #[test]
+    fn a_slot_that_is_dropped_leaves_kept_receives_alone() {
+        for depth in 1..4 {
+            let device = Device::new();
+            let mut old = queue(&device, depth, 1);
+            for token in 0..u64::from(depth) {
+                commit(&mut old, token, 1);
+                old.ring().expect("taken");
+            }
+            let (_, before) = device.take_receives();
+            let mut slot = old.reserve(1).expect("a place to fill");
+            slot.segment(Segment {
+                address: 0xBAD,
+                length: 1,
+                key: 0,
+            });
+            let _ = slot;
+            let mut new = queue(&device, depth, 1);
+            old.list.repeat_on(&mut new.list).expect("it fits");
+            assert_eq!(device.take_receives().1, before);
+        }
+    }
+
     /// Spec: EPM-03
     #[test]
     fn unused_receives_move_to_another_queue_pair_in_order() {
@@ -294,7 +320,7 @@ mod tests {
         let mut longer = queue(&device, 5, 4);
         old.list.repeat_on(&mut longer.list).expect("it fits");
         assert_eq!(device.take_receives().1, before);
-        let mut too_short = queue(&device, 2, 2);
+        let mut too_short = queue(&device, 1, 2);
         assert!(old.list.repeat_on(&mut too_short.list).is_err());
         assert_eq!(device.take_receives().0, 0);
         let mut too_narrow = queue(&device, 8, 1);

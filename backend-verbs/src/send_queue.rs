@@ -126,11 +126,16 @@ fn unbind(
             };
             list.bind_by_call(&window.window, &opening, token, fence)
         }
-        // Nothing was ever bound.
-        (WindowType::One, None) => list
-            .bind_by_request(&mut window.window, None, None, token, fence)
-            .map(|()| 0)
-            .map_err(|_| Rejected),
+        (WindowType::One, None) => {
+            // The region of the last bind is gone, so that this one was refused or flushed; what is open is an earlier one's.
+            if window.regions != [0; 2] {
+                window.renew().map_err(|_| Rejected)?;
+            }
+            // Nothing is bound, but the request keeps its place in the order.
+            list.bind_by_request(&mut window.window, None, None, token, fence)
+                .map(|()| 0)
+                .map_err(|_| Rejected)
+        }
         (WindowType::Two, _) => {
             rebind(list, number, window, None, token, fence)?;
             Ok(next_key(window.last_key))

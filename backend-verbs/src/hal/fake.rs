@@ -461,9 +461,28 @@ unsafe fn bytes(segments: &[(u64, u32, u32)]) -> Vec<u8> {
     bytes
 }
 
-unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, _: *mut ibv_mw_bind) -> i32 {
-    // SAFETY: a window as verbs has it.
-    unsafe { (*window).rkey += 1 };
+/// Binds at once, under another key; what has no length closes.
+unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, wanted: *mut ibv_mw_bind) -> i32 {
+    // SAFETY: called with a window that `make_window` made, and a bind as verbs has it.
+    unsafe {
+        let mut state = state((*(*window).context).abi_compat).borrow_mut();
+        if state.room == Some(0) {
+            return libc::ENOMEM;
+        }
+        (*window).rkey += 1;
+        let info = &(*wanted).bind_info;
+        if let Some(opened) = state.windows.iter_mut().find(|one| one.window == window) {
+            opened.key = (*window).rkey;
+            opened.region = (info.length != 0).then_some(info.mr);
+        }
+        state.completions.push_back(WorkCompletion {
+            token: (*wanted).wr_id,
+            status: 0,
+            opcode: 0,
+            length: 0,
+            queue_pair: 17,
+        });
+    }
     0
 }
 

@@ -157,7 +157,8 @@ impl ReceiveList {
     /// Receives of up to `segments` segments for a queue pair that takes `depth` of them.
     ///
     /// All of them keep their places until more than `depth` were handed over, so that they can be handed to
-    /// another queue pair as long as none was used.
+    /// another queue pair as long as none was used. There is one place more: what is filled there and dropped, since
+    /// there is no room for it, touches none of them.
     pub(crate) fn for_queue_pair(
         owner: Arc<QueuePair>,
         depth: u32,
@@ -170,11 +171,10 @@ impl ReceiveList {
             .ok_or(BackendError::NotSupported)?;
         let raw = NonNull::new(owner.raw()).ok_or(BackendError::Device)?;
         let target = Target::queue_pair(post, raw);
-        let room = (depth as usize).max(1);
         Ok(Self::over(
             target,
             Some(Keeper::QueuePair(owner)),
-            room,
+            places_of_queue_pair(depth),
             segments,
         ))
     }
@@ -207,7 +207,7 @@ impl ReceiveList {
         Self::over(
             Target::queue_pair(post, queue_pair),
             None,
-            (depth as usize).max(1),
+            places_of_queue_pair(depth),
             segments,
         )
     }
@@ -407,6 +407,11 @@ impl ReceiveList {
         self.next = unsafe { start.add(taken as usize) };
         self.start = self.next;
     }
+}
+
+/// Places for the receives that a queue pair may have, and for one to be filled.
+fn places_of_queue_pair(depth: u32) -> usize {
+    (depth as usize).saturating_add(1)
 }
 
 unsafe extern "C" fn refuse_all(

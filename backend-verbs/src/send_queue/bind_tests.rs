@@ -1,4 +1,4 @@
-//! Windows of type 2 on a device that is not there: what is posted, and what is open then.
+//! Windows on a device that is not there, most of type 2: what is posted, and what is open then.
 
 use dat_core::backend::{Completion, CompletionQueue as _, RegionKeys, WindowKey};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
@@ -28,10 +28,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(WindowType::Two)
+    }
+
+    fn with(kind: WindowType) -> Self {
         let device = Device::new();
         device.work(None);
         let objects = Arc::<Objects>::default();
-        let window = BoundWindow::new(device.domain(), WindowType::Two).expect("it makes windows");
+        let window = BoundWindow::new(device.domain(), kind).expect("it makes windows");
         let window = WindowKey(objects.lock().windows.insert(window).expect("room"));
         let mut bench = Self {
             queue: queue(&device, &objects, 17),
@@ -230,6 +234,34 @@ fn what_is_open_ends_with_window_and_region() {
     bench.posted();
     let next = bench.bind(3, 64).expect("taken");
     assert!(bench.device.opens(next) || next == key);
+}
+
+/// A window that is unbound is closed, also where the last bind was refused and its region has gone since.
+///
+/// Spec: RMB-11, RMB-22, LMF-02
+#[test]
+fn an_unbind_closes_whatever_became_of_the_last_bind() {
+    for refused in 0..3 {
+        let mut bench = Bench::with(WindowType::One);
+        let open = bench.region;
+        let key = bench.bound(1, 64);
+        assert!(bench.device.opens(key));
+        bench.device.refuse_after(0);
+        for _ in 0..refused {
+            bench.region = bench.another_region();
+            assert_eq!(bench.bind(2, 64), Err(Rejected));
+            assert!(bench.objects.lock().deregister(bench.region.object));
+        }
+        bench.device.refuse_nothing();
+        assert!(bench.device.opens(key));
+        bench.bound(3, 0);
+        assert!(!bench.device.opens(key), "{refused}");
+        assert!(bench.objects.lock().deregister(open.object));
+        assert_eq!(bench.device.windows(), 1);
+        bench.region = bench.another_region();
+        let next = bench.bound(4, 64);
+        assert!(bench.device.opens(next));
+    }
 }
 
 /// A window serves the queue pair that it was bound on, and another one once that is gone.
