@@ -380,15 +380,36 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             ids.map(|ids| ids.pz).ok_or(RsmError::BadSegmentHandle)
         })?;
         let base = port.ia.lmr_create(&base_request(memory, pz))?;
-        let wanted =
-            self.attempt(|state| Ok(export_at(state, export)?.keys.map(|key| key.is_some())))?;
         let mut keys = [None; 3];
-        for (class, place) in keys.iter_mut().enumerate() {
-            if !wanted.get(class).copied().unwrap_or(false) {
-                continue;
-            }
-            match self.make_key(index, &base, class_of(class)) {
-                Ok(key) => *place = Some(key),
+        // Somebody may be connected meanwhile, with a kind of key that there was none of before: then again.
+        let old = loop {
+            let swapped = self.state.with(|state| {
+                let segment = export_at(state, export)?;
+                let missing = (0..keys.len()).find(|class| {
+                    let has =
+                        |of: &[Option<LmrCreated>; 3]| of.get(*class).is_some_and(Option::is_some);
+                    has(&segment.keys) && !has(&keys)
+                });
+                if let Some(class) = missing {
+                    return Ok(Err(class));
+                }
+                segment.binding = segment.binding.wrapping_add(1);
+                let old = core::mem::replace(&mut segment.keys, keys);
+                Ok(Ok((old, core::mem::replace(&mut segment.base, base))))
+            });
+            let made = match swapped {
+                Ok(Ok(old)) => break old,
+                Ok(Err(class)) => self
+                    .make_key(index, &base, class_of(class))
+                    .map(|key| (class, key)),
+                Err(error) => Err(error),
+            };
+            match made {
+                Ok((class, key)) => {
+                    if let Some(place) = keys.get_mut(class) {
+                        *place = Some(key);
+                    }
+                }
                 Err(error) => {
                     for key in keys.into_iter().flatten().chain([base]) {
                         let _adapter_closed = port.ia.lmr_free(key.lmr);
@@ -396,22 +417,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     return Err(error);
                 }
             }
-        }
-        let old = self.state.with(|state| {
-            let segment = state.exports.get_mut(export.handle())?;
-            segment.binding = segment.binding.wrapping_add(1);
-            let mut old = core::mem::replace(&mut segment.keys, keys).to_vec();
-            old.push(Some(core::mem::replace(&mut segment.base, base)));
-            Some(old)
-        });
-        let Some(old) = old else {
-            for key in keys.into_iter().flatten().chain([base]) {
-                let _adapter_closed = port.ia.lmr_free(key.lmr);
-            }
-            return Err(RsmError::BadSegmentHandle);
         };
         self.settle_importers(export, Change::Rebind, wait);
-        for key in old.into_iter().flatten() {
+        let (old_keys, old_base) = old;
+        for key in old_keys.into_iter().flatten().chain([old_base]) {
             let _adapter_closed = port.ia.lmr_free(key.lmr);
         }
         Ok(())

@@ -18,7 +18,11 @@ pub(crate) enum Owner {
         last: bool,
     },
     /// The read that shows that writes are visible.
-    Flush { flight: Handle },
+    Flush {
+        flight: Handle,
+        /// The transfers of the connection up to this one.
+        covers: u64,
+    },
     /// An entry that nobody waits for but a barrier.
     Span,
     /// A message in this place.
@@ -89,6 +93,13 @@ impl Flight {
         self.ahead = 0;
         self.failure = None;
         self.step = Step::Idle;
+    }
+
+    /// Entries before `next` are over, however they went.
+    pub(crate) fn write_off(&mut self, next: u32) {
+        self.done = next;
+        self.ahead = 0;
+        self.failure = None;
     }
 
     /// An entry that needs no request is done.

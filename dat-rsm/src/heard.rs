@@ -141,19 +141,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ///
     /// Spec: RSMIM-02, RSMPB-03, RSMIM-03
     fn asked(&self, index: usize, link: Handle, wish: Wish) {
-        let answer = match self.grant(index, link, wish) {
-            Ok(body) => body,
-            Err(error) => Body::Refuse {
-                import: wish.import,
-                error,
-            },
-        };
-        self.state.with(|state| {
-            self.tell(state, link, answer);
-        });
+        if let Err(error) = self.grant(index, link, wish) {
+            let import = wish.import;
+            self.state
+                .with(|state| self.tell(state, link, Body::Refuse { import, error }));
+        }
     }
 
-    fn grant(&self, index: usize, link: Handle, wish: Wish) -> Result<Body> {
+    fn grant(&self, index: usize, link: Handle, wish: Wish) -> Result<()> {
         let grant = self
             .state
             .with(|state| find_grant(state, index, link, wish))?;
@@ -200,14 +195,17 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     })
                     .ok_or(RsmError::InsufficientResources)?,
             };
-            Ok(Body::Accept {
+            // Before anybody can take it back or change it: what is said of a change has to come later.
+            let body = Body::Accept {
                 import: wish.import,
                 importer: importer.to_raw(),
                 length,
                 address,
                 key: key.rmr_context,
                 publication: grant.number,
-            })
+            };
+            self.tell(state, link, body);
+            Ok(())
         });
         if let (Some(key), Some(port)) = (spare, self.ports.get(grant.port)) {
             let _adapter_closed = port.ia.lmr_free(key.lmr);

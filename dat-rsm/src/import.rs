@@ -112,8 +112,9 @@ pub(crate) struct Import {
     /// Transfers posted, and come back.
     pub(crate) posted: u64,
     pub(crate) finished: u64,
-    /// Writes were posted since the last flush.
-    pub(crate) unflushed: bool,
+    /// The last transfer that wrote, and the last one that is known to be visible, counted as `posted`.
+    pub(crate) written: u64,
+    pub(crate) flushed: u64,
     pub(crate) acknowledge: Option<Acknowledge>,
     pub(crate) mapping: Option<Mapping>,
     pub(crate) signals: u32,
@@ -230,7 +231,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 barriers: 0,
                 posted: 0,
                 finished: 0,
-                unflushed: false,
+                written: 0,
+                flushed: 0,
                 acknowledge: None,
                 mapping: None,
                 signals: 0,

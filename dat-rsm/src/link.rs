@@ -18,8 +18,8 @@ use crate::port::{Port, receives};
 use crate::state::State;
 use crate::wire::{Body, Greeting, MESSAGE_SIZE, Message};
 
-/// Messages that may wait for credits. A peer that lets more gather does not speak the protocol.
-const OUTBOX_LIMIT: usize = 256;
+/// Answers that may wait for credits. A peer that asks and lets more gather does not speak the protocol.
+const ANSWERS_LIMIT: usize = 256;
 
 /// The life of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ struct Waiting {
     import: Handle,
     /// The call that wants to know when it ended.
     told: Handle,
+    /// How often it is to be said.
+    times: u32,
 }
 
 /// A connection to a node.
@@ -172,9 +174,42 @@ impl Link {
         self.is_up() && self.outbox.is_empty() && self.credits > 0 && self.free != 0
     }
 
-    /// Whether more messages wait than any peer that keeps the protocol lets gather.
-    pub(crate) fn is_clogged(&self) -> bool {
-        self.outbox.len() > OUTBOX_LIMIT
+    /// Whether more answers wait than any peer that keeps the protocol lets gather. What this side says by itself is
+    /// bounded by its own tables, and is no fault of the peer.
+    pub(crate) fn is_clogged(&self, options: &Options) -> bool {
+        let (mut answers, mut ends) = (0_usize, 0_usize);
+        for waiting in &self.outbox {
+            match waiting.body {
+                Body::Accept { .. } | Body::Refuse { .. } | Body::Acknowledge { .. } => {
+                    answers = answers.saturating_add(1);
+                }
+                // Said to answer what nobody asked for, and for each connection that ends.
+                Body::Disconnect { .. } => ends = ends.saturating_add(1),
+                _ => {}
+            }
+        }
+        answers > ANSWERS_LIMIT || ends > options.limits.imports.saturating_add(ANSWERS_LIMIT)
+    }
+
+    /// Puts a message with others that wait, so that no more gather than there are connections: signals to all
+    /// importers of a publication are counted, and of the bindings of a connection only the last matters.
+    fn gather(&mut self, waiting: Waiting) {
+        let place = self.outbox.iter_mut().find(|other| match other.body {
+            Body::SignalImporters { .. } => other.body == waiting.body,
+            Body::Rebind { importer, .. } => {
+                matches!(waiting.body, Body::Rebind { importer: same, .. } if same == importer)
+            }
+            _ => false,
+        });
+        match place {
+            Some(place) if place.body == waiting.body => {
+                if matches!(place.body, Body::SignalImporters { .. }) {
+                    place.times = place.times.saturating_add(1);
+                }
+            }
+            Some(place) => place.body = waiting.body,
+            None => self.outbox.push_back(waiting),
+        }
     }
 
     /// A place for messages is free again.
@@ -209,7 +244,12 @@ impl State {
         let Some(place) = self.links.get_mut(link).filter(|link| link.state != over) else {
             return;
         };
-        place.outbox.push_back(Waiting { body, import, told });
+        place.gather(Waiting {
+            body,
+            import,
+            told,
+            times: 1,
+        });
         self.pump(ports, link, options);
     }
 
@@ -240,6 +280,7 @@ impl State {
                     body: Body::Credit,
                     import: Handle::NULL,
                     told: Handle::NULL,
+                    times: 1,
                 },
                 None => return,
             };
@@ -292,7 +333,12 @@ impl State {
             link.requests = link.requests.saturating_add(1);
             if !is_credit {
                 link.credits = link.credits.saturating_sub(1);
-                link.outbox.pop_front();
+                if let Some(first) = link.outbox.front_mut() {
+                    first.times = first.times.saturating_sub(1);
+                }
+                if link.outbox.front().is_some_and(|first| first.times == 0) {
+                    link.outbox.pop_front();
+                }
             }
             if let Some(flight) = self.flights.get_mut(waiting.told) {
                 flight.pending = flight.pending.saturating_add(1);
@@ -384,7 +430,12 @@ impl State {
                     flight.ended(index, last, status);
                 }
             }
-            Owner::Flush { flight } => {
+            Owner::Flush { flight, covers } => {
+                if status == DtoStatus::Success
+                    && let Some(import) = self.imports.get_mut(request.import)
+                {
+                    import.flushed = import.flushed.max(covers);
+                }
                 if let Some(flight) = self.flights.get_mut(flight) {
                     flight.stepped(status);
                 }

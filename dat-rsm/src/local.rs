@@ -166,13 +166,22 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     /// Takes memory from the device, whatever uses it.
+    ///
+    /// It leaves the table last: whoever does not find it there any more may rely on its being freed, and of several who
+    /// free it each waits for the device.
     pub(crate) fn drop_local(&self, local: LocalMemoryId) {
-        let removed = self.state.with(|state| state.locals.remove(local.handle()));
-        if let Some(local) = removed
-            && let Some(port) = self.ports.get(local.port)
-        {
-            let _adapter_closed = port.ia.lmr_free(local.made.lmr);
+        let found = self.state.with(|state| {
+            let place = state.locals.get_mut(local.handle())?;
+            place.closing = true;
+            Some((place.port, place.made.lmr))
+        });
+        let Some((port, lmr)) = found else {
+            return;
+        };
+        if let Some(port) = self.ports.get(port) {
+            let _freed_or_adapter_closed = port.ia.lmr_free(lmr);
         }
+        self.state.with(|state| state.locals.remove(local.handle()));
     }
 
     /// Registers borrowed memory while `work` runs, for putv and getv from handles without any promise by the caller.

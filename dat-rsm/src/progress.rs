@@ -331,7 +331,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             match message {
                 Some(message) => {
                     link.account(&message);
-                    if link.is_clogged() {
+                    if link.is_clogged(&self.options) {
                         state.end_link(handle, now, &self.options);
                         return None;
                     }

@@ -102,7 +102,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             Ok(outcome) => outcome,
             Err(error) => {
                 self.quiesce(flight, controller, wait);
-                let residual = count.saturating_sub(vector.accepted());
+                let residual = count.saturating_sub(vector.known());
                 Err(VectorError {
                     error,
                     residual,

@@ -32,7 +32,7 @@ impl State {
         if let Some(local) = local.and_then(|local| self.locals.get_mut(local)) {
             local.users = local.users.saturating_add(1);
         }
-        if let Owner::Entry { flight, .. } | Owner::Flush { flight } = request.owner
+        if let Owner::Entry { flight, .. } | Owner::Flush { flight, .. } = request.owner
             && let Some(flight) = self.flights.get_mut(flight)
         {
             flight.pending = flight.pending.saturating_add(1);
@@ -56,7 +56,7 @@ impl State {
         let Attach::Attached(link_handle) = place.attach else {
             return;
         };
-        let index = place.port;
+        let (index, covers) = (place.port, place.posted);
         let Some(link) = self
             .links
             .get(link_handle)
@@ -75,7 +75,7 @@ impl State {
         let ep = link.ep;
         let piece = target.piece(0, FLUSH_SIZE as usize);
         let request = Request {
-            owner: Owner::Flush { flight },
+            owner: Owner::Flush { flight, covers },
             link: link_handle,
             import: import.handle(),
             local: None,
@@ -155,18 +155,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             Step::Done | Step::Failed(_) => Some(Ok(())),
             Step::Posted => None,
             Step::Idle => {
-                if !place.unflushed {
+                if place.written <= place.flushed {
                     return Some(Ok(()));
                 }
                 let port = self.ports.get(index)?;
                 state.post_flush(port, import, flight);
-                let posted = state
-                    .flights
-                    .get(flight)
-                    .is_some_and(|flight| flight.step == Step::Posted);
-                if posted && let Some(place) = state.imports.get_mut(import.handle()) {
-                    place.unflushed = false;
-                }
                 None
             }
         }
@@ -181,7 +174,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 let (_, request) = state.requests.iter().find(|(_, request)| {
                     matches!(
                         request.owner,
-                        Owner::Entry { flight: other, .. } | Owner::Flush { flight: other } if other == flight
+                        Owner::Entry { flight: other, .. } | Owner::Flush { flight: other, .. } if other == flight
                     )
                 })?;
                 let link = request.link;

@@ -78,13 +78,13 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         if flight.failure.is_some() {
             return Offer::Later;
         }
-        if wanted.length == 0 {
-            flight.skip(self.next as u32);
-            return Offer::Nothing;
-        }
         let done = flight.done as usize;
         if self.next.saturating_sub(done) >= WINDOW {
             return Offer::Later;
+        }
+        if wanted.length == 0 {
+            flight.skip(self.next as u32);
+            return Offer::Nothing;
         }
         let Attach::Attached(link_handle) = attach else {
             return Offer::Later;
@@ -213,10 +213,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
         state.count_posted(&request);
         if let Some(import) = state.imports.get_mut(request.import)
-            && request.owner == Owner::Span
             && self.direction == Direction::Put
         {
-            import.unflushed = true;
+            import.written = import.posted;
         }
         Ok(())
     }

@@ -72,6 +72,13 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
     }
 
+    /// Entries that count as done for a call that is interrupted: of writes that nobody saw visible none does.
+    pub(super) fn known(&self) -> usize {
+        let unseen = !self.explicit && self.direction == Direction::Put && !self.flushed;
+        let seen = self.view().is_some_and(|flight| flight.step == Step::Done);
+        if unseen && !seen { 0 } else { self.accepted() }
+    }
+
     fn done(&self) -> usize {
         self.view().map_or(0, |flight| flight.done as usize)
     }
@@ -116,16 +123,20 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 return None;
             }
             let flight = self.view()?;
-            if let Some(failure) = flight.failure {
+            if flight.failure.is_some() {
                 if !self.explicit {
                     self.phase = Phase::Failing;
                     return None;
                 }
-                // Late errors are the barrier's to tell (RSMPV-42); the entry is over.
+                if flight.pending != 0 {
+                    return None;
+                }
+                // Late errors are the barrier's to tell (RSMPV-42); what was begun is over, what failed behind the
+                // first failure too.
+                let next = self.next as u32;
                 self.engine.state.with(|state| {
                     if let Some(flight) = state.flights.get_mut(self.flight) {
-                        flight.failure = None;
-                        flight.skip(failure.index);
+                        flight.write_off(next);
                     }
                 });
                 continue;

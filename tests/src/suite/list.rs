@@ -355,7 +355,8 @@ macro_rules! conformance_suite {
                     an_export_signals_all_of_its_importers
                     waits_end_by_a_signal_by_time_or_by_the_end_of_the_segment
                     a_signal_that_fails_after_the_data_leaves_nothing_to_do
-                    several_segments_are_waited_for_at_once;
+                    several_segments_are_waited_for_at_once
+                    a_burst_of_signals_arrives_as_a_whole;
                 rsm_single:
                     bytes_go_there_and_back
                     single_accesses_are_refused_in_order
@@ -364,7 +365,8 @@ macro_rules! conformance_suite {
                     bytes_are_gathered_and_gaps_are_left
                     getv_scatters_what_putv_gathered
                     of_overlapping_entries_the_later_one_wins
-                    any_number_of_entries_is_one_vector;
+                    any_number_of_entries_is_one_vector
+                    entries_of_no_length_do_not_hold_up_the_rest;
             }
         }
     };
@@ -378,7 +380,10 @@ macro_rules! conformance_suite {
                     in_explicit_mode_the_close_tells_of_failures
                     an_implicit_failure_in_a_span_fails_its_close_too
                     the_death_of_the_exporter_aborts_whenever_it_comes
-                    memory_that_cannot_be_registered_ends_the_vector;
+                    memory_that_cannot_be_registered_ends_the_vector
+                    in_explicit_mode_a_failure_does_not_hold_up_immediate_entries
+                    a_close_flushes_writes_of_every_kind
+                    many_connections_come_back_together;
             }
         }
     };

@@ -333,3 +333,85 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
     }
     assert!(interrupted > 0);
 }
+
+/// Spec: RSMPV-08, RSMPV-40, RSMPV-42, RSMBR-05
+pub fn in_explicit_mode_a_failure_does_not_hold_up_immediate_entries<T: FaultyRsmTestbed>(bed: &T) {
+    let mut failed = 0;
+    each_failure(bed, |nodes| {
+        let (_, import, memory) = nodes.segment(1);
+        let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+        let barrier = nodes.barrier(0, import);
+        engine
+            .set_mode(import, BarrierMode::Explicit)
+            .expect("a mode");
+        let bytes = pattern(4, 4000);
+        let all: Vec<_> = (0..40)
+            .map(|at| put(&bytes[at * 100..][..100], at as u64 * 100))
+            .collect();
+        for _ in 0..2 {
+            engine.open_barrier(barrier).expect("open");
+            engine.putv(import, &all, NONE, wait).expect("begun");
+            match engine.close_barrier(barrier, wait) {
+                Ok(()) => break,
+                Err(error) => assert_eq!(error, RsmError::BarrierFailure),
+            }
+            failed += 1;
+        }
+        assert!(load(&memory[..4000]) == bytes);
+    });
+    assert!(failed > 0);
+}
+
+/// What was written from immediate entries is known to be visible by the same flush as everything else: that one more
+/// operation may fail, whatever the source was.
+///
+/// Spec: RSMPV-12, RSMPV-21, RSMPV-40, RSMBR-05
+pub fn a_close_flushes_writes_of_every_kind<T: FaultyRsmTestbed>(bed: &T) {
+    let mut failed = [0; 2];
+    for (kind, failed) in failed.iter_mut().enumerate() {
+        for nth in 0..OPERATIONS {
+            let nodes = Nodes::two(bed);
+            bed.fail_operation(2 * (kind as u16 * OPERATIONS as u16 + nth as u16), nth);
+            let (_, import, _) = nodes.segment(1);
+            let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+            let (local, _) = nodes.local(0, 8, 3);
+            let barrier = nodes.barrier(0, import);
+            engine
+                .set_mode(import, BarrierMode::Explicit)
+                .expect("a mode");
+            engine.open_barrier(barrier).expect("open");
+            let entry = match kind {
+                0 => put_handle(local, 0, 0, 8),
+                _ => put(&[1; 8], 0),
+            };
+            engine.putv(import, &[entry], NONE, wait).expect("begun");
+            *failed += usize::from(engine.close_barrier(barrier, wait).is_err());
+        }
+    }
+    assert_eq!(failed, [2, 2], "a write and a flush each");
+}
+
+/// Spec: RSMBR-06, RSMST-03, RSMIM-03
+pub fn many_connections_come_back_together<T: FaultyRsmTestbed>(bed: &T) {
+    const MANY: usize = 400;
+    let nodes = Nodes::two(bed);
+    let (_, first, _) = nodes.segment(1);
+    let imports: Vec<_> = (0..MANY)
+        .map(|_| nodes.import(0, 1, crate::fixture::nodes::SEGMENT))
+        .collect();
+    let engine = nodes.engine(0);
+    bed.fail_operation(0, 2500);
+    let broken = (0..2000).any(|_| {
+        engine
+            .putv(first, &[put(&[1], 0)], NONE, &mut nodes.wait(0))
+            .is_err()
+    });
+    assert!(broken);
+    nodes.settle();
+    for import in imports.into_iter().chain([first]) {
+        assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
+        engine
+            .putv(import, &[put(&[1], 0)], NONE, &mut nodes.wait(0))
+            .expect("on again");
+    }
+}

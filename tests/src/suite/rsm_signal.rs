@@ -388,3 +388,18 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
     );
     assert_eq!(ready, [true, false]);
 }
+
+/// Signals that an export posts while nobody listens wait, and all of them arrive; the connection stays.
+///
+/// Spec: RSMSG-02, RSMSG-06
+pub fn a_burst_of_signals_arrives_as_a_whole<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (export, import, _) = nodes.segment(1);
+    let exporter = nodes.engine(1);
+    for _ in 0..600 {
+        exporter
+            .signal_post(export, SignalFlags::empty(), &mut nodes.wait(1))
+            .expect("posted");
+    }
+    assert_eq!(drain(&nodes, 0, import), 600);
+}

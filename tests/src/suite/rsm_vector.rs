@@ -156,3 +156,20 @@ pub fn any_number_of_entries_is_one_vector<T: RsmTestbed>(bed: &T) {
         }
     }
 }
+
+/// Entries without bytes need nothing of the device, however many there are while another one is on the way.
+///
+/// Spec: RSMPV-61, RSMPV-08, RSMPV-20
+pub fn entries_of_no_length_do_not_hold_up_the_rest<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, import, memory) = nodes.segment(1);
+    let (local, source) = nodes.local(0, 4000, 3);
+    let mut entries = vec![put_handle(local, 0, 0, 100)];
+    entries.extend((0..60).map(|at| put_handle(local, at, at, 0)));
+    entries.extend((1..40).map(|at| put_handle(local, at * 100, at * 100, 100)));
+    nodes
+        .engine(0)
+        .putv(import, &entries, VectorFlags::empty(), &mut nodes.wait(0))
+        .expect("a vector");
+    assert!(load(&memory[..4000]) == load(source));
+}
