@@ -59,6 +59,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         self.state.with(|state| {
             let place = state.ports.get_mut(index).ok_or(RsmError::InternalError)?;
             if place.objects.is_none() {
+                place.zones.retain(|zone| port.ia.pz_free(*zone).is_err());
                 place.begin(port.open()?);
             } else if place.references == 0 {
                 // Its last user has not finished to release it.

@@ -148,7 +148,7 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
         match self.fill(&mut objects) {
             Ok(()) => Ok(objects),
             Err(error) => {
-                self.close(objects);
+                let _nobody_used_it = self.close(objects);
                 Err(error)
             }
         }
@@ -171,7 +171,8 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
     }
 
     /// Frees what was made, in the opposite order. What does not exist is refused by the core, which does no harm.
-    pub(crate) fn close(&self, objects: PortObjects) {
+    /// Says which zone is left, if memory of a call that is about to end is still in it.
+    pub(crate) fn close(&self, objects: PortObjects) -> Option<PzId> {
         let ia = &self.ia;
         let _never_made = ia.psp_free(objects.psp);
         for block in [objects.flush_word, objects.flush_target]
@@ -189,7 +190,7 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
             let _never_made = ia.evd_free(evd);
         }
         let _never_made = ia.cno_free(objects.cno);
-        let _never_made = ia.pz_free(objects.pz);
+        (ia.pz_free(objects.pz).is_err() && objects.pz != PzId::NULL).then_some(objects.pz)
     }
 }
 
@@ -253,6 +254,8 @@ pub(crate) struct PortState {
     generation: u32,
     pub(crate) references: u32,
     pub(crate) objects: Option<PortObjects>,
+    /// Zones of former lives that calls were still using.
+    pub(crate) zones: Vec<PzId>,
 }
 
 impl PortState {
@@ -264,6 +267,7 @@ impl PortState {
             generation: 0,
             references: 0,
             objects: None,
+            zones: Vec::new(),
         }
     }
 

@@ -546,7 +546,17 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 place.objects.take()
             });
             if let Some(objects) = objects {
-                port.close(objects);
+                if let Some(zone) = port.close(objects) {
+                    self.state.with(|state| {
+                        let place = state.ports.get_mut(index).map(|place| &mut place.zones);
+                        // Without memory to remember it the zone goes with the adapter.
+                        if let Some(zones) = place
+                            && zones.try_reserve(1).is_ok()
+                        {
+                            zones.push(zone);
+                        }
+                    });
+                }
                 self.tell_change();
             }
         }

@@ -213,3 +213,58 @@ fn one_signal_ends_one_of_many_waits() {
     });
     assert_eq!(taken.load(Ordering::Relaxed), SIGNALS);
 }
+
+/// A controller that is released under calls that transfer and wait leaves nothing behind in the adapter: it may be
+/// opened again as often as one likes.
+///
+/// Spec: RSMCT-10, RSMCT-11, RSMSG-08
+#[test]
+fn a_controller_is_released_under_calls() {
+    let fabric = Fabric::new(FabricOptions::default());
+    let _stepper = fabric.spawn_thread().expect("a thread");
+    let (engine, mut controller) = engine(&fabric, 1);
+    for round in 0..20 {
+        let (segment, _) = export(&engine, controller);
+        let all = Permission::all();
+        let import =
+            engine.import_connect(controller, 1, SEGMENT, all, &mut MockWait::new(&fabric));
+        let import = import.expect("connected");
+        let moved = AtomicU32::new(0);
+        thread::scope(|scope| {
+            let waiter =
+                scope.spawn(|| engine.signal_wait(segment, None, &mut MockWait::new(&fabric)));
+            let mover = scope.spawn(|| {
+                let (bytes, mut wait) = ([1; PAGE], MockWait::new(&fabric));
+                let entry = PutEntry {
+                    local: Source::Bytes(&bytes),
+                    local_offset: 0,
+                    remote_offset: 0,
+                    length: PAGE as u64,
+                };
+                loop {
+                    let flags = VectorFlags::empty();
+                    if let Err(failure) = engine.putv(import, &[entry; 16], flags, &mut wait) {
+                        return failure.error;
+                    }
+                    moved.fetch_add(1, Ordering::AcqRel);
+                }
+            });
+            while moved.load(Ordering::Acquire) < 3 {
+                thread::yield_now();
+            }
+            let mut wait = MockWait::new(&fabric);
+            engine
+                .release_controller(controller, &mut wait)
+                .expect("released");
+            let waited = waiter.join().expect("a waiter");
+            assert_eq!(waited, Err(RsmError::BadSegmentHandle));
+            let moved = mover.join().expect("a mover");
+            let ends = [RsmError::ConnectionAborted, RsmError::BadControllerHandle];
+            assert!(ends.contains(&moved), "{moved:?}");
+        });
+        let gone = engine.import_disconnect(import, &mut MockWait::new(&fabric));
+        gone.expect("disconnected");
+        let opened = engine.get_controller(Some("rsm0"));
+        controller = opened.unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+}
