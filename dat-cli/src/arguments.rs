@@ -215,7 +215,7 @@ pub(crate) struct PerfArguments {
     /// Local segments per operation, 1 to 32; bind has 1
     #[arg(long, default_value_t = 1, value_parser = up_to::<u8, 32>, allow_negative_numbers = true)]
     pub(crate) segments: u8,
-    /// Operations that are posted together, 1 to the depth; with --device or --connect
+    /// Operations that are posted together, 1 to the depth; bind and srq have 1
     #[arg(long, default_value_t = 1, value_parser = up_to::<u16, 4096>, allow_negative_numbers = true)]
     pub(crate) batch: u16,
     /// Operations per size, at least 1 [default: as many as there is time for]

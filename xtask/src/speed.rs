@@ -98,7 +98,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let (exact, exact_above) = compare(&COUNTED, &counted)?;
     let (coarse, coarse_above) = compare(&TIMED, &timed)?;
     let mut text = conditions(&workspace.shell, &counted, options.rounds)?;
-    text += "\n### Instructions, on one processor\n\n";
+    text += "\n### Instructions, on one processor\n\nOne nanosecond of this guest is one instruction.\n\n";
     text += &exact;
     text += "\n### Polling, on two processors\n\n";
     text += &coarse;

@@ -100,14 +100,20 @@ pub(crate) struct Point {
 /// Rounds of polling in which nothing comes before a measurement is given up.
 const PATIENCE: u32 = 1_000_000;
 
-/// What reading the clock costs.
+/// What reading the clock costs: the middle one of many short looks, since any of them may be interrupted.
 pub(crate) fn clock_cost() -> Duration {
-    const READINGS: u32 = 100_000;
-    let begin = Instant::now();
-    for _ in 0..READINGS {
-        std::hint::black_box(Instant::now());
+    const LOOKS: usize = 101;
+    const READINGS: u32 = 1000;
+    let mut looks = [Duration::ZERO; LOOKS];
+    for look in &mut looks {
+        let begin = Instant::now();
+        for _ in 0..READINGS {
+            std::hint::black_box(Instant::now());
+        }
+        *look = begin.elapsed();
     }
-    begin.elapsed() / READINGS
+    looks.sort_unstable();
+    looks[LOOKS / 2] / READINGS
 }
 
 /// Operations after which it is known what one takes, and after which all that is used was used before.

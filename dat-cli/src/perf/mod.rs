@@ -97,9 +97,13 @@ pub(crate) fn run_on(
     };
     let operation = arguments.operation;
     output.line(format_args!(
-        "{HEADING}dat perf {}{HEADING:#}: {} under way at once, {} each, {} per size",
+        "{HEADING}dat perf {}{HEADING:#}: {} under way at once, {}{} each, {} per size",
         operation.name(),
         arguments.depth,
+        match arguments.batch {
+            1 => String::new(),
+            batch => format!("{batch} posted together, "),
+        },
         counted(arguments.segments.into(), "segment"),
         match goal {
             Goal::Operations(count) => counted(count, "operation"),

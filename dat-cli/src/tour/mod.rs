@@ -16,8 +16,8 @@ use crate::failure::Result;
 use crate::output::{BAD, CODE, FAINT, GOOD, HEADING, Output};
 
 /// What the tour cannot show, since it does not exist.
-const NOT_INCLUDED: &str = "Mappings of imported segments (rsm_memseg_import_map), and libraries with the C interface, \
-    whose names this tour uses. Nothing of them is shown, or imitated, here.";
+const NOT_INCLUDED: &str = "Libraries with the C interface, whose names this tour uses, and remote shared memory over RDMA \
+    devices. Nothing of them is shown, or imitated, here.";
 
 #[derive(Serialize)]
 struct Report<'a> {

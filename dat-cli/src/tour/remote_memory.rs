@@ -335,7 +335,7 @@ fn refusals() -> Vec<Step<Scene>> {
     vec![
         Step {
             shows: "The second of three entries leads beyond the segment: the first is done, nothing else is begun, \
-                and no signal is sent. It is found before anything is posted, so the connection stands.",
+                and no signal is sent. It is found before anything of it is posted, so the connection stands.",
             call: "rsm_memseg_import_putv({{\"SHARED\" to 0}, {6 bytes to 4094}, {\"MEMORY\" to 7}}, RSM_IMPLICIT_SIGPOST)",
             expected: refused(RsmError::BadLength, 2, "SHARED memory ")
                 .fact(CONNECTION, "connected"),
@@ -541,7 +541,7 @@ fn closing() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "So does a barrier that is open across it, or opened later.",
+            shows: "A barrier tells A the same when it closes.",
             call: "rsm_memseg_import_open_barrier(&barrier), rsm_memseg_import_close_barrier(&barrier)",
             expected: Outcome::of_rsm(Err(RsmError::ConnectionAborted)),
             requirements: &["RSMBR-04", "RSMST-01"],
