@@ -7,12 +7,13 @@ use core::task::Waker;
 use dat_core::Ia;
 use dat_core::backend::Backend;
 use dat_core::sync::{Mutex, RawLock};
-use portable_atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use portable_atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 use crate::error::{Result, RsmError};
 use crate::id::{ControllerId, Handle};
 use crate::options::{ControllerConfig, Options};
 use crate::port::{Port, PortState};
+use crate::progress::IDLE;
 use crate::state::State;
 use crate::wire::Body;
 
@@ -33,8 +34,8 @@ pub struct Rsm<'s, B: Backend, L: RawLock> {
     pub(crate) state: Mutex<L, State>,
     pub(crate) sleepers: Mutex<L, heapless::Vec<(u32, Waker), SLEEPERS>>,
     pub(crate) options: Options,
-    /// Somebody makes progress.
-    pub(crate) busy: AtomicBool,
+    /// Whether somebody makes progress, and was asked to look again.
+    pub(crate) turn: AtomicU8,
     /// Counts what sleeping calls want to know of.
     pub(crate) changes: AtomicU32,
     pub(crate) tickets: AtomicU32,
@@ -78,7 +79,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             state: Mutex::new(state),
             sleepers: Mutex::new(heapless::Vec::new()),
             options,
-            busy: AtomicBool::new(false),
+            turn: AtomicU8::new(IDLE),
             changes: AtomicU32::new(0),
             tickets: AtomicU32::new(0),
         })

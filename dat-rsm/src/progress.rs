@@ -23,16 +23,62 @@ use crate::wire::{Body, GREETING_SIZE, Greeting};
 /// Events of one dispatcher that one call handles, so that its time is bounded.
 const EVENTS_PER_CALL: usize = 64;
 
+/// Rounds that one call makes for others that came meanwhile, so that its time is bounded.
+const ROUNDS_PER_CALL: usize = 8;
+
+/// Nobody makes progress.
+pub(crate) const IDLE: u8 = 0;
+/// Somebody does.
+const UNDER_WAY: u8 = 1;
+/// Somebody does, or is about to, and has to look at everything once more.
+const ASKED_AGAIN: u8 = 2;
+
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Takes in what happened since the last call: transfers that ended, messages, connections that came and went, and
     /// what is due by `now`. Says how many things it did; call it again while that is not 0.
     ///
     /// Blocking calls do so themselves while they wait. Whoever exports must see to it that somebody does so all the
-    /// time, or importers wait for an answer. If another thread is at it this returns 0 at once.
+    /// time, or importers wait for an answer. If another thread is at it this returns 0 at once, and that
+    /// thread looks at everything once more.
     pub fn progress(&self, now: Instant) -> usize {
-        if self.busy.swap(true, Ordering::Acquire) {
+        // Whoever finds another at it may have been woken by what that one has passed already.
+        if self.turn.swap(ASKED_AGAIN, Ordering::AcqRel) != IDLE {
             return 0;
         }
+        let mut handled = 0_usize;
+        for _ in 0..ROUNDS_PER_CALL {
+            self.turn.store(UNDER_WAY, Ordering::Release);
+            handled = handled.saturating_add(self.round(now));
+            if self.turn.load(Ordering::Acquire) == UNDER_WAY {
+                break;
+            }
+        }
+        self.end_turn();
+        if handled != 0 {
+            self.tell_change();
+        }
+        handled
+    }
+
+    /// Waits until nobody else makes progress, and keeps others from it until [`end_turn`](Self::end_turn).
+    pub(crate) fn begin_turn(&self) {
+        let begins = || {
+            self.turn
+                .compare_exchange(IDLE, UNDER_WAY, Ordering::AcqRel, Ordering::Acquire)
+        };
+        while begins().is_err() {
+            core::hint::spin_loop();
+        }
+    }
+
+    /// Lets others make progress; those who found no turn and sleep by now look again.
+    pub(crate) fn end_turn(&self) {
+        if self.turn.swap(IDLE, Ordering::AcqRel) == ASKED_AGAIN {
+            self.tell_change();
+        }
+    }
+
+    fn round(&self, now: Instant) -> usize {
         let mut handled = 0_usize;
         for index in 0..self.ports.len() {
             handled = handled.saturating_add(self.port_progress(index, now));
@@ -42,10 +88,6 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             .with(|state| state.urgent || state.due.is_some_and(|due| due <= now));
         if tidy {
             handled = handled.saturating_add(self.tidy(now));
-        }
-        self.busy.store(false, Ordering::Release);
-        if handled != 0 {
-            self.tell_change();
         }
         handled
     }

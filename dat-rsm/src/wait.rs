@@ -1,5 +1,6 @@
 //! Calls that wait: they make progress, look, and sleep until there is reason to look again.
 
+use core::mem;
 use core::task::Waker;
 
 use dat_core::ErrorKind;
@@ -7,7 +8,7 @@ use dat_core::backend::Backend;
 use dat_core::event::{Wait, WakeReason};
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
-use portable_atomic::{AtomicU32, Ordering};
+use portable_atomic::Ordering;
 
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
@@ -17,14 +18,21 @@ use crate::id::ControllerId;
 const SLICE: u32 = 1_000;
 
 /// The caller's way to sleep, which also returns when something changed in the engine.
-struct Attentive<'w, W> {
+struct Attentive<'w, 's, B: Backend, L: RawLock, W> {
     inner: &'w mut W,
-    changes: &'w AtomicU32,
+    engine: &'w Rsm<'s, B, L>,
+    ticket: u32,
     seen: u32,
     interrupted: bool,
 }
 
-impl<W: Wait> Wait for Attentive<'_, W> {
+impl<B: Backend, L: RawLock, W> Attentive<'_, '_, B, L, W> {
+    fn is_stale(&self) -> bool {
+        self.engine.changes.load(Ordering::SeqCst) != self.seen
+    }
+}
+
+impl<B: Backend, L: RawLock, W: Wait> Wait for Attentive<'_, '_, B, L, W> {
     fn now(&mut self) -> Instant {
         self.inner.now()
     }
@@ -34,14 +42,21 @@ impl<W: Wait> Wait for Attentive<'_, W> {
     }
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        // Each time, since who was woken is forgotten; and before the look at the changes, so that none is missed.
+        let told = self.engine.begin_sleep(self.ticket, self.inner.waker());
         // To the adapter a change of the engine is an interruption; only the engine knows the difference.
-        if self.changes.load(Ordering::SeqCst) != self.seen {
+        if self.is_stale() {
             return WakeReason::Interrupted;
         }
+        let until = if told {
+            until
+        } else {
+            earliest(until, self.inner.now().after(SLICE))
+        };
         let reason = self.inner.wait(until);
         if reason == WakeReason::Interrupted {
             self.interrupted = true;
-        } else if self.changes.load(Ordering::SeqCst) != self.seen {
+        } else if self.is_stale() {
             return WakeReason::Interrupted;
         }
         reason
@@ -52,13 +67,18 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Something changed that sleeping calls may wait for.
     pub(crate) fn tell_change(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        loop {
-            let sleeper = self.sleepers.with(|sleepers| sleepers.pop());
-            let Some((_, waker)) = sleeper else {
-                return;
-            };
+        let sleepers = self.sleepers.with(mem::take);
+        for (_, waker) in sleepers {
             waker.wake();
         }
+    }
+
+    /// The next change wakes this call, once; false if too many wait for that.
+    fn begin_sleep(&self, ticket: u32, waker: Waker) -> bool {
+        self.sleepers.with(|sleepers| {
+            sleepers.iter().any(|(other, _)| *other == ticket)
+                || sleepers.push((ticket, waker)).is_ok()
+        })
     }
 
     /// Makes progress and looks until `look` has an answer.
@@ -106,26 +126,27 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         ticket: u32,
         wait: &mut W,
     ) -> Result<()> {
-        let waker = wait.waker();
-        let told = self.sleepers.with(|sleepers| {
-            sleepers.iter().any(|(other, _)| *other == ticket)
-                || sleepers.push((ticket, waker)).is_ok()
-        });
         let (cno, due, open) = self.state.with(|state| {
             let open = state.ports.iter().filter(|port| port.references != 0);
             let index = controller.map_or(0, |controller| controller.handle().index());
             let ids = state.ports.get(index).and_then(|port| port.ids());
-            (ids.map(|ids| (index, ids.cno)), state.due, open.count())
+            let due = if state.urgent {
+                Some(Instant::ZERO)
+            } else {
+                state.due
+            };
+            (ids.map(|ids| (index, ids.cno)), due, open.count())
         });
         let now = wait.now();
         let mut until = earliest(deadline, due);
-        if !told || open > 1 || cno.is_none() {
+        if open > 1 || cno.is_none() {
             // Nothing wakes the call for the other adapters.
             until = earliest(until, now.after(SLICE));
         }
         let mut attentive = Attentive {
             inner: wait,
-            changes: &self.changes,
+            engine: self,
+            ticket,
             seen,
             interrupted: false,
         };

@@ -6,7 +6,6 @@ use dat_core::flags::{CloseFlags, CompletionFlags};
 use dat_core::memory::RmrTriplet;
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
-use portable_atomic::Ordering;
 
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
@@ -188,11 +187,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             if let Some(port) = self.ports.get(port) {
                 let _over = port.ia.ep_disconnect(ep, CloseFlags::Abrupt);
             }
-            while self.busy.swap(true, Ordering::Acquire) {
-                core::hint::spin_loop();
-            }
+            self.begin_turn();
             self.remove_link(link);
-            self.busy.store(false, Ordering::Release);
+            self.end_turn();
         }
     }
 }
