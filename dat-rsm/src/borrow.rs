@@ -1,8 +1,10 @@
 //! Memory that is registered for no longer than it is borrowed. All of the crate's `unsafe` is in this module.
 //!
-//! Two things make it sound: whoever registers one of these regions undoes the registration before the borrow ends,
-//! also while unwinding (`transfer::pins` for the memory of a call, `local` for that of a closure, `block` for the engine's own), and
-//! after `lmr_free` neither device nor peer touches the memory (promised by `dat_core::backend::Backend::deregister`).
+//! Three things make it sound: whoever registers one of these regions undoes the registration before the borrow ends,
+//! also while unwinding (`transfer::pins` for the memory of a call, `local` for that of a closure, `block` for the engine's own);
+//! after `lmr_free` neither device nor peer touches the memory (promised by `dat_core::backend::Backend::deregister`); and
+//! nobody but the engine has its adapters, so that nobody else frees or names these registrations: no public call may give
+//! an adapter out.
 
 use core::sync::atomic::AtomicU8;
 

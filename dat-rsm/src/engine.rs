@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
 
-use dat_core::Ia;
 use dat_core::backend::Backend;
 use dat_core::sync::{Mutex, RawLock};
 use portable_atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
@@ -88,11 +87,6 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
     /// The properties it was made with.
     pub fn options(&self) -> &Options {
         &self.options
-    }
-
-    /// The adapter of a controller, open or not, by its place in the list that the engine was made with.
-    pub fn adapter(&self, place: usize) -> Option<&Ia<'s, B, L>> {
-        self.ports.get(place).map(|port| &port.ia)
     }
 
     /// Does something to the state that may fail.

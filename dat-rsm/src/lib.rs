@@ -55,8 +55,20 @@
 //! |---|---|
 //! | `std` | reading the file of segment ids; the core's host lock and waits on host threads |
 //!
-//! The crate is `no_std` and needs an allocator; transfers do not allocate. Its `unsafe` is in one private module, which
-//! registers memory for no longer than it is borrowed.
+//! The crate is `no_std` and needs an allocator; transfers do not allocate.
+//!
+//! # Soundness
+//! The crate's `unsafe` is in one private module, which makes regions of borrowed memory: the sources and targets of
+//! calls, the memory of [`Rsm::with_local_memory`], the engine's own. They may be registered for no longer than the
+//! borrow, and no safe code can make that untrue:
+//! - A registration ends with the adapter's `lmr_free`, or when the adapter goes; after either no device and no peer touches
+//!   the memory, which backends promise. The adapters belong to the engine, which gives them neither away nor out: nobody
+//!   else can free or copy a registration, bind a window to one, or post with it.
+//! - Calls that block undo their registrations before they return or unwind; they run in the frame that holds the
+//!   borrow. What a caller may keep, and so forget, [`VectorCall`], names handles alone and registers nothing.
+//! - A [`LocalMemoryId`] is a number: who guesses one reaches memory that is registered right now, which nobody uses otherwise
+//!   meanwhile, or that its owner promised to share by making a [`dat_core::memory::Region`] of it. Local memory has no
+//!   rights for peers, but where the device needs them to read into it.
 #![no_std]
 
 extern crate alloc;

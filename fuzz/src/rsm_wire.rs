@@ -46,7 +46,10 @@ const ENDPOINTS: usize = 6;
 const OPERATIONS: usize = 64;
 
 const REGIONS: usize = 64;
-const DISPATCHERS: usize = 12;
+/// Regions that an open controller has by itself.
+const OWN_REGIONS: usize = 2;
+/// What an engine needs, and the adapter's own; the intruder needs no more.
+const DISPATCHERS: usize = 5;
 
 /// Bytes of one operation in an input.
 pub const OPERATION_SIZE: usize = 6;
@@ -703,10 +706,10 @@ impl<'s> World<'s> {
         });
         let [first, second, third] = storage;
         let adapter = |storage: &'s mut Slots, node: u32| {
-            open(
-                storage,
-                fabric.node(NodeOptions::new("fuzz", u64::from(node))),
-            )
+            let mut options = NodeOptions::new("fuzz", u64::from(node));
+            // One zone each, so that one that leaks is missed at the end.
+            options.limits.domains = 1;
+            open(storage, fabric.node(options))
         };
         let intruder = Intruder::new(adapter(first, INTRUDER));
         let engine = |storage: &'s mut Slots, node: u32| {
@@ -721,7 +724,7 @@ impl<'s> World<'s> {
                     exports: 3,
                     imports: 8,
                     importers: 8,
-                    local_memory: 4,
+                    local_memory: REGIONS,
                     barriers: 4,
                     links: 6,
                     calls: 4,
@@ -1026,29 +1029,24 @@ impl<'s> World<'s> {
         self.settle();
         self.baits.clear();
         for engine in [&self.victim, &self.friend] {
-            is_empty(engine.adapter(0).expect("an adapter"));
+            is_empty(engine);
         }
     }
 }
 
-/// Every place of the adapter's tables is free: all of them can be taken.
-fn is_empty(ia: &Adapter<'_>) {
-    let zones: Vec<PzId> = (0..REGIONS)
-        .map(|_| ia.pz_create().expect("a zone leaked"))
-        .collect();
-    // One is the adapter's own.
-    for _ in 1..DISPATCHERS {
-        ia.evd_create(1, None, EvdFlags::DTO)
-            .expect("a dispatcher leaked");
-    }
+/// Every place of the adapter's tables is free: the engine, which has no more than it needs, can take all of them anew.
+fn is_empty(engine: &Engine<'_>) {
+    let controller = engine.get_controller(Some("dat0"));
+    let controller = controller.expect("a zone, a dispatcher or a service point leaked");
     let page: &'static [AtomicU8] = &FRIEND_PAGES.0[0];
-    for _ in 0..REGIONS {
-        ia.lmr_create(&LmrRequest {
-            memory: LmrMemory::Virtual(Region::from_static(page)),
-            pz: zones[0],
-            privileges: MemoryPrivileges::LOCAL_READ,
-        })
-        .expect("a region leaked");
+    for _ in OWN_REGIONS..REGIONS {
+        engine
+            .create_local_memory(
+                controller,
+                Region::from_static(page),
+                LocalAccess::ReadOnly,
+            )
+            .expect("a region leaked");
     }
 }
 

@@ -6,6 +6,7 @@ use backend_mock::{
     BufferOrder, Fabric, FabricOptions, Fault, MockBackend, NodeOptions, RemoteError,
 };
 use core::cell::Cell;
+use dat_core::attributes::IaAddress;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_tests::fixture::{
@@ -60,7 +61,12 @@ impl Testbed for MockBed {
     }
 }
 
-impl RsmTestbed for MockBed {}
+impl RsmTestbed for MockBed {
+    fn device_at(&self, address: IaAddress) -> MockBackend {
+        let options = NodeOptions::new("mock", 0);
+        self.fabric.node(NodeOptions { address, ..options })
+    }
+}
 
 impl NonCoherentTestbed for MockBed {
     fn non_coherent_device(&self) -> MockBackend {

@@ -3,8 +3,7 @@
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event};
 use dat_core::flags::{
-    CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, IaFields, MemoryPrivileges, ProviderFields,
-    QualityOfService,
+    CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges, QualityOfService,
 };
 use dat_core::id::{EpId, EvdId};
 use dat_core::memory::RmrTriplet;
@@ -12,7 +11,7 @@ use dat_rsm::wire::{Body, Greeting, MESSAGE_SIZE, Message};
 use dat_rsm::{ExportId, ImportId, ImportState, RsmError, SignalFlags, VectorFlags};
 
 use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, node_number, pattern, put, store};
-use crate::fixture::{Adapter, Memory, RsmTestbed, granted};
+use crate::fixture::{Adapter, Memory, RsmTestbed, granted, open};
 
 const NONE: VectorFlags = VectorFlags::empty();
 /// The life that the intruder claims to be in.
@@ -20,10 +19,10 @@ const LIFE: u64 = 0xBAD;
 /// Messages that it takes at a time.
 const PLACES: usize = 16;
 
-/// An endpoint at the first node that is not its engine's.
+/// Another process of the first node: an endpoint on an adapter of its own at the node's address.
 struct Intruder<'n, 'b, T: RsmTestbed> {
     nodes: &'n Nodes<'b, T>,
-    ia: &'n Adapter<T>,
+    ia: Adapter<T>,
     ep: EpId,
     transfers: EvdId,
     connections: EvdId,
@@ -33,7 +32,7 @@ struct Intruder<'n, 'b, T: RsmTestbed> {
 
 impl<'n, 'b, T: RsmTestbed> Intruder<'n, 'b, T> {
     fn new(nodes: &'n Nodes<'b, T>) -> Self {
-        let ia = nodes.engine(0).adapter(0).expect("an adapter");
+        let ia = open::<T>(nodes.bed.device_at(nodes.places[0].address));
         let zone = granted(ia.pz_create());
         let transfers = granted(ia.evd_create(64, None, EvdFlags::DTO));
         let connections = granted(ia.evd_create(8, None, EvdFlags::CONNECTION));
@@ -47,7 +46,7 @@ impl<'n, 'b, T: RsmTestbed> Intruder<'n, 'b, T> {
         };
         let (both, connect) = (Some(transfers), Some(connections));
         let ep = granted(ia.ep_create(Some(zone), both, both, connect, Some(&attributes)));
-        let memory = Memory::register(ia, zone, 4096, MemoryPrivileges::ALL);
+        let memory = Memory::register(&ia, zone, 4096, MemoryPrivileges::ALL);
         let intruder = Self {
             nodes,
             ia,
@@ -75,11 +74,10 @@ impl<'n, 'b, T: RsmTestbed> Intruder<'n, 'b, T> {
 
     /// Asks the second node for a connection.
     fn connect(&self, private_data: &[u8]) -> ConnectionEventKind {
-        let other = self.nodes.engine(1).adapter(0).expect("an adapter");
-        let address = granted(other.ia_query(IaFields::IA_ADDRESS, ProviderFields::empty()));
+        let place = &self.nodes.places[1];
         let param = ConnectParam {
-            address: address.ia.ia_address,
-            qualifier: 0x5253,
+            address: place.address,
+            qualifier: place.qualifier,
             timeout: 1_000_000,
             private_data,
             quality: QualityOfService::BEST_EFFORT,
@@ -91,6 +89,7 @@ impl<'n, 'b, T: RsmTestbed> Intruder<'n, 'b, T> {
 
     fn connection(&self) -> ConnectionEventKind {
         self.nodes.until("a connection event", || {
+            self.ia.progress(self.nodes.bed.now());
             match self.ia.evd_dequeue(self.connections) {
                 Ok(Event::Connection { kind, .. }) => Some(kind),
                 _ => None,
@@ -109,6 +108,7 @@ impl<'n, 'b, T: RsmTestbed> Intruder<'n, 'b, T> {
 
     /// Takes an event of the transfers; messages are kept, other ends are told.
     fn take(&self) -> Option<(u64, DtoStatus)> {
+        self.ia.progress(self.nodes.bed.now());
         let Ok(Event::Dto(done)) = self.ia.evd_dequeue(self.transfers) else {
             return None;
         };
