@@ -4,6 +4,7 @@
 //! ABI is put together, so that the error class bit cannot be forgotten (`Spec: GEN-01`).
 
 use core::fmt;
+use core::num::NonZeroU32;
 
 /// Result of every fallible call of this crate.
 pub type Result<T> = core::result::Result<T, Error>;
@@ -18,6 +19,10 @@ const TYPE_MASK: u32 = 0x3FFF_0000;
 const SUBTYPE_MASK: u32 = 0x0000_FFFF;
 /// Where the type starts.
 const TYPE_SHIFT: u32 = 16;
+/// Where the kind starts in an [`Error`], which has the cause in its lowest byte.
+const KIND_SHIFT: u32 = 16;
+/// Where the subtype starts there.
+const SUBTYPE_SHIFT: u32 = 8;
 /// The 2.0 type number of [`ErrorKind::NotImplemented`].
 const NOT_IMPLEMENTED_2_0: u16 = 0x3FFF;
 
@@ -558,32 +563,29 @@ impl Cause {
 /// Why a call failed: DAT type, DAT subtype and the cause behind them. Four bytes, also inside `Result<(), Error>`.
 ///
 /// `==` compares the cause too; [`Error::same_code`] compares only what DAT can express.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Error {
-    kind: ErrorKind,
-    subtype: Subtype,
-    cause: Cause,
-}
+#[derive(Copy, Clone, PartialEq, Eq, Hash)]
+pub struct Error(NonZeroU32);
 
 impl Error {
     /// An error of this type and subtype, with no finer cause.
     pub const fn new(kind: ErrorKind, subtype: Subtype) -> Self {
-        Self {
-            kind,
-            subtype,
-            cause: Cause::None,
+        Self::packed(kind, subtype, Cause::None)
+    }
+
+    /// One number, in one register: what may fail returns it or 0.
+    const fn packed(kind: ErrorKind, subtype: Subtype, cause: Cause) -> Self {
+        let word = (kind as u32) << KIND_SHIFT | (subtype as u32) << SUBTYPE_SHIFT | cause as u32;
+        match NonZeroU32::new(word) {
+            Some(word) => Self(word),
+            // No kind is 0.
+            None => Self(NonZeroU32::MIN),
         }
     }
 
     /// The same error with its cause set.
     #[must_use]
     pub const fn because(self, cause: Cause) -> Self {
-        Self {
-            kind: self.kind,
-            subtype: self.subtype,
-            cause,
-        }
+        Self::packed(self.kind(), self.subtype(), cause)
     }
 
     /// The call was abandoned: the object or its adapter went away meanwhile.
@@ -660,22 +662,32 @@ impl Error {
 
     /// The DAT return type.
     pub const fn kind(self) -> ErrorKind {
-        self.kind
+        match ErrorKind::from_discriminant((self.0.get() >> KIND_SHIFT) as u16) {
+            Some(kind) => kind,
+            // It was made from one.
+            None => ErrorKind::InternalError,
+        }
     }
 
     /// The DAT subtype.
     pub const fn subtype(self) -> Subtype {
-        self.subtype
+        match Subtype::from_discriminant((self.0.get() >> SUBTYPE_SHIFT) as u8) {
+            Some(subtype) => subtype,
+            None => Subtype::NoSubtype,
+        }
     }
 
     /// The cause behind both.
     pub const fn cause(self) -> Cause {
-        self.cause
+        match Cause::from_discriminant(self.0.get() as u8) {
+            Some(cause) => cause,
+            None => Cause::None,
+        }
     }
 
     /// Whether type and subtype agree, whatever the causes.
     pub const fn same_code(self, other: Self) -> bool {
-        self.kind as u16 == other.kind as u16 && self.subtype as u8 == other.subtype as u8
+        (self.0.get() ^ other.0.get()) >> SUBTYPE_SHIFT == 0
     }
 
     /// The `DAT_RETURN` of this error in an ABI: error class, type, subtype.
@@ -684,7 +696,9 @@ impl Error {
     /// (`RESERVED_LMR` is `PRIVILEGES_VIOLATION`, `PORT_IN_USE` is `CONN_QUAL_IN_USE`, `COMM_NOT_SUPPORTED` is
     /// `MODEL_NOT_SUPPORTED`). `Spec: GEN-01`
     pub const fn code(self, abi: Abi) -> u32 {
-        CLASS_ERROR | (self.kind.number(abi) as u32) << TYPE_SHIFT | self.subtype.number(abi) as u32
+        CLASS_ERROR
+            | (self.kind().number(abi) as u32) << TYPE_SHIFT
+            | self.subtype().number(abi) as u32
     }
 
     /// What a `DAT_RETURN` says: success, an error without cause, or `None` for a code the ABI does not define.
@@ -709,14 +723,38 @@ impl Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Error")
+            .field("kind", &self.kind())
+            .field("subtype", &self.subtype())
+            .field("cause", &self.cause())
+            .finish()
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Error {
+    fn format(&self, formatter: defmt::Formatter<'_>) {
+        defmt::write!(
+            formatter,
+            "Error {{ kind: {}, subtype: {}, cause: {} }}",
+            self.kind(),
+            self.subtype(),
+            self.cause()
+        );
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.kind.text())?;
-        if self.subtype != Subtype::NoSubtype {
-            write!(formatter, ": {}", self.subtype.text())?;
+        formatter.write_str(self.kind().text())?;
+        if self.subtype() != Subtype::NoSubtype {
+            write!(formatter, ": {}", self.subtype().text())?;
         }
-        if self.cause != Cause::None {
-            write!(formatter, " ({})", self.cause.text())?;
+        if self.cause() != Cause::None {
+            write!(formatter, " ({})", self.cause().text())?;
         }
         Ok(())
     }

@@ -163,7 +163,6 @@ const KINDS: &[(ErrorKind, Option<u32>, u32)] = &[
 fn an_error_takes_four_bytes() {
     assert_eq!(size_of::<Error>(), 4);
     assert_eq!(size_of::<Result<()>>(), 4);
-    assert_eq!(size_of::<Option<Result<()>>>(), 4);
 }
 
 /// Spec: GEN-01
