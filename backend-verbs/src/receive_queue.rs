@@ -108,10 +108,11 @@ impl<A: Attend> WorkQueue for VerbsReceiveQueue<A> {
     #[inline(always)]
     fn post_one(&mut self, segment: Segment, request: &ReceiveRequest) -> Result<(), Rejected> {
         if A::KEEPS {
-            let mut place = self.list.begin(1).ok_or(Rejected)?;
-            place.segment(segment);
-            place.commit(request.token);
-            return self.ring().map_err(|_| Rejected);
+            if self.list.post_kept(segment, request.token) {
+                self.attendant.posted();
+                return Ok(());
+            }
+            return self.take_back();
         }
         let taken = self.list.post_one(segment, request.token);
         self.attendant.posted();
@@ -126,6 +127,21 @@ impl<A: Attend> WorkQueue for VerbsReceiveQueue<A> {
         }
         self.attendant.posted();
         self.list.settle()
+    }
+}
+
+#[expect(
+    private_bounds,
+    reason = "who attends to receives is the backend's own business"
+)]
+impl<A: Attend> VerbsReceiveQueue<A> {
+    /// The device refused what was just posted.
+    #[cold]
+    #[inline(never)]
+    fn take_back(&mut self) -> Result<(), Rejected> {
+        self.list.retreat();
+        self.attendant.posted();
+        Err(Rejected)
     }
 }
 
@@ -153,6 +169,65 @@ mod tests {
             });
         }
         slot.commit(&ReceiveRequest { token }).expect("taken");
+    }
+
+    /// Nobody, of a queue whose receives are kept.
+    struct Keeping;
+
+    impl Attend for Keeping {
+        const KEEPS: bool = true;
+
+        fn posted(&self) {}
+    }
+
+    /// Spec: EPV-01, EPM-03, GEN-06
+    #[test]
+    fn receives_posted_one_by_one_are_kept() {
+        let device = Device::new();
+        let mut old = VerbsReceiveQueue {
+            list: device.receive_list(4, 2),
+            attendant: Keeping,
+        };
+        let segment = |token| Segment {
+            address: token * 100,
+            length: 10,
+            key: 3,
+        };
+        let mut expected = Vec::new();
+        // Round the places more than once, with refused ones everywhere, among them lists and longer receives.
+        for token in 0..24 {
+            device.refuse_after(0);
+            let refused = old.post_one(segment(9), &ReceiveRequest { token: 9 });
+            assert_eq!(refused, Err(Rejected));
+            let mut slot = old.reserve(2).expect("room");
+            slot.segment(segment(8));
+            slot.segment(segment(8));
+            slot.commit(&ReceiveRequest { token: 8 }).expect("taken");
+            assert_eq!(old.ring(), Err(1));
+            device.refuse_nothing();
+            if token % 4 == 1 {
+                for token in [100 + token, 200 + token] {
+                    let mut slot = old.reserve(2).expect("room");
+                    slot.segment(segment(token));
+                    slot.segment(segment(token));
+                    slot.commit(&ReceiveRequest { token }).expect("taken");
+                }
+                old.ring().expect("taken");
+            } else {
+                let posted = old.post_one(segment(token), &ReceiveRequest { token });
+                assert_eq!(posted, Ok(()));
+            }
+            let posted = device.take_receives().1;
+            let segments = if token % 4 == 1 { 2 } else { 1 };
+            assert_eq!(posted.len(), segments);
+            assert!(posted.iter().all(|one| one.segments.len() == segments));
+            expected.extend(posted);
+            if expected.len() <= 4 {
+                let mut new = queue(&device, 4, 2);
+                old.list.repeat_on(&mut new.list).expect("it fits");
+                assert_eq!(device.take_receives().1, expected);
+            }
+        }
     }
 
     fn queue(device: &Device, depth: u32, segments: u32) -> VerbsSharedReceiveQueue {

@@ -1,5 +1,6 @@
 //! Receives: filled in place, linked, handed over in one call.
 
+use core::any::Any;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::num::NonZeroUsize;
@@ -19,6 +20,9 @@ type PostShared =
 
 /// Receives of a shared queue that are gathered before they have to be handed over.
 const ROOM: usize = 64;
+
+/// In the place of the count of segments where none was handed over yet.
+const UNFILLED: i32 = -1;
 
 /// A function of a device that posts to whatever queue, by the address of that.
 type Post = unsafe extern "C" fn(*mut c_void, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
@@ -73,17 +77,15 @@ impl One {
 }
 
 /// What keeps the place where they go.
-#[derive(Debug)]
-enum Keeper {
-    QueuePair(#[expect(dead_code, reason = "held, not read")] Arc<QueuePair>),
-    Shared(#[expect(dead_code, reason = "held, not read")] Arc<SharedReceiveQueue>),
-}
+type Keeper = Arc<dyn Any + Send + Sync>;
 
 /// Receives between their filling and the device.
 pub(crate) struct ReceiveList {
     /// Where they go, or a function of ours that refuses what comes behind a refused receive.
     target: Target,
-    /// The oldest receive that is committed and not handed over, `next` if there is none.
+    /// The newest receive that is committed and not handed over; null if there is none.
+    newest: *mut ibv_recv_wr,
+    /// The oldest one, if there is one.
     start: NonNull<ibv_recv_wr>,
     /// The place to be filled next; once the last one is filled and handed over the first comes again.
     next: NonNull<ibv_recv_wr>,
@@ -94,8 +96,6 @@ pub(crate) struct ReceiveList {
     refused: u32,
     /// The request that the device refused when it last refused one and nobody had looked yet, else null.
     bad: *mut ibv_recv_wr,
-    /// All places were filled and handed over.
-    came_round: bool,
     /// Segments of a place.
     stride: NonZeroUsize,
     post_to_device: Post,
@@ -147,6 +147,10 @@ impl ReceivePlace<'_> {
             to.num_sge = self.segments.count();
             self.list.next = place.add(1);
         }
+        if self.list.newest.is_null() {
+            self.list.start = place;
+        }
+        self.list.newest = place.as_ptr();
         if self.list.next == self.list.end {
             self.list.turn();
         }
@@ -173,7 +177,7 @@ impl ReceiveList {
         let target = Target::queue_pair(post, raw);
         Ok(Self::over(
             target,
-            Some(Keeper::QueuePair(owner)),
+            Some(owner),
             places_of_queue_pair(depth),
             segments,
         ))
@@ -189,12 +193,7 @@ impl ReceiveList {
         let raw = NonNull::new(owner.raw()).ok_or(BackendError::Device)?;
         let target = Target::shared(post.0, raw);
         let room = (depth as usize).clamp(1, ROOM);
-        Ok(Self::over(
-            target,
-            Some(Keeper::Shared(owner)),
-            room,
-            segments,
-        ))
+        Ok(Self::over(target, Some(owner), room, segments))
     }
 
     #[cfg(test)]
@@ -221,11 +220,13 @@ impl ReceiveList {
                 .cast::<ibv_sge>()
                 .as_ptr()
                 .wrapping_add(place.wrapping_mul(stride.get())),
+            num_sge: UNFILLED,
             ..blank()
         });
         let first = leak(places.collect()).cast::<ibv_recv_wr>();
         Self {
             target,
+            newest: ptr::null_mut(),
             start: first,
             next: first,
             // SAFETY: so many were made.
@@ -233,7 +234,6 @@ impl ReceiveList {
             first,
             refused: 0,
             bad: ptr::null_mut(),
-            came_round: false,
             stride,
             post_to_device: target.post,
             one: One::new(),
@@ -275,8 +275,6 @@ impl ReceiveList {
     #[cold]
     fn turn(&mut self) {
         if self.post_all() {
-            self.came_round = true;
-            self.start = self.first;
             self.next = self.first;
         }
     }
@@ -295,7 +293,7 @@ impl ReceiveList {
     /// Hands over what was committed. False: there was nothing, or it was refused; then `settle` tells.
     #[inline(always)]
     pub(crate) fn hand_over(&mut self) -> bool {
-        self.next != self.start && self.post_all()
+        !self.newest.is_null() && self.post_all()
     }
 
     /// Tells of what was refused since the last time.
@@ -313,7 +311,11 @@ impl ReceiveList {
     /// # Errors
     /// The other list has no room for them, or its queue does not take them.
     pub(crate) fn repeat_on(&self, other: &mut Self) -> Result<(), BackendError> {
-        let kept = self.number_of(if self.came_round { self.end } else { self.next });
+        let kept = self.number_of(if self.came_round() {
+            self.end
+        } else {
+            self.next
+        });
         if kept > other.room() {
             return Err(BackendError::State);
         }
@@ -363,13 +365,64 @@ impl ReceiveList {
         answer == 0
     }
 
+    /// Posts a receive of one segment from its place, which keeps it; nothing else is committed. False: it was refused,
+    /// and `retreat` is to be called.
+    #[inline(always)]
+    pub(crate) fn post_kept(&mut self, segment: Segment, token: u64) -> bool {
+        let place = self.next;
+        // SAFETY: `next` is a place of the list, so that this is another one or their end.
+        let behind = unsafe { place.add(1) };
+        self.next = if behind == self.end {
+            self.first
+        } else {
+            behind
+        };
+        // SAFETY: the queue lives. The place is one of the list, with one segment at least, and nothing else refers to
+        // either until the call returns; by then the device has copied them.
+        let answer = unsafe {
+            let receive = place.as_ptr();
+            (*receive).sg_list.write(ibv_sge {
+                addr: segment.address,
+                length: segment.length,
+                lkey: segment.key,
+            });
+            (*receive).wr_id = token;
+            (*receive).next = ptr::null_mut();
+            (*receive).num_sge = 1;
+            (self.post_to_device)(self.target.queue.as_ptr(), receive, &raw mut self.bad)
+        };
+        answer == 0
+    }
+
+    /// Takes back the receive that `post_kept` posted last and the device refused.
+    pub(crate) fn retreat(&mut self) {
+        self.bad = ptr::null_mut();
+        let behind = if self.next == self.first {
+            self.end
+        } else {
+            self.next
+        };
+        // SAFETY: the place before, or the last one.
+        unsafe {
+            self.next = behind.sub(1);
+            (*self.next.as_ptr()).num_sge = UNFILLED;
+        }
+    }
+
+    /// Whether the last place was filled and handed over.
+    fn came_round(&self) -> bool {
+        // SAFETY: there is one place at least.
+        unsafe { (*self.end.sub(1).as_ptr()).num_sge != UNFILLED }
+    }
+
     /// Posts what was committed, of which there is something. False: some of it was refused.
     #[inline(always)]
     fn post_all(&mut self) -> bool {
         // SAFETY: the queue lives. The places are linked from `start` up to the last committed one, and have their
         // segments. Nothing else refers to either until the call returns; by then the device has copied them.
         let answer = unsafe {
-            (*self.next.sub(1).as_ptr()).next = ptr::null_mut();
+            (*self.newest).next = ptr::null_mut();
+            self.newest = ptr::null_mut();
             (self.target.post)(
                 self.target.queue.as_ptr(),
                 self.start.as_ptr(),
@@ -378,10 +431,8 @@ impl ReceiveList {
         };
         if answer != 0 {
             self.refuse();
-            return false;
         }
-        self.start = self.next;
-        true
+        answer == 0
     }
 
     /// Counts as refused what was just posted, all of it from `bad` on, and what comes behind.
@@ -392,20 +443,23 @@ impl ReceiveList {
         let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
         let (mut count, mut taken) = (0_u32, 0);
         let mut receive = start.as_ptr();
+        let mut last = receive;
         while !receive.is_null() {
             if receive == bad {
                 taken = count;
             }
             count = count.wrapping_add(1);
+            last = receive;
             // SAFETY: one of the list, which ends with null.
             receive = unsafe { (*receive).next };
         }
+        // SAFETY: one of the list, which was refused as all behind the first that was.
+        unsafe { (*last).num_sge = UNFILLED };
         self.refused = self.refused.saturating_add(count.wrapping_sub(taken));
         self.target.post = refuse_all;
         // Their places are filled again, so that what is kept for others to repeat stays without gaps.
         // SAFETY: a place of the list.
         self.next = unsafe { start.add(taken as usize) };
-        self.start = self.next;
     }
 }
 

@@ -28,7 +28,9 @@ pub(crate) struct SendList {
     /// The places for requests, each with its segments; the device copies what it is given, so that they are filled
     /// from the first again after every call.
     first: NonNull<ibv_send_wr>,
-    /// The place to be filled next; requests in those before it are committed and not handed over.
+    /// The place of the newest request that is committed and not handed over; null if there is none.
+    newest: *mut ibv_send_wr,
+    /// The place to be filled next, where nothing is committed or `go_behind` just went on.
     next: NonNull<ibv_send_wr>,
     /// Behind the last place.
     end: NonNull<ibv_send_wr>,
@@ -94,10 +96,10 @@ impl SendPlace<'_> {
                 }
             };
             let carried = carries && request.length < self.list.inline_below;
-            let flags = flags(request.flags) | if carried { INLINE } else { 0 };
+            // A word of its own, shifted: cheaper than to choose between two.
+            let inline = u32::from(carried) << INLINE.trailing_zeros();
+            let flags = flags(request.flags) | inline;
             to.wr_id = request.token;
-            // Whoever hands over ends the list.
-            to.next = place.add(1).as_ptr();
             to.num_sge = self.segments.count();
             to.opcode = opcode;
             to.send_flags = flags;
@@ -107,7 +109,8 @@ impl SendPlace<'_> {
                     rkey: range.key,
                 };
             }
-            self.list.next = place.add(1);
+            // Whoever hands over ends the list, whoever fills the next place leads there.
+            self.list.newest = place.as_ptr();
         }
     }
 }
@@ -166,6 +169,7 @@ impl SendList {
             post,
             queue_pair,
             first,
+            newest: ptr::null_mut(),
             next: first,
             // SAFETY: so many were made.
             end: unsafe { first.add(room) },
@@ -196,12 +200,11 @@ impl SendList {
         if segments > self.stride.get() {
             return None;
         }
-        if self.next == self.end {
-            self.hand_over();
+        if !self.newest.is_null() {
+            self.go_behind();
         }
         let place = self.next;
-        // SAFETY: a place of the list: handing over leads to the first, committing one further and no further than
-        // `end`. It has `stride` segments, and only the place that is filled refers to them.
+        // SAFETY: a place of the list. It has `stride` segments, and only the place that is filled refers to them.
         let segments = unsafe {
             SegmentCursor::new(NonNull::new_unchecked((*place.as_ptr()).sg_list), segments)
         };
@@ -212,13 +215,28 @@ impl SendList {
         })
     }
 
+    /// Goes on to the place behind the newest committed request, which is made to lead there, or to the first, once all
+    /// are filled and handed over.
+    #[cold]
+    fn go_behind(&mut self) {
+        // SAFETY: the newest is a place of the list, so that this is another one or their end.
+        let place = unsafe { NonNull::new_unchecked(self.newest.add(1)) };
+        if place == self.end {
+            self.post_all();
+            return;
+        }
+        // SAFETY: as above.
+        unsafe { (*self.newest).next = place.as_ptr() };
+        self.next = place;
+    }
+
     /// Hands over what was committed.
     ///
     /// # Errors
     /// How many of the newest were refused.
     #[inline(always)]
     pub(crate) fn ring(&mut self) -> Result<(), u32> {
-        if self.next != self.first && self.post_all() {
+        if !self.newest.is_null() && self.post_all() {
             return Ok(());
         }
         self.settle()
@@ -236,15 +254,13 @@ impl SendList {
 
     #[cold]
     fn hand_over(&mut self) {
-        if self.next != self.first {
-            self.post_all();
-        }
+        self.post_all();
     }
 
     /// Whether nothing is committed, after it was handed over, and nothing was refused that nobody was told of.
     #[inline(always)]
     fn is_clear(&mut self) -> bool {
-        if self.next != self.first {
+        if !self.newest.is_null() {
             self.hand_over();
         }
         self.refused == 0
@@ -256,7 +272,8 @@ impl SendList {
         // SAFETY: the queue pair lives. The places are linked up to the last committed one, and have their segments.
         // Nothing else refers to either until the call returns; by then the device has copied them.
         let answer = unsafe {
-            (*self.next.sub(1).as_ptr()).next = ptr::null_mut();
+            (*self.newest).next = ptr::null_mut();
+            self.newest = ptr::null_mut();
             self.next = self.first;
             (self.post)(
                 self.queue_pair.as_ptr(),
@@ -433,14 +450,19 @@ fn info(opening: &Opening<'_>) -> ibv_mw_bind_info {
 /// Every request is signalled: the core wants one completion for each.
 #[inline(always)]
 fn flags(asked: SendFlags) -> u32 {
-    let mut flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
-    if asked.contains(SendFlags::FENCE) {
-        flags |= ibv_send_flags::IBV_SEND_FENCE.0;
-    }
-    if asked.contains(SendFlags::SOLICITED) {
-        flags |= ibv_send_flags::IBV_SEND_SOLICITED.0;
-    }
-    flags
+    const SIGNALLED: u32 = ibv_send_flags::IBV_SEND_SIGNALED.0;
+    const FENCE: u32 = ibv_send_flags::IBV_SEND_FENCE.0;
+    const SOLICITED: u32 = ibv_send_flags::IBV_SEND_SOLICITED.0;
+    SIGNALLED
+        | moved(asked, SendFlags::FENCE, FENCE)
+        | moved(asked, SendFlags::SOLICITED, SOLICITED)
+}
+
+/// `to` if `flag`, both of one bit, is among those asked for, else nothing: without a branch.
+#[inline(always)]
+fn moved(asked: SendFlags, flag: SendFlags, to: u32) -> u32 {
+    let bit = u32::from((asked & flag).bits());
+    bit >> flag.bits().trailing_zeros() << to.trailing_zeros()
 }
 
 unsafe extern "C" fn refuse_all(
