@@ -234,6 +234,31 @@ impl Sink {
         self.device.post_shared_receive(receive)
     }
 
+    /// Passes the arguments of [`bare_post_send`](Self::bare_post_send) to a function that does nothing.
+    #[inline]
+    pub fn call_like_post_send(&self, request: &mut Request) -> i32 {
+        self.device.call_like_post_send(request)
+    }
+
+    /// Passes the arguments of [`bare_post_receive`](Self::bare_post_receive) to a function that does nothing.
+    #[inline]
+    pub fn call_like_post_receive(&self, receive: &mut Receive) -> i32 {
+        self.device.call_like_post_receive(receive)
+    }
+
+    /// Passes the arguments of [`bare_post_shared_receive`](Self::bare_post_shared_receive) to a function that does
+    /// nothing.
+    #[inline]
+    pub fn call_like_post_shared_receive(&self, receive: &mut Receive) -> i32 {
+        self.device.call_like_post_shared_receive(receive)
+    }
+
+    /// Passes the arguments of [`bare_bind`](Self::bare_bind) to a function that does nothing.
+    #[inline]
+    pub fn call_like_bind(&self, bind: &mut Bind) -> i32 {
+        self.device.call_like_bind(bind)
+    }
+
     /// `ibv_poll_cq`.
     #[inline]
     pub fn bare_poll(&self, room: &mut Room) -> i32 {

@@ -11,14 +11,14 @@ use backend_verbs::sink::{Bind, Receive, Request, Room, Sink};
 use backend_verbs::{
     VerbsCompletionQueue, VerbsReceiveQueue, VerbsSendQueue, VerbsSharedReceiveQueue,
 };
-use dat_bench::{Queues, World, WorldMemory};
-use dat_core::Result;
+use dat_bench::{LoopDevice, Queues, World, WorldMemory};
 use dat_core::backend::{QueuePairRequest, RegionKeys, WindowKey};
 use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
-use dat_core::id::SrqId;
-use dat_core::memory::LmrTriplet;
+use dat_core::id::{EpId, RmrId, SrqId};
+use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::sync::HostLock;
+use dat_core::{Ia, Result};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 
 #[derive(Clone, Copy)]
@@ -208,13 +208,87 @@ fn verbs_bind(world: &'static Host) {
     assert!(bound.is_ok());
 }
 
-// The calls of verbs below, with requests that are ready. Their callers know as little of cookie and flags as those
-// of the calls above, which the compiler must not fold in.
+type Adapter = Ia<'static, LoopDevice<Device>, HostLock>;
+type PostRdma = fn(&Adapter, EpId, &[LmrTriplet], u64, &RmrTriplet, CompletionFlags) -> Result<()>;
+type Post = fn(&Adapter, EpId, &[LmrTriplet], u64, CompletionFlags) -> Result<()>;
+type SharedPost = fn(&Adapter, SrqId, &[LmrTriplet], u64) -> Result<()>;
+type Binding =
+    fn(&Adapter, RmrId, &LmrTriplet, MemoryPrivileges, EpId, u64, CompletionFlags) -> Result<u32>;
 
-fn arguments() {
-    black_box(7_u64);
-    black_box(CompletionFlags::empty());
+fn call_rdma() -> (&'static Host, &'static [LmrTriplet], PostRdma) {
+    let (world, segments) = with_segments(1);
+    (world, segments, |_, _, _, _, _, _| Ok(()))
 }
+
+fn call() -> (&'static Host, &'static [LmrTriplet], Post) {
+    let (world, segments) = with_segments(1);
+    (world, segments, |_, _, _, _, _| Ok(()))
+}
+
+fn call_shared() -> (&'static Host, SrqId, &'static [LmrTriplet], SharedPost) {
+    let (world, srq, segments) = shared();
+    (world, srq, segments, |_, _, _, _| Ok(()))
+}
+
+fn call_bind() -> (&'static Host, Binding) {
+    (warm(), |_, _, _, _, _, _, _| Ok(1))
+}
+
+// What it costs to call something with the arguments of a post or bind that does nothing: no part of it. That of the
+// calls of verbs is no part of those either; see below.
+#[library_benchmark]
+#[bench::one(call_rdma())]
+fn verbs_caller_rdma((world, segments, nothing): (&'static Host, &'static [LmrTriplet], PostRdma)) {
+    let (ia, remote) = (&world.ia, &world.remote);
+    let posted = nothing(
+        ia,
+        world.ep,
+        segments,
+        black_box(7),
+        remote,
+        black_box(CompletionFlags::empty()),
+    );
+    assert!(posted.is_ok());
+}
+
+#[library_benchmark]
+#[bench::one(call())]
+fn verbs_caller((world, segments, nothing): (&'static Host, &'static [LmrTriplet], Post)) {
+    let posted = nothing(
+        &world.ia,
+        world.ep,
+        segments,
+        black_box(7),
+        black_box(CompletionFlags::empty()),
+    );
+    assert!(posted.is_ok());
+}
+
+#[library_benchmark]
+#[bench::one(call_shared())]
+fn verbs_caller_shared(
+    (world, srq, segments, nothing): (&'static Host, SrqId, &'static [LmrTriplet], SharedPost),
+) {
+    let posted = nothing(&world.ia, srq, segments, black_box(7));
+    assert!(posted.is_ok());
+}
+
+#[library_benchmark]
+#[bench::one(call_bind())]
+fn verbs_caller_bind((world, nothing): (&'static Host, Binding)) {
+    let bound = nothing(
+        &world.ia,
+        world.rmr,
+        &world.segments[0],
+        black_box(MemoryPrivileges::REMOTE_READ),
+        world.ep,
+        black_box(7),
+        black_box(CompletionFlags::empty()),
+    );
+    assert!(bound.is_ok());
+}
+
+// The calls of verbs below, with requests that are ready, and what their callers spend on the arguments.
 
 fn requests(segments: u32) -> (&'static Sink, Request) {
     let sink = Sink::new(false, false);
@@ -230,8 +304,13 @@ fn rebinds() -> (&'static Sink, Request) {
 #[bench::one(requests(1))]
 #[bench::bind(rebinds())]
 fn bare_post_send((sink, mut request): (&'static Sink, Request)) {
-    arguments();
     assert!(sink.bare_post_send(&mut request) == 0);
+}
+
+#[library_benchmark]
+#[bench::one(requests(1))]
+fn bare_caller_send((sink, mut request): (&'static Sink, Request)) {
+    assert!(sink.call_like_post_send(&mut request) == 0);
 }
 
 fn receives() -> (&'static Sink, Receive) {
@@ -242,15 +321,25 @@ fn receives() -> (&'static Sink, Receive) {
 #[library_benchmark]
 #[bench::one(receives())]
 fn bare_post_receive((sink, mut receive): (&'static Sink, Receive)) {
-    arguments();
     assert!(sink.bare_post_receive(&mut receive) == 0);
 }
 
 #[library_benchmark]
 #[bench::one(receives())]
+fn bare_caller_receive((sink, mut receive): (&'static Sink, Receive)) {
+    assert!(sink.call_like_post_receive(&mut receive) == 0);
+}
+
+#[library_benchmark]
+#[bench::one(receives())]
 fn bare_post_shared_receive((sink, mut receive): (&'static Sink, Receive)) {
-    arguments();
     assert!(sink.bare_post_shared_receive(&mut receive) == 0);
+}
+
+#[library_benchmark]
+#[bench::one(receives())]
+fn bare_caller_shared_receive((sink, mut receive): (&'static Sink, Receive)) {
+    assert!(sink.call_like_post_shared_receive(&mut receive) == 0);
 }
 
 fn completions(count: u32) -> (&'static Sink, &'static mut Room) {
@@ -278,14 +367,21 @@ fn binds() -> (&'static Sink, &'static mut Bind) {
 #[library_benchmark]
 #[bench::one(binds())]
 fn bare_bind((sink, bind): (&'static Sink, &'static mut Bind)) {
-    arguments();
     assert!(sink.bare_bind(bind) == 0);
+}
+
+#[library_benchmark]
+#[bench::one(binds())]
+fn bare_caller_bind((sink, bind): (&'static Sink, &'static mut Bind)) {
+    assert!(sink.call_like_bind(bind) == 0);
 }
 
 library_benchmark_group!(
     name = verbs;
     benchmarks = verbs_write, verbs_read, verbs_send, verbs_receive, verbs_shared_receive,
-        verbs_dequeue, verbs_bind, bare_post_send, bare_post_receive, bare_post_shared_receive, bare_poll, bare_bind
+        verbs_dequeue, verbs_bind, verbs_caller_rdma, verbs_caller, verbs_caller_shared, verbs_caller_bind,
+        bare_post_send, bare_caller_send, bare_post_receive, bare_caller_receive, bare_post_shared_receive,
+        bare_caller_shared_receive, bare_poll, bare_bind, bare_caller_bind
 );
 
 main!(library_benchmark_groups = verbs);

@@ -98,6 +98,10 @@ struct Budget {
     bench: String,
     /// A benchmark whose count is subtracted, to leave out what is not part of the path.
     minus: Option<String>,
+    /// What the caller of `bench` spends on the arguments, which is subtracted too, where `minus` does not tell it.
+    caller: Option<String>,
+    /// What the caller of `minus` spends on them, which is no part of what is subtracted.
+    minus_caller: Option<String>,
     /// How often the path runs in `bench` beyond `minus`.
     #[serde(default = "once")]
     per: u64,
@@ -222,10 +226,13 @@ impl<'a> Report<'a> {
                     .with_context(|| format!("{path}: no benchmark {name} was run"))
             };
             let whole = measured(&budget.bench)?;
-            let rest = budget.minus.as_ref().map_or(Ok(0), &mut measured)?;
-            let Some(own) = whole.checked_sub(rest).filter(|_| budget.per > 0) else {
+            let mut maybe = |name: &Option<String>| name.as_ref().map_or(Ok(0), &mut measured);
+            let rest = maybe(&budget.minus)? + maybe(&budget.caller)?;
+            let beyond = maybe(&budget.minus_caller)?;
+            let own = (whole + beyond).checked_sub(rest);
+            let Some(own) = own.filter(|_| budget.per > 0) else {
                 bail!(
-                    "{path}: {whole} instructions less {rest}, over {} runs, is no count",
+                    "{path}: {whole} instructions and {beyond} less {rest}, over {} runs, is no count",
                     budget.per
                 );
             };

@@ -1,6 +1,7 @@
 //! A device that takes what it is given and completes it when told to, at the least cost there is: what its callers
 //! spend can be counted on it, with and without what stands between them and verbs.
 
+use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use std::collections::VecDeque;
@@ -75,6 +76,15 @@ pub(crate) struct Device {
     shared: NonNull<ibv_srq>,
     completion_queue: NonNull<ibv_cq>,
     domain: Arc<Domain>,
+    /// Called in the place of a call of verbs.
+    nothing: Nothing,
+}
+
+/// A function of three addresses, as all posts and binds of verbs are.
+type Nothing = extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> i32;
+
+extern "C" fn nothing(_queue: *mut c_void, _what: *mut c_void, _more: *mut c_void) -> i32 {
+    0
 }
 
 // SAFETY: what its pointers lead to is never freed, and changed only by the calls of verbs, which any thread may make.
@@ -150,6 +160,7 @@ impl Device {
             shared: NonNull::from(shared),
             completion_queue: NonNull::from(queue),
             domain,
+            nothing,
         }
     }
 
@@ -218,6 +229,49 @@ impl Device {
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair stays, and the request was made with all that it refers to.
         unsafe { ibv_post_send(self.queue_pair.as_ptr(), request.first, &raw mut bad) }
+    }
+
+    /// Passes the arguments of `post_send` to a function that does nothing.
+    #[inline]
+    pub(crate) fn call_like_post_send(&self, request: &mut Request) -> i32 {
+        let mut bad = ptr::null_mut::<ibv_send_wr>();
+        (self.nothing)(
+            self.queue_pair.as_ptr().cast(),
+            request.first.cast(),
+            (&raw mut bad).cast(),
+        )
+    }
+
+    /// Passes the arguments of `post_receive` to a function that does nothing.
+    #[inline]
+    pub(crate) fn call_like_post_receive(&self, receive: &mut Receive) -> i32 {
+        let mut bad = ptr::null_mut::<ibv_recv_wr>();
+        (self.nothing)(
+            self.queue_pair.as_ptr().cast(),
+            receive.0.cast(),
+            (&raw mut bad).cast(),
+        )
+    }
+
+    /// Passes the arguments of `post_shared_receive` to a function that does nothing.
+    #[inline]
+    pub(crate) fn call_like_post_shared_receive(&self, receive: &mut Receive) -> i32 {
+        let mut bad = ptr::null_mut::<ibv_recv_wr>();
+        (self.nothing)(
+            self.shared.as_ptr().cast(),
+            receive.0.cast(),
+            (&raw mut bad).cast(),
+        )
+    }
+
+    /// Passes the arguments of `bind` to a function that does nothing.
+    #[inline]
+    pub(crate) fn call_like_bind(&self, bind: &mut Bind) -> i32 {
+        (self.nothing)(
+            self.queue_pair.as_ptr().cast(),
+            bind.window.cast(),
+            (&raw mut bind.wanted).cast(),
+        )
     }
 
     /// `ibv_post_recv`.
@@ -374,7 +428,7 @@ fn blank_request(opcode: u32) -> ibv_send_wr {
 /// # Safety
 /// `Device::new` set it.
 #[inline(always)]
-unsafe fn posted(context: *mut core::ffi::c_void) -> &'static Posted {
+unsafe fn posted(context: *mut c_void) -> &'static Posted {
     // SAFETY: it put what stays there.
     unsafe { &*context.cast::<Posted>() }
 }
