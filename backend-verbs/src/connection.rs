@@ -197,7 +197,7 @@ impl VerbsBackend {
         let wanted = CmParameters {
             reads_in: parameters.reads_in.min(pair.reads_in()),
             reads_out: parameters.reads_out.min(pair.reads_out()),
-            retries: self.options.retries,
+            retries: self.options.retries.min(MOST_RETRIES),
             not_ready_retries: self.options.not_ready_retries,
             queue_pair: pair.number(),
             shared: pair.request.shared_receive_queue.is_some(),
@@ -657,12 +657,15 @@ fn asking(pair: &Pair, options: &crate::VerbsOptions) -> CmParameters {
     CmParameters {
         reads_in: pair.reads_in(),
         reads_out: pair.reads_out(),
-        retries: options.retries,
+        retries: options.retries.min(MOST_RETRIES),
         not_ready_retries: options.not_ready_retries,
         queue_pair: pair.number(),
         shared: pair.request.shared_receive_queue.is_some(),
     }
 }
+
+/// More are none at all for soft-RoCE.
+const MOST_RETRIES: u8 = 6;
 
 fn receiving(options: &crate::VerbsOptions, parameters: CmParameters) -> Step {
     Step::Receive {
@@ -675,7 +678,7 @@ fn sending(options: &crate::VerbsOptions, parameters: CmParameters) -> Step {
     Step::Send {
         reads_out: parameters.reads_out,
         longest_timeout: options.longest_acknowledgement & 0x1F,
-        retries: options.retries & 7,
+        retries: options.retries.min(MOST_RETRIES),
         not_ready_retries: options.not_ready_retries & 7,
     }
 }

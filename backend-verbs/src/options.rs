@@ -31,7 +31,8 @@ pub struct VerbsOptions {
     /// The longest time that a peer's device has to acknowledge a packet, as verbs encodes it: 4.096 µs times two to
     /// this power, at most 31; the connection manager may ask for less.
     pub longest_acknowledgement: u8,
-    /// How often a packet without an acknowledgement is repeated, at most 7.
+    /// How often a packet without an acknowledgement is repeated, at most 6: soft-RoCE takes 7 for ever, so that nobody
+    /// would learn of a peer that is gone without a word.
     pub retries: u8,
     /// How often a message is repeated that found no receive, at most 6; 7 is for ever.
     pub not_ready_retries: u8,
@@ -49,7 +50,7 @@ impl Default for VerbsOptions {
         Self {
             resolve_timeout: 2000,
             longest_acknowledgement: 16,
-            retries: 7,
+            retries: 6,
             not_ready_retries: 6,
             not_ready_timer: 20,
             inline: 256,

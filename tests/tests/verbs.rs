@@ -17,7 +17,9 @@ use dat_core::flags::{
 };
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
-use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, Testbed, granted, refused};
+use dat_tests::fixture::{
+    Adapter, Net, Party, PartyOptions, RsmTestbed, Testbed, granted, refused,
+};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -112,6 +114,8 @@ impl Testbed for VerbsBed {
     }
 }
 
+impl RsmTestbed for VerbsBed {}
+
 #[derive(Deserialize)]
 struct Backends {
     backend: Vec<Backend>,
@@ -149,6 +153,7 @@ fn exceptions() -> &'static HashMap<String, String> {
 }
 
 dat_tests::conformance_suite!(base, VerbsBed::new());
+dat_tests::conformance_suite!(rsm, VerbsBed::new());
 
 /// A wait of a device that counts how often it sleeps.
 struct Counted {

@@ -83,6 +83,12 @@ impl Access {
         Self(access)
     }
 
+    /// The same for memory that cannot be written to, where the kernel takes windows for a reason to write.
+    fn without_windows(self) -> Option<Self> {
+        (self.0 & (Self::LOCAL_WRITE | Self::BIND) == Self::BIND)
+            .then_some(Self(self.0 & !Self::BIND))
+    }
+
     /// The rights that a window opens.
     pub(crate) fn of_window(privileges: MemoryPrivileges) -> Self {
         Self(Self::remote(privileges))
@@ -142,11 +148,18 @@ impl Region {
         access: Access,
     ) -> Result<Self, BackendError> {
         let (base, length) = (registration.base().cast(), registration.length());
-        // SAFETY: the domain lives. Whoever made the region behind the registration promised that the memory stays and
-        // tolerates accesses of devices until the backend deregisters it, which dropping this does.
-        let raw = unsafe { ibv_reg_mr(domain.raw(), base, length, access.0 as i32) };
+        let ask = |access: Access| {
+            // SAFETY: the domain lives. Whoever made the region behind the registration promised that the memory stays and
+            // tolerates accesses of devices until the backend deregisters it, which dropping this does.
+            let raw = unsafe { ibv_reg_mr(domain.raw(), base, length, access.0 as i32) };
+            NonNull::new(raw).ok_or_else(refusal::last)
+        };
+        let raw = match (ask(access), access.without_windows()) {
+            (Err(_), Some(less)) => ask(less)?,
+            (asked, _) => asked?,
+        };
         Ok(Self {
-            raw: NonNull::new(raw).ok_or_else(refusal::last)?,
+            raw,
             deregister: ibv_dereg_mr,
             domain: Arc::clone(domain),
         })

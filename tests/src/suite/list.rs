@@ -319,6 +319,7 @@ macro_rules! conformance_suite {
                     borrowed_memory_is_registered_for_a_closure
                     a_vector_may_be_polled_and_longer_than_sixteen;
                 rsm_map:
+                    whether_segments_can_be_mapped_is_told
                     a_mapping_is_loaded_from_and_stored_to
                     mappings_are_refused_in_order
                     a_mapping_survives_its_segment_without_reaching_it;

@@ -331,7 +331,8 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
             .putv(import, &[put(&[1], 0)], NONE, &mut nodes.wait(0))
             .expect("on again");
     }
-    assert!(interrupted > 0);
+    // What moves by itself may be through before it is interrupted.
+    assert!(interrupted > 0 || !bed.stands_still());
 }
 
 /// Spec: RSMPV-08, RSMPV-40, RSMPV-42, RSMBR-05

@@ -269,15 +269,12 @@ pub fn greetings_that_lie_are_rejected<T: RsmTestbed>(bed: &T) {
     let unknown = Greeting { node: 77, ..fine }.encode();
     let silent = Greeting { credits: 0, ..fine }.encode();
     let whole = fine.encode();
-    for bad in [
-        &[][..],
-        b"hello",
-        &whole[..20],
-        &version,
-        &another,
-        &unknown,
-        &silent,
-    ] {
+    let mut lies = vec![&[][..], b"hello", &whole[..20], &version, &unknown, &silent];
+    // Nodes on one device have one address: there is nothing to tell them by.
+    if nodes.places[0].address != nodes.places[1].address {
+        lies.push(&another);
+    }
+    for bad in lies {
         let kind = Intruder::new(&nodes).connect(bad);
         assert_eq!(kind, ConnectionEventKind::PeerRejected, "{bad:?}");
     }

@@ -8,22 +8,23 @@ use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, pattern, put, store};
 const ALL: Permission = Permission::all();
 const BYTES: u64 = PAGE as u64;
 
-/// Two nodes, if segments can be mapped here; a backend that cannot says so.
-fn mappable<'b, T: RsmTestbed>(bed: &'b T) -> Option<Nodes<'b, T>> {
+/// Spec: RSMMP-01, RSMCT-20
+pub fn whether_segments_can_be_mapped_is_told<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
-    let attributes = nodes.engine(0).controller_attributes(nodes.controller(0));
-    if attributes.expect("attributes").mapping {
-        return Some(nodes);
-    }
+    let engine = nodes.engine(0);
+    let attributes = engine.controller_attributes(nodes.controller(0));
     let (_, import, _) = nodes.segment(1);
-    let refused = nodes.engine(0).import_map(import, ALL, 0, BYTES);
-    assert_eq!(refused, Err(RsmError::MapFailed));
-    None
+    let expected = if attributes.expect("attributes").mapping {
+        Ok(())
+    } else {
+        Err(RsmError::MapFailed)
+    };
+    assert_eq!(engine.import_map(import, ALL, 0, BYTES), expected);
 }
 
 /// Spec: RSMMP-01, RSMMP-03, RSMMP-10, RSMIM-10, RSMPV-80
 pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
-    let Some(nodes) = mappable(bed) else { return };
+    let nodes = Nodes::two(bed);
     let (_, import, memory) = nodes.segment(3);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     store(memory, 0, &pattern(4, 3 * PAGE));
@@ -83,7 +84,7 @@ pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMMP-01, RSMMP-05
 pub fn mappings_are_refused_in_order<T: RsmTestbed>(bed: &T) {
-    let Some(nodes) = mappable(bed) else { return };
+    let nodes = Nodes::two(bed);
     let (export, _) = nodes.export(1, 2, SEGMENT);
     let reader = nodes
         .import_as(0, 1, SEGMENT, Permission::READ)
@@ -127,7 +128,7 @@ pub fn mappings_are_refused_in_order<T: RsmTestbed>(bed: &T) {
 /// Spec: RSMST-02, RSMST-01, RSMMP-10, RSMBR-05, RSMPB-20
 pub fn a_mapping_survives_its_segment_without_reaching_it<T: RsmTestbed>(bed: &T) {
     for known in [false, true] {
-        let Some(nodes) = mappable(bed) else { return };
+        let nodes = Nodes::two(bed);
         let (export, import, memory) = nodes.segment(1);
         let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
         engine.import_map(import, ALL, 0, BYTES).expect("mapped");
