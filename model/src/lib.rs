@@ -9,10 +9,13 @@
 //! runner lets the fabric come to rest first, so that there is one outcome to expect.
 //!
 //! A run is reproduced from ([`Setup`], operations): the setup holds the fabric's seed and its faults.
+//!
+//! [`rsm`] does the same for remote shared memory.
 
 mod expect;
 mod input;
 mod op;
+pub mod rsm;
 mod runner;
 mod scenario;
 mod world;

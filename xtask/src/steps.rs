@@ -88,7 +88,7 @@ const STEPS: &[Step] = &[
     ),
     step(
         "fuzz",
-        "random calls and hostile peers for half a minute",
+        "random calls and hostile peers, for less than a minute",
         tools::fuzz,
     ),
     step("tour", "the program as a newcomer runs it", |workspace| {

@@ -88,9 +88,13 @@ pub(crate) fn advisories(workspace: &Workspace) -> Result<()> {
 }
 
 /// The fuzz targets, how long each runs in seconds, and how long its inputs get in bytes.
-const TARGETS: [(&str, u32, u32); 2] = [("ops", 20, 1024), ("rsm_wire", 10, 400)];
+const TARGETS: [(&str, u32, u32); 3] = [
+    ("ops", 20, 1024),
+    ("rsm_ops", 15, 800),
+    ("rsm_wire", 10, 400),
+];
 
-/// Runs the fuzz targets, for half a minute together.
+/// Runs the fuzz targets, for three quarters of a minute together.
 ///
 /// The fuzzer needs the nightly compiler, for the sanitizer; everything else is built with stable.
 pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {

@@ -72,8 +72,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ) -> Result<()> {
         let (swapped, checked) = self.check_items::<T>(import, offset, items.len())?;
         if let Err(error) = checked {
-            // What is wrong besides the length comes first.
-            return self.put(import, offset, &[], wait).and(Err(error));
+            return first_wrong(self.put(import, offset, &[], wait), error);
         }
         if items.is_empty() {
             return self.put(import, offset, &[], wait);
@@ -107,7 +106,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ) -> Result<()> {
         let (swapped, checked) = self.check_items::<T>(import, offset, items.len())?;
         if let Err(error) = checked {
-            return self.get(import, offset, &mut [], wait).and(Err(error));
+            return first_wrong(self.get(import, offset, &mut [], wait), error);
         }
         if items.is_empty() {
             return self.get(import, offset, &mut [], wait);
@@ -149,6 +148,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             };
             Ok((import.swapped, checked))
         })
+    }
+}
+
+/// What is wrong besides the length comes first, but for a missing barrier.
+fn first_wrong(empty: Result<()>, length: RsmError) -> Result<()> {
+    match empty {
+        Ok(()) | Err(RsmError::BarrierUninitialized) => Err(length),
+        Err(other) => Err(other),
     }
 }
 

@@ -143,6 +143,11 @@ pub fn run(setup: &Setup, ops: &[Op]) -> core::result::Result<(), Mismatch> {
 
 /// Leaves out operations as long as the run still fails; fewer are easier to understand.
 pub fn shrink(setup: &Setup, ops: &[Op]) -> Vec<Op> {
+    fewest(ops, |fewer| run(setup, fewer).is_err())
+}
+
+/// Leaves out operations as long as what is left fails.
+pub(crate) fn fewest<O: Clone>(ops: &[O], fails: impl Fn(&[O]) -> bool) -> Vec<O> {
     let mut kept = ops.to_vec();
     let mut size = kept.len().div_ceil(2).max(1);
     loop {
@@ -150,7 +155,7 @@ pub fn shrink(setup: &Setup, ops: &[Op]) -> Vec<Op> {
         while start < kept.len() {
             let mut fewer = kept.clone();
             fewer.drain(start..(start + size).min(kept.len()));
-            if run(setup, &fewer).is_err() {
+            if fails(&fewer) {
                 kept = fewer;
             } else {
                 start += size;

@@ -98,6 +98,14 @@ pub fn single_accesses_are_refused_in_order<T: RsmTestbed>(bed: &T) {
         Err(RsmError::BadOffset)
     );
     assert_eq!(
+        engine.put_items(writer, page - 8, &[1_u64; 2], wait),
+        Err(RsmError::BadLength)
+    );
+    assert_eq!(
+        engine.get_items(reader, page - 8, &mut [1_u64; 2], wait),
+        Err(RsmError::BadLength)
+    );
+    assert_eq!(
         engine.put(writer, 0, &[1], wait),
         Err(RsmError::BarrierUninitialized)
     );

@@ -1,0 +1,813 @@
+//! Does operations on two engines and on the model, and compares.
+
+mod arguments;
+mod call;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::Waker;
+
+use arbitrary::Arbitrary;
+use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use dat_core::event::{Wait, WakeReason};
+use dat_core::memory::Region;
+use dat_core::sync::SpinLock;
+use dat_core::time::Instant;
+use dat_core::{Ia, IaStorage};
+use dat_rsm::{
+    BarrierId, BarrierMode, BarrierScope, ControllerConfig, ControllerId, Credentials, ExportFlags,
+    ExportId, GetEntry, Handle, ImportId, ImportState, Limits, LocalAccess, LocalMemoryId,
+    NodeEntry, Options, Permission, PutEntry, Rsm, RsmError, SegmentHandle, SegmentId, SignalFlags,
+    Source, Target, VectorError, VectorFlags,
+};
+use self_cell::{MutBorrow, self_cell};
+
+use arguments::{
+    access_list, application_id, node_number, published_id, stretch, wanted_permission,
+};
+
+use super::op::{
+    BarrierOp, Entry, ExportOp, ImportOp, Local, LocalOp, Op, Segment, SignalOp, TransferOp,
+    prologue,
+};
+use super::transfer::{Manner, Memory, Piece, Place, Plan, meet};
+use super::world::{self, Expected, LOCAL, Node, PAGE, PAGES, Picked, World, number_of, pick};
+use crate::op::{Pick, Side};
+use crate::runner::{Mismatch, Outcome, Tally};
+
+type Storage = IaStorage<MockBackend, SpinLock, 12, 5, 1, 64, 512, 2048>;
+type Engine<'s> = Rsm<'s, MockBackend, SpinLock>;
+type Engines<'s> = [Engine<'s>; 2];
+type Stores = [Box<Storage>; 2];
+
+self_cell!(
+    struct Machine {
+        owner: MutBorrow<Stores>,
+        #[not_covariant]
+        dependent: Engines,
+    }
+);
+
+/// Everything about a run but its operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Arbitrary)]
+pub struct Setup {
+    /// The fabric's seed.
+    pub seed: u64,
+    /// Who the two processes are to each other: the same user, the same group, strangers.
+    pub credentials: u8,
+    /// Rights on segments that are published without a list, by number.
+    pub default_access: u8,
+    /// Whether to begin without segments and connections.
+    pub empty: bool,
+}
+
+const CONTROLLER: &str = "rsm0";
+const QUALIFIER: u64 = 7;
+/// More actions than any call needs.
+const PATIENCE: usize = 200_000;
+/// Rights on segments without a list.
+const DEFAULT_ACCESS: [u32; 8] = [0o666, 0o666, 0o666, 0o666, 0o666, 0o640, 0o604, 0o444];
+/// Bytes that a buffer of the caller's own has, at most.
+const BUFFER: usize = 64;
+
+thread_local! {
+    /// Pages and local memory of both nodes. They have to live for ever, so there is one piece for each thread.
+    static MEMORY: [[&'static [AtomicU8]; 2]; 2] =
+        std::array::from_fn(|_| [aligned(PAGES), aligned(LOCAL)]);
+}
+
+/// Bytes that begin at a page, for ever.
+fn aligned(length: usize) -> &'static [AtomicU8] {
+    let bytes: Vec<AtomicU8> = (0..length + PAGE).map(|_| AtomicU8::new(0)).collect();
+    let bytes: &'static [AtomicU8] = bytes.leak();
+    let skip = bytes.as_ptr().align_offset(PAGE);
+    &bytes[skip..][..length]
+}
+
+/// Waits by letting the other engine go on, and the fabric.
+struct Others<'w, 's> {
+    fabric: &'w Fabric,
+    other: &'w Engine<'s>,
+    patience: usize,
+}
+
+impl Wait for Others<'_, '_> {
+    fn now(&mut self) -> Instant {
+        self.fabric.now()
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        let now = self.now();
+        self.patience = self.patience.saturating_sub(1);
+        if self.patience == 0 {
+            return WakeReason::Interrupted;
+        }
+        if self.other.progress(now) != 0 || self.fabric.step() {
+            return WakeReason::Woken;
+        }
+        match until {
+            Some(until) => {
+                self.fabric.run_until(until.max(now));
+                WakeReason::TimedOut
+            }
+            // Nothing will ever wake this call.
+            None => WakeReason::Interrupted,
+        }
+    }
+}
+
+/// Two engines on a fabric, and the model of both.
+pub struct Runner {
+    fabric: Fabric,
+    machine: Machine,
+    controllers: [ControllerId; 2],
+    memory: [[&'static [AtomicU8]; 2]; 2],
+    world: World,
+    /// What is on the way in explicit mode, and whether it is written to.
+    outstanding: Vec<((Memory, Range<usize>), bool)>,
+    /// Bytes whose value depends on the order of overlapping reads (RSMPV-33 orders them in implicit mode alone).
+    undefined: Vec<(Memory, Range<usize>)>,
+    buffers: u8,
+    call: String,
+    tally: Tally,
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner")
+            .field("call", &self.call)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Runner {
+    /// Opens the engines and does what most runs begin with.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if already that goes wrong.
+    pub fn new(setup: &Setup) -> Result<Self, Mismatch> {
+        let memory = MEMORY.with(|memory| *memory);
+        for byte in memory.iter().flatten().flat_map(|bytes| bytes.iter()) {
+            byte.store(0, Ordering::Relaxed);
+        }
+        let fabric = Fabric::new(FabricOptions {
+            seed: setup.seed,
+            ..FabricOptions::default()
+        });
+        let owners = [
+            (10, 20),
+            [(10, 20), (11, 20), (11, 21)][usize::from(setup.credentials % 3)],
+        ];
+        let default_access = DEFAULT_ACCESS[usize::from(setup.default_access % 8)];
+        let stores = MutBorrow::new([Box::new(Storage::new()), Box::new(Storage::new())]);
+        let made = Machine::try_new(stores, |stores| {
+            let [first, second] = stores.borrow_mut();
+            let make = |store, side: Side| {
+                let options = options(side, owners[side.index()], default_access);
+                engine(&fabric, store, options)
+            };
+            Ok([make(first, Side::A)?, make(second, Side::B)?])
+        });
+        let machine = made.map_err(|actual| Mismatch {
+            call: "open".into(),
+            expected: "two engines".into(),
+            actual,
+        })?;
+        let controllers = machine.with_dependent(|_, engines| {
+            let got = [0, 1].map(|node| engines[node].get_controller(Some(CONTROLLER)));
+            got.map(|controller| controller.unwrap_or(ControllerId::NULL))
+        });
+        let mut runner = Self {
+            fabric,
+            machine,
+            controllers,
+            memory,
+            world: World(owners.map(|owner| Node::new(owner, default_access))),
+            outstanding: Vec::new(),
+            undefined: Vec::new(),
+            buffers: 0,
+            call: String::new(),
+            tally: Tally::new(),
+        };
+        if !setup.empty {
+            for op in prologue() {
+                runner.apply(&op)?;
+            }
+        }
+        Ok(runner)
+    }
+
+    /// How often each call succeeded and was refused so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Does one operation.
+    ///
+    /// # Errors
+    /// What the model calls impossible.
+    pub fn apply(&mut self, op: &Op) -> Result<(), Mismatch> {
+        self.call = format!("{op:?}");
+        let goes_on = matches!(
+            op,
+            Op::Transfer(..)
+                | Op::Barrier(..)
+                | Op::Import(_, ImportOp::SetMode { .. } | ImportOp::Disconnect { .. })
+                | Op::Local(_, LocalOp::Free { .. })
+        );
+        if !goes_on {
+            self.rest()?;
+        }
+        match op {
+            Op::Export(side, op) => self.export(*side, op)?,
+            Op::Import(side, op) => self.import(*side, op)?,
+            Op::Local(side, op) => self.local(*side, op)?,
+            Op::Transfer(side, op) => self.transfer(*side, op)?,
+            Op::Barrier(side, op) => self.barrier(*side, op)?,
+            Op::Signal(side, op) => self.signal(*side, op)?,
+            Op::Settle => self.rest()?,
+        }
+        if self.outstanding.is_empty() {
+            self.rest()?;
+        }
+        Ok(())
+    }
+
+    /// Comes to rest, releases the controllers, and sees that they can be had again.
+    ///
+    /// # Errors
+    /// What the model calls impossible.
+    pub fn finish(mut self) -> Result<(), Mismatch> {
+        self.call = "the end of the run".into();
+        self.rest()?;
+        for side in [Side::A, Side::B] {
+            let controller = self.controllers[side.index()];
+            let released = self.on(side, |engine, wait| {
+                engine.release_controller(controller, wait)
+            });
+            self.judge("release", Ok(()), released)?;
+        }
+        for side in [Side::A, Side::B] {
+            let again = self.on(side, |engine, _| engine.get_controller(Some(CONTROLLER)));
+            self.judge("get", Ok(()), again)?;
+        }
+        Ok(())
+    }
+
+    fn on<R>(
+        &self,
+        side: Side,
+        act: impl for<'w, 's> FnOnce(&Engine<'s>, &mut Others<'w, 's>) -> R,
+    ) -> R {
+        self.machine.with_dependent(|_, engines| {
+            let mut wait = Others {
+                fabric: &self.fabric,
+                other: &engines[side.other().index()],
+                patience: PATIENCE,
+            };
+            act(&engines[side.index()], &mut wait)
+        })
+    }
+
+    fn mismatch<T>(&self, expected: impl fmt::Debug, actual: impl fmt::Debug) -> Outcome<T> {
+        Err(Mismatch {
+            call: self.call.clone(),
+            expected: format!("{expected:?}"),
+            actual: format!("{actual:?}"),
+        })
+    }
+
+    /// Compares how a call ended; `Some` with its value if it succeeded.
+    fn judge<T: fmt::Debug>(
+        &mut self,
+        name: &str,
+        expected: Expected,
+        actual: Result<T, RsmError>,
+    ) -> Outcome<Option<T>> {
+        if expected.err() != actual.as_ref().err().copied() {
+            return self.mismatch(expected, actual);
+        }
+        let counts = self.tally.entry(name.into()).or_default();
+        counts[usize::from(actual.is_err())] += 1;
+        Ok(actual.ok())
+    }
+
+    /// Lets everything come to rest, and compares.
+    fn rest(&mut self) -> Outcome {
+        for _ in 0..PATIENCE {
+            let moved = self.fabric.step();
+            let now = self.fabric.now();
+            let handled: usize = self
+                .machine
+                .with_dependent(|_, engines| engines.iter().map(|it| it.progress(now)).sum());
+            if !moved && handled == 0 {
+                self.outstanding.clear();
+                return self.compare();
+            }
+        }
+        self.mismatch("rest", "none")
+    }
+
+    fn compare(&mut self) -> Outcome {
+        for (memory, range) in std::mem::take(&mut self.undefined) {
+            let (Memory::Pages(side) | Memory::Local(side)) = memory else {
+                continue;
+            };
+            let bytes = load(&self.memory[side.index()][kind(memory)][range.clone()]);
+            self.world.memory(memory, &mut [])[range].copy_from_slice(&bytes);
+        }
+        for side in [Side::A, Side::B] {
+            let [pages, local] = self.memory[side.index()];
+            let node = self.world.node(side);
+            for (name, expected, actual) in [
+                ("pages", &node.pages, load(pages)),
+                ("local memory", &node.local, load(local)),
+            ] {
+                let at = (0..actual.len()).find(|at| expected[*at] != actual[*at]);
+                if let Some(at) = at {
+                    let place = format!("byte {at} of the {name} of {side:?}");
+                    return self.mismatch((place, expected[at]), actual[at]);
+                }
+            }
+            self.compare_objects(side)?;
+        }
+        Ok(())
+    }
+
+    fn compare_objects(&self, side: Side) -> Outcome {
+        let node = self.world.node(side);
+        for (_, handle, export) in node.exports.live() {
+            let id = ExportId::from_handle(handle);
+            let expected = (Ok(export.length as u64), Ok(export.signals != 0));
+            let actual = self.on(side, |engine, _| {
+                (engine.export_length(id), engine.signal_pending(id))
+            });
+            if actual != expected {
+                return self.mismatch((handle, expected), actual);
+            }
+        }
+        for (_, handle, import) in node.imports.live() {
+            let id = ImportId::from_handle(handle);
+            let (mode, state) = (mode(import.explicit), state(import.aborted));
+            let expected = (
+                (Ok(state), Ok(import.length as u64), Ok(mode)),
+                (Ok(import.permission), Ok(import.signals != 0)),
+            );
+            let actual = self.on(side, |engine, _| {
+                (
+                    (
+                        engine.import_state(id),
+                        engine.import_length(id),
+                        engine.mode(id),
+                    ),
+                    (engine.import_permission(id), engine.signal_pending(id)),
+                )
+            });
+            if actual != expected {
+                return self.mismatch((handle, expected), actual);
+            }
+        }
+        Ok(())
+    }
+
+    fn picked_export(&self, side: Side, which: Pick) -> Picked {
+        let (own, other) = (self.world.node(side), self.world.node(side.other()));
+        let wrong = own.imports.live().next().map(|(_, handle, _)| handle);
+        pick(which, &own.exports, &other.exports, wrong)
+    }
+
+    fn picked_import(&self, side: Side, which: Pick) -> Picked {
+        let (own, other) = (self.world.node(side), self.world.node(side.other()));
+        let wrong = own.exports.live().next().map(|(_, handle, _)| handle);
+        pick(which, &own.imports, &other.imports, wrong)
+    }
+
+    fn picked_local(&self, side: Side, which: Pick) -> Picked {
+        let (own, other) = (self.world.node(side), self.world.node(side.other()));
+        let wrong = own.imports.live().next().map(|(_, handle, _)| handle);
+        pick(which, &own.locals, &other.locals, wrong)
+    }
+
+    fn picked_barrier(&self, side: Side, which: Pick) -> Picked {
+        let (own, other) = (self.world.node(side), self.world.node(side.other()));
+        let wrong = own.imports.live().next().map(|(_, handle, _)| handle);
+        pick(which, &own.barriers, &other.barriers, wrong)
+    }
+
+    fn pages(&self, side: Side, start: usize, length: usize) -> Region {
+        Region::from_static(&self.memory[side.index()][0][start..start + length])
+    }
+
+    fn export(&mut self, side: Side, op: &ExportOp) -> Outcome {
+        match op {
+            ExportOp::Create {
+                start,
+                length,
+                flags,
+            } => {
+                let (start, length) = stretch(*start, *length);
+                let rebind = flags & 1 != 0;
+                let locks = flags & 0xF0 == 0xF0;
+                let mut bits = ExportFlags::empty();
+                bits.set(ExportFlags::ALLOW_REBIND, rebind);
+                bits.set(ExportFlags::LOCK_OPERATIONS, locks);
+                let expected = self.world.export_create(side, start, length);
+                let (region, controller) = (
+                    self.pages(side, start, length),
+                    self.controllers[side.index()],
+                );
+                let made = self.on(side, |engine, _| {
+                    engine.export_create(controller, region, bits)
+                });
+                if let Some(export) = self.judge("export_create", expected, made)? {
+                    let object = world::Export {
+                        start,
+                        length,
+                        rebind,
+                        locks,
+                        publication: None,
+                        signals: 0,
+                        polls: 0,
+                    };
+                    let exports = &mut self.world.node_mut(side).exports;
+                    exports.add(export.handle(), object);
+                }
+            }
+            ExportOp::Publish { export, id, access } => {
+                let (handle, place) = self.picked_export(side, *export);
+                let (id, access) = (published_id(*id), access_list(access));
+                let expected = self.world.publish(side, place, id, &access);
+                let export = ExportId::from_handle(handle);
+                let done = self.on(side, |engine, _| engine.export_publish(export, id, &access));
+                let done = self.judge("export_publish", expected.map(drop), done)?;
+                if done != expected.ok() {
+                    return self.mismatch(expected, done);
+                }
+            }
+            ExportOp::Republish { export, access } => {
+                let (handle, place) = self.picked_export(side, *export);
+                let access = access_list(access);
+                let expected = self.world.republish(side, place, &access);
+                let export = ExportId::from_handle(handle);
+                let done = self.on(side, |engine, _| engine.export_republish(export, &access));
+                self.judge("export_republish", expected, done)?;
+            }
+            ExportOp::Unpublish { export } => {
+                let (handle, place) = self.picked_export(side, *export);
+                let expected = self.world.unpublish(side, place);
+                let export = ExportId::from_handle(handle);
+                let done = self.on(side, |engine, wait| engine.export_unpublish(export, wait));
+                self.judge("export_unpublish", expected, done)?;
+            }
+            ExportOp::Rebind {
+                export,
+                start,
+                length,
+            } => {
+                let (handle, place) = self.picked_export(side, *export);
+                let (start, length) = stretch(*start, *length);
+                let expected = self.world.rebind(side, place, start, length);
+                let (export, region) = (
+                    ExportId::from_handle(handle),
+                    self.pages(side, start, length),
+                );
+                let done = self.on(side, |engine, wait| {
+                    engine.export_rebind(export, region, wait)
+                });
+                self.judge("export_rebind", expected, done)?;
+            }
+            ExportOp::Destroy { export } => {
+                let (handle, place) = self.picked_export(side, *export);
+                let expected = self.world.destroy(side, place);
+                let export = ExportId::from_handle(handle);
+                let done = self.on(side, |engine, wait| engine.export_destroy(export, wait));
+                self.judge("export_destroy", expected, done)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn import(&mut self, side: Side, op: &ImportOp) -> Outcome {
+        match *op {
+            ImportOp::Connect {
+                node,
+                id,
+                permission,
+            } => {
+                let node = node_number(node);
+                let (id, permission) = (self.wanted_id(node, id), wanted_permission(permission));
+                let (expected, import) = match self.world.connect(side, node, id, permission) {
+                    Ok(import) => (Ok(()), Some(import)),
+                    Err(error) => (Err(error), None),
+                };
+                let controller = self.controllers[side.index()];
+                let permission = Permission::from_bits_retain(permission);
+                let made = self.on(side, |engine, wait| {
+                    engine.import_connect(controller, node, id, permission, wait)
+                });
+                let made = self.judge("import_connect", expected, made)?;
+                if let (Some(id), Some(import)) = (made, import) {
+                    let imports = &mut self.world.node_mut(side).imports;
+                    imports.add(id.handle(), import);
+                }
+            }
+            ImportOp::SetMode { import, explicit } => {
+                let (handle, place) = self.picked_import(side, import);
+                let found = place.and_then(|it| self.world.node_mut(side).imports.get_mut(it));
+                let expected = match found {
+                    Some(import) => {
+                        import.explicit = explicit;
+                        Ok(())
+                    }
+                    None => Err(RsmError::BadSegmentHandle),
+                };
+                let (import, mode) = (ImportId::from_handle(handle), mode(explicit));
+                let done = self.on(side, |engine, _| engine.set_mode(import, mode));
+                self.judge("set_mode", expected, done)?;
+            }
+            ImportOp::Disconnect { import } => {
+                let (handle, place) = self.picked_import(side, import);
+                let expected = self.world.disconnect(side, place);
+                let import = ImportId::from_handle(handle);
+                let done = self.on(side, |engine, wait| engine.import_disconnect(import, wait));
+                self.judge("import_disconnect", expected, done)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The id to connect to: mostly one that the node publishes.
+    fn wanted_id(&self, node: u32, id: u8) -> SegmentId {
+        let side = if node == 1 { Side::A } else { Side::B };
+        let exports = self.world.node(side).exports.live();
+        let published: Vec<SegmentId> = exports
+            .filter_map(|(_, _, export)| Some(export.publication.as_ref()?.id))
+            .collect();
+        let nth = usize::from(id).checked_rem(published.len());
+        match nth {
+            Some(nth) if id < 220 => published[nth],
+            _ if id.is_multiple_of(4) => 0x8000_0000 + u32::from(id / 4 % 3),
+            _ => application_id(id),
+        }
+    }
+
+    fn local(&mut self, side: Side, op: &LocalOp) -> Outcome {
+        match *op {
+            LocalOp::Create {
+                start,
+                length,
+                read_only,
+            } => {
+                let start = usize::from(start) * 2;
+                let length = usize::from(length).min(LOCAL - start);
+                let full = self.world.node(side).locals.count() >= world::MOST_LOCALS;
+                let expected = match length {
+                    0 => Err(RsmError::BadLength),
+                    _ if full => Err(RsmError::InsufficientResources),
+                    _ => Ok(()),
+                };
+                let access = if read_only {
+                    LocalAccess::ReadOnly
+                } else {
+                    LocalAccess::ReadWrite
+                };
+                let memory = self.memory[side.index()][1];
+                let region = Region::from_static(&memory[start..start + length]);
+                let controller = self.controllers[side.index()];
+                let made = self.on(side, |engine, _| {
+                    engine.create_local_memory(controller, region, access)
+                });
+                if let Some(local) = self.judge("create_local_memory", expected, made)? {
+                    let object = world::Local {
+                        start,
+                        length,
+                        read_only,
+                    };
+                    let locals = &mut self.world.node_mut(side).locals;
+                    locals.add(local.handle(), object);
+                }
+            }
+            LocalOp::Free { local } => {
+                let (handle, place) = self.picked_local(side, local);
+                let expected = match place {
+                    Some(place) => {
+                        self.world.node_mut(side).locals.remove(place);
+                        Ok(())
+                    }
+                    None => Err(RsmError::BadLocalMemoryHandle),
+                };
+                let local = LocalMemoryId::from_handle(handle);
+                let controller = self.controllers[side.index()];
+                let done = self.on(side, |engine, wait| {
+                    engine.free_local_memory(controller, local, wait)
+                });
+                self.judge("free_local_memory", expected, done)?;
+            }
+            LocalOp::Store { at, value, count } => {
+                let start = usize::from(at) * 2;
+                let end = (start + usize::from(count)).min(LOCAL);
+                self.world.node_mut(side).local[start..end].fill(value);
+                for byte in &self.memory[side.index()][1][start..end] {
+                    byte.store(value, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn barrier(&mut self, side: Side, op: &BarrierOp) -> Outcome {
+        match *op {
+            BarrierOp::Init { import } => {
+                let (handle, place) = self.picked_import(side, import);
+                let expected = self.world.barrier_init(side, place);
+                let import = ImportId::from_handle(handle);
+                let scope = BarrierScope::default();
+                let made = self.on(side, |engine, _| engine.init_barrier(import, scope));
+                let made = self.judge("init_barrier", expected.map(drop), made)?;
+                if let (Some(id), Ok(import)) = (made, expected) {
+                    let barrier = world::Barrier {
+                        import,
+                        open: false,
+                    };
+                    let barriers = &mut self.world.node_mut(side).barriers;
+                    barriers.add(id.handle(), barrier);
+                }
+            }
+            BarrierOp::Open { barrier } => {
+                let (handle, place) = self.picked_barrier(side, barrier);
+                let expected = self.world.barrier_open(side, place);
+                let barrier = BarrierId::from_handle(handle);
+                let done = self.on(side, |engine, _| engine.open_barrier(barrier));
+                self.judge("open_barrier", expected, done)?;
+            }
+            BarrierOp::Order { barrier } => {
+                let (handle, place) = self.picked_barrier(side, barrier);
+                let expected = self.world.barrier_end(side, place, false);
+                let barrier = BarrierId::from_handle(handle);
+                let done = self.on(side, |engine, wait| engine.order_barrier(barrier, wait));
+                self.judge("order_barrier", expected, done)?;
+            }
+            BarrierOp::Close { barrier } => {
+                let (handle, place) = self.picked_barrier(side, barrier);
+                let expected = self.world.barrier_end(side, place, true);
+                let barrier = BarrierId::from_handle(handle);
+                let done = self.on(side, |engine, wait| engine.close_barrier(barrier, wait));
+                self.judge("close_barrier", expected, done)?;
+            }
+            BarrierOp::Destroy { barrier } => {
+                let (handle, place) = self.picked_barrier(side, barrier);
+                let expected = self.world.barrier_destroy(side, place);
+                let barrier = BarrierId::from_handle(handle);
+                let done = self.on(side, |engine, _| engine.destroy_barrier(barrier));
+                self.judge("destroy_barrier", expected, done)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The handle of a segment, its place, and whether it is exported.
+    fn picked_segment(&self, side: Side, segment: Segment) -> (SegmentHandle, Option<usize>, bool) {
+        match segment {
+            Segment::Export(which) => {
+                let (handle, place) = self.picked_export(side, which);
+                (ExportId::from_handle(handle).into(), place, true)
+            }
+            Segment::Import(which) => {
+                let (handle, place) = self.picked_import(side, which);
+                (ImportId::from_handle(handle).into(), place, false)
+            }
+        }
+    }
+
+    fn signal(&mut self, side: Side, op: &SignalOp) -> Outcome {
+        match *op {
+            SignalOp::Post {
+                segment,
+                no_accumulate,
+            } => {
+                let (handle, place, export) = self.picked_segment(side, segment);
+                let expected = if export {
+                    self.world.post_to_importers(side, place, no_accumulate)
+                } else {
+                    self.world.post_to_exporter(side, place, no_accumulate)
+                };
+                let mut flags = SignalFlags::empty();
+                flags.set(SignalFlags::NO_ACCUMULATE, no_accumulate);
+                let done = self.on(side, |engine, wait| engine.signal_post(handle, flags, wait));
+                self.judge("signal_post", expected, done)?;
+            }
+            SignalOp::Take { segment } => {
+                let (handle, place, export) = self.picked_segment(side, segment);
+                let expected = self.world.take(side, place, export);
+                let taken = self.on(side, |engine, _| engine.signal_take(handle));
+                if taken != expected {
+                    return self.mismatch(expected, taken);
+                }
+                self.judge("signal_take", expected.map(drop), taken)?;
+            }
+            SignalOp::Wait { segment } => {
+                let (handle, place, export) = self.picked_segment(side, segment);
+                let expected = match self.world.take(side, place, export) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(RsmError::TimedOut),
+                    Err(error) => Err(error),
+                };
+                let now = self.fabric.now();
+                let waited = self.on(side, |engine, wait| {
+                    engine.signal_wait(handle, Some(now), wait)
+                });
+                self.judge("signal_wait", expected, waited)?;
+            }
+            SignalOp::AcquirePoll { segment } => {
+                let (handle, place, export) = self.picked_segment(side, segment);
+                let expected = self.world.poll(side, place, export, true);
+                let done = self.on(side, |engine, _| engine.acquire_poll(handle));
+                self.judge("acquire_poll", expected, done)?;
+            }
+            SignalOp::ReleasePoll { segment } => {
+                let (handle, place, export) = self.picked_segment(side, segment);
+                let expected = self.world.poll(side, place, export, false);
+                let done = self.on(side, |engine, _| engine.release_poll(handle));
+                self.judge("release_poll", expected, done)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn options(side: Side, owner: (u32, u32), default_access: u32) -> Options {
+    let (user, group) = owner;
+    Options {
+        credentials: Credentials { user, group },
+        default_access,
+        page_size: PAGE as u64,
+        limits: Limits {
+            exports: world::MOST_EXPORTS,
+            imports: world::MOST_IMPORTS,
+            importers: world::MOST_IMPORTERS,
+            local_memory: world::MOST_LOCALS,
+            barriers: world::MOST_BARRIERS,
+            links: 8,
+            calls: 4,
+            requests: 128,
+            exported_bytes: world::EXPORTED_BYTES as u64,
+            segment_bytes: world::SEGMENT_BYTES as u64,
+        },
+        ..Options::new(number_of(side), 100 + u64::from(number_of(side)))
+    }
+}
+
+fn engine<'s>(
+    fabric: &Fabric,
+    store: &'s mut Storage,
+    options: Options,
+) -> Result<Engine<'s>, String> {
+    let node = |number: u32| NodeOptions::new("rsm", u64::from(number));
+    let mut own = node(options.node);
+    own.limits.domains = 1;
+    let ia = Ia::open(fabric.node(own), store.lend(), 8);
+    let entry = |number| NodeEntry {
+        node: number,
+        controller: CONTROLLER,
+        address: node(number).address,
+        qualifier: QUALIFIER,
+    };
+    let config = ControllerConfig {
+        name: CONTROLLER,
+        ia: ia.map_err(|refused| refused.error.to_string())?,
+        qualifier: QUALIFIER,
+        nodes: [1, 2].map(entry).to_vec(),
+    };
+    Rsm::new(options, vec![config]).map_err(|error| error.to_string())
+}
+
+fn load(bytes: &[AtomicU8]) -> Vec<u8> {
+    let all = bytes.iter();
+    all.map(|byte| byte.load(Ordering::Relaxed)).collect()
+}
+
+/// Which of the two memories of a node.
+fn kind(memory: Memory) -> usize {
+    usize::from(matches!(memory, Memory::Local(_)))
+}
+
+fn mode(explicit: bool) -> BarrierMode {
+    if explicit {
+        BarrierMode::Explicit
+    } else {
+        BarrierMode::Implicit
+    }
+}
+
+fn state(aborted: bool) -> ImportState {
+    if aborted {
+        ImportState::Aborted
+    } else {
+        ImportState::Connected
+    }
+}

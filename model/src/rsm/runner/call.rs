@@ -1,0 +1,309 @@
+//! Transfers, on both sides of the comparison.
+
+use super::arguments::number;
+use super::*;
+
+/// What an item is, by its size.
+macro_rules! items {
+    ($size:expr, $bytes:expr, $number:ident, $items:pat => $act:expr) => {
+        match $size {
+            1 => items!(@ u8, $bytes, $number, $items => $act),
+            2 => items!(@ u16, $bytes, $number, $items => $act),
+            4 => items!(@ u32, $bytes, $number, $items => $act),
+            _ => items!(@ u64, $bytes, $number, $items => $act),
+        }
+    };
+    (@ $type:ty, $bytes:expr, $number:ident, $items:pat => $act:expr) => {{
+        type $number = $type;
+        let chunks = $bytes.chunks_exact(size_of::<$type>());
+        let $items: Vec<$type> = chunks
+            .map(|bytes| <$type>::from_ne_bytes(bytes.try_into().unwrap_or_default()))
+            .collect();
+        $act
+    }};
+}
+
+/// An offset, mostly inside of a segment.
+fn place(offset: u8, step: u64) -> u64 {
+    match offset {
+        0..200 => number(offset % 48, step),
+        offset => number(offset, step),
+    }
+}
+
+impl Runner {
+    pub(super) fn transfer(&mut self, side: Side, op: &TransferOp) -> Outcome {
+        match *op {
+            TransferOp::PutVector {
+                import,
+                ref entries,
+                flags,
+            } => self.vector(side, import, entries, flags, true),
+            TransferOp::GetVector {
+                import,
+                ref entries,
+                flags,
+            } => self.vector(side, import, entries, flags, false),
+            TransferOp::Put {
+                import,
+                offset,
+                length,
+            } => self.single(side, import, None, place(offset, 4), length.into(), true),
+            TransferOp::Get {
+                import,
+                offset,
+                length,
+            } => self.single(side, import, None, place(offset, 4), length.into(), false),
+            TransferOp::PutItems {
+                import,
+                size,
+                offset,
+                count,
+            } => self.items(side, import, size, offset, count, true),
+            TransferOp::GetItems {
+                import,
+                size,
+                offset,
+                count,
+            } => self.items(side, import, size, offset, count, false),
+        }
+    }
+
+    /// Bytes that differ from those of other calls.
+    fn fresh(&mut self, length: usize) -> Vec<u8> {
+        self.buffers = self.buffers.wrapping_add(1);
+        let seed = usize::from(self.buffers);
+        (0..length).map(|at| (at * 7 + seed * 31) as u8).collect()
+    }
+
+    fn vector(
+        &mut self,
+        side: Side,
+        which: Pick,
+        entries: &[Entry],
+        flags: u8,
+        put: bool,
+    ) -> Outcome {
+        let mut bits = VectorFlags::empty();
+        bits.set(VectorFlags::IMPLICIT_SIGPOST, flags & 3 == 1);
+        bits.set(VectorFlags::SIGPOST_NO_ACCUMULATE, flags & 4 != 0);
+        let (handle, place) = self.picked_import(side, which);
+        let mut buffers = Vec::new();
+        let mut pieces = Vec::new();
+        let mut locals = Vec::new();
+        for entry in entries {
+            let mut local = Handle::NULL;
+            let memory = match entry.local {
+                Local::Handle(which) => {
+                    let picked = self.picked_local(side, which);
+                    local = picked.0;
+                    Place::Registered(picked.1)
+                }
+                Local::Bytes(length) => {
+                    let bytes = self.fresh(usize::from(length) % (BUFFER + 1));
+                    buffers.push(bytes);
+                    let last = buffers.len() - 1;
+                    Place::Buffer(last, buffers[last].len())
+                }
+                Local::Shared(start, length) => {
+                    let start = usize::from(start) * 2;
+                    Place::Shared(start, usize::from(length).min(LOCAL - start))
+                }
+            };
+            locals.push(LocalMemoryId::from_handle(local));
+            pieces.push(Piece {
+                place: memory,
+                local_offset: number(entry.local_offset, 1),
+                remote_offset: number(entry.remote_offset, 4),
+                length: number(entry.length, 1),
+            });
+        }
+        if bits.contains(VectorFlags::IMPLICIT_SIGPOST) {
+            // The order in which signals arrive decides what becomes of them (RSMSG-04).
+            self.rest()?;
+        }
+        let manner = Manner { put, single: None };
+        let plan = self.world.plan(side, place, manner, &pieces);
+        self.keep_order(&plan, put)?;
+        let mut model = buffers.clone();
+        let shared = self.memory[side.index()][1];
+        let import = ImportId::from_handle(handle);
+        let done = if put {
+            let all: Vec<PutEntry<'_>> = pieces
+                .iter()
+                .zip(&locals)
+                .map(|(piece, local)| PutEntry {
+                    local: match piece.place {
+                        Place::Registered(_) => Source::Handle(*local),
+                        Place::Buffer(index, _) => Source::Bytes(&buffers[index]),
+                        Place::Shared(start, length) => Source::Shared(&shared[start..][..length]),
+                    },
+                    local_offset: piece.local_offset,
+                    remote_offset: piece.remote_offset,
+                    length: piece.length,
+                })
+                .collect();
+            self.on(side, |engine, wait| engine.putv(import, &all, bits, wait))
+        } else {
+            let mut own = buffers.iter_mut();
+            let mut all: Vec<GetEntry<'_>> = Vec::new();
+            for (piece, local) in pieces.iter().zip(&locals) {
+                all.push(GetEntry {
+                    local: match piece.place {
+                        Place::Registered(_) => Target::Handle(*local),
+                        Place::Buffer(..) => Target::Bytes(own.next().map_or(&mut [], |it| it)),
+                        Place::Shared(start, length) => Target::Shared(&shared[start..][..length]),
+                    },
+                    local_offset: piece.local_offset,
+                    remote_offset: piece.remote_offset,
+                    length: piece.length,
+                });
+            }
+            self.on(side, |engine, wait| {
+                engine.getv(import, &mut all, bits, wait)
+            })
+        };
+        let count = pieces.len();
+        let expected = plan.outcome.map_err(|(error, residual)| VectorError {
+            error,
+            residual,
+            count,
+        });
+        if done != expected {
+            return self.mismatch(expected, done);
+        }
+        let name = if put { "putv" } else { "getv" };
+        self.judge(
+            name,
+            plan.outcome.map_err(|(error, _)| error),
+            done.map_err(RsmError::from),
+        )?;
+        self.world.apply(&plan, put, &mut model);
+        if buffers != model {
+            return self.mismatch(model, buffers);
+        }
+        if done.is_ok() && bits.contains(VectorFlags::IMPLICIT_SIGPOST) {
+            let no_accumulate = bits.contains(VectorFlags::SIGPOST_NO_ACCUMULATE);
+            let posted = self.world.post_to_exporter(side, place, no_accumulate);
+            posted.or_else(|error| self.mismatch("a connection", error))?;
+        }
+        self.leave(plan, put);
+        Ok(())
+    }
+
+    /// Lets everything come to rest first if the order of this call and of what is on the way decides about any byte.
+    fn keep_order(&mut self, plan: &Plan, put: bool) -> Outcome {
+        let touched = plan
+            .moves
+            .iter()
+            .flat_map(|step| [(&step.local, !put), (&step.remote, put)]);
+        let meets = touched.into_iter().any(|(range, written)| {
+            self.outstanding
+                .iter()
+                .any(|(other, other_written)| (written || *other_written) && meet(range, other))
+        });
+        if meets { self.rest() } else { Ok(()) }
+    }
+
+    /// What a call in explicit mode leaves on the way.
+    fn leave(&mut self, plan: Plan, put: bool) {
+        if !plan.explicit {
+            return;
+        }
+        if !put {
+            for (index, step) in plan.moves.iter().enumerate() {
+                let others = plan.moves.iter().enumerate();
+                let overlaps = others
+                    .filter(|(other, _)| *other != index)
+                    .any(|(_, other)| meet(&step.local, &other.local));
+                if overlaps {
+                    self.undefined.push(step.local.clone());
+                }
+            }
+        }
+        for step in plan.moves {
+            self.outstanding.push((step.remote, put));
+            self.outstanding.push((step.local, !put));
+        }
+    }
+
+    /// The expectation of a single access, which moves a buffer of the caller's own.
+    fn expect_single(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        manner: Manner,
+        offset: u64,
+        length: usize,
+    ) -> Outcome<Plan> {
+        let piece = Piece {
+            place: Place::Buffer(0, length),
+            local_offset: 0,
+            remote_offset: offset,
+            length: length as u64,
+        };
+        let plan = self.world.plan(side, place, manner, &[piece]);
+        self.keep_order(&plan, manner.put)?;
+        Ok(plan)
+    }
+
+    fn single(
+        &mut self,
+        side: Side,
+        which: Pick,
+        size: Option<usize>,
+        offset: u64,
+        length: usize,
+        put: bool,
+    ) -> Outcome {
+        let (handle, place) = self.picked_import(side, which);
+        let import = ImportId::from_handle(handle);
+        let manner = Manner {
+            put,
+            single: Some(size.unwrap_or(1) as u64),
+        };
+        let plan = self.expect_single(side, place, manner, offset, length)?;
+        let mut bytes = self.fresh(length);
+        let mut model = vec![bytes.clone()];
+        let done = self.on(side, |engine, wait| match (size, put) {
+            (None, true) => engine.put(import, offset, &bytes, wait),
+            (None, false) => engine.get(import, offset, &mut bytes, wait),
+            (Some(size), true) => items!(size, bytes, Number, items => {
+                engine.put_items::<Number, _>(import, offset, &items, wait)
+            }),
+            (Some(size), false) => items!(size, bytes, Number, mut items => {
+                let done = engine.get_items::<Number, _>(import, offset, &mut items, wait);
+                bytes = items.iter().flat_map(|item| item.to_ne_bytes()).collect();
+                done
+            }),
+        });
+        let name = match (size, put) {
+            (None, true) => "put",
+            (None, false) => "get",
+            (Some(_), true) => "put_items",
+            (Some(_), false) => "get_items",
+        };
+        self.judge(name, plan.outcome.map_err(|(error, _)| error), done)?;
+        self.world.apply(&plan, put, &mut model);
+        if model[0] != bytes {
+            return self.mismatch(model, bytes);
+        }
+        self.leave(plan, put);
+        Ok(())
+    }
+
+    fn items(
+        &mut self,
+        side: Side,
+        which: Pick,
+        size: u8,
+        offset: u8,
+        count: u8,
+        put: bool,
+    ) -> Outcome {
+        let size = 1 << (size & 3);
+        let length = usize::from(count % 48) * size;
+        let step = if offset < 200 { size as u64 } else { 1 };
+        self.single(side, which, Some(size), place(offset, step), length, put)
+    }
+}

@@ -1,0 +1,211 @@
+//! What the catalogue says of transfers: which entries are refused, and which bytes move.
+
+use std::ops::Range;
+
+use dat_rsm::{Permission, RsmError};
+
+use super::world::World;
+use crate::op::Side;
+
+/// Local memory of a piece.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// Registered, if the handle is one.
+    Registered(Option<usize>),
+    /// A buffer of the caller's, by number, and its length.
+    Buffer(usize, usize),
+    /// A part of the memory that handles are made of.
+    Shared(usize, usize),
+}
+
+/// One piece of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) place: Place,
+    pub(crate) local_offset: u64,
+    pub(crate) remote_offset: u64,
+    pub(crate) length: u64,
+}
+
+/// How a call is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub(crate) put: bool,
+    /// Of put and get, the size of an item; vectors have none.
+    pub(crate) single: Option<u64>,
+}
+
+/// Where bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// What segments of a node are made of.
+    Pages(Side),
+    /// What local memory of a node is made of.
+    Local(Side),
+    /// A buffer of the call.
+    Buffer(usize),
+}
+
+/// Bytes that move.
+#[derive(Clone, Debug)]
+pub(crate) struct Move {
+    pub(crate) local: (Memory, Range<usize>),
+    pub(crate) remote: (Memory, Range<usize>),
+}
+
+/// What a call has to do.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) moves: Vec<Move>,
+    /// The error and the residual.
+    pub(crate) outcome: Result<(), (RsmError, usize)>,
+    pub(crate) explicit: bool,
+}
+
+impl World {
+    /// Spec: RSMPV-02..06, RSMPV-50..61, RSMPV-80..84, RSMGP-01..08
+    pub(crate) fn plan(
+        &self,
+        side: Side,
+        import: Option<usize>,
+        manner: Manner,
+        pieces: &[Piece],
+    ) -> Plan {
+        let mut plan = Plan {
+            moves: Vec::new(),
+            outcome: Ok(()),
+            explicit: false,
+        };
+        if let Err(error) = self.begin(side, import, manner, pieces) {
+            plan.outcome = Err((error, pieces.len()));
+            return plan;
+        }
+        let Some(place) = import.and_then(|place| self.node(side).imports.get(place)) else {
+            return plan;
+        };
+        let Some(export) = self.node(place.exporter).exports.get(place.export) else {
+            return plan;
+        };
+        plan.explicit = place.explicit;
+        for (index, piece) in pieces.iter().enumerate() {
+            let checked = self.check(side, manner, place.length, piece);
+            let needs_barrier = manner.single.is_some() && !place.explicit && place.barriers == 0;
+            let error = match checked {
+                Ok(_) if needs_barrier => RsmError::BarrierUninitialized,
+                Ok((memory, start)) => {
+                    let length = piece.length as usize;
+                    let remote = export.start + piece.remote_offset as usize;
+                    if length != 0 {
+                        plan.moves.push(Move {
+                            local: (memory, start..start + length),
+                            remote: (Memory::Pages(place.exporter), remote..remote + length),
+                        });
+                    }
+                    continue;
+                }
+                Err(error) => error,
+            };
+            plan.outcome = Err((error, pieces.len() - index));
+            break;
+        }
+        plan
+    }
+
+    /// What concerns the call as a whole, in the order of the catalogue.
+    fn begin(
+        &self,
+        side: Side,
+        import: Option<usize>,
+        manner: Manner,
+        pieces: &[Piece],
+    ) -> Result<(), RsmError> {
+        let place = import.and_then(|place| self.node(side).imports.get(place));
+        let place = place.ok_or(RsmError::BadSegmentHandle)?;
+        if pieces.is_empty() {
+            return Err(RsmError::BadScatterGather);
+        }
+        if let (Some(size), [piece]) = (manner.single, pieces)
+            && !piece.remote_offset.is_multiple_of(size)
+        {
+            return Err(RsmError::BadMemoryAlignment);
+        }
+        if place.aborted {
+            return Err(RsmError::ConnectionAborted);
+        }
+        let right = if manner.put {
+            Permission::WRITE
+        } else {
+            Permission::READ
+        };
+        if !place.permission.contains(right) {
+            return Err(RsmError::PermissionDenied);
+        }
+        Ok(())
+    }
+
+    /// Checks a piece; says where in local memory it begins.
+    fn check(
+        &self,
+        side: Side,
+        manner: Manner,
+        remote_length: usize,
+        piece: &Piece,
+    ) -> Result<(Memory, usize), RsmError> {
+        let (memory, base, local_length) = match piece.place {
+            Place::Registered(place) => {
+                let local = place.and_then(|place| self.node(side).locals.get(place));
+                let local = local.ok_or(RsmError::BadScatterGather)?;
+                if local.read_only && !manner.put {
+                    return Err(RsmError::BadAddress);
+                }
+                (Memory::Local(side), local.start, local.length)
+            }
+            Place::Buffer(index, length) => (Memory::Buffer(index), 0, length),
+            Place::Shared(start, length) => (Memory::Local(side), start, length),
+        };
+        let ends = [
+            (piece.local_offset, local_length as u64),
+            (piece.remote_offset, remote_length as u64),
+        ];
+        if ends.iter().any(|(offset, length)| offset > length) {
+            return Err(RsmError::BadOffset);
+        }
+        let fits = |(offset, length): &(u64, u64)| piece.length <= length - offset;
+        if !ends.iter().all(fits) {
+            return Err(RsmError::BadLength);
+        }
+        Ok((memory, base + piece.local_offset as usize))
+    }
+
+    /// Moves the bytes, one piece after the other.
+    ///
+    /// Spec: RSMPV-33
+    pub(crate) fn apply(&mut self, plan: &Plan, put: bool, buffers: &mut [Vec<u8>]) {
+        for step in &plan.moves {
+            let (from, to) = if put {
+                (&step.local, &step.remote)
+            } else {
+                (&step.remote, &step.local)
+            };
+            let bytes = self.memory(from.0, buffers)[from.1.clone()].to_vec();
+            self.memory(to.0, buffers)[to.1.clone()].copy_from_slice(&bytes);
+        }
+    }
+
+    pub(crate) fn memory<'m>(
+        &'m mut self,
+        memory: Memory,
+        buffers: &'m mut [Vec<u8>],
+    ) -> &'m mut [u8] {
+        match memory {
+            Memory::Pages(side) => &mut self.node_mut(side).pages,
+            Memory::Local(side) => &mut self.node_mut(side).local,
+            Memory::Buffer(index) => &mut buffers[index],
+        }
+    }
+}
+
+/// Whether two stretches of memory have a byte in common.
+pub(crate) fn meet(one: &(Memory, Range<usize>), other: &(Memory, Range<usize>)) -> bool {
+    one.0 == other.0 && one.1.start < other.1.end && other.1.start < one.1.end
+}

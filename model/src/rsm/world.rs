@@ -1,0 +1,625 @@
+//! What the catalogue of remote shared memory says of two nodes.
+
+use dat_rsm::segment_id::{FIRST_APPLICATION_ID, FIRST_SYSTEM_ID, LAST_APPLICATION_ID};
+use dat_rsm::{AccessEntry, Handle, Permission, RsmError, SegmentId};
+
+use crate::op::{Pick, Side};
+
+/// Bytes of a page of these nodes.
+pub(crate) const PAGE: usize = 256;
+/// Bytes of a node that segments are made of.
+pub(crate) const PAGES: usize = 8 * PAGE;
+/// Bytes of a node that local memory is made of.
+pub(crate) const LOCAL: usize = 512;
+/// Objects that a node may have.
+pub(crate) const MOST_EXPORTS: usize = 4;
+pub(crate) const MOST_IMPORTS: usize = 5;
+pub(crate) const MOST_IMPORTERS: usize = 6;
+pub(crate) const MOST_LOCALS: usize = 4;
+pub(crate) const MOST_BARRIERS: usize = 4;
+/// Bytes that a node may export, in all and at once.
+pub(crate) const EXPORTED_BYTES: usize = 7 * PAGE;
+pub(crate) const SEGMENT_BYTES: usize = 3 * PAGE;
+
+pub(crate) type Expected<T = ()> = Result<T, RsmError>;
+
+/// The number of a node.
+pub(crate) fn number_of(side: Side) -> u32 {
+    side.index() as u32 + 1
+}
+
+/// Objects of one kind, dead ones included.
+#[derive(Debug)]
+pub(crate) struct Objects<T>(Vec<(Handle, Option<T>)>);
+
+impl<T> Default for Objects<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Objects<T> {
+    pub(crate) fn add(&mut self, handle: Handle, object: T) {
+        self.0.push((handle, Some(object)));
+    }
+
+    pub(crate) fn live(&self) -> impl Iterator<Item = (usize, Handle, &T)> {
+        let all = self.0.iter().enumerate();
+        all.filter_map(|(place, (handle, object))| Some((place, *handle, object.as_ref()?)))
+    }
+
+    pub(crate) fn live_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().filter_map(|(_, object)| object.as_mut())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.live().count()
+    }
+
+    pub(crate) fn get(&self, place: usize) -> Option<&T> {
+        self.0.get(place)?.1.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, place: usize) -> Option<&mut T> {
+        self.0.get_mut(place)?.1.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, place: usize) {
+        if let Some((_, object)) = self.0.get_mut(place) {
+            *object = None;
+        }
+    }
+
+    /// The handle of a live object, counted from the oldest, and its place.
+    fn nth_live(&self, nth: u8) -> Option<(Handle, usize)> {
+        let count = self.count();
+        let nth = usize::from(nth).checked_rem(count)?;
+        self.live()
+            .nth(nth)
+            .map(|(place, handle, _)| (handle, place))
+    }
+
+    fn nth_dead(&self, nth: u8) -> Option<Handle> {
+        let dead: Vec<_> = self.0.iter().filter(|(_, it)| it.is_none()).collect();
+        let nth = usize::from(nth).checked_rem(dead.len())?;
+        Some(dead[nth].0)
+    }
+}
+
+/// The handle that a pick stands for, and the place of the object if it is a live one of the right kind.
+pub(crate) type Picked = (Handle, Option<usize>);
+
+/// Picks among the objects of a node; `foreign` are those of the other one, `other` are of another kind.
+pub(crate) fn pick<T>(
+    pick: Pick,
+    own: &Objects<T>,
+    foreign: &Objects<T>,
+    other: Option<Handle>,
+) -> Picked {
+    match pick {
+        Pick::Live(nth) => own
+            .nth_live(nth)
+            .map_or((Handle::NULL, None), |(handle, place)| {
+                (handle, Some(place))
+            }),
+        Pick::Dead(nth) => (own.nth_dead(nth).unwrap_or(Handle::NULL), None),
+        Pick::Foreign(nth) => (
+            foreign
+                .nth_live(nth)
+                .map_or(Handle::NULL, |(handle, _)| handle),
+            None,
+        ),
+        Pick::WrongKind(_) => (other.unwrap_or(Handle::NULL), None),
+        Pick::Null => (Handle::NULL, None),
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Publication {
+    pub(crate) id: SegmentId,
+    pub(crate) access: Vec<AccessEntry>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Export {
+    pub(crate) start: usize,
+    pub(crate) length: usize,
+    pub(crate) rebind: bool,
+    pub(crate) locks: bool,
+    pub(crate) publication: Option<Publication>,
+    pub(crate) signals: u32,
+    pub(crate) polls: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Import {
+    pub(crate) exporter: Side,
+    pub(crate) export: usize,
+    pub(crate) length: usize,
+    pub(crate) permission: Permission,
+    pub(crate) explicit: bool,
+    pub(crate) aborted: bool,
+    pub(crate) barriers: u32,
+    pub(crate) signals: u32,
+    pub(crate) polls: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Barrier {
+    pub(crate) import: usize,
+    pub(crate) open: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) start: usize,
+    pub(crate) length: usize,
+    pub(crate) read_only: bool,
+}
+
+/// A node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) exports: Objects<Export>,
+    pub(crate) imports: Objects<Import>,
+    pub(crate) barriers: Objects<Barrier>,
+    pub(crate) locals: Objects<Local>,
+    pub(crate) pages: Vec<u8>,
+    pub(crate) local: Vec<u8>,
+    /// User and group.
+    pub(crate) owner: (u32, u32),
+    pub(crate) default_access: u32,
+    next_system_id: SegmentId,
+}
+
+impl Node {
+    pub(crate) fn new(owner: (u32, u32), default_access: u32) -> Self {
+        Self {
+            exports: Objects::default(),
+            imports: Objects::default(),
+            barriers: Objects::default(),
+            locals: Objects::default(),
+            pages: vec![0; PAGES],
+            local: vec![0; LOCAL],
+            owner,
+            default_access,
+            next_system_id: FIRST_SYSTEM_ID,
+        }
+    }
+
+    /// The segment that is published under an id.
+    fn published(&self, id: SegmentId) -> Option<usize> {
+        let found = self.exports.live().find(|(_, _, export)| {
+            let publication = export.publication.as_ref();
+            publication.is_some_and(|publication| publication.id == id)
+        });
+        found.map(|(place, ..)| place)
+    }
+}
+
+/// Both nodes.
+#[derive(Debug)]
+pub(crate) struct World(pub(crate) [Node; 2]);
+
+impl World {
+    pub(crate) fn node(&self, side: Side) -> &Node {
+        &self.0[side.index()]
+    }
+
+    pub(crate) fn node_mut(&mut self, side: Side) -> &mut Node {
+        &mut self.0[side.index()]
+    }
+
+    /// Spec: RSMEX-01, RSMEX-02, RSMST-05
+    pub(crate) fn export_create(&self, side: Side, start: usize, length: usize) -> Expected {
+        let node = self.node(side);
+        if length == 0 {
+            return Err(RsmError::BadLength);
+        }
+        if !start.is_multiple_of(PAGE) || !length.is_multiple_of(PAGE) {
+            return Err(RsmError::BadMemoryAlignment);
+        }
+        if length > SEGMENT_BYTES {
+            return Err(RsmError::BadLength);
+        }
+        let exported: usize = node.exports.live().map(|(_, _, it)| it.length).sum();
+        if exported + length > EXPORTED_BYTES {
+            return Err(RsmError::InsufficientMemory);
+        }
+        if node.exports.count() >= MOST_EXPORTS {
+            return Err(RsmError::InsufficientResources);
+        }
+        Ok(())
+    }
+
+    fn export(&self, side: Side, place: Option<usize>) -> Expected<&Export> {
+        let found = place.and_then(|place| self.node(side).exports.get(place));
+        found.ok_or(RsmError::BadSegmentHandle)
+    }
+
+    fn import(&self, side: Side, place: Option<usize>) -> Expected<&Import> {
+        let found = place.and_then(|place| self.node(side).imports.get(place));
+        found.ok_or(RsmError::BadSegmentHandle)
+    }
+
+    fn check_list(access: &[AccessEntry]) -> Expected {
+        let fine =
+            |entry: &AccessEntry| (1..=2).contains(&entry.node) && entry.permission & !0o666 == 0;
+        if access.len() <= 2 && access.iter().all(fine) {
+            Ok(())
+        } else {
+            Err(RsmError::BadAccessList)
+        }
+    }
+
+    /// The id that the segment gets.
+    ///
+    /// Spec: RSMPB-01..06
+    pub(crate) fn publish(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        id: SegmentId,
+        access: &[AccessEntry],
+    ) -> Expected<SegmentId> {
+        let export = self.export(side, place)?;
+        let locks = export.locks;
+        if export.publication.is_some() {
+            return Err(RsmError::SegmentAlreadyPublished);
+        }
+        if id != 0 && !(FIRST_APPLICATION_ID..=LAST_APPLICATION_ID).contains(&id) {
+            return Err(RsmError::ReservedSegmentId);
+        }
+        Self::check_list(access)?;
+        if id != 0 && self.node(side).published(id).is_some() {
+            return Err(RsmError::SegmentIdInUse);
+        }
+        if locks {
+            return Err(RsmError::LocksNotSupported);
+        }
+        let node = self.node_mut(side);
+        let id = match id {
+            0 => {
+                node.next_system_id += 1;
+                node.next_system_id - 1
+            }
+            id => id,
+        };
+        if let Some(export) = place.and_then(|place| node.exports.get_mut(place)) {
+            let access = access.to_vec();
+            export.publication = Some(Publication { id, access });
+        }
+        Ok(id)
+    }
+
+    /// Spec: RSMPB-10
+    pub(crate) fn republish(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        access: &[AccessEntry],
+    ) -> Expected {
+        if self.export(side, place)?.publication.is_none() {
+            return Err(RsmError::SegmentNotPublished);
+        }
+        Self::check_list(access)?;
+        let export = place.and_then(|place| self.node_mut(side).exports.get_mut(place));
+        if let Some(publication) = export.and_then(|export| export.publication.as_mut()) {
+            publication.access = access.to_vec();
+        }
+        Ok(())
+    }
+
+    /// Spec: RSMPB-20, RSMPB-21
+    pub(crate) fn unpublish(&mut self, side: Side, place: Option<usize>) -> Expected {
+        if self.export(side, place)?.publication.is_none() {
+            return Err(RsmError::SegmentNotPublished);
+        }
+        if let Some(place) = place {
+            if let Some(export) = self.node_mut(side).exports.get_mut(place) {
+                export.publication = None;
+            }
+            self.abort_importers(side, place);
+        }
+        Ok(())
+    }
+
+    /// Spec: RSMEX-10, RSMPB-21
+    pub(crate) fn destroy(&mut self, side: Side, place: Option<usize>) -> Expected {
+        if self.export(side, place)?.polls != 0 {
+            return Err(RsmError::PollDescriptorInUse);
+        }
+        if let Some(place) = place {
+            self.abort_importers(side, place);
+            self.node_mut(side).exports.remove(place);
+        }
+        Ok(())
+    }
+
+    /// Spec: RSMST-03
+    fn abort_importers(&mut self, exporter: Side, export: usize) {
+        for node in &mut self.0 {
+            for import in node.imports.live_mut() {
+                if (import.exporter, import.export) == (exporter, export) {
+                    import.aborted = true;
+                }
+            }
+        }
+    }
+
+    /// Spec: RSMEX-20, RSMEX-22, RSMEX-23
+    pub(crate) fn rebind(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        start: usize,
+        length: usize,
+    ) -> Expected {
+        let export = self.export(side, place)?;
+        if !export.rebind {
+            return Err(RsmError::RebindNotAllowed);
+        }
+        if length != export.length {
+            return Err(RsmError::BadLength);
+        }
+        if !start.is_multiple_of(PAGE) {
+            return Err(RsmError::BadAddress);
+        }
+        if let Some(export) = place.and_then(|place| self.node_mut(side).exports.get_mut(place)) {
+            export.start = start;
+        }
+        Ok(())
+    }
+
+    /// The connection that is made.
+    ///
+    /// Spec: RSMIM-01..06, RSMPB-03
+    pub(crate) fn connect(
+        &self,
+        side: Side,
+        node: u32,
+        id: SegmentId,
+        permission: u32,
+    ) -> Expected<Import> {
+        if ![0o400, 0o200, 0o600].contains(&permission) {
+            return Err(RsmError::PermissionDenied);
+        }
+        let permission = Permission::from_bits_retain(permission);
+        let exporter = match node {
+            1 => Side::A,
+            2 => Side::B,
+            _ => return Err(RsmError::RemoteNodeUnreachable),
+        };
+        if self.node(side).imports.count() >= MOST_IMPORTS {
+            return Err(RsmError::InsufficientResources);
+        }
+        let there = self.node(exporter);
+        let found = there.published(id).ok_or(RsmError::SegmentNotPublished)?;
+        let export = self.export(exporter, Some(found))?;
+        let publication = export.publication.as_ref();
+        let access = &publication.ok_or(RsmError::SegmentNotPublished)?.access;
+        let digits = match access.as_slice() {
+            [] => there.default_access,
+            list => {
+                let mine = list.iter().find(|entry| entry.node == number_of(side));
+                mine.ok_or(RsmError::SegmentNotPublishedToNode)?.permission
+            }
+        };
+        let (user, group) = self.node(side).owner;
+        let digit = match there.owner {
+            (owner, _) if owner == user => digits >> 6,
+            (_, owner) if owner == group => digits >> 3,
+            _ => digits,
+        } & 7;
+        let read = digit & 4 != 0 || !permission.contains(Permission::READ);
+        let write = digit & 2 != 0 || !permission.contains(Permission::WRITE);
+        if !(read && write) {
+            return Err(RsmError::PermissionDenied);
+        }
+        let all = self.0.iter().flat_map(|node| node.imports.live());
+        let importers = all.filter(|(_, _, it)| it.exporter == exporter && !it.aborted);
+        if importers.count() >= MOST_IMPORTERS {
+            return Err(RsmError::InsufficientResources);
+        }
+        Ok(Import {
+            exporter,
+            export: found,
+            length: export.length,
+            permission,
+            explicit: false,
+            aborted: false,
+            barriers: 0,
+            signals: 0,
+            polls: 0,
+        })
+    }
+
+    /// Spec: RSMIM-10, RSMIM-11
+    pub(crate) fn disconnect(&mut self, side: Side, place: Option<usize>) -> Expected {
+        if self.import(side, place)?.polls != 0 {
+            return Err(RsmError::PollDescriptorInUse);
+        }
+        if let Some(place) = place {
+            self.node_mut(side).imports.remove(place);
+        }
+        Ok(())
+    }
+
+    /// Spec: RSMBR-01
+    pub(crate) fn barrier_init(&mut self, side: Side, place: Option<usize>) -> Expected<usize> {
+        self.import(side, place)?;
+        let node = self.node_mut(side);
+        if node.barriers.count() >= MOST_BARRIERS {
+            return Err(RsmError::InsufficientResources);
+        }
+        let place = place.ok_or(RsmError::BadSegmentHandle)?;
+        if let Some(import) = node.imports.get_mut(place) {
+            import.barriers += 1;
+        }
+        Ok(place)
+    }
+
+    fn barrier(&self, side: Side, place: Option<usize>) -> Expected<(&Barrier, &Import)> {
+        let node = self.node(side);
+        let barrier = place.and_then(|place| node.barriers.get(place));
+        let barrier = barrier.ok_or(RsmError::BarrierUninitialized)?;
+        let import = node.imports.get(barrier.import);
+        Ok((barrier, import.ok_or(RsmError::BadSegmentHandle)?))
+    }
+
+    /// Spec: RSMBR-04
+    pub(crate) fn barrier_open(&mut self, side: Side, place: Option<usize>) -> Expected {
+        self.barrier(side, place)?;
+        self.set_open(side, place, true);
+        Ok(())
+    }
+
+    fn set_open(&mut self, side: Side, place: Option<usize>, open: bool) {
+        if let Some(barrier) = place.and_then(|place| self.node_mut(side).barriers.get_mut(place)) {
+            barrier.open = open;
+        }
+    }
+
+    /// Nothing fails on this fabric, so that only the end of the segment makes a span fail.
+    ///
+    /// Spec: RSMBR-05, RSMBR-07, RSMBR-11, RSMST-01
+    pub(crate) fn barrier_end(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        close: bool,
+    ) -> Expected {
+        let (barrier, import) = self.barrier(side, place)?;
+        if !barrier.open {
+            return Err(RsmError::BarrierNotOpened);
+        }
+        let outcome = if import.aborted {
+            Err(RsmError::ConnectionAborted)
+        } else {
+            Ok(())
+        };
+        if close {
+            self.set_open(side, place, false);
+        }
+        outcome
+    }
+
+    /// Spec: RSMBR-10
+    pub(crate) fn barrier_destroy(&mut self, side: Side, place: Option<usize>) -> Expected {
+        let node = self.node_mut(side);
+        let place = place.ok_or(RsmError::BarrierUninitialized)?;
+        let barrier = node.barriers.get(place);
+        let import = barrier.ok_or(RsmError::BarrierUninitialized)?.import;
+        if let Some(import) = node.imports.get_mut(import) {
+            import.barriers -= 1;
+        }
+        node.barriers.remove(place);
+        Ok(())
+    }
+
+    /// A signal to the exporter of an import.
+    ///
+    /// Spec: RSMSG-01, RSMSG-02, RSMSG-04
+    pub(crate) fn post_to_exporter(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        no_accumulate: bool,
+    ) -> Expected {
+        let import = self.import(side, place)?;
+        if import.aborted {
+            return Err(RsmError::ConnectionAborted);
+        }
+        let (exporter, export) = (import.exporter, import.export);
+        if let Some(export) = self.node_mut(exporter).exports.get_mut(export) {
+            count(&mut export.signals, no_accumulate);
+        }
+        Ok(())
+    }
+
+    /// A signal to all importers of a segment.
+    ///
+    /// Spec: RSMSG-01, RSMSG-03, RSMSG-06
+    pub(crate) fn post_to_importers(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        no_accumulate: bool,
+    ) -> Expected {
+        self.export(side, place)?;
+        for node in &mut self.0 {
+            for import in node.imports.live_mut() {
+                let here = (import.exporter, Some(import.export)) == (side, place);
+                if here && !import.aborted {
+                    count(&mut import.signals, no_accumulate);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Spec: RSMSG-02, RSMSG-08
+    pub(crate) fn take(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        export: bool,
+    ) -> Expected<bool> {
+        let node = self.node_mut(side);
+        let (signals, dead) = if export {
+            let export = place.and_then(|place| node.exports.get_mut(place));
+            (
+                &mut export.ok_or(RsmError::BadSegmentHandle)?.signals,
+                false,
+            )
+        } else {
+            let import = place.and_then(|place| node.imports.get_mut(place));
+            let import = import.ok_or(RsmError::BadSegmentHandle)?;
+            (&mut import.signals, import.aborted)
+        };
+        match *signals {
+            0 if dead => Err(RsmError::ConnectionAborted),
+            0 => Ok(false),
+            _ => {
+                *signals -= 1;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Spec: RSMPF-01, RSMPF-02, RSMPF-03
+    pub(crate) fn poll(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        export: bool,
+        acquire: bool,
+    ) -> Expected {
+        let bad = RsmError::BadSegmentHandle;
+        let node = self.node_mut(side);
+        let polls = if export {
+            let export = place.and_then(|place| node.exports.get_mut(place));
+            let export = export.ok_or(bad)?;
+            if acquire && export.publication.is_none() {
+                return Err(bad);
+            }
+            &mut export.polls
+        } else {
+            let import = place.and_then(|place| node.imports.get_mut(place));
+            &mut import.ok_or(bad)?.polls
+        };
+        *polls = if acquire {
+            *polls + 1
+        } else {
+            polls.saturating_sub(1)
+        };
+        Ok(())
+    }
+}
+
+/// A signal arrives.
+fn count(signals: &mut u32, no_accumulate: bool) {
+    if !(no_accumulate && *signals != 0) {
+        *signals += 1;
+    }
+}

@@ -1,0 +1,114 @@
+//! Random operations on two engines of remote shared memory and on their reference model.
+//!
+//! `PROPTEST_CASES` sets the number of runs, `DAT_MODEL_SEED` the seed that a failure printed.
+
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arbitrary::{Arbitrary, Unstructured};
+use dat_model::Mismatch;
+use dat_model::rsm::{Op, Runner, Setup};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed};
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
+
+/// What a failure prints besides the operations: all that is needed to do the run again.
+#[derive(Clone, Debug)]
+struct Run {
+    setup: Setup,
+    ops: Vec<Op>,
+}
+
+struct Segments;
+
+impl ReferenceStateMachine for Segments {
+    type State = Run;
+    type Transition = Op;
+
+    fn init_state() -> BoxedStrategy<Run> {
+        (any::<u64>(), any::<u8>(), any::<u8>(), 0..8_u8)
+            .prop_map(|(seed, credentials, default_access, empty)| Run {
+                setup: Setup {
+                    seed,
+                    credentials,
+                    default_access,
+                    empty: empty == 0,
+                },
+                ops: Vec::new(),
+            })
+            .boxed()
+    }
+
+    /// From bytes the way a fuzzer makes them, so that both draw from the same runs.
+    fn transitions(_state: &Run) -> BoxedStrategy<Op> {
+        vec(any::<u8>(), 60)
+            .prop_filter_map("too few bytes", |bytes| {
+                Op::arbitrary(&mut Unstructured::new(&bytes)).ok()
+            })
+            .boxed()
+    }
+
+    fn apply(mut state: Run, transition: &Op) -> Run {
+        state.ops.push(transition.clone());
+        state
+    }
+}
+
+fn fail(mismatch: &Mismatch, run: &Run) -> ! {
+    let ops: Vec<String> = run.ops.iter().map(|op| format!("    {op:?},")).collect();
+    panic!("{mismatch}\n{:?}\n[\n{}\n]", run.setup, ops.join("\n"));
+}
+
+impl StateMachineTest for Segments {
+    type SystemUnderTest = Runner;
+    type Reference = Self;
+
+    fn init_test(run: &Run) -> Runner {
+        Runner::new(&run.setup).unwrap_or_else(|mismatch| fail(&mismatch, run))
+    }
+
+    fn apply(mut runner: Runner, run: &Run, op: Op) -> Runner {
+        if let Err(mismatch) = runner.apply(&op) {
+            fail(&mismatch, run);
+        }
+        runner
+    }
+
+    fn teardown(runner: Runner, run: Run) {
+        if let Err(mismatch) = runner.finish() {
+            fail(&mismatch, &run);
+        }
+    }
+}
+
+/// The seed of all runs of this process, printed once.
+static SEED: LazyLock<u64> = LazyLock::new(|| {
+    let given = std::env::var("DAT_MODEL_SEED").ok();
+    let seed = given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.map_or(1, |elapsed| elapsed.as_nanos() as u64)
+    });
+    println!("DAT_MODEL_SEED={seed}");
+    seed
+});
+
+fn config() -> Config {
+    Config {
+        rng_seed: RngSeed::Fixed(*SEED),
+        failure_persistence: None,
+        max_shrink_iters: 4000,
+        ..Config::default()
+    }
+}
+
+prop_state_machine! {
+    #![proptest_config(config())]
+
+    /// Spec: RSMGEN-01, RSMGEN-05, RSMST-01, RSMST-03, RSMEX-01, RSMEX-02, RSMEX-10, RSMEX-20, RSMEX-22, RSMPB-01, RSMPB-02,
+    /// RSMPB-03, RSMPB-10, RSMPB-20, RSMPB-21, RSMIM-01, RSMIM-02, RSMIM-03, RSMIM-10, RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-07,
+    /// RSMPV-20, RSMPV-50, RSMPV-52, RSMPV-57, RSMPV-61, RSMPV-70, RSMPV-73, RSMPV-81, RSMLH-04, RSMLH-11, RSMBR-01, RSMBR-05,
+    /// RSMBR-10, RSMBR-11, RSMMD-01, RSMSG-01, RSMSG-02, RSMSG-04, RSMPF-02, RSMPF-03
+    #[test]
+    fn engines_and_model_agree(sequential 1..120 => Segments);
+}
