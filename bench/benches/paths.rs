@@ -58,9 +58,9 @@ fn completed(count: usize) -> &'static World {
 #[library_benchmark]
 #[bench::one(with_segments(1))]
 #[bench::two(with_segments(2))]
-#[bench::four(with_segments(4))]
-#[bench::five(with_segments(5))]
+#[bench::three(with_segments(3))]
 #[bench::six(with_segments(6))]
+#[bench::fourteen(with_segments(14))]
 fn write((world, segments): (&'static World, &'static [LmrTriplet])) {
     let (ia, remote) = (&world.ia, &world.remote);
     let posted = ia.post_rdma_write(

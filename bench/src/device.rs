@@ -12,7 +12,7 @@ use dat_core::flags::{
 };
 use dat_core::time::Instant;
 
-use crate::ring::{RingCompletions, RingReceives, RingSends, Rings};
+use crate::ring::{RingCompletions, RingReceives, RingSends, Rings, SEGMENTS};
 
 /// The queues of a device, and what their owner has to know of other objects.
 pub trait Queues: Copy + Send + 'static {
@@ -130,7 +130,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
             max_rdma_read_per_ep_out: 16,
             max_evds: 4,
             max_evd_qlen: 256,
-            max_iov_segments_per_dto: 6,
+            max_iov_segments_per_dto: SEGMENTS as i32,
             max_lmrs: 16,
             max_lmr_block_size: u64::MAX,
             max_lmr_virtual_address: u64::MAX,
@@ -142,8 +142,8 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
             max_srqs: 1,
             max_ep_per_srq: 4,
             max_recv_per_srq: 64,
-            max_iov_segments_per_rdma_read: 6,
-            max_iov_segments_per_rdma_write: 6,
+            max_iov_segments_per_rdma_read: SEGMENTS as i32,
+            max_iov_segments_per_rdma_write: SEGMENTS as i32,
             max_rdma_read_in: 16,
             max_rdma_read_out: 16,
             max_rdma_read_per_ep_in_guaranteed: true,

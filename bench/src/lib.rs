@@ -9,5 +9,5 @@ mod ring;
 mod world;
 
 pub use device::{LoopDevice, Queues, RingDevice};
-pub use ring::{RingCompletions, RingReceives, RingSends, Rings};
+pub use ring::{RingCompletions, RingReceives, RingSends, Rings, SEGMENTS};
 pub use world::{World, WorldMemory};

@@ -8,10 +8,13 @@ use dat_core::backend::{
 };
 use dat_core::flags::DtoStatus;
 
+/// Segments of a request.
+pub const SEGMENTS: usize = 14;
+
 /// Descriptors of a ring; a power of two.
 const DESCRIPTORS: u32 = 64;
-/// Entries of a descriptor: 128 bytes, of which the first 64 hold the header and two segments.
-const ENTRIES: usize = 8;
+/// Entries of a descriptor: 256 bytes, of which the first 64 hold the header and two segments.
+const ENTRIES: usize = SEGMENTS + 2;
 
 const COMPLETIONS: u32 = 256;
 
@@ -138,14 +141,12 @@ impl Producer {
     // The core posts no more requests than the queue pair was made for, and no more segments.
     #[inline(always)]
     fn reserve(&mut self) -> Option<Descriptor<'_>> {
-        let position = self.next;
-        let [header, remote, segments @ ..] =
-            self.descriptors.get((position % DESCRIPTORS) as usize)?;
+        let place = (self.next % DESCRIPTORS) as usize;
+        let [header, remote, segments @ ..] = self.descriptors.get(place)?;
         Some(Descriptor {
             header,
             remote,
             segments: segments.iter(),
-            position,
             next: &mut self.next,
         })
     }
@@ -161,7 +162,6 @@ struct Descriptor<'a> {
     header: &'static Entry,
     remote: &'static Entry,
     segments: core::slice::Iter<'static, Entry>,
-    position: u32,
     next: &'a mut u32,
 }
 
@@ -178,7 +178,7 @@ impl Descriptor<'_> {
     fn publish(self, token: u64, length: u32, what: u32) {
         let unused = self.segments.len() as u32;
         self.header.put(token, length, what | unused << 16);
-        *self.next = self.position.wrapping_add(1);
+        *self.next = self.next.wrapping_add(1);
     }
 }
 

@@ -16,7 +16,7 @@ use dat_core::time::Instant;
 use dat_core::{Error, Ia, IaStorage, Result};
 
 use crate::device::{LoopDevice, Queues};
-use crate::ring::Rings;
+use crate::ring::{Rings, SEGMENTS};
 
 /// Everything a world lives in but its device; make it a leaked box or a `static`.
 pub struct WorldMemory<Q: Queues = &'static Rings, L: RawLock = SpinLock> {
@@ -57,7 +57,7 @@ pub struct World<Q: Queues = &'static Rings, L: RawLock + 'static = SpinLock> {
     /// A remote region to bind.
     pub rmr: RmrId,
     /// Six registered pieces of 4 KiB.
-    pub segments: [LmrTriplet; 6],
+    pub segments: [LmrTriplet; SEGMENTS],
     /// Room at the peer.
     pub remote: RmrTriplet,
     /// As much of it as one piece holds.
@@ -89,10 +89,10 @@ impl<Q: Queues, L: RawLock> World<Q, L> {
         let attributes = EpAttributes {
             max_recv_dtos: 64,
             max_request_dtos: 64,
-            max_recv_iov: 6,
-            max_request_iov: 6,
-            max_rdma_read_iov: 6,
-            max_rdma_write_iov: 6,
+            max_recv_iov: SEGMENTS as i32,
+            max_request_iov: SEGMENTS as i32,
+            max_rdma_read_iov: SEGMENTS as i32,
+            max_rdma_write_iov: SEGMENTS as i32,
             max_rdma_read_in: 4,
             max_rdma_read_out: 4,
             ..EpAttributes::DEFAULT
@@ -102,7 +102,7 @@ impl<Q: Queues, L: RawLock> World<Q, L> {
                 pz,
                 &SrqAttributes {
                     max_recv_dtos: 64,
-                    max_recv_iov: 6,
+                    max_recv_iov: SEGMENTS as i32,
                     low_watermark: 0,
                 },
             )?;
@@ -143,7 +143,7 @@ impl<Q: Queues, L: RawLock> World<Q, L> {
             return Err(Error::internal(dat_core::Cause::EndpointState));
         }
         let rmr = ia.rmr_create(pz)?;
-        let mut segments = [LmrTriplet::default(); 6];
+        let mut segments = [LmrTriplet::default(); SEGMENTS];
         let mut address = base;
         for segment in &mut segments {
             *segment = LmrTriplet {

@@ -150,10 +150,11 @@ pub(super) const READ: u8 = 2;
 /// How much a request may ask for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestLimits {
-    pub(crate) send_segments: u32,
-    pub(crate) write_segments: u32,
-    pub(crate) read_segments: u32,
-    // As wide as what they are compared with; 0 where there can be no segment.
+    // All as wide as what they are compared with.
+    pub(crate) send_segments: usize,
+    pub(crate) write_segments: usize,
+    pub(crate) read_segments: usize,
+    // 0 where there can be no segment.
     pub(crate) send_size: u64,
     pub(crate) write_size: u64,
     pub(crate) read_size: u64,
@@ -170,7 +171,7 @@ impl RequestLimits {
     };
 
     #[inline(always)]
-    pub(super) const fn segments<const OPERATION: u8>(&self) -> u32 {
+    pub(super) const fn segments<const OPERATION: u8>(&self) -> usize {
         match OPERATION {
             SEND => self.send_segments,
             WRITE => self.write_segments,

@@ -478,11 +478,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 /// Brings up to date what the posts check.
 fn set_limits<S, R>(endpoint: &mut Endpoint<S>, side: &mut ReceiveSide<R>, zone: Option<u16>) {
     let attributes = endpoint.attributes;
-    let segments = count(attributes.max_request_iov);
+    let segments = count(attributes.max_request_iov) as usize;
     endpoint.zone_tag = zone.map_or(0, zone_tag);
     endpoint.refused_flags = refused_request_flags(&attributes);
-    let write_segments = segments.min(count(attributes.max_rdma_write_iov));
-    let read_segments = segments.min(count(attributes.max_rdma_read_iov));
+    let write_segments = segments.min(count(attributes.max_rdma_write_iov) as usize);
+    let read_segments = segments.min(count(attributes.max_rdma_read_iov) as usize);
     let most = |segments, bytes| match segments {
         0 => 0,
         _ => u64::from(size(bytes)),

@@ -1,8 +1,9 @@
 //! Posting: validate straight into a reserved slot, publish, ring the doorbell.
 //!
 //! Straight down: handle and state in one compare, flags, count, room, and per segment context,
-//! zone, privilege and bounds. Up to four segments, the common case, have ways of their own, without a loop. A failure
-//! anywhere drops the slot and leaves no trace; only then is it found out what was wrong, in the order of DTO-07.
+//! zone, privilege and bounds. One segment and two have ways of their own; longer lists have one that looks whether there is
+//! one more after each, and keeps a loop for what comes behind the thirteenth. A failure anywhere drops the slot and leaves no
+//! trace; only then is it found out what was wrong, in the order of DTO-07.
 
 use super::endpoint::{READ, SEND, WRITE};
 use super::refuse::refused_by_device;
@@ -221,7 +222,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         flags: CompletionFlags,
     ) -> Result<()> {
         if let Ok(one) = <&[LmrTriplet; 1]>::try_from(segments) {
-            self.post_few::<OPERATION, 1>(ep, one, cookie, remote, flags)
+            self.post_counted::<OPERATION, 1>(ep, one, &[], one, cookie, remote, flags)
         } else {
             self.post_several::<OPERATION>(ep, segments, cookie, remote, flags)
         }
@@ -237,29 +238,45 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         flags: CompletionFlags,
     ) -> Result<()> {
         if let Ok(two) = <&[LmrTriplet; 2]>::try_from(segments) {
-            self.post_few::<OPERATION, 2>(ep, two, cookie, remote, flags)
-        } else if let Ok(three) = <&[LmrTriplet; 3]>::try_from(segments) {
-            self.post_few::<OPERATION, 3>(ep, three, cookie, remote, flags)
-        } else if let Ok(four) = <&[LmrTriplet; 4]>::try_from(segments) {
-            self.post_few::<OPERATION, 4>(ep, four, cookie, remote, flags)
+            self.post_counted::<OPERATION, 2>(ep, two, &[], two, cookie, remote, flags)
+        } else {
+            self.post_many::<OPERATION>(ep, segments, cookie, remote, flags)
+        }
+    }
+
+    #[inline(never)]
+    fn post_many<const OPERATION: u8>(
+        &self,
+        ep: EpId,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        if let Some((first, rest)) = segments.split_first_chunk() {
+            self.post_counted::<OPERATION, 3>(ep, first, rest, segments, cookie, remote, flags)
         } else {
             self.post_otherwise::<OPERATION>(ep, segments, cookie, remote, flags)
         }
     }
 
-    /// A request of `N` segments: the common case, and if it is not one, the general way.
+    /// A request of `N` segments and the rest: the common case, and if it is not one, the general way.
+    #[expect(clippy::too_many_arguments, reason = "all of it is inlined")]
     #[inline(always)]
-    fn post_few<const OPERATION: u8, const N: usize>(
+    fn post_counted<const OPERATION: u8, const N: usize>(
         &self,
         ep: EpId,
-        segments: &[LmrTriplet; N],
+        first: &[LmrTriplet; N],
+        rest: &[LmrTriplet],
+        segments: &[LmrTriplet],
         cookie: u64,
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<()> {
         if let Some(slot) = self.shared.endpoints.get(ep.index()) {
             let endpoint = &mut slot.main.hold();
-            match self.post_plain::<OPERATION, N>(endpoint, ep, segments, cookie, remote, flags) {
+            match self.post_plain::<OPERATION, N>(endpoint, ep, first, rest, cookie, remote, flags)
+            {
                 Attempt::Posted => return Ok(()),
                 Attempt::Refused => return Err(refused_by_device(Subtype::ResourceTep)),
                 Attempt::Unusual => {}
@@ -289,7 +306,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         )
     }
 
-    /// A request of many segments, one with empty ones, one that is refused, or one for which room has to be made.
+    /// A request without segments, with empty ones, one that is refused, or one for which room has to be made.
     #[inline(never)]
     fn post_otherwise<const OPERATION: u8>(
         &self,
@@ -384,33 +401,36 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome.map_err(|refusal| self.explain_shared_receive(srq, segments, &refusal))
     }
 
-    /// A request of `N` segments, none of them empty, that fill the remote range of a read.
+    /// A request of `N` segments and the rest, none of them empty, that fill the remote range of a read.
+    #[expect(clippy::too_many_arguments, reason = "all of it is inlined")]
     #[inline(always)]
     fn post_plain<const OPERATION: u8, const N: usize>(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         ep: EpId,
-        segments: &[LmrTriplet; N],
+        first: &[LmrTriplet; N],
+        rest: &[LmrTriplet],
         cookie: u64,
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Attempt {
+        let count = N.saturating_add(rest.len());
         // Where there can be no segment the limit of the length is 0.
-        let too_many = N > 1 && N > endpoint.limits.segments::<OPERATION>() as usize;
+        let too_many = count > 1 && count > endpoint.limits.segments::<OPERATION>();
         if endpoint.postable != ep || flags.intersects(endpoint.refused_flags) || too_many {
             return Attempt::Unusual;
         }
         let Some(queue) = &mut endpoint.send else {
             return Attempt::Unusual;
         };
-        let Some(mut place) = queue.reserve(N) else {
+        let Some(mut place) = queue.reserve(count) else {
             return Attempt::Unusual;
         };
         let regions = self.shared.local_regions;
         // A read takes the whole remote range; local room behind it stays untouched.
-        let cut = OPERATION == READ && N == 1;
+        let cut = OPERATION == READ && count == 1;
         let mut total = 0_u64;
-        for piece in segments {
+        for piece in first {
             let taken = if cut { remote.length } else { piece.length };
             // Read anew for each, which is cheaper than to keep it.
             let access = local_access::<OPERATION>(endpoint.zone_tag);
@@ -419,6 +439,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return Attempt::Unusual;
             }
             // Regions are far shorter than 2^64 divided by the most segments a queue takes.
+            total = total.wrapping_add(piece.length);
+        }
+        // Twice, since the compiler unrolls no more at a time.
+        let zone = &endpoint.zone_tag;
+        let Some(rest) = add_few::<OPERATION>(regions, zone, rest, &mut total, &mut place) else {
+            return Attempt::Unusual;
+        };
+        let Some(rest) = add_few::<OPERATION>(regions, zone, rest, &mut total, &mut place) else {
+            return Attempt::Unusual;
+        };
+        for piece in rest {
+            let access = local_access::<OPERATION>(endpoint.zone_tag);
+            if !access.add(regions, piece, piece.length as u32, &mut place) {
+                return Attempt::Unusual;
+            }
             total = total.wrapping_add(piece.length);
         }
         let Some(length) = endpoint.limits.extent::<OPERATION>(total, remote) else {
@@ -538,7 +573,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> core::result::Result<(), Refusal> {
         if endpoint.postable != ep
             || flags.intersects(endpoint.refused_flags)
-            || segments.len() > endpoint.limits.segments::<OPERATION>() as usize
+            || segments.len() > endpoint.limits.segments::<OPERATION>()
         {
             return Err(Refusal::Invalid);
         }
@@ -671,6 +706,31 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             true
         })
     }
+}
+
+/// Adds the first few pieces of a list and their lengths; what is left of the list, or `None` if one may not be added.
+///
+/// To be unrolled: the registers of a loop would be paid for by lists that are too short for it.
+#[inline(always)]
+fn add_few<'p, const OPERATION: u8>(
+    regions: &[LmrSlot],
+    zone: &u64,
+    mut pieces: &'p [LmrTriplet],
+    total: &mut u64,
+    place: &mut impl WorkSlot,
+) -> Option<&'p [LmrTriplet]> {
+    for _ in 0..5 {
+        let Some((piece, others)) = pieces.split_first() else {
+            break;
+        };
+        let access = local_access::<OPERATION>(*zone);
+        if !access.add(regions, piece, piece.length as u32, place) {
+            return None;
+        }
+        *total = total.wrapping_add(piece.length);
+        pieces = others;
+    }
+    Some(pieces)
 }
 
 /// Checks the segments and copies them into a slot, with `LIMITED` up to `room` bytes; returns the

@@ -145,20 +145,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             zone,
             privilege: MemoryPrivileges::LOCAL_WRITE,
         };
-        self.refused_segments(segments, limit, access).or_else(|| {
-            (total(segments) > u64::from(u32::MAX))
-                .then_some(Error::invalid_argument(COUNT_ARGUMENT).because(Cause::MessageTooLong))
-        })
+        self.refused_segments(segments, limit as usize, access)
+            .or_else(|| {
+                (total(segments) > u64::from(u32::MAX)).then_some(
+                    Error::invalid_argument(COUNT_ARGUMENT).because(Cause::MessageTooLong),
+                )
+            })
     }
 
     /// What is wrong with a segment list: first its length, then its pieces in order.
     fn refused_segments(
         &self,
         segments: &[LmrTriplet],
-        limit: u32,
+        limit: usize,
         access: LocalAccess,
     ) -> Option<Error> {
-        if segments.len() > limit as usize {
+        if segments.len() > limit {
             return Some(Error::invalid_argument(COUNT_ARGUMENT).because(Cause::TooManySegments));
         }
         segments

@@ -77,6 +77,74 @@ pub fn write_gathers_segments_in_list_order<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
+/// Lists of every length are written and read in order and checked to their end: wherever the bad segment is, the post is
+/// refused without a trace, and wherever an empty one is, the others still move.
+///
+/// Spec: EPW-03, EPW-27, EPW-42, EPB-02, EPB-04, DTO-07, GEN-03
+pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
+    const LONGEST: usize = 12;
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::with(|attributes| {
+        let most = LONGEST as i32;
+        attributes.max_request_iov = most;
+        attributes.max_rdma_write_iov = most;
+        attributes.max_rdma_read_iov = most;
+    }));
+    let size = left.memory.len() as u64;
+    let bad = left.memory.piece(size - 4, 5);
+    let empty = LmrTriplet::default();
+    // Neighbours in the list are strangers in memory, and no two pieces are equally long.
+    let pieces: Vec<_> = (0..LONGEST as u64)
+        .map(|index| left.memory.piece((LONGEST as u64 - index) * 64, index + 1))
+        .collect();
+    let whole = right.memory.remote(0, size);
+    for count in 1..=LONGEST {
+        let good = &pieces[..count];
+        let total: u64 = good.iter().map(|piece| piece.length).sum();
+        let exact = right.memory.remote(0, total);
+        for position in 0..count {
+            let mut list = good.to_vec();
+            list[position] = bad;
+            net.no_effect(&[&left, &right], Error::invalid_argument(3), || {
+                write(&left, &list, 1, &whole, DEFAULT)
+            });
+            net.no_effect(&[&left, &right], Error::invalid_argument(3), || {
+                left.ia.post_rdma_read(left.ep, &list, 1, &exact, DEFAULT)
+            });
+        }
+        for without in (0..count).map(Some).chain([None]) {
+            let mut list = good.to_vec();
+            if let Some(position) = without {
+                list[position] = empty;
+            }
+            let total: u64 = list.iter().map(|piece| piece.length).sum();
+            left.memory.fill(3);
+            right.memory.fill(4);
+            let bytes = |memory: &[u8]| -> Vec<u8> {
+                let piece = |piece: &LmrTriplet| {
+                    let offset = piece.address.wrapping_sub(left.memory.piece(0, 0).address);
+                    memory[offset as usize..][..piece.length as usize].to_vec()
+                };
+                let filled = list.iter().filter(|piece| piece.length != 0);
+                filled.flat_map(piece).collect()
+            };
+            let gathered = bytes(&left.memory.content());
+            let mut expected = right.memory.content();
+            expected[..gathered.len()].copy_from_slice(&gathered);
+            granted(write(&left, &list, 2, &whole, DEFAULT));
+            assert_eq!(net.success(&left, 2).transferred_length, total);
+            equal("what was written", &right.memory.content(), &expected);
+            right.memory.fill(5);
+            let remote = right.memory.remote(0, total);
+            granted(left.ia.post_rdma_read(left.ep, &list, 3, &remote, DEFAULT));
+            assert_eq!(net.success(&left, 3).transferred_length, total);
+            let fetched = bytes(&left.memory.content());
+            let source = &right.memory.content()[..fetched.len()];
+            equal("what was read", &fetched, source);
+        }
+    }
+}
+
 /// A suppressed success is no event; a suppressed failure is one.
 ///
 /// Spec: EPW-07, DTO-04

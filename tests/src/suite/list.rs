@@ -80,6 +80,7 @@ macro_rules! conformance_suite {
                     hard_high_watermark_breaks_the_connection;
                 epw:
                     write_gathers_segments_in_list_order
+                    lists_of_every_length_are_checked_to_their_end
                     suppressed_write_reports_failure_only
                     unsignalled_write_needs_configuration
                     fenced_write_forwards_what_a_read_fetches
