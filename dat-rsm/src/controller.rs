@@ -12,7 +12,8 @@ use crate::port::Name;
 /// What a controller can do; limits of 0 are none (`Spec: RSMCT-20, RSMCT-21`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerAttributes {
-    /// Item sizes of put and get, one bit for each, which is the size in bytes.
+    /// Item sizes of put and get that are moved by single accesses, one bit for each, which is the size in bytes
+    /// (`Spec: RSMGP-04`). Items of all sizes can be moved.
     pub direct_access_sizes: u32,
     /// Item sizes of atomic operations: there are none.
     pub atomic_sizes: u32,
@@ -36,6 +37,7 @@ pub struct ControllerAttributes {
 
 /// 1, 2, 4 and 8 bytes.
 const ALL_SIZES: u32 = 0xF;
+const BYTES: u32 = 0x1;
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Opens a controller by name, or counts one user more of an open one; `None` is `loopback`.
@@ -157,7 +159,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let port = self.ports.get(index).ok_or(RsmError::InternalError)?;
         let limits = &self.options.limits;
         Ok(ControllerAttributes {
-            direct_access_sizes: ALL_SIZES,
+            // An adapter that works beyond this machine does not say in which accesses it writes.
+            direct_access_sizes: if self.sees_peers(index) {
+                ALL_SIZES
+            } else {
+                BYTES
+            },
             atomic_sizes: 0,
             page_size: self.options.page_size,
             max_export_segment_size: match limits.segment_bytes {

@@ -75,6 +75,8 @@ pub(crate) struct Flight {
     pub(crate) failure: Option<Failure>,
     /// The flush, or the signal.
     pub(crate) step: Step,
+    /// The connection of a call that its caller may forget: it goes with it. Null for others.
+    pub(crate) import: Handle,
 }
 
 impl Flight {
@@ -85,6 +87,7 @@ impl Flight {
             pending: 0,
             failure: None,
             step: Step::Idle,
+            import: Handle::NULL,
         }
     }
 

@@ -262,7 +262,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(import)
     }
 
-    /// Ends a connection, also an aborted one, after the calls that use it and the transfers they left behind.
+    /// Ends a connection, also an aborted one, after the calls that use it and the transfers they left behind. Vectors that
+    /// do not block are waited for with what they have on the way alone.
     ///
     /// # Errors
     /// - BAD_SEG_HNDL: no connection.
@@ -308,6 +309,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let Some(removed) = state.imports.remove(import.handle()) else {
                 return;
             };
+            let mut place = 0;
+            while let Some((at, flight)) = state
+                .flights
+                .find_from(place, |flight| flight.import == import.handle())
+            {
+                state.flights.remove(flight);
+                place = at;
+            }
             if let Attach::Attached(link) = removed.attach {
                 let importer = removed.importer;
                 let body = Body::Disconnect { importer };

@@ -20,8 +20,37 @@ pub(crate) struct Local {
     pub(crate) writable: bool,
     /// Requests on the way that use it.
     pub(crate) users: u32,
-    /// It is being freed: no new request may use it.
-    pub(crate) closing: bool,
+    /// Vectors under way that name it, once for each time that they change to it.
+    pub(crate) holds: u32,
+    /// Of these, what began while it was being freed: nobody waits for them.
+    pub(crate) late: u32,
+    /// When it was made, in ticks of the state.
+    pub(crate) made_at: u64,
+    /// It is being freed since then: no vector that began later may use it.
+    pub(crate) closing: Option<u64>,
+}
+
+impl Local {
+    /// Whether a vector that began at `ticket` came too late to use it.
+    pub(crate) fn came_late(&self, ticket: u64) -> bool {
+        self.closing.is_some_and(|since| ticket > since)
+    }
+
+    /// A vector that names it begins.
+    pub(crate) fn hold(&mut self, ticket: u64) {
+        self.holds = self.holds.saturating_add(1);
+        if self.came_late(ticket) {
+            self.late = self.late.saturating_add(1);
+        }
+    }
+
+    /// A vector that named it when it began ends.
+    pub(crate) fn let_go(&mut self, ticket: u64) {
+        self.holds = self.holds.saturating_sub(1);
+        if self.came_late(ticket) {
+            self.late = self.late.saturating_sub(1);
+        }
+    }
 }
 
 /// What may be done with local memory.
@@ -96,17 +125,21 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             pz,
             privileges,
         })?;
-        let local = Local {
+        let mut local = Local {
             port,
             made,
             length,
             writable: access == LocalAccess::ReadWrite,
             users: 0,
-            closing: false,
+            holds: 0,
+            late: 0,
+            made_at: 0,
+            closing: None,
         };
         let inserted = self.state.with(|state| {
             // Closed meanwhile: nothing of it is left behind.
             self.port_of(state, controller)?;
+            local.made_at = state.ticks;
             state
                 .locals
                 .insert(local)
@@ -123,6 +156,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     /// Takes memory from the device, after the vectors that use it; the memory is the caller's again on return.
     ///
+    /// Calls that block are waited for to their end, with the entries that they have not begun; vectors that do not block have what
+    /// they began waited for, and find no handle for the rest.
+    ///
     /// # Errors
     /// - BAD_CTLR_HNDL: no open controller.
     /// - BAD_LOCALMEM_HNDL: freed before, or not of this controller.
@@ -135,28 +171,31 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         local: LocalMemoryId,
         wait: &mut W,
     ) -> Result<()> {
-        self.attempt(|state| {
+        let since = self.attempt(|state| {
             let port = self.port_of(state, controller)?;
+            let now = state.ticks;
             let local = state
                 .locals
                 .get_mut(local.handle())
-                .filter(|local| local.port == port && !local.closing)
+                .filter(|local| local.port == port && local.closing.is_none())
                 .ok_or(RsmError::BadLocalMemoryHandle)?;
-            local.closing = true;
-            Ok(())
+            local.closing = Some(now);
+            local.late = 0;
+            Ok(Some(now))
         })?;
         let idle = self.wait_for(Some(controller), None, wait, |_| {
             self.state
                 .with(|state| match state.locals.get(local.handle()) {
-                    Some(local) if local.users > 0 => None,
+                    Some(local) if local.users > 0 || local.holds > local.late => None,
                     Some(_) => Some(Ok(())),
                     None => Some(Err(RsmError::BadLocalMemoryHandle)),
                 })
         });
         if let Err(error) = idle {
             self.state.with(|state| {
-                if let Some(local) = state.locals.get_mut(local.handle()) {
-                    local.closing = false;
+                let local = state.locals.get_mut(local.handle());
+                if let Some(local) = local.filter(|local| local.closing == since) {
+                    local.closing = None;
                 }
             });
             return Err(error);
@@ -172,7 +211,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     pub(crate) fn drop_local(&self, local: LocalMemoryId) {
         let found = self.state.with(|state| {
             let place = state.locals.get_mut(local.handle())?;
-            place.closing = true;
+            // Before all vectors: none may use it.
+            place.closing = Some(0);
             Some((place.port, place.made.lmr))
         });
         let Some((port, lmr)) = found else {

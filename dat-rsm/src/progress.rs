@@ -47,7 +47,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
         let mut handled = 0_usize;
         for _ in 0..ROUNDS_PER_CALL {
-            self.turn.store(UNDER_WAY, Ordering::Release);
+            // Before the look: it sees what was there for whoever asked until now.
+            self.turn.swap(UNDER_WAY, Ordering::AcqRel);
             handled = handled.saturating_add(self.round(now));
             if self.turn.load(Ordering::Acquire) == UNDER_WAY {
                 break;

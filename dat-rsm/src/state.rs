@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) next_system_id: Option<u32>,
     pub(crate) next_publication: u64,
     pub(crate) exported_bytes: u64,
+    /// Counts vectors, to tell what began before what.
+    pub(crate) ticks: u64,
     /// Something waits to be put in order by the next progress.
     pub(crate) urgent: bool,
     /// When something has to be put in order even if nothing happens.
@@ -56,6 +58,7 @@ impl State {
             next_system_id: Some(FIRST_SYSTEM_ID),
             next_publication: 1,
             exported_bytes: 0,
+            ticks: 0,
             urgent: false,
             due: None,
         };

@@ -8,11 +8,11 @@ use dat_core::connection::{CrSlot, PspSlot, RspSlot};
 use dat_core::endpoint::{EndpointSlot, SrqSlot};
 use dat_core::event::{CnoSlot, EvdSlot, EventSlot, Wait};
 use dat_core::memory::{LmrSlot, PzSlot, Region, RmrSlot};
-use dat_core::sync::HostLock;
+use dat_core::sync::{HostLock, load_bytes, store_bytes};
 use dat_core::{Ia, RecordSlot, Storage, attributes::IaAddress};
 use dat_rsm::{
-    BarrierScope, ControllerConfig, ControllerId, ExportFlags, ExportId, NodeEntry, Options,
-    Permission, PutEntry, Rsm, RsmError, SignalFlags, Source, VectorFlags,
+    BarrierScope, ControllerConfig, ControllerId, ExportFlags, ExportId, LocalAccess, NodeEntry,
+    Options, Permission, PutEntry, Rsm, RsmError, SignalFlags, Source, VectorFlags,
 };
 
 type Engine = Rsm<'static, MockBackend, HostLock>;
@@ -267,4 +267,131 @@ fn a_controller_is_released_under_calls() {
         let opened = engine.get_controller(Some("rsm0"));
         controller = opened.unwrap_or_else(|error| panic!("round {round}: {error}"));
     }
+}
+
+/// An exporter that looks on sees no item in halves, and neither does an importer that reads what the exporter stores.
+///
+/// Spec: RSMGP-04
+#[test]
+fn items_arrive_as_a_whole() {
+    let fabric = Fabric::new(FabricOptions::default());
+    let _stepper = fabric.spawn_thread().expect("a thread");
+    let (importer, near) = engine(&fabric, 1);
+    let (exporter, far) = engine(&fabric, 2);
+    let (_, memory) = export(&exporter, far);
+    let (written, stored) = (&memory[8..48], &memory[PAGE + 8..PAGE + 48]);
+    let sizes = importer.controller_attributes(near);
+    assert_eq!(sizes.expect("attributes").direct_access_sizes, 0xF);
+    let whole = |item: u64| item == 0 || item == u64::MAX;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| drive(&exporter, &fabric, &stop));
+        scope.spawn(|| {
+            let mut round = 0_u8;
+            while !stop.load(Ordering::Acquire) {
+                round = round.wrapping_add(1);
+                for item in written.chunks_exact(8) {
+                    let mut bytes = [0; 8];
+                    load_bytes(item, &mut bytes);
+                    assert!(whole(u64::from_ne_bytes(bytes)), "{bytes:?}");
+                }
+                for item in stored.chunks_exact(8) {
+                    store_bytes(item, &[0_u8.wrapping_sub(round & 1); 8]);
+                }
+            }
+        });
+        let mut wait = MockWait::new(&fabric);
+        let all = Permission::all();
+        let import = importer.import_connect(near, 2, SEGMENT, all, &mut wait);
+        let import = import.expect("connected");
+        importer
+            .init_barrier(import, BarrierScope::Node)
+            .expect("a barrier");
+        for round in 0..400_u64 {
+            let items = [0_u64.wrapping_sub(round & 1); 5];
+            importer
+                .put_items(import, 8, &items, &mut wait)
+                .expect("items");
+            let mut items = [1_u64; 5];
+            importer
+                .get_items(import, (PAGE + 8) as u64, &mut items, &mut wait)
+                .expect("items");
+            assert!(items.into_iter().all(whole), "{items:x?}");
+        }
+        stop.store(true, Ordering::Release);
+    });
+}
+
+/// A vector that found its handle keeps it to its last entry, whoever frees it meanwhile.
+///
+/// Spec: RSMPV-14, RSMGEN-02
+#[test]
+fn a_handle_is_freed_between_vectors() {
+    let fabric = Fabric::new(FabricOptions::default());
+    let _stepper = fabric.spawn_thread().expect("a thread");
+    let (importer, near) = engine(&fabric, 1);
+    let (exporter, far) = engine(&fabric, 2);
+    export(&exporter, far);
+    let source: &'static [AtomicU8] = Vec::leak((0..PAGE).map(|_| AtomicU8::new(1)).collect());
+    let stop = AtomicBool::new(false);
+    let mut moved = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| drive(&exporter, &fabric, &stop));
+        let mut wait = MockWait::new(&fabric);
+        let all = Permission::all();
+        let import = importer.import_connect(near, 2, SEGMENT, all, &mut wait);
+        let import = import.expect("connected");
+        for _ in 0..40 {
+            let local = importer
+                .create_local_memory(near, Region::from_static(source), LocalAccess::ReadOnly)
+                .expect("local memory");
+            let entries: Vec<_> = (0..50)
+                .map(|at| PutEntry {
+                    local: Source::Handle(local),
+                    local_offset: at * 64,
+                    remote_offset: at * 64,
+                    length: 64,
+                })
+                .collect();
+            let begun = AtomicBool::new(false);
+            let freed = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !begun.load(Ordering::Acquire) {
+                        thread::yield_now();
+                    }
+                    let mut wait = MockWait::new(&fabric);
+                    let outcome = importer.free_local_memory(near, local, &mut wait);
+                    freed.store(true, Ordering::Release);
+                    outcome.expect("freed");
+                });
+                // Those that come too late come all the time, and are not waited for.
+                let vectors = || {
+                    let mut wait = MockWait::new(&fabric);
+                    let (mut whole, mut refused) = (0, 0);
+                    while refused == 0 || !freed.load(Ordering::Acquire) {
+                        let outcome =
+                            importer.putv(import, &entries, VectorFlags::empty(), &mut wait);
+                        begun.store(true, Ordering::Release);
+                        let Err(failure) = outcome else {
+                            assert_eq!(refused, 0, "freed, and there again");
+                            whole += 1;
+                            continue;
+                        };
+                        // Not one entry of a vector that came too late, all of the others.
+                        let bad = RsmError::BadScatterGather;
+                        assert_eq!((failure.error, failure.residual), (bad, 50));
+                        refused += 1;
+                    }
+                    whole
+                };
+                let others = [scope.spawn(vectors), scope.spawn(vectors)];
+                for other in others {
+                    moved += other.join().expect("a thread");
+                }
+            });
+        }
+        stop.store(true, Ordering::Release);
+    });
+    assert!(moved >= 40, "the first vector of each round: {moved}");
 }

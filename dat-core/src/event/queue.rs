@@ -555,7 +555,13 @@ impl<C: CompletionQueue> EvdQueue<C> {
     {
         let notified = self.enabled && self.cno.is_some();
         let solicited_only = self.config == Some(EvdConfig::Solicited);
-        for _ in 0..ARMING_ROUNDS {
+        let rounds = match self.waiter {
+            Some(_) => ARMING_ROUNDS,
+            // Whoever drains the dispatcher for its notification object does not arm it. There are no more events than it
+            // is deep until then, so that no more completions can slip in.
+            None => ARMING_ROUNDS.saturating_add(self.depth),
+        };
+        for _ in 0..rounds {
             let wanted = notified || (self.waiter.is_some() && !self.is_due());
             if !wanted || self.armed || self.failure.is_some() {
                 return;

@@ -72,6 +72,7 @@ const fn manner(direction: Direction) -> Manner {
         direction,
         flags: VectorFlags::empty(),
         single: true,
+        waited: true,
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Manner {
     pub(crate) direction: Direction,
     pub(crate) flags: VectorFlags,
     pub(crate) single: bool,
+    /// Whether the call ends before its caller goes on: others wait for it then. Who forgets a call keeps nobody waiting.
+    pub(crate) waited: bool,
 }
 
 impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
@@ -59,6 +61,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             direction: Direction::Put,
             flags,
             single: false,
+            waited: true,
         };
         self.run(import, Puts(entries), manner, wait)
     }
@@ -82,6 +85,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             direction: Direction::Get,
             flags,
             single: false,
+            waited: true,
         };
         self.run(import, Gets(entries), manner, wait)
     }
@@ -142,13 +146,22 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             }
             let epochs = (generation, place.key_epoch, place.error_epoch);
             let explicit = place.mode == BarrierMode::Explicit;
-            let flight = state.flights.insert(Flight::new());
+            let mut flight = Flight::new();
+            if !manner.waited {
+                flight.import = import.handle();
+            }
+            let flight = state.flights.insert(flight);
             let flight = flight.ok_or(RsmError::InsufficientResources)?;
-            let place = import_at(state, import)?;
-            place.calls = place.calls.saturating_add(1);
-            Ok((controller, port, pz, epochs, explicit, flight))
+            state.ticks = state.ticks.saturating_add(1);
+            let ticket = state.ticks;
+            if manner.waited {
+                state.for_each_local(&entries, ticket, |local| local.hold(ticket));
+                let place = import_at(state, import)?;
+                place.calls = place.calls.saturating_add(1);
+            }
+            Ok((controller, port, pz, epochs, explicit, (flight, ticket)))
         });
-        let (controller, port, pz, epochs, explicit, flight) =
+        let (controller, port, pz, epochs, explicit, (flight, ticket)) =
             begun.map_err(|error| VectorError {
                 error,
                 residual: count,
@@ -170,6 +183,8 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             direction: manner.direction,
             import,
             flight,
+            ticket,
+            waited: manner.waited,
             explicit,
             flags: manner.flags,
             single: manner.single,

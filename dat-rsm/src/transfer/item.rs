@@ -12,6 +12,13 @@ use crate::import::import_at;
 /// Bytes that are converted at a time.
 const CHUNK: usize = 512;
 
+/// Items on their way. At a multiple of the largest size, as the items are in the segment, so that whoever copies them in
+/// larger units has none of them in two.
+///
+/// Spec: RSMGP-04
+#[repr(align(64))]
+struct Chunk([u8; CHUNK]);
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -59,10 +66,12 @@ items! { u8 u16 u32 u64 }
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Copies numbers to consecutive places of a segment from `offset` on, in the byte order of the exporter.
     ///
+    /// Of each number the exporter sees all or nothing, if [`crate::ControllerAttributes::direct_access_sizes`] has its size.
+    ///
     /// # Errors
     /// As [`put`](Self::put); BAD_MEM_ALIGNMENT, before CONN_ABORTED: `offset` is no multiple of the size.
     ///
-    /// Spec: RSMGP-01, RSMGP-02, RSMGP-03
+    /// Spec: RSMGP-01, RSMGP-02, RSMGP-03, RSMGP-04
     pub fn put_items<T: Item, W: Wait>(
         &self,
         import: ImportId,
@@ -79,12 +88,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
         let mut place = offset;
         for some in items.chunks(CHUNK / T::SIZE) {
-            let mut bytes = [0; CHUNK];
-            for (to, item) in bytes.chunks_exact_mut(T::SIZE).zip(some) {
+            let mut chunk = Chunk([0; CHUNK]);
+            for (to, item) in chunk.0.chunks_exact_mut(T::SIZE).zip(some) {
                 item.store(swapped, to);
             }
             let length = some.len().saturating_mul(T::SIZE);
-            let bytes = bytes.get(..length).unwrap_or_default();
+            let bytes = chunk.0.get(..length).unwrap_or_default();
             self.put(import, place, bytes, wait)?;
             place = place.saturating_add(length as u64);
         }
@@ -93,10 +102,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     /// Copies numbers from consecutive places of a segment from `offset` on, in the byte order of the exporter.
     ///
+    /// Each number is as the exporter stored it at one time, if [`crate::ControllerAttributes::direct_access_sizes`] has its
+    /// size and the exporter stores it as one.
+    ///
     /// # Errors
     /// As [`get`](Self::get); BAD_MEM_ALIGNMENT, before CONN_ABORTED: `offset` is no multiple of the size.
     ///
-    /// Spec: RSMGP-01, RSMGP-02, RSMGP-03
+    /// Spec: RSMGP-01, RSMGP-02, RSMGP-03, RSMGP-04
     pub fn get_items<T: Item, W: Wait>(
         &self,
         import: ImportId,
@@ -113,11 +125,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
         let mut place = offset;
         for some in items.chunks_mut(CHUNK / T::SIZE) {
-            let mut bytes = [0; CHUNK];
+            let mut chunk = Chunk([0; CHUNK]);
             let length = some.len().saturating_mul(T::SIZE);
-            let part = bytes.get_mut(..length).unwrap_or_default();
+            let part = chunk.0.get_mut(..length).unwrap_or_default();
             self.get(import, place, part, wait)?;
-            for (item, from) in some.iter_mut().zip(bytes.chunks_exact(T::SIZE)) {
+            for (item, from) in some.iter_mut().zip(chunk.0.chunks_exact(T::SIZE)) {
                 *item = T::load(swapped, from);
             }
             place = place.saturating_add(length as u64);

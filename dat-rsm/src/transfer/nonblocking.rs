@@ -12,7 +12,9 @@ use crate::id::ImportId;
 
 /// A vector under way: poll it until it is done.
 ///
-/// Dropping it leaves the entries that were begun to run to their end; the rest is not begun.
+/// Dropping it leaves the entries that were begun to run to their end; the rest is not begun. Nobody waits for it: when
+/// its connection is ended it ends with BAD_SEG_HNDL, and an entry whose handle is freed meanwhile is refused. One that
+/// is forgotten counts among [`crate::Limits::calls`] until its connection is ended.
 pub struct VectorCall<'r, 's, 'e, B: Backend, L: RawLock>(Vector<'r, 's, B, L, Handles<'e>>);
 
 impl<B: Backend, L: RawLock> core::fmt::Debug for VectorCall<'_, '_, '_, B, L> {
@@ -79,6 +81,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             direction,
             flags,
             single: false,
+            waited: false,
         };
         Ok(VectorCall(self.begin(import, Handles(entries), &manner)?))
     }

@@ -68,6 +68,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         if import.generation != self.generation {
             return Offer::Aborted;
         }
+        if self.waits_for_disconnect(import) {
+            return Offer::Later;
+        }
         let (attach, remote) = (import.attach, import.remote(wanted, self.part));
         if let Err(error) = self.check(state, import, wanted) {
             return Offer::Refused(error);
@@ -261,7 +264,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         let place = state
             .locals
             .get(local.handle())
-            .filter(|place| !place.closing)
+            .filter(|place| {
+                place.closing.is_none() || (self.waited && !place.came_late(self.ticket))
+            })
             .ok_or(RsmError::BadScatterGather)?;
         if self.port_index() != Some(place.port) {
             return Err(RsmError::BadScatterGather);

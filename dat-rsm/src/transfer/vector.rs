@@ -5,7 +5,7 @@ use dat_core::flags::DtoStatus;
 use dat_core::id::PzId;
 use dat_core::sync::RawLock;
 
-use super::entry::Entries;
+use super::entry::{self, Entries};
 use super::offer::Offer;
 use super::pins::Pins;
 use super::{Direction, VectorError, VectorFlags};
@@ -13,8 +13,10 @@ use crate::engine::Rsm;
 use crate::error::{RsmError, of_status};
 use crate::flight::{Flight, Step, WINDOW};
 use crate::id::{ControllerId, Handle, ImportId};
-use crate::import::Attach;
+use crate::import::{Attach, Import};
+use crate::local::Local;
 use crate::port::Port;
+use crate::state::State;
 use crate::wire::Body;
 
 /// How often a vector begins again because somebody else's failure broke the link under it.
@@ -31,7 +33,7 @@ pub(super) enum Phase {
 }
 
 /// A call that moves a vector.
-pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E> {
+pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E: Entries> {
     pub(super) engine: &'r Rsm<'s, B, L>,
     pub(super) port: &'r Port<'s, B, L>,
     // Before the entries: what is registered goes first.
@@ -42,6 +44,10 @@ pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E> {
     pub(super) direction: Direction,
     pub(super) import: ImportId,
     pub(super) flight: Handle,
+    /// When it began, in ticks of the state.
+    pub(super) ticket: u64,
+    /// Whether others wait for its end.
+    pub(super) waited: bool,
     pub(super) explicit: bool,
     pub(super) flags: VectorFlags,
     /// Whether it is a single access, which keeps to a mapping (RSMMP-03) and needs a barrier in implicit mode
@@ -99,6 +105,17 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
 
     /// Goes on as far as it can; says how it ended once it has.
     pub(crate) fn advance(&mut self) -> Option<core::result::Result<(), VectorError>> {
+        if !self.waited {
+            let ends = self.engine.state.with(|state| {
+                let import = state.imports.get(self.import.handle());
+                import.map(|import| self.waits_for_disconnect(import))
+            });
+            match ends {
+                Some(false) => {}
+                Some(true) => return None,
+                None => return Some(self.disconnected()),
+            }
+        }
         loop {
             let before = self.phase;
             let outcome = match self.phase {
@@ -112,6 +129,23 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 return outcome;
             }
         }
+    }
+
+    /// Whether somebody ends the connection, and waits for what is on the way but not for this call: nothing is added to it.
+    pub(super) fn waits_for_disconnect(&self, import: &Import) -> bool {
+        import.closing && !self.waited
+    }
+
+    /// The connection was ended under a call that nobody waited for.
+    fn disconnected(&self) -> core::result::Result<(), VectorError> {
+        let count = self.entries.count();
+        let residual = match self.phase {
+            // All bytes are there; only the signal is not (RSMPV-74).
+            Phase::Signalling => 0,
+            _ if self.explicit => count.saturating_sub(self.next).max(1),
+            _ => count,
+        };
+        self.fail(RsmError::BadSegmentHandle, residual)
     }
 
     fn moving(&mut self) -> Option<core::result::Result<(), VectorError>> {
@@ -279,11 +313,14 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 let (port, import) = (self.port, self.import);
                 let flight = self.flight;
                 let gone = self.engine.state.with(|state| {
-                    state.post_flush(port, import, flight);
-                    let import = state.imports.get(import.handle());
-                    import.is_none_or(|import| import.generation != self.generation)
+                    let place = state.imports.get(import.handle())?;
+                    if !self.waits_for_disconnect(place) {
+                        state.post_flush(port, import, flight);
+                    }
+                    let place = state.imports.get(import.handle())?;
+                    Some(place.generation != self.generation)
                 });
-                if gone {
+                if gone.unwrap_or(true) {
                     self.phase = Phase::Failing;
                 }
             }
@@ -342,6 +379,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 Attach::Attached(link) => Some((link, place.importer)),
                 Attach::Detached | Attach::Asked(_) => None,
             };
+            if self.waits_for_disconnect(place) {
+                return None;
+            }
             match state.flights.get(flight)?.step {
                 Step::Done => Some(Ok(())),
                 Step::Failed(_) => attached.map(|_| Err(RsmError::RemoteNodeUnreachable)),
@@ -370,10 +410,41 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     }
 }
 
-impl<B: Backend, L: RawLock, E> Drop for Vector<'_, '_, B, L, E> {
+impl State {
+    /// Does something to each local memory that a vector which began at `ticket` names and that was there by then, once
+    /// for each time that the entries change to it.
+    pub(super) fn for_each_local(
+        &mut self,
+        entries: &impl Entries,
+        ticket: u64,
+        act: impl Fn(&mut Local),
+    ) {
+        let mut before = None;
+        for wanted in (0..entries.count()).filter_map(|index| entries.wanted(index)) {
+            let entry::Local::Handle(local) = wanted.local else {
+                continue;
+            };
+            if before == Some(local) {
+                continue;
+            }
+            before = Some(local);
+            let place = self.locals.get_mut(local.handle());
+            if let Some(local) = place.filter(|local| local.made_at < ticket) {
+                act(local);
+            }
+        }
+    }
+}
+
+impl<B: Backend, L: RawLock, E: Entries> Drop for Vector<'_, '_, B, L, E> {
     fn drop(&mut self) {
         self.engine.state.with(|state| {
             state.flights.remove(self.flight);
+            if !self.waited {
+                return;
+            }
+            let ticket = self.ticket;
+            state.for_each_local(&self.entries, ticket, |local| local.let_go(ticket));
             if let Some(import) = state.imports.get_mut(self.import.handle()) {
                 import.calls = import.calls.saturating_sub(1);
             }

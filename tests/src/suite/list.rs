@@ -302,12 +302,14 @@ macro_rules! conformance_suite {
                     order_separates_writes_before_from_writes_after
                     implicit_vectors_need_no_barrier_and_leave_open_ones_alone;
                 rsm_failure:
-                    an_interrupted_vector_leaves_nothing_on_the_way;
+                    an_interrupted_vector_leaves_nothing_on_the_way
+                    an_exporter_that_begins_again_is_another_one;
                 rsm_hostile:
                     greetings_that_lie_are_rejected
                     messages_for_others_are_not_listened_to
                     a_connection_that_was_never_granted_is_not_resumed
                     a_key_gives_what_was_granted_and_only_as_long
+                    keys_of_an_earlier_life_give_nothing
                     noise_ends_the_connection_that_it_came_by
                     who_does_not_listen_is_cut_off;
                 rsm_local:
@@ -317,6 +319,8 @@ macro_rules! conformance_suite {
                     a_freed_handle_is_no_handle
                     a_handle_of_another_controller_is_not_freed
                     freeing_waits_for_the_vectors_that_use_the_handle
+                    freeing_waits_for_entries_that_are_not_begun
+                    vectors_that_do_not_block_hold_nobody_up
                     borrowed_memory_is_registered_for_a_closure
                     a_vector_may_be_polled_and_longer_than_sixteen;
                 rsm_map:

@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use dat_rsm::{BarrierMode, EntryStatus, GetEntry, ImportState, RsmError, Target, VectorFlags};
 
-use crate::fixture::nodes::{Nodes, PAGE, left, load, pattern, put, put_handle, store};
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, pattern, put, put_handle, store};
 use crate::fixture::{FaultyRsmTestbed, RsmTestbed};
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -244,6 +244,78 @@ pub fn the_death_of_the_exporter_aborts_whenever_it_comes<T: FaultyRsmTestbed>(b
         );
     }
     assert!(aborted > 0);
+}
+
+/// Spec: RSMPV-E09, RSMST-01, RSMST-03, RSMIM-11, RSMBR-05, RSMGEN-04
+pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
+    for explicit in [false, true] {
+        for at_rest in [false, true] {
+            let mut nodes = Nodes::two(bed);
+            let (_, import, _) = nodes.segment(1);
+            let (_, idle, _) = {
+                let (export, memory) = nodes.export(1, 1, SEGMENT + 1);
+                (export, nodes.import(0, 1, SEGMENT + 1), memory)
+            };
+            let (local, _) = nodes.local(0, PAGE, 3);
+            let barrier = nodes.barrier(0, import);
+            let engine = nodes.engine(0);
+            engine.open_barrier(barrier).expect("open");
+            let all: Vec<_> = (0..5)
+                .map(|at| put_handle(local, at * 100, at * 100, 100))
+                .collect();
+            if explicit {
+                engine
+                    .set_mode(import, BarrierMode::Explicit)
+                    .expect("a mode");
+                let begun = engine.putv(import, &all, NONE, &mut nodes.wait(0));
+                begun.expect("begun");
+            }
+            nodes.restart(1);
+            // The same id, the same length, the same place: and yet another segment.
+            let (_, memory) = nodes.export(1, 1, SEGMENT);
+            nodes.export(1, 1, SEGMENT + 1);
+            if at_rest {
+                nodes.settle();
+            }
+            let engine = nodes.engine(0);
+            if explicit {
+                assert_eq!(
+                    engine.close_barrier(barrier, &mut nodes.wait(0)),
+                    Err(RsmError::ConnectionAborted)
+                );
+            }
+            left(
+                engine.putv(import, &all, NONE, &mut nodes.wait(0)),
+                RsmError::ConnectionAborted,
+                5,
+            );
+            let fresh = nodes.import(0, 1, SEGMENT);
+            for old in [import, idle] {
+                assert_eq!(engine.import_state(old), Ok(ImportState::Aborted));
+                left(
+                    engine.putv(old, &all, NONE, &mut nodes.wait(0)),
+                    RsmError::ConnectionAborted,
+                    5,
+                );
+            }
+            assert!(load(memory).iter().all(|byte| *byte == 0));
+            engine
+                .putv(fresh, &all, NONE, &mut nodes.wait(0))
+                .expect("a vector");
+            assert!(load(memory)[..500] == pattern(3, PAGE)[..500]);
+            for old in [import, idle] {
+                assert_eq!(engine.import_disconnect(old, &mut nodes.wait(0)), Ok(()));
+            }
+            // The importer begins again as well: its former life is forgotten.
+            nodes.restart(0);
+            let again = nodes.import(0, 1, SEGMENT);
+            nodes
+                .engine(0)
+                .putv(again, &[put(&[7], 9)], NONE, &mut nodes.wait(0))
+                .expect("a vector");
+            assert_eq!(load(memory)[9], 7);
+        }
+    }
 }
 
 /// Spec: RSMPV-E10, RSMPV-52

@@ -484,6 +484,57 @@ pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
     }
 }
 
+/// A key, and the word for a connection, of the exporter's former life are worth nothing in its next one.
+///
+/// Spec: RSMST-03, RSMGEN-04
+pub fn keys_of_an_earlier_life_give_nothing<T: RsmTestbed>(bed: &T) {
+    for write in [false, true] {
+        let mut nodes = Nodes::two(bed);
+        let (_, before) = nodes.export(1, 1, SEGMENT);
+        let (address, key, publication) = {
+            let intruder = Intruder::greeted(&nodes);
+            intruder.say(wish(5, 0o600));
+            let Body::Accept {
+                address,
+                key,
+                publication,
+                ..
+            } = intruder.hear()
+            else {
+                panic!("refused");
+            };
+            (address, key, publication)
+        };
+        nodes.restart(1);
+        store(before, 0, &[0xEE; PAGE]);
+        let (_, memory) = nodes.export(1, 1, SEGMENT);
+        let intruder = Intruder::greeted(&nodes);
+        intruder.say(Body::Connect {
+            import: 5,
+            segment: SEGMENT,
+            permission: 0o600,
+            user: 0,
+            group: 0,
+            resume: publication,
+        });
+        let Body::Refuse { error, .. } = intruder.hear() else {
+            panic!("granted");
+        };
+        assert_eq!(error, RsmError::SegmentNotPublished);
+        // Somebody else has the new keys.
+        nodes.import(0, 1, SEGMENT);
+        let range = RmrTriplet {
+            context: key,
+            address,
+            length: 8,
+        };
+        assert_eq!(intruder.access(write, &range), DtoStatus::RemoteAccess);
+        nodes.settle();
+        assert!(load(before).iter().all(|byte| *byte == 0xEE));
+        assert!(load(memory).iter().all(|byte| *byte == 0));
+    }
+}
+
 /// Spec: RSMGEN-05
 pub fn noise_ends_the_connection_that_it_came_by<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);

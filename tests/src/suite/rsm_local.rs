@@ -234,3 +234,79 @@ pub fn a_vector_may_be_polled_and_longer_than_sixteen<T: RsmTestbed>(bed: &T) {
         .expect("a vector");
     assert!(load(bytes) == remote);
 }
+
+/// Spec: RSMPV-14, RSMPV-08
+pub fn freeing_waits_for_entries_that_are_not_begun<T: RsmTestbed>(bed: &T) {
+    let mut interrupted = 0;
+    for sleeps in 0..20 {
+        let nodes = Nodes::two(bed);
+        let (_, import, memory) = nodes.segment(1);
+        let engine = nodes.engine(0);
+        let controller = nodes.controller(0);
+        let (first, _) = nodes.local(0, PAGE, 1);
+        let (last, _) = nodes.local(0, PAGE, 1);
+        // More than are on the way at once; those of the second handle are begun last.
+        let entries: Vec<_> = (0..40)
+            .map(|at| put_handle(if at < 36 { first } else { last }, at * 50, at * 50, 50))
+            .collect();
+        let mut wait = nodes.hooked(0, sleeps, || {
+            let impatient = &mut nodes.interrupted_after(0, 3);
+            let freed = engine.free_local_memory(controller, last, impatient);
+            // The vector cannot go on here, so that the wait can only be interrupted.
+            assert_eq!(freed, Err(RsmError::Interrupted));
+            interrupted += 1;
+        });
+        let outcome = engine.putv(import, &entries, NONE, &mut wait);
+        drop(wait);
+        outcome.expect("the handle is there to the end of the vector");
+        assert!(load(memory)[..2000] == pattern(1, PAGE)[..2000]);
+        let wait = &mut nodes.wait(0);
+        assert_eq!(engine.free_local_memory(controller, last, wait), Ok(()));
+        crate::fixture::nodes::left(
+            engine.putv(import, &entries, NONE, wait),
+            RsmError::BadScatterGather,
+            4,
+        );
+    }
+    assert!(interrupted > 0);
+}
+
+/// Spec: RSMPV-14, RSMIM-10, RSMPV-21
+pub fn vectors_that_do_not_block_hold_nobody_up<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::with(bed, 2, |mut options| {
+        options.limits.calls = 3;
+        options
+    });
+    let (_, mut import, memory) = nodes.segment(1);
+    let engine = nodes.engine(0);
+    let controller = nodes.controller(0);
+    for round in 0..4 {
+        let (local, _) = nodes.local(0, PAGE, round);
+        let entries: Vec<HandleEntry> = (0..40).map(|at| handle(local, at, at, 1)).collect();
+        let begin = || {
+            let mut call = engine.start_putv(import, &entries, NONE).expect("begun");
+            assert_eq!(call.poll(), None);
+            call
+        };
+        core::mem::forget(begin());
+        let mut held = begin();
+        core::mem::forget(begin());
+        let full = engine.start_putv(import, &entries, NONE).map(drop);
+        crate::fixture::nodes::left(full, RsmError::InsufficientResources, 40);
+        let wait = &mut nodes.wait(0);
+        if round % 2 == 0 {
+            assert_eq!(engine.free_local_memory(controller, local, wait), Ok(()));
+        }
+        assert_eq!(engine.import_disconnect(import, wait), Ok(()));
+        if round % 2 == 1 {
+            assert_eq!(engine.free_local_memory(controller, local, wait), Ok(()));
+        }
+        let before = load(memory);
+        let ended = held.poll().expect("it ended");
+        crate::fixture::nodes::left(ended, RsmError::BadSegmentHandle, 40);
+        nodes.settle();
+        assert!(load(memory) == before, "nothing came late");
+        drop(held);
+        import = nodes.import(0, 1, crate::fixture::nodes::SEGMENT);
+    }
+}

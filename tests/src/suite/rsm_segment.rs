@@ -133,7 +133,8 @@ pub fn controllers_tell_what_they_can<T: RsmTestbed>(bed: &T) {
         .engine(0)
         .controller_attributes(nodes.controller(0))
         .expect("attributes");
-    assert_eq!(attributes.direct_access_sizes, 1 | 2 | 4 | 8);
+    let sizes = if attributes.mapping { 1 | 2 | 4 | 8 } else { 1 };
+    assert_eq!(attributes.direct_access_sizes, sizes);
     assert_eq!(attributes.atomic_sizes, 0);
     assert_eq!(attributes.page_size, PAGE as u64);
     assert_eq!(attributes.max_export_segments, 3);

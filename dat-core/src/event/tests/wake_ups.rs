@@ -120,6 +120,43 @@ fn a_device_too_busy_to_be_armed_keeps_the_waiter_awake() {
     assert_eq!((wakes.take(), device.armed(number(evd))), (0, Some(false)));
 }
 
+/// Nobody who drains a dispatcher for its notification object arms it: completions that slip in one by one, as fast as it
+/// is tried to be armed, must not keep it from being armed for good.
+///
+/// Spec: CNW-01, EVN-01
+#[test]
+fn a_busy_device_is_armed_for_the_notification_object() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let cno = ia.cno_create(None).unwrap();
+    let evd = ia.evd_create(40, Some(cno), SHARED).unwrap();
+    let peer = connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
+    for cookie in 0..16 {
+        send(&ia, peer.ep, cookie);
+    }
+    // One that is told of; while it is taken in, some of requests that nobody knows, and all the others.
+    let posted = device.posted(peer.key).0;
+    let others = posted.iter().skip(1).map(|request| request.work.token());
+    for token in [u64::MAX; 10].into_iter().chain(others) {
+        device.slip_in(
+            number(evd),
+            Completion {
+                token,
+                status: DtoStatus::Success,
+                length: 0,
+                queue_pair: peer.ep.handle().to_raw(),
+                solicited: false,
+            },
+        );
+    }
+    succeed(&device, peer.key);
+    progress(&ia);
+    assert!(cno_fired(&ia, cno));
+    assert_eq!(tags(&ia, evd), (0..16).collect::<std::vec::Vec<_>>());
+    assert_eq!(device.armed(number(evd)), Some(false));
+}
+
 /// Spec: CNW-01, CNW-02, EVN-01
 #[test]
 fn completions_trigger_the_notification_object() {
