@@ -145,16 +145,26 @@ impl DeviceArguments {
     /// # Errors
     /// Usage: the way to wait is chosen, but no device.
     pub(crate) fn wanted(&self) -> Result<bool, Failure> {
-        let wanted = self.device.is_some() || self.connect.is_some();
-        if !wanted && self.waiting.wait.is_some() {
-            return Err(Failure::usage(
-                "--wait cannot be used here",
-                "with the mock this program does the transfers too, so it cannot sleep meanwhile",
-                "name a --device or a server to --connect to, or leave out --wait",
-            ));
-        }
-        Ok(wanted)
+        wanted(
+            self.device.is_some() || self.connect.is_some(),
+            self.waiting,
+        )
     }
+}
+
+/// Whether a command is for an RDMA device, if one was `named`.
+///
+/// # Errors
+/// Usage: the way to wait is chosen, but no device.
+pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Failure> {
+    if !named && waiting.wait.is_some() {
+        return Err(Failure::usage(
+            "--wait cannot be used here",
+            "with the mock this program does the transfers too, so it cannot sleep meanwhile",
+            "name a --device or a server to --connect to, or leave out --wait",
+        ));
+    }
+    Ok(named)
 }
 
 #[derive(Args)]

@@ -5,6 +5,7 @@ use crate::devices::Device;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::interrupt::Signals;
 use crate::output::Output;
+use crate::rsm::arguments::RsmCommand;
 
 /// What devices need.
 pub(crate) const REMEDY: &str = "on Linux with rdma-core's headers (Debian: libibverbs-dev librdmacm-dev), build with `cargo run --release --features verbs`";
@@ -39,6 +40,14 @@ pub(crate) fn perf(_: &PerfArguments, _: &mut Output) -> Result<bool> {
 /// # Errors
 /// Usage: always.
 pub(crate) fn serve(_: &ServeArguments, _: &Signals, _: &mut Output) -> Result<bool> {
+    Err(missing())
+}
+
+/// Remote shared memory.
+///
+/// # Errors
+/// Usage: always.
+pub(crate) fn rsm(_: &RsmCommand, _: &Signals, _: &mut Output) -> Result<bool> {
     Err(missing())
 }
 

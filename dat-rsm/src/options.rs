@@ -121,7 +121,7 @@ pub struct ControllerConfig<'s, B: Backend, L: RawLock> {
     pub name: &'static str,
     /// The adapter; all of it is the engine's.
     pub ia: Ia<'s, B, L>,
-    /// The connection qualifier to listen on.
+    /// The connection qualifier to listen on; 0: none, for a node that imports only.
     pub qualifier: u64,
     /// All nodes that can be reached, the own one included.
     pub nodes: Vec<NodeEntry>,

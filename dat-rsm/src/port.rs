@@ -166,7 +166,9 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
         let remote = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::REMOTE_READ;
         objects.flush_word = Some(Block::new(ia, objects.pz, 8, remote)?);
         objects.flush_target = Some(Block::new(ia, objects.pz, 8, self.target_privileges)?);
-        objects.psp = ia.psp_create(self.qualifier, objects.arrivals, PspFlags::Consumer)?;
+        if self.qualifier != 0 {
+            objects.psp = ia.psp_create(self.qualifier, objects.arrivals, PspFlags::Consumer)?;
+        }
         Ok(())
     }
 

@@ -103,7 +103,7 @@ const STEPS: &[Step] = &[
     step(
         "vm",
         "jobs in a guest that has an RDMA device",
-        |workspace| vm::check(workspace, &["smoke", "conformance", "copy", "perf", "kill"]),
+        |workspace| vm::check(workspace, &["smoke", "conformance", "copy", "perf", "kill", "rsm"]),
     ),
 ];
 

@@ -33,6 +33,7 @@ use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
 use crate::peer::Peer;
 use crate::perf::{self, Goal, Point, measure};
+pub(crate) use crate::rsm::device::run as rsm;
 use crate::size::{argument, counted, size};
 
 type VerbsStation = Station<VerbsBackend, VerbsWait>;
@@ -58,7 +59,7 @@ fn no_device(what: String, why: &str) -> Failure {
     }
 }
 
-pub(super) fn opening(name: &str, error: BackendError) -> Failure {
+pub(crate) fn opening(name: &str, error: BackendError) -> Failure {
     let why = match error {
         BackendError::Address => "its network interface has no address",
         BackendError::Resources => "there is no memory, thread or descriptor left for it",
@@ -68,7 +69,7 @@ pub(super) fn opening(name: &str, error: BackendError) -> Failure {
 }
 
 /// The device of a name; else the one with an address; else the first that is up and can be reached at all.
-fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<VerbsDevice> {
+pub(crate) fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<VerbsDevice> {
     let all = backend_verbs::devices();
     if let Some(name) = name {
         return all
@@ -113,7 +114,7 @@ fn station(name: &str, waiting: Waiting, endpoints: usize, room: usize) -> Resul
 }
 
 /// The addresses of a host, as the system finds them.
-fn resolve(peer: &Peer) -> Result<SocketAddr> {
+pub(crate) fn resolve(peer: &Peer) -> Result<SocketAddr> {
     let failed = |why: String| Failure {
         kind: FailureKind::Operation,
         what: format!("cannot find the host {}", peer.host),
@@ -128,7 +129,7 @@ fn resolve(peer: &Peer) -> Result<SocketAddr> {
 }
 
 /// The address that this host would speak from to another.
-fn own_address(peer: SocketAddr) -> Option<IpAddr> {
+pub(crate) fn own_address(peer: SocketAddr) -> Option<IpAddr> {
     let any: SocketAddr = if peer.is_ipv4() {
         ([0; 4], 0).into()
     } else {
@@ -576,7 +577,7 @@ fn say(notice: &Notice, output: &mut Output) {
     }
 }
 
-fn addresses(device: &VerbsDevice) -> Vec<String> {
+pub(crate) fn addresses(device: &VerbsDevice) -> Vec<String> {
     device
         .addresses
         .iter()

@@ -1,11 +1,14 @@
 //! The command line of `dat rsm`.
 
-use std::path::PathBuf;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::arguments::{at_least_one, up_to};
+use crate::arguments::{WaitingArguments, at_least_one, up_to, wanted};
+use crate::failure::Failure;
+use crate::peer::{Peer, QUALIFIER, parse_peer};
 use crate::size::{parse_duration, parse_size};
 
 /// The id that segments have unless another one is chosen.
@@ -13,7 +16,8 @@ const SEGMENT: &str = "0x600000";
 
 #[derive(Args)]
 #[command(after_help = "\
-Both nodes are on the mock, in this process; export, put and get look whether every byte came. Sizes are in bytes or with a \
+Without --device or --connect both nodes are on the mock, in this process; export, put and get look whether every byte came. On a \
+device, `dat rsm export --device NAME` serves others until a signal ends it, and they --connect to it. Sizes are in bytes or with a \
 unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct RsmArguments {
     #[command(subcommand)]
@@ -49,9 +53,59 @@ pub(crate) struct ExportArguments {
     /// Write what the segment holds at the end into this file, which must not exist yet
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Post so many signals from the importer, and wait for each
+    /// Post so many signals from the importer, and wait for each; on a device, end when so many have come from importers
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) signals: Option<u64>,
+    /// Serve importers on this RDMA device, as `dat devices` names it
+    #[arg(long, value_name = "NAME", help_heading = DEVICES)]
+    pub(crate) device: Option<String>,
+    /// Listen on this port of the device, 1 to 65535
+    #[arg(long, default_value_t = QUALIFIER, requires = "device", value_parser = up_to::<u16, 65535>, allow_negative_numbers = true, help_heading = DEVICES)]
+    pub(crate) port: u16,
+    /// Let processes of the host with this address import, too; may be repeated [default: those of this host only]
+    #[arg(long, value_name = "ADDR", requires = "device", help_heading = DEVICES)]
+    pub(crate) importer: Vec<IpAddr>,
+    #[command(flatten, next_help_heading = DEVICES)]
+    pub(crate) waiting: WaitingArguments,
+}
+
+/// Which device carries the segment, and who exports it; without either it is the mock.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = DEVICES)]
+pub(crate) struct SegmentDevice {
+    /// Use this RDMA device, as `dat devices` names it; without --connect, both ends are on it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// Import from `dat rsm export --device` in another process, or on another host
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]
+    pub(crate) connect: Option<Peer>,
+    #[command(flatten)]
+    pub(crate) waiting: WaitingArguments,
+}
+
+/// Where `--help` shows options of devices.
+const DEVICES: &str = "RDMA devices";
+
+impl RsmCommand {
+    /// Whether this is for an RDMA device.
+    ///
+    /// # Errors
+    /// Usage: the way to wait is chosen, but no device.
+    pub(crate) fn wants_device(&self) -> Result<bool, Failure> {
+        let import = match self {
+            Self::Export(export) => {
+                return wanted(export.device.is_some(), export.waiting);
+            }
+            Self::Put(put) => &put.import,
+            Self::Get(get) => &get.import,
+            Self::Bench(bench) => &bench.import,
+        };
+        let device = &import.device;
+        wanted(
+            device.device.is_some() || device.connect.is_some(),
+            device.waiting,
+        )
+    }
 }
 
 /// Which segment, and how to move its bytes.
@@ -69,6 +123,8 @@ pub(crate) struct ImportArguments {
     /// When transfers count as completed
     #[arg(long, value_enum, default_value_t)]
     pub(crate) mode: ModeName,
+    #[command(flatten)]
+    pub(crate) device: SegmentDevice,
 }
 
 /// When transfers count as completed.
@@ -107,11 +163,35 @@ pub(crate) struct GetArguments {
     /// Bytes [default: up to the end of the segment]
     #[arg(long, value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) length: Option<u64>,
-    /// What the segment holds
-    #[arg(long, value_name = "FILE")]
-    pub(crate) from: PathBuf,
+    /// What the segment holds, where both ends are in this process
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "connect",
+        conflicts_with = "connect"
+    )]
+    pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) import: ImportArguments,
+}
+
+impl GetArguments {
+    /// How the file is exported where both ends are in this process.
+    pub(crate) fn exported(&self, from: &Path) -> ExportArguments {
+        let device = &self.import.device;
+        ExportArguments {
+            file: Some(from.into()),
+            size: None,
+            segment: self.import.segment,
+            permission: 0o444,
+            save: None,
+            signals: None,
+            device: device.device.clone(),
+            port: QUALIFIER,
+            importer: Vec::new(),
+            waiting: device.waiting,
+        }
+    }
 }
 
 #[derive(Args)]

@@ -30,6 +30,8 @@ const BULK: [usize; 2] = [64 << 10, 1 << 20];
 pub(crate) struct Report {
     ok: bool,
     backend: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     piece: u64,
     entries: u64,
     mode: &'static str,
@@ -121,6 +123,7 @@ fn get<B: HostBackend, W: Wait>(importer: &mut Importer<'_, B, W>) -> Result<()>
 /// Operation: a transfer failed. Interrupted: a signal came.
 pub(crate) fn run<B: HostBackend, W: Wait, C: Course>(
     arguments: &BenchArguments,
+    (backend, device): (&'static str, Option<String>),
     signals: &Signals,
     importer: &mut Importer<'_, B, W>,
     plain: &mut Plain<'_, B, C>,
@@ -149,7 +152,8 @@ pub(crate) fn run<B: HostBackend, W: Wait, C: Course>(
         .collect();
     Ok(Report {
         ok: true,
-        backend: "mock",
+        backend,
+        device,
         piece: shape.piece as u64,
         entries: shape.entries as u64,
         mode: mode(shape),
@@ -222,7 +226,7 @@ pub(crate) fn room(shape: Shape) -> usize {
 }
 
 pub(crate) fn print(report: &Report, output: &mut Output) {
-    let on = report.backend;
+    let on = report.device.as_deref().unwrap_or(report.backend);
     output.line(format_args!(
         "{HEADING}dat rsm bench{HEADING:#} on {on}: {} of {}, {} mode",
         counted(report.entries, "entry").replace("entrys", "entries"),

@@ -143,6 +143,12 @@ impl Contents {
         Self(hasher.finish_128())
     }
 
+    /// The checksum itself.
+    #[cfg(feature = "verbs")]
+    pub(super) fn checksum(&self) -> u128 {
+        self.0
+    }
+
     /// Whether something else has the same.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 pub(crate) mod arguments;
 mod bench;
+#[cfg(feature = "verbs")]
+pub(crate) mod device;
 mod file;
 mod importer;
 pub(crate) mod pair;
@@ -29,6 +31,8 @@ use crate::size::size;
 struct Report {
     ok: bool,
     backend: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     segment: u32,
     file: String,
     bytes: u64,
@@ -42,11 +46,17 @@ struct Report {
     verified: bool,
 }
 
+/// The backend, and the device of it where there are several.
+type On = (&'static str, Option<String>);
+const MOCK: On = ("mock", None);
+
 /// What was exported.
 #[derive(Serialize)]
 struct ExportReport {
     ok: bool,
     backend: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     segment: u32,
     bytes: u64,
     signals: u64,
@@ -59,6 +69,9 @@ struct ExportReport {
 /// Usage: arguments that cannot be used together. File: one cannot be read or written. Operation: a call failed, or bytes
 /// did not arrive. Interrupted: a signal came.
 pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) -> Result<bool> {
+    if command.wants_device()? {
+        return crate::device::rsm(command, signals, output);
+    }
     match command {
         RsmCommand::Export(arguments) => export(arguments, signals, output),
         RsmCommand::Put(arguments) => put(arguments, signals, output),
@@ -203,6 +216,7 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
         &ExportReport {
             ok: true,
             backend: "mock",
+            device: None,
             segment: arguments.segment,
             bytes: length,
             signals,
@@ -218,7 +232,7 @@ fn report_export(report: &ExportReport, output: &mut Output) {
         "{GOOD}{} exported{GOOD:#} as {:#x} on {}, {} signals, XXH3 {}",
         size(report.bytes),
         report.segment,
-        report.backend,
+        report.device.as_deref().unwrap_or(report.backend),
         report.signals,
         report.checksum
     ));
@@ -229,6 +243,7 @@ fn report_export(report: &ExportReport, output: &mut Output) {
 fn put_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
     arguments: &PutArguments,
     importer: &mut Importer<'_, B, W>,
+    on: On,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
@@ -238,19 +253,20 @@ fn put_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
         signals.check()?;
         source.read(bytes)
     })?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let back = importer.get_all(arguments.offset, moved.bytes, |_| signals.check())?;
+    compare(back.checksum, moved.checksum)?;
+    // The exporter may end by it.
     if arguments.signal {
         importer
             .engine
             .signal_post(importer.import, SignalFlags::empty(), &mut importer.wait)
             .during_rsm("rsm_intr_signal_post")?;
     }
-    let seconds = begin.elapsed().as_secs_f64();
-    let back = importer.get_all(arguments.offset, moved.bytes, |_| signals.check())?;
-    compare(back.checksum, moved.checksum)?;
     let report = Report {
         file: arguments.file.display().to_string(),
         offset: arguments.offset,
-        ..report(&arguments.import, importer.shape, moved, seconds)
+        ..report(&arguments.import, on, importer.shape, moved, seconds)
     };
     print(&report, "put into", output);
     Ok(true)
@@ -260,7 +276,8 @@ fn put_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
 fn get_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
     arguments: &GetArguments,
     importer: &mut Importer<'_, B, W>,
-    (length, expected): (u64, Contents),
+    (length, expected): (u64, Option<Contents>),
+    on: On,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
@@ -271,12 +288,16 @@ fn get_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
         file.append(bytes)
     })?;
     let seconds = begin.elapsed().as_secs_f64();
-    expected.compare(moved.checksum)?;
+    let verified = expected.is_some();
+    if let Some(expected) = expected {
+        expected.compare(moved.checksum)?;
+    }
     file.keep()?;
     let report = Report {
+        verified,
         file: arguments.file.display().to_string(),
         offset: arguments.offset,
-        ..report(&arguments.import, importer.shape, moved, seconds)
+        ..report(&arguments.import, on, importer.shape, moved, seconds)
     };
     print(&report, "got from", output);
     Ok(true)
@@ -289,7 +310,7 @@ fn put(arguments: &PutArguments, signals: &Signals, output: &mut Output) -> Resu
     let pair = Pair::open()?;
     let both = Both::publish(&pair, memory, arguments.import.segment, 0o666)?;
     let mut importer = both.import(arguments.import.segment, Permission::all(), shape)?;
-    let ok = put_file(arguments, &mut importer, signals, output)?;
+    let ok = put_file(arguments, &mut importer, MOCK, signals, output)?;
     if arguments.signal {
         let wait = &mut pair.wait(End::B);
         pair.engine(End::B)
@@ -303,14 +324,14 @@ fn put(arguments: &PutArguments, signals: &Signals, output: &mut Output) -> Resu
 
 fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
-    let exported = ExportArguments {
-        file: Some(arguments.from.clone()),
-        size: None,
-        segment: arguments.import.segment,
-        permission: 0o444,
-        save: None,
-        signals: None,
+    let Some(from) = &arguments.from else {
+        return Err(Failure::usage(
+            "nobody exports",
+            "on the mock both ends are in this process",
+            "name what the segment holds with --from",
+        ));
     };
+    let exported = arguments.exported(from);
     let (memory, length) = contents(&exported)?;
     let length = match arguments.length {
         Some(wanted) => wanted,
@@ -323,7 +344,8 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
     let ok = get_file(
         arguments,
         &mut importer,
-        (length, expected),
+        (length, Some(expected)),
+        MOCK,
         signals,
         output,
     )?;
@@ -346,7 +368,7 @@ fn bench(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -> 
         segment: id,
     };
     let mut plain = Plain::connect(pair.third()?, &pair, place, shape)?;
-    let mut report = bench::run(arguments, signals, &mut importer, &mut plain)?;
+    let mut report = bench::run(arguments, MOCK, signals, &mut importer, &mut plain)?;
     bench::bulk(&mut report, arguments, signals, &mut importer)?;
     plain.disconnect()?;
     importer.disconnect()?;
@@ -356,10 +378,17 @@ fn bench(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -> 
     Ok(true)
 }
 
-fn report(arguments: &ImportArguments, shape: Shape, moved: Moved, seconds: f64) -> Report {
+fn report(
+    arguments: &ImportArguments,
+    (backend, device): On,
+    shape: Shape,
+    moved: Moved,
+    seconds: f64,
+) -> Report {
     Report {
         ok: true,
-        backend: "mock",
+        backend,
+        device,
         segment: arguments.segment,
         file: String::new(),
         bytes: moved.bytes,
@@ -389,12 +418,15 @@ fn print(report: &Report, done: &str, output: &mut Output) {
         "{GOOD}{} {done}{GOOD:#} segment {:#x} on {}: {}",
         size(report.bytes),
         report.segment,
-        report.backend,
+        report.device.as_deref().unwrap_or(report.backend),
         per_second(report.bytes_per_second)
     ));
     output.line(format_args!(
-        "  {HEADING}{} vectors{HEADING:#} of {} entries, {} mode, verified",
-        report.vectors, report.entries, report.mode
+        "  {HEADING}{} vectors{HEADING:#} of {} entries, {} mode{}",
+        report.vectors,
+        report.entries,
+        report.mode,
+        if report.verified { ", verified" } else { "" }
     ));
     output.line(format_args!("  {FAINT}XXH3 {}{FAINT:#}", report.checksum));
     output.document(report);

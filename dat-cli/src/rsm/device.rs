@@ -1,0 +1,526 @@
+//! Remote shared memory on an RDMA device, between processes and hosts.
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::thread;
+use std::time::SystemTime;
+
+use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions, VerbsWait};
+use dat_core::attributes::IaAddress;
+use dat_core::backend::BackendError;
+use dat_core::event::{ThreadWait, Wait, WakeReason};
+use dat_core::time::Instant;
+use dat_rsm::{
+    AccessEntry, ControllerConfig, ControllerId, ExportFlags, ExportId, NodeEntry, NodeId, Options,
+    Permission, Rsm, RsmError, SegmentId,
+};
+use twox_hash::XxHash3_128;
+
+use super::arguments::{
+    BenchArguments, ExportArguments, GetArguments, ImportArguments, PutArguments, RsmCommand,
+};
+use super::file::{Contents, Fresh, Source};
+use super::importer::{Importer, Shape};
+use super::pair::{CONTROLLER, DuringRsm, Engine};
+use super::plain::{Course, Place, Plain};
+use super::{ExportReport, contents, get_file, pages, put_file, report_export};
+use crate::arguments::{WaitName, WaitingArguments};
+use crate::failure::{Failure, Result};
+use crate::host::{self, Capacity, Memory};
+use crate::interrupt::Signals;
+use crate::output::{HEADING, Output};
+use crate::peer::Peer;
+use crate::remote::verbs::{addresses, choose, opening, own_address, resolve};
+use crate::size::size;
+
+/// The number of whoever exports. Others are numbered by their addresses.
+const EXPORTER: NodeId = 1;
+/// Where nobody connects to.
+const NOWHERE: u64 = 0;
+/// Importers that an exporter has endpoints for.
+const IMPORTERS: usize = 16;
+/// Microseconds after which an exporter looks whether it is to end.
+const TICK: u32 = 200_000;
+/// Ports that are tried for an exporter in this process.
+const TRIES: u32 = 8;
+
+/// Does what the arguments ask for, on a device.
+///
+/// # Errors
+/// As on the mock; and Operation: there is no device, nobody exports there, or it refuses, or dies.
+pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) -> Result<bool> {
+    let done = match command {
+        RsmCommand::Export(arguments) => export(arguments, signals, output),
+        RsmCommand::Put(arguments) => put(arguments, signals, output),
+        RsmCommand::Get(arguments) => get(arguments, signals, output),
+        RsmCommand::Bench(arguments) => measure(arguments, signals, output),
+    };
+    // A call that a signal interrupted says something less to the point.
+    done.or_else(|failure| signals.check().and(Err(failure)))
+}
+
+/// How a call waits for the device.
+struct DeviceWait {
+    inner: VerbsWait,
+    /// Looks in vain before other programs get their turn, for whoever does not sleep.
+    polls: Option<Looks>,
+}
+
+impl Wait for DeviceWait {
+    fn now(&mut self) -> Instant {
+        self.inner.now()
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        let Some(looks) = &self.polls else {
+            return self.inner.wait(until);
+        };
+        if until.is_some_and(|until| until <= ThreadWait::clock()) {
+            return WakeReason::TimedOut;
+        }
+        looks.go_on();
+        WakeReason::Woken
+    }
+}
+
+/// Counts looks.
+struct Looks {
+    most: u32,
+    vain: Cell<u32>,
+}
+
+impl Looks {
+    fn new(arguments: WaitingArguments) -> Self {
+        Self {
+            most: arguments.yield_after,
+            vain: Cell::new(0),
+        }
+    }
+}
+
+impl Course for Looks {
+    fn now(&self) -> Instant {
+        ThreadWait::clock()
+    }
+
+    fn go_on(&self) {
+        let vain = self.vain.get().wrapping_add(1);
+        if vain < self.most {
+            self.vain.set(vain);
+            return;
+        }
+        self.vain.set(0);
+        thread::yield_now();
+    }
+}
+
+/// The number of a node that imports.
+fn node_at(address: IpAddr) -> NodeId {
+    let number = match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => XxHash3_128::oneshot(&address.octets()) as u32,
+    };
+    number.max(EXPORTER + 1)
+}
+
+fn entry(node: NodeId, address: IaAddress, qualifier: u64) -> NodeEntry {
+    NodeEntry {
+        node,
+        controller: CONTROLLER,
+        address,
+        qualifier,
+    }
+}
+
+/// A node on a device, with an open controller.
+struct Site {
+    engine: Engine<VerbsBackend>,
+    controller: ControllerId,
+    wait: DeviceWait,
+}
+
+impl Site {
+    fn open(
+        device: &str,
+        waiting: WaitingArguments,
+        node: NodeId,
+        qualifier: u64,
+        nodes: Vec<NodeEntry>,
+    ) -> Result<Self> {
+        let (backend, wait) = backend(device)?;
+        let capacity = Capacity {
+            endpoints: IMPORTERS + 2,
+            regions: 256,
+            records: 256 * (IMPORTERS + 2),
+            events: 2048,
+        };
+        let config = ControllerConfig {
+            name: CONTROLLER,
+            ia: host::open(backend, capacity)?,
+            qualifier,
+            nodes,
+        };
+        let begin = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let begin = begin.map_or(0, |time| time.as_nanos() as u64);
+        let life = begin ^ u64::from(process::id()).rotate_left(32);
+        let engine = Rsm::new(Options::new(node, life), vec![config])
+            .during_rsm("making the engine of remote shared memory")?;
+        let controller = engine
+            .get_controller(Some(CONTROLLER))
+            .during_rsm("rsm_get_controller")?;
+        let polls = (waiting.wait == Some(WaitName::Poll)).then(|| Looks::new(waiting));
+        Ok(Self {
+            engine,
+            controller,
+            wait: DeviceWait { inner: wait, polls },
+        })
+    }
+}
+
+fn backend(device: &str) -> Result<(VerbsBackend, VerbsWait)> {
+    let failed = |error| opening(device, error);
+    let backend = VerbsBackend::open(device, VerbsOptions::default()).map_err(failed)?;
+    let wait = backend.wait().map_err(failed)?;
+    Ok((backend, wait))
+}
+
+/// An exporter with its segment.
+struct Exporter {
+    site: Site,
+    export: ExportId,
+}
+
+impl Exporter {
+    /// Publishes a segment to processes of this host, and of others that are named by their addresses.
+    fn publish(
+        device: &VerbsDevice,
+        (waiting, qualifier): (WaitingArguments, u64),
+        others: &[IpAddr],
+        memory: Memory,
+        (id, digits): (SegmentId, u32),
+    ) -> Result<Self> {
+        let Some(&own) = device.addresses.first() else {
+            return Err(opening(&device.name, BackendError::Address));
+        };
+        let mut nodes = vec![entry(EXPORTER, own, qualifier)];
+        let here = device
+            .addresses
+            .iter()
+            .filter_map(|address| Some((address.socket_address()?.ip(), *address)));
+        let there = others
+            .iter()
+            .map(|address| (*address, IaAddress::from(SocketAddr::from((*address, 0)))));
+        for (ip, address) in here.chain(there) {
+            nodes.push(entry(node_at(ip), address, NOWHERE));
+        }
+        let list: Vec<AccessEntry> = nodes
+            .iter()
+            .map(|entry| AccessEntry {
+                node: entry.node,
+                permission: digits,
+            })
+            .collect();
+        let site = Site::open(&device.name, waiting, EXPORTER, qualifier, nodes)?;
+        let export = site
+            .engine
+            .export_create(site.controller, memory.region(), ExportFlags::empty())
+            .during_rsm("rsm_memseg_export_create")?;
+        site.engine
+            .export_publish(export, id, &list)
+            .during_rsm("rsm_memseg_export_publish")?;
+        Ok(Self { site, export })
+    }
+
+    /// Serves until `ends` says so; it is told how many signals have come.
+    fn serve(&mut self, mut ends: impl FnMut(u64) -> bool) -> Result<u64> {
+        let mut signals = 0;
+        while !ends(signals) {
+            let Site { engine, wait, .. } = &mut self.site;
+            let until = ThreadWait::clock().after(TICK);
+            match engine.signal_wait(self.export, until, wait) {
+                Ok(()) => signals += 1,
+                Err(RsmError::TimedOut | RsmError::Interrupted) => {}
+                Err(error) => return Err(error).during_rsm("rsm_intr_signal_wait"),
+            }
+        }
+        Ok(signals)
+    }
+
+    /// Takes the segment back from all importers.
+    fn end(mut self) -> Result<()> {
+        let Site {
+            engine,
+            controller,
+            wait,
+        } = &mut self.site;
+        engine
+            .export_destroy(self.export, wait)
+            .during_rsm("rsm_memseg_export_destroy")?;
+        engine
+            .release_controller(*controller, wait)
+            .during_rsm("rsm_release_controller")
+    }
+}
+
+fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output) -> Result<bool> {
+    let (memory, _) = contents(arguments)?;
+    let save = arguments.save.as_deref().map(Fresh::create).transpose()?;
+    let device = choose(arguments.device.as_deref(), None)?;
+    let mut exporter = Exporter::publish(
+        &device,
+        (arguments.waiting, arguments.port.into()),
+        &arguments.importer,
+        memory,
+        (arguments.segment, arguments.permission),
+    )?;
+    let bytes = memory.length() as u64;
+    output.line(format_args!(
+        "{HEADING}dat rsm export{HEADING:#} on {}: {} port {}, {} as segment {:#x}, until a signal ends it",
+        device.name,
+        addresses(&device).join(" "),
+        arguments.port,
+        size(bytes),
+        arguments.segment
+    ));
+    let signals = exporter.serve(|signals| {
+        interrupts.check().is_err() || arguments.signals.is_some_and(|most| signals >= most)
+    })?;
+    exporter.end()?;
+    let checksum = Contents::of(memory, bytes).checksum();
+    if let Some(save) = save {
+        save.write(memory)?;
+    }
+    report_export(
+        &ExportReport {
+            ok: true,
+            backend: "verbs",
+            device: Some(device.name),
+            segment: arguments.segment,
+            bytes,
+            signals,
+            checksum: format!("{checksum:032x}"),
+        },
+        output,
+    );
+    Ok(true)
+}
+
+/// What an importer works with.
+struct Importing<'s> {
+    importer: Importer<'s, VerbsBackend, DeviceWait>,
+    place: Place,
+    device: String,
+}
+
+/// Connects to an exporter as a node of its own.
+fn import<T>(
+    (device, peer): (&str, SocketAddr),
+    (arguments, waiting): (&ImportArguments, WaitingArguments),
+    permission: Permission,
+    shape: Shape,
+    act: impl FnOnce(&mut Importing<'_>) -> Result<T>,
+) -> Result<T> {
+    let own = own_address(peer).unwrap_or(peer.ip());
+    let node = node_at(own);
+    let address = IaAddress::from(peer);
+    let qualifier = peer.port().into();
+    let nodes = vec![entry(EXPORTER, address, qualifier)];
+    let Site {
+        engine,
+        controller,
+        wait,
+    } = Site::open(device, waiting, node, NOWHERE, nodes)?;
+    let whom = (EXPORTER, arguments.segment);
+    let importer = Importer::connect((&engine, controller), whom, permission, shape, wait)?;
+    let mut importing = Importing {
+        importer,
+        place: Place {
+            address,
+            qualifier,
+            node,
+            segment: arguments.segment,
+        },
+        device: device.to_owned(),
+    };
+    let done = act(&mut importing)?;
+    importing.importer.disconnect()?;
+    Ok(done)
+}
+
+/// Lets `act` import from the exporter that was named, or from one in this process on the same device.
+fn with_exporter<T>(
+    arguments: &ImportArguments,
+    waiting: WaitingArguments,
+    permission: Permission,
+    shape: Shape,
+    memory: impl FnOnce() -> Result<Memory>,
+    act: impl FnOnce(&mut Importing<'_>) -> Result<T>,
+) -> Result<T> {
+    if let Some(peer) = &arguments.device.connect {
+        let peer = resolve(peer)?;
+        let device = choose(arguments.device.device.as_deref(), own_address(peer))?;
+        let whom = (device.name.as_str(), peer);
+        return import(whom, (arguments, waiting), permission, shape, act);
+    }
+    let device = choose(arguments.device.device.as_deref(), None)?;
+    let memory = memory()?;
+    let (mut exporter, port) = exporter_here(&device, arguments.segment, memory)?;
+    let address = device
+        .addresses
+        .first()
+        .and_then(|address| address.socket_address());
+    let host = address.ok_or_else(|| opening(&device.name, BackendError::Address))?;
+    let peer = Peer {
+        host: host.ip().to_string(),
+        port,
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            exporter.serve(|_| stop.load(Ordering::Acquire))?;
+            exporter.end()
+        });
+        let result = resolve(&peer).and_then(|peer| {
+            let whom = (device.name.as_str(), peer);
+            import(whom, (arguments, waiting), permission, shape, act)
+        });
+        stop.store(true, Ordering::Release);
+        match serving.join() {
+            // What the importer found is nearer to what was asked for.
+            Ok(served) => result.and_then(|result| served.map(|()| result)),
+            Err(_) => Err(Failure::operation(
+                "exporting failed",
+                "its thread panicked",
+            )),
+        }
+    })
+}
+
+/// An exporter at a port that nobody listens on.
+fn exporter_here(
+    device: &VerbsDevice,
+    segment: SegmentId,
+    memory: Memory,
+) -> Result<(Exporter, u16)> {
+    let waiting = WaitingArguments {
+        wait: None,
+        yield_after: 1,
+    };
+    let mut tried = 0;
+    loop {
+        let port = 49_152 + (process::id().wrapping_mul(TRIES).wrapping_add(tried) % 16_384) as u16;
+        let manner = (waiting, port.into());
+        match Exporter::publish(device, manner, &[], memory, (segment, 0o666)) {
+            Err(_) if tried < TRIES => tried += 1,
+            done => return done.map(|exporter| (exporter, port)),
+        }
+    }
+}
+
+fn put(arguments: &PutArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
+    let shape = Shape::new(&arguments.import)?;
+    let length = Source::open(&arguments.file)?.length();
+    let (import, waiting) = (&arguments.import, arguments.import.device.waiting);
+    let memory = || Ok(Memory::new(pages(arguments.offset.saturating_add(length))?));
+    let all = Permission::all();
+    with_exporter(import, waiting, all, shape, memory, |importing| {
+        let on = ("verbs", Some(importing.device.clone()));
+        put_file(arguments, &mut importing.importer, on, signals, output)
+    })
+}
+
+fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
+    let shape = Shape::new(&arguments.import)?;
+    let (import, waiting) = (&arguments.import, arguments.import.device.waiting);
+    let source = arguments
+        .from
+        .as_ref()
+        .map(|from| contents(&arguments.exported(from)))
+        .transpose()?;
+    let expected = source.map(|(memory, length)| {
+        let length = arguments
+            .length
+            .unwrap_or(length.saturating_sub(arguments.offset));
+        (length, Contents::part(memory, arguments.offset, length))
+    });
+    let memory = || match source {
+        Some((memory, _)) => Ok(memory),
+        None => Err(Failure::usage(
+            "nobody exports",
+            "--device alone has both ends on it",
+            "name what the segment holds with --from, or an exporter with --connect",
+        )),
+    };
+    with_exporter(
+        import,
+        waiting,
+        Permission::READ,
+        shape,
+        memory,
+        |importing| {
+            let on = ("verbs", Some(importing.device.clone()));
+            let importer = &mut importing.importer;
+            let (length, expected) = match expected {
+                Some((length, expected)) => (length, Some(expected)),
+                None => {
+                    let rest = importer.length()?.saturating_sub(arguments.offset);
+                    (arguments.length.unwrap_or(rest), None)
+                }
+            };
+            get_file(arguments, importer, (length, expected), on, signals, output)
+        },
+    )
+}
+
+fn measure(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
+    let shape = Shape::new(&arguments.import)?;
+    let import = &arguments.import;
+    // Plain transfers do not sleep: vectors do as they do.
+    let waiting = WaitingArguments {
+        wait: Some(WaitName::Poll),
+        ..import.device.waiting
+    };
+    let memory = || Ok(Memory::new(pages(shape.vector() as u64)?));
+    let all = Permission::all();
+    let report = with_exporter(import, waiting, all, shape, memory, |importing| {
+        let (backend, _) = backend(&importing.device)?;
+        let capacity = Capacity {
+            records: 2 * shape.entries + 64,
+            ..Capacity::default()
+        };
+        let third = host::open(backend, capacity)?;
+        let looks = Looks::new(waiting);
+        let mut plain = Plain::connect(third, &looks, importing.place, shape)?;
+        let on = ("verbs", Some(importing.device.clone()));
+        let report =
+            super::bench::run(arguments, on, signals, &mut importing.importer, &mut plain)?;
+        plain.disconnect()?;
+        Ok(report)
+    })?;
+    super::bench::print(&report, output);
+    output.document(&report);
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_numbered_by_their_addresses() {
+        let number = |text: &str| node_at(text.parse().unwrap());
+        assert_eq!(number("10.9.0.1"), 0x0A09_0001);
+        assert_eq!(number("::ffff:10.9.0.1"), number("10.9.0.1"));
+        assert_ne!(number("fd09::1"), number("fd09::2"));
+        for text in ["0.0.0.0", "0.0.0.1"] {
+            assert_ne!(number(text), EXPORTER);
+        }
+    }
+}
