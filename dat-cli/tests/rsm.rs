@@ -170,3 +170,86 @@ fn what_cannot_be_done_is_refused() {
         "no parts are left"
     );
 }
+
+#[test]
+fn devices_that_are_not_there_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target) = (path(folder.path(), "source"), path(folder.path(), "target"));
+    std::fs::write(&source, data(5000)).unwrap();
+    let commands: [&[&str]; 6] = [
+        &["export", &source, "--device", "none", "--save", &target],
+        &["export", "--size", "4K", "--device", "none", "--port", "1"],
+        &["put", &source, "--device", "none"],
+        &["get", &target, "--from", &source, "--device", "none"],
+        &["get", &target, "--connect", "127.0.0.1", "--device", "none"],
+        &["bench", "--connect", "127.0.0.1:9", "--device", "none"],
+    ];
+    let (code, kind, words) = if cfg!(feature = "verbs") {
+        (1, "operation", ["none", "dat devices"])
+    } else {
+        (
+            2,
+            "usage",
+            ["without the feature `verbs`", "--features verbs"],
+        )
+    };
+    for command in commands {
+        let (out, err) = run(command, code);
+        assert_eq!(out, "", "{command:?}");
+        for words in words {
+            assert!(err.contains(words), "{command:?}: no {words:?} in\n{err}");
+        }
+        let (out, _) = run(&[command, &["--json"]].concat(), code);
+        let report: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(report["error"]["kind"], kind, "{command:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn arguments_for_devices_are_checked() {
+    let refusals: &[(&[&str], &str)] = &[
+        (&["export", "--size", "4K", "--wait", "poll"], "--device"),
+        (&["export", "--size", "4K", "--port", "7"], "--device"),
+        (&["export", "--size", "4K", "--importer", "::1"], "--device"),
+        (
+            &["export", "--size", "4K", "--device", "x", "--port", "0"],
+            "from 1 to 65535",
+        ),
+        (
+            &[
+                "export",
+                "--size",
+                "4K",
+                "--device",
+                "x",
+                "--importer",
+                "host",
+            ],
+            "--importer",
+        ),
+        (
+            &["export", "--size", "4K", "--connect", "host"],
+            "--connect",
+        ),
+        (&["put", "Cargo.toml", "--connect", "host:0"], "65535"),
+        (&["put", "Cargo.toml", "--connect", ""], "host is needed"),
+        (&["put", "Cargo.toml", "--wait", "poll"], "--device"),
+        (&["get", "none", "--connect", "x", "--from", "y"], "--from"),
+        (&["get", "none", "--device", "x"], "--from"),
+        (&["bench", "--wait", "dream"], "poll"),
+        (&["bench", "--yield-after", "0"], "from 1 to"),
+    ];
+    for (arguments, words) in refusals {
+        let (out, err) = run(arguments, 2);
+        assert_eq!(out, "", "{arguments:?}");
+        assert!(err.contains(words), "{arguments:?}: no {words:?} in\n{err}");
+    }
+    if cfg!(feature = "verbs") {
+        let host = "no.such.host.invalid";
+        let (_, err) = run(&["put", "Cargo.toml", "--connect", host], 1);
+        assert!(err.contains("cannot find the host"), "{err}");
+        let (_, err) = run(&["put", "no such file", "--connect", host], 3);
+        assert!(err.contains("cannot read"), "{err}");
+    }
+}

@@ -41,7 +41,7 @@ const STEPS: &[Step] = &[
                 "--workspace",
                 "--all-targets",
                 "--features",
-                "dat-tests/verbs,dat-bench/verbs",
+                "dat-tests/verbs,dat-bench/verbs,dat-cli/verbs",
                 "--",
                 "--deny",
                 "warnings",
@@ -103,7 +103,12 @@ const STEPS: &[Step] = &[
     step(
         "vm",
         "jobs in a guest that has an RDMA device",
-        |workspace| vm::check(workspace, &["smoke", "conformance", "copy", "perf", "kill", "rsm"]),
+        |workspace| {
+            vm::check(
+                workspace,
+                &["smoke", "conformance", "copy", "perf", "kill", "rsm"],
+            )
+        },
     ),
 ];
 

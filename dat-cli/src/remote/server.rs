@@ -38,6 +38,19 @@ pub(crate) enum Notice {
     Gone,
 }
 
+/// Why a server cannot listen.
+pub(crate) fn not_listening(qualifier: u64, error: dat_core::Error) -> Failure {
+    if error.kind() != ErrorKind::ConnQualInUse {
+        return Failure::operation("dat_psp_create failed", error);
+    }
+    Failure {
+        kind: FailureKind::Operation,
+        what: format!("cannot listen on port {qualifier}"),
+        why: "another process listens there".into(),
+        remedy: "choose another --port, or end that process".into(),
+    }
+}
+
 /// A server on an open adapter.
 pub(crate) struct Server<B: HostBackend, W> {
     station: Station<B, W>,
@@ -72,13 +85,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         };
         match ia.psp_create(qualifier, events, PspFlags::Consumer) {
             Ok(_) => Ok(qualifier),
-            Err(error) if error.kind() == ErrorKind::ConnQualInUse => Err(Failure {
-                kind: FailureKind::Operation,
-                what: format!("cannot listen on port {qualifier}"),
-                why: "another process listens there".into(),
-                remedy: "choose another --port, or end that process".into(),
-            }),
-            Err(error) => Err(Failure::operation("dat_psp_create failed", error)),
+            Err(error) => Err(not_listening(qualifier, error)),
         }
     }
 

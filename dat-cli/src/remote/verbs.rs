@@ -16,6 +16,7 @@ use super::both;
 use super::client::Server as Place;
 use super::load::RemoteLoad;
 use super::protocol::{MOST_DEPTH, Refusal, is_plain_name};
+pub(crate) use super::server::not_listening;
 use super::server::{Folder, MOST_CLIENTS, NoShelf, Notice, Server, Single};
 use super::session::Shelf;
 use super::station::{Station, Waiting};

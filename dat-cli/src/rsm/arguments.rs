@@ -47,7 +47,7 @@ pub(crate) struct ExportArguments {
     /// Publish it under this id
     #[arg(long, value_name = "ID", default_value = SEGMENT, value_parser = parse_segment)]
     pub(crate) segment: u32,
-    /// What every importer may do: three octal digits as of a file, 4 reading, 2 writing
+    /// What importers may do: three octal digits as of a file, for its user, its group and all others, 4 reading, 2 writing
     #[arg(long, value_name = "DIGITS", default_value = "666", value_parser = parse_permission)]
     pub(crate) permission: u32,
     /// Write what the segment holds at the end into this file, which must not exist yet

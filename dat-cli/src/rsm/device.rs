@@ -1,7 +1,9 @@
 //! Remote shared memory on an RDMA device, between processes and hosts.
 
 use std::cell::Cell;
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
@@ -12,10 +14,11 @@ use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions, VerbsWait};
 use dat_core::attributes::IaAddress;
 use dat_core::backend::BackendError;
 use dat_core::event::{ThreadWait, Wait, WakeReason};
+use dat_core::flags::{EvdFlags, PspFlags};
 use dat_core::time::Instant;
 use dat_rsm::{
-    AccessEntry, ControllerConfig, ControllerId, ExportFlags, ExportId, NodeEntry, NodeId, Options,
-    Permission, Rsm, RsmError, SegmentId,
+    AccessEntry, ControllerConfig, ControllerId, Credentials, ExportFlags, ExportId, NodeEntry,
+    NodeId, Options, Permission, Rsm, RsmError, SegmentId,
 };
 use twox_hash::XxHash3_128;
 
@@ -28,12 +31,12 @@ use super::pair::{CONTROLLER, DuringRsm, Engine};
 use super::plain::{Course, Place, Plain};
 use super::{ExportReport, contents, get_file, pages, put_file, report_export};
 use crate::arguments::{WaitName, WaitingArguments};
-use crate::failure::{Failure, Result};
-use crate::host::{self, Capacity, Memory};
+use crate::failure::{During, Failure, Result};
+use crate::host::{self, Adapter, Capacity, Memory};
 use crate::interrupt::Signals;
 use crate::output::{HEADING, Output};
 use crate::peer::Peer;
-use crate::remote::verbs::{addresses, choose, opening, own_address, resolve};
+use crate::remote::verbs::{addresses, choose, not_listening, opening, own_address, resolve};
 use crate::size::size;
 
 /// The number of whoever exports. Others are numbered by their addresses.
@@ -76,6 +79,10 @@ impl Wait for DeviceWait {
 
     fn waker(&self) -> Waker {
         self.inner.waker()
+    }
+
+    fn begin(&mut self) {
+        self.inner.begin();
     }
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
@@ -161,16 +168,24 @@ impl Site {
             records: 256 * (IMPORTERS + 2),
             events: 2048,
         };
+        let ia = host::open(backend, capacity)?;
+        if qualifier != NOWHERE {
+            listens(&ia, qualifier)?;
+        }
         let config = ControllerConfig {
             name: CONTROLLER,
-            ia: host::open(backend, capacity)?,
+            ia,
             qualifier,
             nodes,
         };
         let begin = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let begin = begin.map_or(0, |time| time.as_nanos() as u64);
         let life = begin ^ u64::from(process::id()).rotate_left(32);
-        let engine = Rsm::new(Options::new(node, life), vec![config])
+        let options = Options {
+            credentials: credentials(),
+            ..Options::new(node, life)
+        };
+        let engine = Rsm::new(options, vec![config])
             .during_rsm("making the engine of remote shared memory")?;
         let controller = engine
             .get_controller(Some(CONTROLLER))
@@ -182,6 +197,33 @@ impl Site {
             wait: DeviceWait { inner: wait, polls },
         })
     }
+}
+
+/// Who runs this program; a system that does not say so is taken to have one user.
+fn credentials() -> Credentials {
+    let about = fs::metadata("/proc/self");
+    about.map_or_else(
+        |_| Credentials::default(),
+        |about| Credentials {
+            user: about.uid(),
+            group: about.gid(),
+        },
+    )
+}
+
+/// Whether the port is free: the engine has no error for one that is not.
+///
+/// # Errors
+/// Operation: another process listens there.
+fn listens(ia: &Adapter<VerbsBackend>, qualifier: u64) -> Result<()> {
+    let arrivals = ia
+        .evd_create(1, None, EvdFlags::CR)
+        .during("dat_evd_create")?;
+    match ia.psp_create(qualifier, arrivals, PspFlags::Consumer) {
+        Ok(psp) => ia.psp_free(psp).during("dat_psp_free")?,
+        Err(error) => return Err(not_listening(qualifier, error)),
+    }
+    ia.evd_free(arrivals).during("dat_evd_free")
 }
 
 fn backend(device: &str) -> Result<(VerbsBackend, VerbsWait)> {

@@ -24,7 +24,7 @@ use crate::failure::{Failure, Result};
 use crate::host::{Memory, PAGE};
 use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
-use crate::size::size;
+use crate::size::{counted, size};
 
 /// What was moved to or from a segment.
 #[derive(Serialize)]
@@ -248,6 +248,18 @@ fn put_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
     output: &mut Output,
 ) -> Result<bool> {
     let mut source = Source::open(&arguments.file)?;
+    let room = importer.length()?.saturating_sub(arguments.offset);
+    if source.length() > room {
+        return Err(Failure::usage(
+            "the file does not fit into the segment",
+            format!(
+                "it has {}, and from --offset on the segment has {}",
+                counted(source.length(), "byte"),
+                counted(room, "byte")
+            ),
+            "choose a smaller --offset, or export more",
+        ));
+    }
     let begin = std::time::Instant::now();
     let moved = importer.put_all(arguments.offset, |bytes| {
         signals.check()?;

@@ -12,7 +12,7 @@ use dat_rsm::{
 };
 
 use super::plain::Course;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::host::{self, Adapter, Capacity};
 
 /// An engine that lives as long as the program.
@@ -37,7 +37,37 @@ pub(crate) trait DuringRsm<T> {
 
 impl<T, E: Into<RsmError>> DuringRsm<T> for std::result::Result<T, E> {
     fn during_rsm(self, call: &str) -> Result<T> {
-        self.map_err(|error| Failure::operation(format!("{call} failed"), error.into()))
+        self.map_err(|error| {
+            let error = error.into();
+            let what = format!("{call} failed");
+            match remedy(error) {
+                Some(remedy) => Failure {
+                    kind: FailureKind::Operation,
+                    what,
+                    why: error.to_string(),
+                    remedy: remedy.into(),
+                },
+                None => Failure::operation(what, error),
+            }
+        })
+    }
+}
+
+/// What to do about errors that have their cause at the exporter.
+const fn remedy(error: RsmError) -> Option<&'static str> {
+    match error {
+        RsmError::RemoteNodeUnreachable => Some(
+            "check that `dat rsm export --device` runs there and listens on that port, and that it lets this host in with --importer",
+        ),
+        RsmError::ConnectionAborted => {
+            Some("the exporter ended, or took the segment back: export it again, then repeat this")
+        }
+        RsmError::PermissionDenied => Some("export the segment with a --permission that allows it"),
+        RsmError::SegmentNotPublished => Some("name the --segment that is exported there"),
+        RsmError::SegmentNotPublishedToNode => {
+            Some("let this host in with --importer, where the segment is exported")
+        }
+        _ => None,
     }
 }
 

@@ -1,22 +1,36 @@
 #!/bin/bash
-#: about = "two processes put and get files through a segment; either is killed: the other says so or goes on, nothing is left on the device"
-#: timeout = 180
-#: programs = ["cmp"]
+#: about = "two processes put and get files through a segment; what may not is refused; either is killed: the other says so or goes on, nothing is left on the device"
+#: timeout = 300
+#: programs = ["cmp", "env", "setpriv"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
+# The argument is the number of rounds in which an importer is killed.
 set -euo pipefail
+rounds=${1:-3}
 
 mkdir -p /run/rsm
+chmod 777 /run/rsm
 cd /run/rsm
 head -c 1000003 /dev/urandom > file
 # A segment ends with a page.
 cp file whole
 truncate -s 1003520 whole
+truncate -s 128M large
 before=$(device_objects)
+idle=$before
 
-export_file() {
-    dat rsm export --device "$RDMA_DEVICE" "$@" > exported 2>&1 &
+export_segment() {
+    env --default-signal=INT dat rsm export --device "$RDMA_DEVICE" "$@" > exported 2>&1 &
     exporter=$!
     wait_until 10 listens 7471
+}
+# end_export SIGNAL: the exporter ends well, and gives everything back.
+end_export() {
+    kill -"$1" "$exporter"
+    wait "$exporter"
+    wait_until 20 no_objects
+}
+import() {
+    timeout 30 dat rsm "$@" --quiet
 }
 no_objects() {
     [ "$(device_objects)" = "$before" ]
@@ -24,41 +38,128 @@ no_objects() {
 quiet_objects() {
     [ "$(device_objects)" = "$idle" ]
 }
-in_use() {
-    [ "$(device_objects)" != "$idle" ]
+# Both sides of a connection, beside the kernel's own queue pair.
+connected() {
+    [ "$(rdma resource show qp | grep -c "state RTS")" -ge 3 ]
+}
+# An importer that works for seconds, of one kind or another.
+importer() {
+    case $(($1 % 3)) in
+        0) set -- put large ;;
+        1) set -- bench --piece 4K --duration 60s ;;
+        2) set -- get another ;;
+    esac
+    env --default-signal=INT dat rsm "$@" --connect "$RDMA_IPV4" --quiet 2> importer &
+    importer=$!
+    wait_until 10 connected
+}
+# refused WORDS ARGUMENT...: the command fails in time, and says so with these words, and what to do.
+refused() {
+    local words=$1 begin code=0
+    shift
+    begin=$(now)
+    timeout 30 "$@" > refusal 2>&1 || code=$?
+    if [[ $code != [12] ]] || ! grep -q -e "$words" refusal || ! grep -q "try:" refusal; then
+        echo "exit code $code, and not \"$words\": $*"
+        cat refusal
+        return 1
+    fi
+    echo "refused from $begin to $(now): $(grep -e "$words" refusal)"
 }
 
-echo "-- the importer is killed"
-export_file --size 16M
+echo "-- files go into a segment and come back"
+export_segment whole --save saved --json
+for shape in "--mode implicit" "--mode explicit" "--piece 1000 --entries 40 --wait poll"; do
+    # shellcheck disable=SC2086
+    import get back --connect "$RDMA_IPV4" --length 1000003 $shape
+    cmp file back
+    rm back
+done
+head -c 500000 /dev/urandom > other
+import put other --offset 12345 --signal --connect "$RDMA_IPV4"
+import put other --offset 12345 --mode explicit --connect "[$RDMA_IPV6]:7471"
+import get back --connect "$RDMA_IPV6" --offset 12345 --length 500000
+cmp other back
+refused "another process listens" dat rsm export --size 4K --device "$RDMA_DEVICE"
+refused "not published" dat rsm get none --segment 0x600001 --connect "$RDMA_IPV4"
+refused "does not fit" dat rsm put other --offset 900000 --connect "$RDMA_IPV4"
+end_export TERM
+grep -q '"signals": 1' exported
+{
+    head -c 12345 whole
+    cat other
+    tail -c +512346 whole
+} > expected
+cmp expected saved
+
+echo "-- who may not is refused"
+export_segment file --permission 640 --signals 2
+refused "permission denied" setpriv --reuid 1000 --regid 1000 --clear-groups dat rsm get none --connect "$RDMA_IPV4"
+refused "permission denied" setpriv --reuid 1000 --regid 0 --clear-groups dat rsm put other --connect "$RDMA_IPV4"
+setpriv --reuid 1000 --regid 0 --clear-groups timeout 30 dat rsm get group --connect "$RDMA_IPV4" --length 1000003 --quiet
+cmp file group
+import put other --signal --connect "$RDMA_IPV4"
+import put other --signal --connect "$RDMA_IPV4"
+wait "$exporter"
+wait_until 20 no_objects
+refused "unreachable" dat rsm put file --connect "$RDMA_IPV4"
+refused "unreachable" dat rsm put file --device "$RDMA_DEVICE" --connect 10.9.0.77
+[ ! -e none ]
+
+echo "-- the importer is killed or interrupted"
+export_segment --size 128M
+# The first importers of each kind have keys made for them, which live as long as the segment.
+import put file --connect "$RDMA_IPV4"
+import get first --connect "$RDMA_IPV4" --length 1000003
+cmp file first
 sleep 0.3
 idle=$(device_objects)
-for round in 1 2; do
-    dat rsm bench --connect "$RDMA_IPV4" --duration 60s --quiet 2> importer &
-    importer=$!
-    wait_until 10 in_use
-    sleep "0.$((RANDOM % 6 + 2))"
-    kill -KILL "$importer"
-    wait "$importer" 2> /dev/null || true
+for ((round = 0; round < rounds; round++)); do
+    signal=KILL
+    [ "$round" = 0 ] && signal=INT
+    code=0
+    importer "$round"
+    sleep "0.$((RANDOM % 9))"
+    kill -"$signal" "$importer"
+    wait "$importer" 2> /dev/null || code=$?
+    [ "$signal" = KILL ] || [ "$code" = 130 ]
     # The exporter serves the next one, and gives back what the last one had.
     rm -f back
-    echo killed $(now);timeout 30 dat rsm put file --connect "$RDMA_IPV4" --quiet; echo put $(now)
-    timeout 30 dat rsm get back --connect "$RDMA_IPV4" --length 1000003 --quiet
+    import put file --connect "$RDMA_IPV4"
+    import get back --connect "$RDMA_IPV4" --length 1000003
     cmp file back
-    wait_until 20 quiet_objects || { rdma resource show cm_id; rdma resource show qp; device_objects; echo $idle; cat exported; exit 1; }
- echo round $round $(now)
+    wait_until 20 quiet_objects
+    echo "served the next at $(now)"
 done
 
-echo "-- the exporter is killed"
-code=0
-dat rsm bench --connect "$RDMA_IPV4" --duration 60s --quiet 2> importer &
-importer=$!
-wait_until 10 in_use
-sleep 0.7
-begin=$(now)
-kill -KILL "$exporter"
-wait "$exporter" 2> /dev/null || true
-wait "$importer" || code=$?
-echo "from $begin to $(now): $(cat importer)"
-[ "$code" = 1 ]
-grep -q "connection aborted" importer
+# aborted SIGNAL: the exporter ends by that; the importer says so, and nothing is left.
+aborted() {
+    local begin code=0
+    sleep "0.$((RANDOM % 5 + 2))"
+    begin=$(now)
+    kill -"$1" "$exporter"
+    wait "$exporter" 2> /dev/null || [ "$1" = KILL ]
+    wait "$importer" || code=$?
+    echo "from $begin to $(now): $(tr '\n' ' ' < importer)"
+    [ "$code" = 1 ]
+    grep -q "connection was aborted" importer
+    wait_until 20 no_objects
+}
+echo "-- the exporter is killed, or interrupted, and begins again"
+importer 0
+aborted KILL
+export_segment --size 128M
+importer 0
+aborted INT
+export_segment file
+rm -f back
+import get back --connect "$RDMA_IPV4" --length 1000003
+cmp file back
+end_export TERM
+
+echo "-- both ends in one process"
+import put file --device "$RDMA_DEVICE"
+import get loop --from file --device "$RDMA_DEVICE" --mode explicit
+cmp file loop
+import bench --device "$RDMA_DEVICE" --piece 4K -n 50
 wait_until 20 no_objects
