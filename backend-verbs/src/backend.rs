@@ -373,10 +373,9 @@ fn signed(count: u32) -> Result<i32, BackendError> {
 }
 
 #[expect(unsafe_code, reason = "the devices of this backend keep to their keys")]
-// SAFETY: memory enters by `ibv_reg_mr` alone, with the rights of its registration, and leaves by `ibv_dereg_mr` before
-// `deregister` returns (or the process ends); the devices check every access of theirs and of their peers against it.
-// Nothing in this crate touches registered memory itself; the device's function does where a request carries its data,
-// which none does but on queue pairs that may read at posts. Dropping the backend clears the table of regions.
+// SAFETY: memory enters by `ibv_reg_mr` alone, with its rights, and leaves by `ibv_dereg_mr` before `deregister` or the drop
+// of the table of regions returns, or the process ends. Devices check every access against it, but for the data that
+// requests carry; none do but on queue pairs that may read at posts, and the crate touches no registered memory itself.
 unsafe impl Backend for VerbsBackend {
     type CompletionQueue = VerbsCompletionQueue;
     type SendQueue = VerbsSendQueue;

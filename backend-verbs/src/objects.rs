@@ -12,9 +12,9 @@ use crate::table::Table;
 #[derive(Debug)]
 pub(crate) struct BoundWindow {
     pub(crate) window: Window,
-    /// Type 2: the key of the last bind posted and the queue pair that it was posted on.
-    pub(crate) bound: Option<(u32, u32)>,
-    /// Type 2: the key before the one that the next bind gets.
+    /// Type 2: the queue pair that the window is open on, once what was posted is done.
+    pub(crate) bound_on: Option<u32>,
+    /// Type 2: the key of the last bind posted; the next one gets the key behind it.
     pub(crate) last_key: u32,
     /// The regions of the last two binds posted.
     pub(crate) regions: [usize; 2],
@@ -26,7 +26,7 @@ impl BoundWindow {
     pub(crate) fn new(domain: &Arc<Domain>, kind: WindowType) -> Result<Self, BackendError> {
         let window = Window::new(domain, kind)?;
         Ok(Self {
-            bound: None,
+            bound_on: None,
             last_key: window.remote_key(),
             regions: [0; 2],
             address: 0,
@@ -93,7 +93,7 @@ impl Tables {
     /// The queue pair of this number is gone, and windows that only it could close with it.
     pub(crate) fn forget_queue_pair(&mut self, number: u32) {
         for (_, window) in self.windows.iter_mut() {
-            if window.bound.is_some_and(|(_, on)| on == number) {
+            if window.bound_on == Some(number) {
                 // If there is no other window to be had, this one can never be bound again.
                 let _renewed = window.renew();
             }

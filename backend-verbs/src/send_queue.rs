@@ -6,8 +6,8 @@ use dat_core::backend::{
     BindRequest, Rejected, Segment, SendFlags, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
-use crate::hal::{Access, NotBound, Opening, Region, SendList, SendPlace, WindowType};
-use crate::objects::{BoundWindow, Objects, next_key};
+use crate::hal::{Access, Guard, NotBound, Opening, Region, SendList, SendPlace, WindowType};
+use crate::objects::{BoundWindow, Objects, Tables, next_key};
 use crate::table::Table;
 
 /// The send queue of a queue pair.
@@ -65,40 +65,55 @@ impl SendQueue for VerbsSendQueue {
     /// Spec: RMB-18, RMB-19
     #[inline(always)]
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
-        let (list, number) = (&mut self.list, self.number);
-        let (token, fence) = (request.token, request.flags & SendFlags::FENCE);
-        let access = Access::of_window(request.privileges);
-        let mut tables = self.objects.lock();
-        let tables = &mut *tables;
-        let window = tables.windows.get_mut(request.window.0).ok_or(Rejected)?;
+        let mut opening = Opening::new(
+            request.token,
+            request.flags & SendFlags::FENCE,
+            request.address,
+            request.length,
+            Access::of_window(request.privileges),
+        );
+        let (list, number) = (&mut self.list, &self.number);
+        let mut held = self.objects.lock();
+        let tables = &mut *held;
+        let Some(window) = tables.windows.get_mut(request.window.0) else {
+            return Err(reject(held));
+        };
         if request.length == 0 {
-            return unbind(list, number, window, &tables.regions, access, token, fence);
+            return unbind(list, *number, window, &tables.regions, opening);
         }
         let object = request.region.object;
-        let region = tables.regions.get(object).ok_or(Rejected)?;
+        let Some(region) = tables.regions.get(object) else {
+            return Err(reject(held));
+        };
         if !region.is_in(window.window.domain()) {
-            return Err(Rejected);
+            return Err(reject(held));
         }
         window.address = request.address;
         if window.regions[0] != object {
             window.regions = [object, window.regions[0]];
         }
-        let opening = Opening {
-            region,
-            address: request.address,
-            length: request.length,
-            access,
-        };
         match window.window.kind() {
-            WindowType::One => list.bind_by_call(&window.window, &opening, token, fence),
+            WindowType::One => match list.bind_by_call(&window.window, &mut opening, region) {
+                Ok(key) => Ok(key),
+                Err(Rejected) => Err(reject(held)),
+            },
             WindowType::Two => {
                 let key = next_key(window.last_key);
-                rebind(list, number, window, Some((&opening, key)), token, fence)?;
-                window.last_key = key;
-                Ok(key)
+                match rebind(list, *number, window, &opening, Some((region, key))) {
+                    Ok(()) => Ok(key),
+                    Err(Rejected) => Err(reject(held)),
+                }
             }
         }
     }
+}
+
+/// Nothing was bound. All refusals leave here, so that a bind that goes on need not remember that it did.
+#[cold]
+#[inline(never)]
+fn reject(objects: Guard<'_, Tables>) -> Rejected {
+    drop(objects);
+    Rejected
 }
 
 /// To unbind, providers want to hear of the region that is bound, and of a place in it.
@@ -109,22 +124,15 @@ fn unbind(
     number: u32,
     window: &mut BoundWindow,
     regions: &Table<Region>,
-    access: Access,
-    token: u64,
-    fence: SendFlags,
+    opening: Opening,
 ) -> Result<u32, Rejected> {
     let region = regions
         .get(window.regions[0])
         .filter(|region| region.is_in(window.window.domain()));
     match (window.window.kind(), region) {
         (WindowType::One, Some(region)) => {
-            let opening = Opening {
-                region,
-                address: window.address,
-                length: 0,
-                access,
-            };
-            list.bind_by_call(&window.window, &opening, token, fence)
+            let mut opening = opening.at(window.address);
+            list.bind_by_call(&window.window, &mut opening, region)
         }
         (WindowType::One, None) => {
             // The region of the last bind is gone, so that this one was refused or flushed; what is open is an earlier one's.
@@ -132,40 +140,42 @@ fn unbind(
                 window.renew().map_err(|_| Rejected)?;
             }
             // Nothing is bound, but the request keeps its place in the order.
-            list.bind_by_request(&mut window.window, None, None, token, fence)
+            list.bind_by_request(&mut window.window, None, &opening, None)
                 .map(|()| 0)
                 .map_err(|_| Rejected)
         }
         (WindowType::Two, _) => {
-            rebind(list, number, window, None, token, fence)?;
+            rebind(list, number, window, &opening, None)?;
             Ok(next_key(window.last_key))
         }
     }
 }
 
-/// Closes a window of type 2 if it is open, and opens it if it is to be, under another key.
+/// Closes a window of type 2 if it is open, and opens it to a region if it is to be, under another key.
 #[inline(always)]
 fn rebind(
     list: &mut SendList,
     number: u32,
     window: &mut BoundWindow,
-    opened: Option<(&Opening<'_>, u32)>,
-    token: u64,
-    fence: SendFlags,
+    opening: &Opening,
+    opened: Option<(&Region, u32)>,
 ) -> Result<(), Rejected> {
-    let old = match window.bound {
+    let old = match window.bound_on {
         None => None,
-        Some((key, on)) if on == number => Some(key),
+        Some(on) if on == number => Some(window.last_key),
         Some(_) => return Err(Rejected),
     };
-    match list.bind_by_request(&mut window.window, old, opened, token, fence) {
+    match list.bind_by_request(&mut window.window, old, opening, opened) {
         Ok(()) => {
-            window.bound = opened.map(|(_, key)| (key, number));
+            window.bound_on = opened.map(|(_, key)| {
+                window.last_key = key;
+                number
+            });
             Ok(())
         }
         Err(refused) => {
             if refused == NotBound::Closed {
-                window.bound = None;
+                window.bound_on = None;
             }
             Err(Rejected)
         }

@@ -10,7 +10,8 @@ const LAST_GENERATION: usize = (1 << 30) - 1;
 
 #[derive(Debug)]
 struct Place<T> {
-    generation: usize,
+    /// That of the value, or of the next one if there is none.
+    key: usize,
     value: Option<T>,
 }
 
@@ -38,10 +39,7 @@ impl<T> Table<T> {
     /// The key that the next value will get; `None` if all places are taken.
     pub(crate) fn next_key(&self) -> Option<usize> {
         if let Some(&index) = self.free.front() {
-            return self
-                .places
-                .get(index)
-                .map(|place| key(place.generation, index));
+            return self.places.get(index).map(|place| place.key);
         }
         let index = self.places.len();
         (index <= INDEX_MASK).then_some(key(1, index))
@@ -53,7 +51,7 @@ impl<T> Table<T> {
         match self.free.pop_front() {
             Some(index) => self.places.get_mut(index)?.value = Some(value),
             None => self.places.push(Place {
-                generation: 1,
+                key,
                 value: Some(value),
             }),
         }
@@ -64,7 +62,7 @@ impl<T> Table<T> {
     #[inline(always)]
     pub(crate) fn get(&self, key: usize) -> Option<&T> {
         let place = self.places.get(key & INDEX_MASK)?;
-        if place.generation != key >> INDEX_BITS {
+        if place.key != key {
             return None;
         }
         place.value.as_ref()
@@ -74,7 +72,7 @@ impl<T> Table<T> {
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, key: usize) -> Option<&mut T> {
         let place = self.places.get_mut(key & INDEX_MASK)?;
-        if place.generation != key >> INDEX_BITS {
+        if place.key != key {
             return None;
         }
         place.value.as_mut()
@@ -84,12 +82,13 @@ impl<T> Table<T> {
     pub(crate) fn remove(&mut self, key: usize) -> Option<T> {
         let index = key & INDEX_MASK;
         let place = self.places.get_mut(index)?;
-        if place.generation != key >> INDEX_BITS {
+        if place.key != key {
             return None;
         }
         let value = place.value.take()?;
-        if place.generation < LAST_GENERATION {
-            place.generation += 1;
+        let generation = key >> INDEX_BITS;
+        if generation < LAST_GENERATION {
+            place.key = self::key(generation + 1, index);
             self.free.push_back(index);
         }
         Some(value)
@@ -99,11 +98,7 @@ impl<T> Table<T> {
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
         self.places
             .iter_mut()
-            .enumerate()
-            .filter_map(|(index, place)| {
-                let value = place.value.as_mut()?;
-                Some((key(place.generation, index), value))
-            })
+            .filter_map(|place| Some((place.key, place.value.as_mut()?)))
     }
 
     /// Drops all values.

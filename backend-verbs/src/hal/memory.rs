@@ -179,8 +179,8 @@ impl Region {
         unsafe { (*self.raw()).rkey }
     }
 
-    pub(crate) fn is_in(&self, domain: &Domain) -> bool {
-        self.domain.raw == domain.raw
+    pub(crate) fn is_in(&self, domain: &Arc<Domain>) -> bool {
+        Arc::ptr_eq(&self.domain, domain)
     }
 }
 

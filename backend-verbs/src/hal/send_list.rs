@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dat_core::backend::{BackendError, Rejected, Segment, SendFlags, SendOperation, SendRequest};
 use rdma_sys::{
     bind_mw_t, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp, ibv_send_flags, ibv_send_wr, ibv_sge,
-    ibv_wr_opcode, imm_data_invalidated_rkey_union_t, rdma_t,
+    ibv_wr_opcode, rdma_t,
 };
 
 use super::segments::{NO_SEGMENT, SegmentCursor};
@@ -43,9 +43,12 @@ pub(crate) struct SendList {
     /// Segments of a place.
     stride: NonZeroUsize,
     post_to_device: Post,
-    bind: Option<Bind>,
-    /// What closes a window of type 2, and what opens it.
-    binds: [NonNull<ibv_send_wr>; 2],
+    /// As `post`, for windows of type 1; one that refuses all where the device has none.
+    bind: Bind,
+    bind_at_device: Bind,
+    /// What closes a window of type 2, what opens it, and a write of no bytes, which keeps the place in the order where
+    /// nothing is open and nothing is to be.
+    binds: [NonNull<ibv_send_wr>; 3],
     /// The segments of all places.
     segments: NonNull<[ibv_sge]>,
     /// Keeps the queue pair; none where somebody else does.
@@ -165,6 +168,7 @@ impl SendList {
             ..blank()
         });
         let first = leak(places.collect()).cast::<ibv_send_wr>();
+        let bind = bind.unwrap_or(refuse_bind);
         Self {
             post,
             queue_pair,
@@ -179,9 +183,11 @@ impl SendList {
             stride,
             post_to_device: post,
             bind,
+            bind_at_device: bind,
             binds: [
                 ibv_wr_opcode::IBV_WR_LOCAL_INV,
                 ibv_wr_opcode::IBV_WR_BIND_MW,
+                ibv_wr_opcode::IBV_WR_RDMA_WRITE,
             ]
             .map(|opcode| NonNull::from(Box::leak(Box::new(ibv_send_wr { opcode, ..blank() })))),
             segments,
@@ -246,24 +252,24 @@ impl SendList {
     #[cold]
     fn settle(&mut self) -> Result<(), u32> {
         self.post = self.post_to_device;
+        self.bind = self.bind_at_device;
         match core::mem::take(&mut self.refused) {
             0 => Ok(()),
             refused => Err(refused),
         }
     }
 
-    #[cold]
-    fn hand_over(&mut self) {
-        self.post_all();
-    }
-
-    /// Whether nothing is committed, after it was handed over, and nothing was refused that nobody was told of.
+    /// Hands over what was committed, behind which a bind is to come: after a refusal that goes nowhere either.
     #[inline(always)]
-    fn is_clear(&mut self) -> bool {
+    fn clear(&mut self) {
         if !self.newest.is_null() {
             self.hand_over();
         }
-        self.refused == 0
+    }
+
+    #[cold]
+    fn hand_over(&mut self) {
+        self.post_all();
     }
 
     /// Posts what was committed, of which there is something. False: some of it was refused.
@@ -313,6 +319,7 @@ impl SendList {
         let refused = unsafe { newest_from(self.first.as_ptr(), bad) };
         self.refused = self.refused.saturating_add(refused);
         self.post = refuse_all;
+        self.bind = refuse_bind;
     }
 
     /// Binds a window of type 1, which gives it another key; an opening of no length unbinds it.
@@ -320,23 +327,14 @@ impl SendList {
     pub(crate) fn bind_by_call(
         &mut self,
         window: &Window,
-        opening: &Opening<'_>,
-        token: u64,
-        fence: SendFlags,
+        opening: &mut Opening,
+        region: &Region,
     ) -> Result<u32, Rejected> {
-        if !self.is_clear() {
-            return Err(Rejected);
-        }
-        let Some(bind) = self.bind else {
-            return Err(Rejected);
-        };
-        let mut wanted = ibv_mw_bind {
-            wr_id: token,
-            send_flags: flags(fence),
-            bind_info: info(opening),
-        };
+        self.clear();
+        opening.0.bind_info.mr = region.raw();
         // SAFETY: queue pair, window and region live; the caller holds the lock of the window.
-        let answer = unsafe { bind(self.queue_pair.as_ptr(), window.raw(), &raw mut wanted) };
+        let answer =
+            unsafe { (self.bind)(self.queue_pair.as_ptr(), window.raw(), &raw mut opening.0) };
         if answer != 0 {
             return Err(Rejected);
         }
@@ -353,47 +351,54 @@ impl SendList {
         &mut self,
         window: &mut Window,
         old: Option<u32>,
-        opening: Option<(&Opening<'_>, u32)>,
-        token: u64,
-        fence: SendFlags,
+        opening: &Opening,
+        opened: Option<(&Region, u32)>,
     ) -> Result<(), NotBound> {
-        if !self.is_clear() {
-            return Err(NotBound::Unchanged);
-        }
-        let [close, open] = self.binds.map(NonNull::as_ptr);
-        // SAFETY: both were made by `over`, and nothing else refers to them: the device copied what they were before.
-        let (close, open) = unsafe { (&mut *close, &mut *open) };
-        close.wr_id = token;
-        close.send_flags = flags(fence);
-        close.next = ptr::null_mut();
-        open.wr_id = token;
-        open.send_flags = flags(fence);
-        // Where nothing is open and nothing is to be, a write of no bytes keeps the place in the order.
-        open.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
-        let mut first: *mut ibv_send_wr = open;
-        if let Some((opening, key)) = opening {
-            open.opcode = ibv_wr_opcode::IBV_WR_BIND_MW;
-            open.bind_mw_tso_union.bind_mw = bind_mw_t {
-                mw: window.raw(),
-                rkey: key,
-                bind_info: info(opening),
-            };
-        }
-        if let Some(invalidated_rkey) = old {
-            close.imm_data_invalidated_rkey_union =
-                imm_data_invalidated_rkey_union_t { invalidated_rkey };
-            if opening.is_some() {
-                // One completion for both, that of the bind; if the close fails both complete, that first, and the core
-                // takes the second for none of its own.
-                close.send_flags &= !ibv_send_flags::IBV_SEND_SIGNALED.0;
-                close.next = open;
+        self.clear();
+        // SAFETY: all were made by `over`, and nothing else refers to them: the device copied what they were before.
+        let [close, open, nothing] = self.binds.map(|mut bind| unsafe { bind.as_mut() });
+        let (token, flags) = (opening.0.wr_id, opening.0.send_flags);
+        let first: *mut ibv_send_wr = match (old, opened) {
+            (None, None) => {
+                nothing.wr_id = token;
+                nothing.send_flags = flags;
+                nothing
             }
-            first = close;
-        }
-        let mut bad = ptr::null_mut();
-        // SAFETY: queue pair, window and region live, and both requests until the call returns.
-        let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), first, &raw mut bad) };
+            (Some(old), None) => {
+                close.wr_id = token;
+                close.send_flags = flags;
+                close.next = ptr::null_mut();
+                close.imm_data_invalidated_rkey_union.invalidated_rkey = old;
+                close
+            }
+            (old, Some((region, key))) => {
+                open.wr_id = token;
+                open.send_flags = flags;
+                open.bind_mw_tso_union.bind_mw = bind_mw_t {
+                    mw: window.raw(),
+                    rkey: key,
+                    bind_info: ibv_mw_bind_info {
+                        mr: region.raw(),
+                        ..opening.0.bind_info
+                    },
+                };
+                if let Some(old) = old {
+                    close.wr_id = token;
+                    // One completion for both, that of the bind; if the close fails both complete, that first, and the
+                    // core takes the second for none of its own.
+                    close.send_flags = flags & !SIGNALLED;
+                    close.next = open;
+                    close.imm_data_invalidated_rkey_union.invalidated_rkey = old;
+                    close
+                } else {
+                    open
+                }
+            }
+        };
+        // SAFETY: queue pair, window and region live, and the requests until the call returns.
+        let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), first, &raw mut self.bad) };
         if answer != 0 {
+            let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
             let closed = old.is_some() && bad == self.binds[1].as_ptr();
             return Err(if closed {
                 NotBound::Closed
@@ -401,7 +406,7 @@ impl SendList {
                 NotBound::Unchanged
             });
         }
-        if let Some((_, key)) = opening {
+        if let Some((_, key)) = opened {
             window.set_remote_key(key);
         }
         Ok(())
@@ -417,7 +422,6 @@ fn below(room: u32) -> u32 {
 }
 
 /// The flag of requests that complete.
-#[cfg(any(test, feature = "fake"))]
 pub(super) const SIGNALLED: u32 = ibv_send_flags::IBV_SEND_SIGNALED.0;
 
 /// What became of a window that was not bound.
@@ -429,28 +433,42 @@ pub(crate) enum NotBound {
     Closed,
 }
 
-/// What a window is to open.
-#[derive(Debug)]
-pub(crate) struct Opening<'a> {
-    pub(crate) region: &'a Region,
-    pub(crate) address: u64,
-    pub(crate) length: u64,
-    pub(crate) access: Access,
-}
+/// What a window is to open, but for the region.
+///
+/// It is filled in before window and region are looked up, so that few values are alive at a time.
+pub(crate) struct Opening(ibv_mw_bind);
 
-fn info(opening: &Opening<'_>) -> ibv_mw_bind_info {
-    ibv_mw_bind_info {
-        mr: opening.region.raw(),
-        addr: opening.address,
-        length: opening.length,
-        mw_access_flags: opening.access.0,
+impl Opening {
+    #[inline(always)]
+    pub(crate) fn new(
+        token: u64,
+        fence: SendFlags,
+        address: u64,
+        length: u64,
+        access: Access,
+    ) -> Self {
+        Self(ibv_mw_bind {
+            wr_id: token,
+            send_flags: flags(fence),
+            bind_info: ibv_mw_bind_info {
+                mr: ptr::null_mut(),
+                addr: address,
+                length,
+                mw_access_flags: access.0,
+            },
+        })
+    }
+
+    /// Of another address.
+    pub(crate) fn at(mut self, address: u64) -> Self {
+        self.0.bind_info.addr = address;
+        self
     }
 }
 
 /// Every request is signalled: the core wants one completion for each.
 #[inline(always)]
 fn flags(asked: SendFlags) -> u32 {
-    const SIGNALLED: u32 = ibv_send_flags::IBV_SEND_SIGNALED.0;
     const FENCE: u32 = ibv_send_flags::IBV_SEND_FENCE.0;
     const SOLICITED: u32 = ibv_send_flags::IBV_SEND_SOLICITED.0;
     SIGNALLED
@@ -472,6 +490,10 @@ unsafe extern "C" fn refuse_all(
 ) -> i32 {
     // SAFETY: called as the device's function would be.
     unsafe { *bad = first };
+    libc::ENOMEM
+}
+
+unsafe extern "C" fn refuse_bind(_: *mut ibv_qp, _: *mut ibv_mw, _: *mut ibv_mw_bind) -> i32 {
     libc::ENOMEM
 }
 

@@ -15,7 +15,7 @@ use crate::ia::Ia;
 use crate::id::{EpId, RmrId};
 use crate::record::{RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
-use crate::sync::RawLock;
+use crate::sync::{Guard, RawLock};
 
 /// Position of the triplet in the call.
 const PIECE_ARGUMENT: u8 = 2;
@@ -24,15 +24,8 @@ const PRIVILEGES_ARGUMENT: u8 = 3;
 /// Position of the completion flags.
 const FLAGS_ARGUMENT: u8 = 6;
 
-/// What came of trying the common case.
-enum Attempt {
-    /// It was posted; the context for peers.
-    Bound(u32),
-    /// The device refused.
-    Refused,
-    /// Nothing was done: it is another case, or one to be refused.
-    Unusual,
-}
+/// An endpoint that may be posted to, locked.
+type HeldEndpoint<'a, B, L> = Guard<'a, L, Endpoint<<B as Backend>::SendQueue>>;
 
 /// A bind as the consumer asked for it.
 struct Bind<'a> {
@@ -78,26 +71,100 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32> {
-        if let Some(slot) = self.shared.remote_regions.get(rmr.index())
-            && let Some(place) = self.shared.endpoints.get(ep.index())
-        {
-            let endpoint = &mut place.main.hold();
-            let region = &mut slot.main.hold();
-            let shared = &self.shared;
-            match shared.bind_plainly(endpoint, region, rmr, piece, privileges, ep, cookie, flags) {
-                Attempt::Bound(context) => return Ok(context),
-                Attempt::Refused => return Err(refused_by_device()),
-                Attempt::Unusual => {}
-            }
-        }
-        self.bind_otherwise(&Bind {
+        let bind = Bind {
             rmr,
             piece,
             privileges,
             ep,
             cookie,
             flags,
-        })
+        };
+        if let Some(place) = self.shared.endpoints.get(ep.index())
+            && let Some(slot) = self.shared.remote_regions.get(rmr.index())
+            && let Some(endpoint) = place.main.try_hold()
+        {
+            return match slot.main.try_hold() {
+                Some(region) => self.bind_plainly(endpoint, region, &bind),
+                None => self.bind_unusual(endpoint, None, &bind),
+            };
+        }
+        self.bind_otherwise(&bind)
+    }
+
+    /// A bind that may go, the only one of its remote region under way; what it is to be is in the first place for
+    /// pending ones before all checks have passed, where it means nothing as long as it has no number.
+    #[inline(always)]
+    fn bind_plainly(
+        &self,
+        mut endpoint: HeldEndpoint<'_, B, L>,
+        mut region: Guard<'_, L, RemoteRegion>,
+        bind: &Bind<'_>,
+    ) -> Result<u32> {
+        let (from, to) = (&mut *endpoint, &mut *region);
+        let Some(slot) = self.shared.may_bind(from, to, bind) else {
+            return self.bind_unusual(endpoint, Some(region), bind);
+        };
+        let [pending, ..] = &mut to.pending;
+        let Some(free) = from.ring.next(self.shared.records) else {
+            return self.bind_unusual(endpoint, Some(region), bind);
+        };
+        let Some(queue) = &mut from.send else {
+            return self.bind_unusual(endpoint, Some(region), bind);
+        };
+        if !slot.hold_window_again(pending.piece.context) {
+            return self.bind_unusual(endpoint, Some(region), bind);
+        }
+        let report = Report::of_request(bind.flags);
+        let token = free.post(RecordKind::Bind, report, bind.cookie, to.id.index() as u32);
+        from.ring.advance(&free);
+        let sequence = next_sequence(to.sequence);
+        to.sequence = sequence;
+        free.record.set_extra(to.generation);
+        free.record.set_next(sequence);
+        let request = BindRequest {
+            token,
+            window: to.window,
+            region: slot.region_keys(),
+            address: pending.piece.address,
+            length: pending.piece.length,
+            privileges: pending.privileges.intersection(REMOTE),
+            flags: send_flags(bind.flags, false),
+        };
+        let Ok(rmr_context) = queue.bind(&request) else {
+            return self.bind_refused(endpoint, region);
+        };
+        pending.rmr_context = rmr_context;
+        pending.sequence = to.sequence;
+        Ok(rmr_context)
+    }
+
+    /// Takes back what `bind_plainly` counted and put down for a bind that the device refused.
+    #[cold]
+    #[inline(never)]
+    fn bind_refused(
+        &self,
+        mut endpoint: HeldEndpoint<'_, B, L>,
+        region: Guard<'_, L, RemoteRegion>,
+    ) -> Result<u32> {
+        let [pending, ..] = &region.pending;
+        self.shared.release_binding(pending);
+        endpoint.ring.retreat(self.shared.records, 1);
+        Err(refused_by_device())
+    }
+
+    /// As `bind_otherwise`, where locks are held: releasing them is left to it, so that the common case need not keep its
+    /// arguments for what comes behind that.
+    #[cold]
+    #[inline(never)]
+    fn bind_unusual(
+        &self,
+        endpoint: HeldEndpoint<'_, B, L>,
+        region: Option<Guard<'_, L, RemoteRegion>>,
+        bind: &Bind<'_>,
+    ) -> Result<u32> {
+        drop(region);
+        drop(endpoint);
+        self.bind_otherwise(bind)
     }
 
     /// A bind that is refused, that unbinds, that is not the only one of its region under way, or for which room has
@@ -164,84 +231,39 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
-    /// A bind that may go, of a region of which no other is under way.
+    /// The place of the local region, if a bind may go that is the only one of its remote region under way.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "those of the call")]
-    fn bind_plainly(
+    fn may_bind(
         &self,
-        endpoint: &mut Endpoint<B::SendQueue>,
+        endpoint: &Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
-        rmr: RmrId,
-        piece: &LmrTriplet,
-        privileges: MemoryPrivileges,
-        ep: EpId,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Attempt {
-        let asked = privileges.intersection(REMOTE);
+        bind: &Bind<'_>,
+    ) -> Option<&LmrSlot> {
+        let asked = bind.privileges.intersection(REMOTE);
         let access = LocalAccess {
             zone: endpoint.zone_tag,
             // Each local privilege is the bit before the remote one.
             privilege: MemoryPrivileges::from_bits_retain(asked.bits() >> 1),
         };
-        // A null handle passes for the region of a free slot, whose zone tag is no endpoint's.
-        if endpoint.postable != ep
-            || endpoint.refuses_binds
-            || flags.intersects(endpoint.refused_flags)
-            || region.id != rmr
-            || region.zone_tag != access.zone
-            || asked.is_empty()
-            || MemoryPrivileges::from_bits(privileges.bits()).is_none()
-            || access.check(self.local_regions, piece).is_none()
-        {
-            return Attempt::Unusual;
-        }
         let [pending, ..] = &mut region.pending;
-        if pending.sequence != 0 {
-            return Attempt::Unusual;
+        // A null handle passes for the region of a free slot, whose zone tag is no endpoint's.
+        if endpoint.postable != bind.ep
+            || endpoint.refuses_binds
+            || bind.flags.intersects(endpoint.refused_flags)
+            || region.id != bind.rmr
+            || region.zone_tag != access.zone
+            || pending.sequence != 0
+            || asked.is_empty()
+            || MemoryPrivileges::from_bits(bind.privileges.bits()).is_none()
+        {
+            return None;
         }
-        let Some(free) = endpoint.ring.next(self.records) else {
-            return Attempt::Unusual;
-        };
-        let Some(queue) = &mut endpoint.send else {
-            return Attempt::Unusual;
-        };
-        let Some(slot) = self.local_regions.get(slot_index(piece.context)) else {
-            return Attempt::Unusual;
-        };
-        if !slot.hold_window_again(piece.context) {
-            return Attempt::Unusual;
-        }
-        // 0 marks a place that is free.
-        let sequence = region.sequence.wrapping_add(1).max(1);
-        let report = Report::of_request(flags);
-        let token = free.post(RecordKind::Bind, report, cookie, rmr.index() as u32);
-        free.record.set_extra(region.generation);
-        free.record.set_next(sequence);
-        let request = BindRequest {
-            token,
-            window: region.window,
-            region: slot.region_keys(),
-            address: piece.address,
-            length: piece.length,
-            privileges: asked,
-            flags: send_flags(flags, false),
-        };
-        let Ok(rmr_context) = queue.bind(&request) else {
-            free.withdraw();
-            slot.release_window();
-            return Attempt::Refused;
-        };
-        endpoint.ring.advance(&free);
-        region.sequence = sequence;
-        *pending = Binding {
-            piece: *piece,
-            rmr_context,
-            sequence,
-            endpoint: ep.index() as u16,
-            privileges,
-        };
-        Attempt::Bound(rmr_context)
+        let slot = self.local_regions.get(slot_index(bind.piece.context))?;
+        pending.piece = *bind.piece;
+        pending.endpoint = bind.ep.index() as u16;
+        pending.privileges = bind.privileges;
+        access.check(self.local_regions, bind.piece)?;
+        Some(slot)
     }
 
     /// Checks in the order of DTO-07, then posts.
@@ -327,8 +349,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             Some(slot) if slot.hold_window(bind.piece.context) => slot.region_keys(),
             Some(slot) => return Err(unknown(bind.privileges, slot.absence(bind.piece.context))),
         };
-        // 0 marks a place that is free.
-        let sequence = region.sequence.wrapping_add(1).max(1);
+        let sequence = next_sequence(region.sequence);
         let token = free.post(
             RecordKind::Bind,
             Report::of_request(bind.flags),
@@ -411,6 +432,12 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             slot.release_window();
         }
     }
+}
+
+/// The number of the bind after this one. All are odd: 0 marks a place that is free.
+#[inline(always)]
+fn next_sequence(last: u32) -> u32 {
+    last.wrapping_add(2)
 }
 
 /// The device refused a bind.

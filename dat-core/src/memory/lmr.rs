@@ -199,7 +199,10 @@ impl LmrSlot {
         self.is_named(context) && self.hold_window_again(context)
     }
 
-    /// As `hold_window`, for a context that has just been found to name the region.
+    /// As `hold_window`, for a context that has just been found to name the region, and so is not 0.
+    ///
+    /// A count that succeeds keeps the region that is here, or came behind the making of another one: the look after it
+    /// sees which.
     #[inline(always)]
     pub(super) fn hold_window_again(&self, context: u32) -> bool {
         let counted = self
@@ -207,7 +210,7 @@ impl LmrSlot {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
                 (count < CLOSED.wrapping_sub(1)).then_some(count.wrapping_add(1))
             });
-        counted.is_ok() && (self.is_named(context) || self.was_freed_meanwhile())
+        counted.is_ok() && (self.identity.context() == context || self.was_freed_meanwhile())
     }
 
     /// The region was freed while a window was counted; no.

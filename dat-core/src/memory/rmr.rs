@@ -45,7 +45,7 @@ pub(crate) struct RemoteRegion {
     pub(super) bound: Binding,
     /// Accepted binds whose completion is not known; each counts as a window on its region.
     pub(super) pending: [Binding; PENDING_BINDS],
-    /// Number of the last accepted bind.
+    /// Number of the last bind that was posted; odd.
     pub(super) sequence: u32,
     pub(crate) context: u64,
 }
@@ -59,7 +59,7 @@ impl RemoteRegion {
         window: WindowKey(0),
         bound: Binding::NONE,
         pending: [Binding::NONE; PENDING_BINDS],
-        sequence: 0,
+        sequence: 1,
         context: 0,
     };
 
