@@ -13,6 +13,7 @@ use crate::id::{ControllerId, Handle};
 use crate::options::{ControllerConfig, Options};
 use crate::port::{Port, PortState};
 use crate::progress::IDLE;
+use crate::share::Shares;
 use crate::state::State;
 use crate::wire::Body;
 
@@ -72,7 +73,9 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             ports.push(Port::new(config, &options)?);
             states.push(PortState::new(instance, index));
         }
-        let state = State::new(instance, &options, states).ok_or(RsmError::InsufficientMemory)?;
+        let shares = Shares::new(&options, &ports)?;
+        let state =
+            State::new(instance, &options, shares, states).ok_or(RsmError::InsufficientMemory)?;
         Ok(Self {
             ports,
             state: Mutex::new(state),

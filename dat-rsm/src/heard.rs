@@ -181,6 +181,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     importer.until = None;
                     handle
                 }
+                None if !state.admits_importer(grant.node) => {
+                    return Err(RsmError::InsufficientResources);
+                }
                 None => state
                     .importers
                     .insert(Importer {

@@ -96,6 +96,7 @@ mod port;
 mod progress;
 mod publish;
 pub mod segment_id;
+mod share;
 mod signal;
 mod state;
 mod table;

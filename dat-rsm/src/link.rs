@@ -212,6 +212,11 @@ impl Link {
         }
     }
 
+    /// Messages on the way.
+    pub(crate) fn messages(&self) -> usize {
+        self.slots.saturating_sub(self.free.count_ones() as usize)
+    }
+
     /// A place for messages is free again.
     pub(crate) fn release(&mut self, slot: u8) {
         self.free |= 1_u64.checked_shl(u32::from(slot)).unwrap_or(0);
@@ -261,7 +266,7 @@ impl State {
         options: &Options,
     ) {
         loop {
-            let Some(link) = self.links.get_mut(handle).filter(|link| link.is_up()) else {
+            let Some(link) = self.links.get(handle).filter(|link| link.is_up()) else {
                 return;
             };
             let Some(port) = ports.get(link.port) else {
@@ -284,7 +289,7 @@ impl State {
                 },
                 None => return,
             };
-            if link.free == 0 || !self.requests.has_room() {
+            if link.free == 0 || !self.requests.has_room() || !self.admits_message(link) {
                 self.urgent = true;
                 return;
             }
@@ -401,7 +406,8 @@ impl State {
             if status != DtoStatus::Success || link.state == LinkState::Over {
                 self.urgent = true;
             }
-            if !link.outbox.is_empty() || link.owed > 0 {
+            // What a peer asked for may wait on its other links for the end of a message on this one.
+            if !link.active || !link.outbox.is_empty() || link.owed > 0 {
                 self.urgent = true;
             }
         }

@@ -16,13 +16,17 @@ pub type NodeId = u32;
 pub const DEFAULT_QUALIFIER: u64 = 0x5253;
 
 /// How many objects an engine may have. Tables grow up to these; those of transfers are taken at once.
+///
+/// What peers take is divided among the nodes that there are, alike, at least 1 to each, so that none can leave the others
+/// without: `importers`; `links`, less one for each node and controller, which are for this side to ask for; and half of
+/// `requests`, for messages by links that peers asked for. Whoever has its share is refused with INSUFFICIENT_RESOURCES.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Segments exported.
     pub exports: usize,
     /// Connections to segments.
     pub imports: usize,
-    /// Connections that importers have to the segments exported here.
+    /// Connections that importers have to the segments exported here; each node may have its share.
     pub importers: usize,
     /// Local memory handles.
     pub local_memory: usize,

@@ -1,6 +1,6 @@
 //! What happens by itself: events of the adapters, connections that come and go, deadlines.
 
-use dat_core::backend::Backend;
+use dat_core::backend::{Backend, PRIVATE_DATA_MAX};
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{CloseFlags, ConnectFlags, CrFields, DtoStatus, QualityOfService};
@@ -18,7 +18,7 @@ use crate::options::NodeId;
 use crate::port::{PortIds, same_host};
 use crate::state::State;
 use crate::wait::earliest;
-use crate::wire::{Body, GREETING_SIZE, Greeting};
+use crate::wire::{Body, Greeting, Rejection};
 
 /// Events of one dispatcher that one call handles, so that its time is bounded.
 const EVENTS_PER_CALL: usize = 64;
@@ -145,7 +145,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     }
                 }
             }),
-            Event::ConnectionRequest { cr, .. } => self.arrived(index, ids, cr),
+            Event::ConnectionRequest { cr, .. } => self.arrived(index, ids, cr, now),
             Event::Connection { kind, ep, .. } => self.connection_changed(index, kind, ep, now),
             Event::Async { .. } | Event::RmrBind(_) | Event::Software { .. } => {}
         }
@@ -166,17 +166,17 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     /// A node asks for a connection: it is who it says it is, by its address, or it is refused.
-    fn arrived(&self, index: usize, ids: &PortIds, cr: CrId) {
+    fn arrived(&self, index: usize, ids: &PortIds, cr: CrId, now: Instant) {
         let Some(port) = self.ports.get(index) else {
             return;
         };
-        if self.accept(index, ids, cr).is_err() {
+        if let Err(error) = self.accept(index, ids, cr, now) {
             // A request that is gone needs no refusal.
-            let _gone = port.ia.cr_reject(cr, &[]);
+            let _gone = port.ia.cr_reject(cr, &Rejection { error }.encode());
         }
     }
 
-    fn accept(&self, index: usize, ids: &PortIds, cr: CrId) -> Result<()> {
+    fn accept(&self, index: usize, ids: &PortIds, cr: CrId, now: Instant) -> Result<()> {
         let port = self.ports.get(index).ok_or(RsmError::InternalError)?;
         let request = port.ia.cr_query(cr, CrFields::all())?;
         let peer = Greeting::decode(&request.private_data).map_err(|_| RsmError::InternalError)?;
@@ -196,6 +196,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         if !open {
             return Err(RsmError::ControllerNotPresent);
         }
+        self.make_room(index, &peer, now)?;
         let link = self.new_link(index, ids, peer.node, false)?;
         let prepared = self.state.with(|state| {
             let greeting = self.greeting(state, index);
@@ -209,6 +210,26 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         if let Err(error) = port.ia.cr_accept(cr, Some(ep), &greeting.encode()) {
             self.remove_link(link);
             return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a node has room for a link within its share.
+    ///
+    /// Spec: RSMST-05
+    fn make_room(&self, index: usize, peer: &Greeting, now: Instant) -> Result<()> {
+        let former = self.attempt(|state| {
+            if state.admits_link(peer.node) {
+                return Ok(None);
+            }
+            let former = state
+                .superseded_link(index, peer)
+                .ok_or(RsmError::InsufficientResources)?;
+            state.end_link(former, now, &self.options);
+            Ok(Some(former))
+        })?;
+        if let Some(former) = former {
+            self.remove_link(former);
         }
         Ok(())
     }
@@ -295,10 +316,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             return;
         };
         if kind != ConnectionEventKind::Established {
+            let why = self.why_rejected(index, kind, ep);
             self.state.with(|state| {
                 state.end_link(handle, now, &self.options);
                 if active && before == LinkState::Pending {
-                    give_up_node(state, index, node, RsmError::RemoteNodeUnreachable);
+                    give_up_node(state, index, node, why);
                 }
             });
             return;
@@ -340,11 +362,30 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     fn peer_greeting(&self, index: usize, ep: EpId) -> Option<Greeting> {
+        Greeting::decode(&self.private_data(index, ep)?).ok()
+    }
+
+    /// Why a link that was asked for did not come to be: the node has no room for it, or cannot be reached.
+    fn why_rejected(&self, index: usize, kind: ConnectionEventKind, ep: EpId) -> RsmError {
+        let said = match kind {
+            ConnectionEventKind::PeerRejected => self.private_data(index, ep),
+            _ => None,
+        };
+        let rejection = said.and_then(|said| Rejection::decode(&said).ok());
+        match rejection {
+            Some(Rejection {
+                error: RsmError::InsufficientResources,
+            }) => RsmError::InsufficientResources,
+            _ => RsmError::RemoteNodeUnreachable,
+        }
+    }
+
+    /// What a peer said when it accepted or rejected a connection, and zeros.
+    fn private_data(&self, index: usize, ep: EpId) -> Option<[u8; PRIVATE_DATA_MAX]> {
         let port = self.ports.get(index)?;
-        let mut bytes = [0; dat_core::backend::PRIVATE_DATA_MAX];
-        let size = port.ia.ep_private_data(ep, &mut bytes).ok()?;
-        let bytes = bytes.get(..size.max(GREETING_SIZE))?;
-        Greeting::decode(bytes).ok()
+        let mut bytes = [0; PRIVATE_DATA_MAX];
+        port.ia.ep_private_data(ep, &mut bytes).ok()?;
+        Some(bytes)
     }
 
     fn message_arrived(&self, index: usize, ep: EpId, cookie: u64, success: bool, now: Instant) {

@@ -15,10 +15,13 @@ use crate::local::Local;
 use crate::options::Options;
 use crate::port::PortState;
 use crate::segment_id::FIRST_SYSTEM_ID;
+use crate::share::Shares;
 use crate::table::{Exhausted, Table};
 
 /// The objects of an engine.
 pub(crate) struct State {
+    /// What a node may have of the tables.
+    pub(crate) shares: Shares,
     pub(crate) ports: Vec<PortState>,
     pub(crate) exports: Table<Export>,
     pub(crate) importers: Table<Importer>,
@@ -41,11 +44,17 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(instance: u16, options: &Options, ports: Vec<PortState>) -> Option<Self> {
+    pub(crate) fn new(
+        instance: u16,
+        options: &Options,
+        shares: Shares,
+        ports: Vec<PortState>,
+    ) -> Option<Self> {
         let limits = &options.limits;
         let keep = Exhausted::Retire;
         let begin = Exhausted::Begin;
         let mut state = Self {
+            shares,
             ports,
             exports: Table::new(instance, Kind::Export, limits.exports, keep),
             importers: Table::new(instance, Kind::Importer, limits.importers, keep),

@@ -10,6 +10,8 @@ use crate::error::RsmError;
 pub const VERSION: u8 = 1;
 /// Bytes of a greeting, which is the private data of a connection.
 pub const GREETING_SIZE: usize = 32;
+/// Bytes of a rejection, which is the private data of a connection that is refused.
+pub const REJECTION_SIZE: usize = 8;
 /// Bytes of a message.
 pub const MESSAGE_SIZE: usize = 64;
 
@@ -49,6 +51,13 @@ pub struct Greeting {
     pub credits: u16,
     /// Whether the node's numbers are big-endian.
     pub big_endian: bool,
+}
+
+/// Why a connection is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// INSUFFICIENT_RESOURCES: the node has its share. Others mean that it is none of the nodes, or speaks otherwise.
+    pub error: RsmError,
 }
 
 /// One message.
@@ -202,6 +211,35 @@ impl Greeting {
     }
 }
 
+impl Rejection {
+    /// The rejection as private data.
+    pub fn encode(&self) -> [u8; REJECTION_SIZE] {
+        let mut bytes = [0; REJECTION_SIZE];
+        let mut to = Writer(&mut bytes);
+        to.put(&MAGIC);
+        to.put(&[VERSION]);
+        to.halves(&[self.error.code().cast_unsigned()]);
+        bytes
+    }
+
+    /// Reads a rejection; what follows it in the private data is padding of the transport.
+    ///
+    /// # Errors
+    /// `WireError` says what is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut from = Reader(bytes);
+        if from.take()? != MAGIC {
+            return Err(WireError::Foreign);
+        }
+        let [version] = from.take()?;
+        if version != VERSION {
+            return Err(WireError::Version(version));
+        }
+        let error = from.error()?;
+        Ok(Self { error })
+    }
+}
+
 impl Message {
     /// The message as bytes.
     pub fn encode(&self) -> [u8; MESSAGE_SIZE] {
@@ -339,10 +377,7 @@ impl Body {
             },
             4 => Self::Refuse {
                 import: from.word()?,
-                error: i32::try_from(from.half()?)
-                    .ok()
-                    .and_then(RsmError::from_code)
-                    .ok_or(WireError::Value)?,
+                error: from.error()?,
             },
             5 => Self::Disconnect {
                 importer: from.word()?,
@@ -415,6 +450,13 @@ impl Reader<'_> {
 
     fn half(&mut self) -> Result<u32, WireError> {
         Ok(u32::from_le_bytes(self.take()?))
+    }
+
+    fn error(&mut self) -> Result<RsmError, WireError> {
+        i32::try_from(self.half()?)
+            .ok()
+            .and_then(RsmError::from_code)
+            .ok_or(WireError::Value)
     }
 
     fn flag(&mut self) -> Result<bool, WireError> {

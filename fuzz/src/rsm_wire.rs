@@ -723,10 +723,10 @@ impl<'s> World<'s> {
                 limits: Limits {
                     exports: 3,
                     imports: 8,
-                    importers: 8,
+                    importers: 12,
                     local_memory: REGIONS,
                     barriers: 4,
-                    links: 6,
+                    links: 9,
                     calls: 4,
                     requests: 256,
                     ..Limits::default()

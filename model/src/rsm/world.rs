@@ -15,6 +15,8 @@ pub(crate) const LOCAL: usize = 512;
 pub(crate) const MOST_EXPORTS: usize = 4;
 pub(crate) const MOST_IMPORTS: usize = 5;
 pub(crate) const MOST_IMPORTERS: usize = 6;
+/// Nodes that there are.
+const NODES: usize = 2;
 pub(crate) const MOST_LOCALS: usize = 4;
 pub(crate) const MOST_BARRIERS: usize = 4;
 /// Bytes that a node may export, in all and at once.
@@ -416,9 +418,10 @@ impl World {
         if !(read && write) {
             return Err(RsmError::PermissionDenied);
         }
-        let all = self.0.iter().flat_map(|node| node.imports.live());
-        let importers = all.filter(|(_, _, it)| it.exporter == exporter && !it.aborted);
-        if importers.count() >= MOST_IMPORTERS {
+        let own = self.node(side).imports.live();
+        let importers = own.filter(|(_, _, it)| it.exporter == exporter && !it.aborted);
+        // No node may have more than its share.
+        if importers.count() >= MOST_IMPORTERS / NODES {
             return Err(RsmError::InsufficientResources);
         }
         Ok(Import {

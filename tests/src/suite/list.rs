@@ -311,7 +311,10 @@ macro_rules! conformance_suite {
                     a_key_gives_what_was_granted_and_only_as_long
                     keys_of_an_earlier_life_give_nothing
                     noise_ends_the_connection_that_it_came_by
-                    who_does_not_listen_is_cut_off;
+                    who_does_not_listen_is_cut_off
+                    one_node_has_its_share_of_importers
+                    one_node_has_its_share_of_links
+                    messages_for_who_is_deaf_leave_room;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
                     handles_of_any_address_and_length_may_overlap

@@ -7,8 +7,8 @@ use dat_core::flags::{
 };
 use dat_core::id::{EpId, EvdId};
 use dat_core::memory::RmrTriplet;
-use dat_rsm::wire::{Body, Greeting, MESSAGE_SIZE, Message};
-use dat_rsm::{ExportId, ImportId, ImportState, RsmError, SignalFlags, VectorFlags};
+use dat_rsm::wire::{Body, Greeting, MESSAGE_SIZE, Message, Rejection};
+use dat_rsm::{ExportId, ImportId, ImportState, Permission, RsmError, SignalFlags, VectorFlags};
 
 use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, node_number, pattern, put, store};
 use crate::fixture::{Adapter, Memory, RsmTestbed, granted, open};
@@ -32,6 +32,15 @@ struct Intruder<'n, 'b, T: RsmTestbed> {
 
 impl<'n, 'b, T: RsmTestbed> Intruder<'n, 'b, T> {
     fn new(nodes: &'n Nodes<'b, T>) -> Self {
+        let intruder = Self::deaf(nodes);
+        for place in 0..PLACES {
+            intruder.listen(place);
+        }
+        intruder
+    }
+
+    /// One that has no place for messages.
+    fn deaf(nodes: &'n Nodes<'b, T>) -> Self {
         let ia = open::<T>(nodes.bed.device_at(nodes.places[0].address));
         let zone = granted(ia.pz_create());
         let transfers = granted(ia.evd_create(64, None, EvdFlags::DTO));
@@ -47,7 +56,7 @@ impl<'n, 'b, T: RsmTestbed> Intruder<'n, 'b, T> {
         let (both, connect) = (Some(transfers), Some(connections));
         let ep = granted(ia.ep_create(Some(zone), both, both, connect, Some(&attributes)));
         let memory = Memory::register(&ia, zone, 4096, MemoryPrivileges::ALL);
-        let intruder = Self {
+        Self {
             nodes,
             ia,
             ep,
@@ -55,11 +64,7 @@ impl<'n, 'b, T: RsmTestbed> Intruder<'n, 'b, T> {
             connections,
             memory,
             heard: core::cell::RefCell::default(),
-        };
-        for place in 0..PLACES {
-            intruder.listen(place);
         }
-        intruder
     }
 
     fn listen(&self, place: usize) {
@@ -614,4 +619,176 @@ pub fn who_does_not_listen_is_cut_off<T: RsmTestbed>(bed: &T) {
         "as many answers as credits"
     );
     honest.check(&nodes);
+}
+
+/// Three nodes whose tables have so many places for importers and links.
+fn small<T: RsmTestbed>(bed: &T, importers: usize, links: usize) -> Nodes<'_, T> {
+    Nodes::with(bed, 3, |mut options| {
+        options.limits.importers = importers;
+        options.limits.links = links;
+        options
+    })
+}
+
+impl<T: RsmTestbed> Intruder<'_, '_, T> {
+    /// Asks for a connection to the segment; how that goes.
+    fn asks(&self, import: u64) -> Result<u64, RsmError> {
+        self.say(wish(import, 0o600));
+        match self.hear() {
+            Body::Accept { importer, .. } => Ok(importer),
+            Body::Refuse { error, .. } => Err(error),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Spec: RSMST-05
+pub fn one_node_has_its_share_of_importers<T: RsmTestbed>(bed: &T) {
+    let nodes = small(bed, 9, 12);
+    let (_, memory) = nodes.export(1, 1, SEGMENT);
+    let full = RsmError::InsufficientResources;
+    let intruder = Intruder::greeted(&nodes);
+    let granted: Vec<u64> = (0..3)
+        .map(|import| intruder.asks(import).expect("within its share"))
+        .collect();
+    for import in 3..20 {
+        assert_eq!(intruder.asks(import), Err(full));
+    }
+    // Others of the same node are told the same, those of another node are not concerned.
+    assert_eq!(nodes.import_as(0, 1, SEGMENT, Permission::all()), Err(full));
+    let others: Vec<ImportId> = (0..3).map(|_| nodes.import(2, 1, SEGMENT)).collect();
+    assert_eq!(nodes.import_as(2, 1, SEGMENT, Permission::all()), Err(full));
+    for import in others {
+        nodes
+            .engine(2)
+            .putv(import, &[put(&[9], 0)], NONE, &mut nodes.wait(2))
+            .expect("a vector");
+        assert_eq!(load(memory)[0], 9);
+        store(memory, 0, &[0]);
+        let ended = nodes
+            .engine(2)
+            .import_disconnect(import, &mut nodes.wait(2));
+        assert_eq!(ended, Ok(()));
+    }
+    // What is given back may be had again.
+    let importer = granted[1];
+    intruder.say(Body::Disconnect { importer });
+    nodes.import(0, 1, SEGMENT);
+    assert_eq!(intruder.asks(20), Err(full));
+    // What was lost with a connection keeps its place for who comes back, and for nobody else.
+    drop(intruder);
+    nodes.settle();
+    let intruder = Intruder::greeted(&nodes);
+    for import in 30..32 {
+        assert!(intruder.asks(import).is_ok());
+    }
+    assert_eq!(intruder.asks(32), Err(full));
+}
+
+/// Spec: RSMST-05
+pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
+    // Three for this side to ask for, and two for each.
+    let nodes = small(bed, 90, 9);
+    let (_, memory) = nodes.export(1, 1, SEGMENT);
+    let life = |incarnation| {
+        let greeting = Greeting {
+            incarnation,
+            ..greeting()
+        };
+        greeting.encode()
+    };
+    let full = RsmError::InsufficientResources;
+    let established = ConnectionEventKind::Established;
+    let first = Intruder::greeted(&nodes);
+    let second = Intruder::new(&nodes);
+    assert_eq!(second.connect(&life(LIFE + 1)), established);
+    nodes.settle();
+    for other in 2..8 {
+        let more = Intruder::new(&nodes);
+        let kind = more.connect(&life(LIFE + other));
+        assert_eq!(kind, ConnectionEventKind::PeerRejected);
+        let mut said = [0; 256];
+        granted(more.ia.ep_private_data(more.ep, &mut said));
+        assert_eq!(Rejection::decode(&said), Ok(Rejection { error: full }));
+    }
+    assert_eq!(nodes.import_as(0, 1, SEGMENT, Permission::all()), Err(full));
+    let import = nodes.import(2, 1, SEGMENT);
+    // Nor are the places of this side gone.
+    nodes.export(2, 1, SEGMENT);
+    nodes.export(0, 1, SEGMENT);
+    nodes.import(1, 2, SEGMENT);
+    nodes.import(1, 0, SEGMENT);
+    nodes
+        .engine(2)
+        .putv(import, &[put(&[9], 0)], NONE, &mut nodes.wait(2))
+        .expect("a vector");
+    assert_eq!(load(memory)[0], 9);
+    // A process has one link: a second one of the same life is in the place of the first, which broke unnoticed.
+    let again = Intruder::new(&nodes);
+    assert_eq!(again.connect(&life(LIFE)), established);
+    let over = [
+        ConnectionEventKind::Disconnected,
+        ConnectionEventKind::Broken,
+    ];
+    assert!(over.contains(&first.connection()));
+    nodes.settle();
+    assert!(again.asks(1).is_ok());
+    // What is given back may be had again.
+    drop((again, first, second));
+    nodes.settle();
+    nodes.import(0, 1, SEGMENT);
+}
+
+/// Messages that a node asks for and does not take leave room for those of others.
+///
+/// Spec: RSMST-05
+pub fn messages_for_who_is_deaf_leave_room<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::with(bed, 3, |mut options| {
+        options.limits.requests = 24;
+        options
+    });
+    let (export, memory) = nodes.export(1, 1, SEGMENT);
+    let import = nodes.import(2, 1, SEGMENT);
+    let deaf: Vec<Intruder<'_, '_, T>> = (0..3)
+        .map(|life| {
+            let intruder = Intruder::deaf(&nodes);
+            let greeting = Greeting {
+                incarnation: LIFE + life,
+                ..greeting()
+            };
+            let kind = intruder.connect(&greeting.encode());
+            assert_eq!(kind, ConnectionEventKind::Established);
+            for import in 0..10 {
+                let message = Message {
+                    incarnation: LIFE + life,
+                    credits: 0,
+                    body: wish(import, 0o700),
+                };
+                intruder.send(&message.encode());
+            }
+            nodes.progress();
+            intruder
+        })
+        .collect();
+    let (exporter, importer) = (nodes.engine(1), nodes.engine(2));
+    for round in 1..=20_u8 {
+        importer
+            .putv(import, &[put(&[round], 0)], NONE, &mut nodes.wait(2))
+            .expect("a vector");
+        assert_eq!(load(memory)[0], round);
+        exporter
+            .signal_post(export, SignalFlags::empty(), &mut nodes.wait(1))
+            .expect("a signal");
+        let heard = importer.signal_wait(import, None, &mut nodes.wait(2));
+        assert_eq!(heard, Ok(()));
+        if round == 1 && nodes.bed.stands_still() {
+            // Nobody waited for them to be given up.
+            for intruder in &deaf {
+                intruder.ia.progress(nodes.bed.now());
+                assert!(intruder.ia.evd_dequeue(intruder.connections).is_err());
+            }
+        }
+    }
+    drop(deaf);
+    nodes.settle();
 }

@@ -1,0 +1,130 @@
+//! What one node may have of the tables that peers fill, so that it cannot leave the others without.
+
+use alloc::vec::Vec;
+
+use dat_core::backend::Backend;
+use dat_core::sync::RawLock;
+use dat_core::time::Instant;
+
+use crate::error::{Result, RsmError};
+use crate::id::Handle;
+use crate::link::Link;
+use crate::options::{NodeId, Options};
+use crate::port::Port;
+use crate::state::State;
+use crate::wire::Greeting;
+
+/// Shares of each node that there is, alike for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shares {
+    /// Connections to segments exported here.
+    pub(crate) importers: usize,
+    /// Links that it asked for.
+    pub(crate) links: usize,
+    /// Messages on the way to it by the links that it asked for.
+    pub(crate) messages: usize,
+}
+
+impl Shares {
+    /// Divides the tables among the nodes, once there is a place for each link that this side may ask for.
+    pub(crate) fn new<B: Backend, L: RawLock>(
+        options: &Options,
+        ports: &[Port<'_, B, L>],
+    ) -> Result<Self> {
+        let mut nodes: Vec<NodeId> = Vec::new();
+        for port in ports {
+            nodes
+                .try_reserve(port.nodes.len())
+                .map_err(|_| RsmError::InsufficientMemory)?;
+            nodes.extend(port.nodes.iter().map(|entry| entry.node));
+        }
+        let own_links = nodes.len();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let limits = &options.limits;
+        Ok(Self {
+            importers: share(limits.importers, nodes.len()),
+            links: share(limits.links.saturating_sub(own_links), nodes.len()),
+            // The other half is for transfers, and for messages that this side has to say for them.
+            messages: share(limits.requests / 2, nodes.len()),
+        })
+    }
+}
+
+fn share(places: usize, nodes: usize) -> usize {
+    places.checked_div(nodes).unwrap_or(places).max(1)
+}
+
+impl State {
+    /// Whether a node may connect to one segment more. What it lost with its links and did not come back for counts
+    /// until somebody needs the place.
+    ///
+    /// Spec: RSMST-05
+    pub(crate) fn admits_importer(&mut self, node: NodeId) -> bool {
+        let mut count = 0_usize;
+        let mut lost: Option<(Handle, Option<Instant>)> = None;
+        for (handle, importer) in self.importers.iter().filter(|(_, it)| it.node == node) {
+            count = count.saturating_add(1);
+            let older = lost.is_none_or(|(_, until)| importer.until < until);
+            if importer.until.is_some() && older {
+                lost = Some((handle, importer.until));
+            }
+        }
+        if count < self.shares.importers {
+            return true;
+        }
+        match lost {
+            Some((handle, _)) => self.importers.remove(handle).is_some(),
+            None => false,
+        }
+    }
+
+    /// Whether a node may have one link more that it asked for.
+    ///
+    /// Spec: RSMST-05
+    pub(crate) fn admits_link(&self, node: NodeId) -> bool {
+        self.links_from(node).count() < self.shares.links
+    }
+
+    /// The link that a new one of the same life of a node takes the place of: a process has one at a time through a port, so
+    /// that this one broke without a word.
+    pub(crate) fn superseded_link(&self, port: usize, peer: &Greeting) -> Option<Handle> {
+        self.links_from(peer.node)
+            .find(|(_, link)| {
+                let life = link.peer.map(|peer| peer.incarnation);
+                link.port == port && life == Some(peer.incarnation)
+            })
+            .map(|(handle, _)| handle)
+    }
+
+    /// Whether a message more may be on the way by a link.
+    ///
+    /// Spec: RSMST-05
+    pub(crate) fn admits_message(&self, link: &Link) -> bool {
+        let under_way = |node| {
+            let links = self.links_from(node).map(|(_, link)| link.messages());
+            links.fold(0, usize::saturating_add)
+        };
+        link.active || under_way(link.node) < self.shares.messages
+    }
+
+    fn links_from(&self, node: NodeId) -> impl Iterator<Item = (Handle, &Link)> {
+        let asked = move |link: &Link| !link.active && link.node == node;
+        self.links.iter().filter(move |(_, link)| asked(link))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: RSMST-05
+    #[test]
+    fn every_node_has_a_place() {
+        assert_eq!(share(4096, 2), 2048);
+        assert_eq!(share(5, 3), 1);
+        assert_eq!(share(2, 3), 1);
+        assert_eq!(share(0, 3), 1);
+        assert_eq!(share(7, 0), 7);
+    }
+}
