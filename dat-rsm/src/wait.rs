@@ -41,6 +41,10 @@ impl<B: Backend, L: RawLock, W: Wait> Wait for Attentive<'_, '_, B, L, W> {
         self.inner.waker()
     }
 
+    fn begin(&mut self) {
+        self.inner.begin();
+    }
+
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         // Each time, since who was woken is forgotten; and before the look at the changes, so that none is missed.
         let told = self.engine.begin_sleep(self.ticket, self.inner.waker());
@@ -94,6 +98,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         mut look: impl FnMut(Instant) -> Option<Result<R>>,
     ) -> Result<R> {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let mut fresh = true;
         let outcome = loop {
             let seen = self.changes.load(Ordering::SeqCst);
             let now = wait.now();
@@ -105,6 +110,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 break Err(RsmError::TimedOut);
             }
             if busy {
+                fresh = true;
+                continue;
+            }
+            // What the look began may be over already, and to ask the device to tell of it costs more than a look.
+            if mem::take(&mut fresh) {
                 continue;
             }
             if let Err(error) = self.sleep(controller, deadline, seen, ticket, wait) {

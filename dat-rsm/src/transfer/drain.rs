@@ -12,6 +12,7 @@ use crate::error::{Result, RsmError};
 use crate::flight::{Flight, Owner, Request, Step};
 use crate::id::{Handle, ImportId};
 use crate::import::{Attach, ImportState};
+use crate::link::LinkState;
 use crate::port::Port;
 use crate::state::State;
 
@@ -38,7 +39,8 @@ impl State {
         }
     }
 
-    /// Posts the read that shows that the writes before it are visible; if there is no room, nothing happens.
+    /// Posts the read that shows that the writes before it are visible; if there is no room, nothing happens. It may be
+    /// posted while they are on the way.
     ///
     /// It reads a word of the exporter's node and not of the segment, which the connection may have no right to read.
     /// At the responder a read is executed after the writes before it, and its answer cannot overtake them on the way
@@ -56,6 +58,13 @@ impl State {
             return;
         };
         let (index, covers) = (place.port, place.posted);
+        // A link that broke may still be writing, which a read through another one does not see.
+        let draining = self.links.iter().any(|(_, link)| {
+            link.state == LinkState::Over && link.requests != 0 && link.node == place.node
+        });
+        if draining {
+            return;
+        }
         let Some(link) = self
             .links
             .get(link_handle)
@@ -138,25 +147,22 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         posted: u64,
         flight: Handle,
     ) -> Option<Result<()>> {
-        let place = state.imports.get_mut(import.handle())?;
-        if place.finished < posted {
-            return None;
-        }
-        if place.state == ImportState::Aborted {
+        let place = state.imports.get(import.handle())?;
+        let over = place.finished >= posted;
+        if over && place.state == ImportState::Aborted {
             return Some(Ok(()));
         }
         let Attach::Attached(_) = place.attach else {
             return None;
         };
-        let index = place.port;
+        let (index, unseen) = (place.port, place.written > place.flushed);
         match state.flights.get(flight)?.step {
             // What failed is in the books of the connection.
-            Step::Done | Step::Failed(_) => Some(Ok(())),
+            Step::Done | Step::Failed(_) => over.then_some(Ok(())),
             Step::Posted => None,
+            Step::Idle if !unseen => over.then_some(Ok(())),
+            // Right behind the writes: it comes back after them.
             Step::Idle => {
-                if place.written <= place.flushed {
-                    return Some(Ok(()));
-                }
                 let port = self.ports.get(index)?;
                 state.post_flush(port, import, flight);
                 None

@@ -176,14 +176,20 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 continue;
             }
             self.pins.release_before(flight.done as usize);
-            if (self.stop.is_some() || self.next >= count) && flight.pending == 0 {
-                let flush = self.direction == Direction::Put && !self.explicit && flight.done > 0;
-                self.phase = if flush {
-                    Phase::Flushing
-                } else {
-                    Phase::Closing
-                };
-                return None;
+            if self.stop.is_some() || self.next >= count {
+                let writes = self.direction == Direction::Put && !self.explicit;
+                if flight.pending == 0 {
+                    self.phase = if writes && flight.done > 0 {
+                        Phase::Flushing
+                    } else {
+                        Phase::Closing
+                    };
+                    return None;
+                }
+                if writes && flight.step == Step::Idle {
+                    // Right behind the entries: it comes back after them, and nobody waits twice.
+                    self.post_flush();
+                }
             }
             if before == (self.next, self.part, self.stop) {
                 return None;
@@ -262,9 +268,10 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             // Whether the exporter lives is not known yet.
             return None;
         }
+        // A flush that was on the way behind a failed entry fails with it, and says nothing of its own.
         let status = match (flight.failure, flight.step) {
-            (_, Step::Failed(status)) => status,
             (Some(failure), _) => failure.status,
+            (None, Step::Failed(status)) => status,
             (None, _) => DtoStatus::Flushed,
         };
         // Flushed: another's failure broke the link. Another key: the memory changed under the entry.
@@ -284,7 +291,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             self.phase = Phase::Moving;
             return None;
         }
-        let unseen = matches!(flight.step, Step::Failed(_));
+        let unseen = flight.failure.is_none() && matches!(flight.step, Step::Failed(_));
         let residual = if unseen {
             count
         } else {
@@ -310,22 +317,26 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             Step::Failed(_) => self.phase = Phase::Failing,
             Step::Posted => {}
             Step::Idle => {
-                let (port, import) = (self.port, self.import);
-                let flight = self.flight;
-                let gone = self.engine.state.with(|state| {
-                    let place = state.imports.get(import.handle())?;
-                    if !self.waits_for_disconnect(place) {
-                        state.post_flush(port, import, flight);
-                    }
-                    let place = state.imports.get(import.handle())?;
-                    Some(place.generation != self.generation)
-                });
-                if gone.unwrap_or(true) {
+                if !self.post_flush() {
                     self.phase = Phase::Failing;
                 }
             }
         }
         None
+    }
+
+    /// Begins the flush, if there is room for it; says whether the segment is still there.
+    fn post_flush(&self) -> bool {
+        let (port, import) = (self.port, self.import);
+        let there = self.engine.state.with(|state| {
+            let place = state.imports.get(import.handle())?;
+            if !self.waits_for_disconnect(place) {
+                state.post_flush(port, import, self.flight);
+            }
+            let place = state.imports.get(import.handle())?;
+            Some(place.generation == self.generation)
+        });
+        there.unwrap_or(false)
     }
 
     fn closing(&mut self) -> Option<core::result::Result<(), VectorError>> {
