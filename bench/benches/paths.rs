@@ -4,55 +4,34 @@
     reason = "the attribute of each benchmark makes a module of it"
 )]
 
+mod setup;
+
 use std::hint::black_box;
 use std::task::{Poll, Waker};
 
-use dat_bench::{RingDevice, Rings, World, WorldMemory};
+use dat_bench::{RingDevice, Rings, World};
 use dat_core::event::{Event, Waited};
-use dat_core::flags::CompletionFlags;
-use dat_core::id::{EpId, SrqId};
-use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::id::SrqId;
 use dat_core::sync::SpinLock;
 use dat_core::{Ia, Result};
 use gungraun::{library_benchmark, library_benchmark_group, main};
+use setup::{Segments, completed, post, post_shared, rdma};
 
-/// A connected world in which every path ran once, so that nothing is met for the first time.
+type Adapter = Ia<'static, RingDevice, SpinLock>;
+type PostRdma = setup::PostRdma<&'static Rings, SpinLock>;
+type Post = setup::Post<&'static Rings, SpinLock>;
+type PostShared = setup::PostShared<&'static Rings, SpinLock>;
+
 fn warm() -> &'static World {
-    world(false)
+    setup::world(Box::leak(Box::new(Rings::new())), false)
 }
 
-fn world(shared: bool) -> &'static World {
-    let memory = Box::leak(Box::new(WorldMemory::new()));
-    let rings = &*Box::leak(Box::new(Rings::new()));
-    let world = World::new(rings, memory, shared).expect("a fresh world has room for itself");
-    let world: &'static World = Box::leak(Box::new(world));
-    for _ in 0..4 {
-        world.write(1).expect("there is room");
-        world.device.complete_all();
-        world.dequeue().expect("the write completed");
-    }
-    world
+fn shared() -> &'static World {
+    setup::world(Box::leak(Box::new(Rings::new())), true)
 }
 
-fn with_segments(count: usize) -> (&'static World, &'static [LmrTriplet]) {
-    let world = warm();
-    (world, &world.segments[..count])
-}
-
-fn shared() -> (&'static World, SrqId, &'static [LmrTriplet]) {
-    let world = world(true);
-    let srq = world.srq.expect("this world has a shared queue");
-    (world, srq, &world.segments[..1])
-}
-
-/// A world with `count` completed writes that nobody dequeued yet.
-fn completed(count: usize) -> &'static World {
-    let world = world(false);
-    for _ in 0..count {
-        world.write(1).expect("there is room");
-    }
-    world.device.complete_all();
-    world
+fn with_segments(count: usize) -> (&'static World, Segments) {
+    setup::with_segments(warm(), count)
 }
 
 #[library_benchmark]
@@ -61,124 +40,61 @@ fn completed(count: usize) -> &'static World {
 #[bench::three(with_segments(3))]
 #[bench::six(with_segments(6))]
 #[bench::fourteen(with_segments(14))]
-fn write((world, segments): (&'static World, &'static [LmrTriplet])) {
-    let (ia, remote) = (&world.ia, &world.remote);
-    let posted = ia.post_rdma_write(
-        world.ep,
-        segments,
-        black_box(7),
-        remote,
-        black_box(CompletionFlags::empty()),
-    );
-    assert!(posted.is_ok());
-}
-
-type Adapter = Ia<'static, RingDevice, SpinLock>;
-type PostRdma = fn(&Adapter, EpId, &[LmrTriplet], u64, &RmrTriplet, CompletionFlags) -> Result<()>;
-type Post = fn(&Adapter, EpId, &[LmrTriplet], u64, CompletionFlags) -> Result<()>;
-type SharedPost = fn(&Adapter, SrqId, &[LmrTriplet], u64) -> Result<()>;
-
-fn call_rdma() -> (&'static World, &'static [LmrTriplet], PostRdma) {
-    let (world, segments) = with_segments(1);
-    (world, segments, |_, _, _, _, _, _| Ok(()))
-}
-
-fn call() -> (&'static World, &'static [LmrTriplet], Post) {
-    let (world, segments) = with_segments(1);
-    (world, segments, |_, _, _, _, _| Ok(()))
-}
-
-fn call_shared() -> (&'static World, SrqId, &'static [LmrTriplet], SharedPost) {
-    let (world, srq, segments) = shared();
-    (world, srq, segments, |_, _, _, _| Ok(()))
-}
-
-// What it costs to call something with the arguments of a post that does nothing: no part of the post.
-#[library_benchmark]
-#[bench::one(call_rdma())]
-fn caller_rdma((world, segments, nothing): (&'static World, &'static [LmrTriplet], PostRdma)) {
-    let (ia, remote) = (&world.ia, &world.remote);
-    let posted = nothing(
-        ia,
-        world.ep,
-        segments,
-        black_box(7),
-        remote,
-        black_box(CompletionFlags::empty()),
-    );
-    assert!(posted.is_ok());
-}
-
-#[library_benchmark]
-#[bench::one(call())]
-fn caller((world, segments, nothing): (&'static World, &'static [LmrTriplet], Post)) {
-    let posted = nothing(
-        &world.ia,
-        world.ep,
-        segments,
-        black_box(7),
-        black_box(CompletionFlags::empty()),
-    );
-    assert!(posted.is_ok());
-}
-
-#[library_benchmark]
-#[bench::one(call_shared())]
-fn caller_shared(
-    (world, srq, segments, nothing): (&'static World, SrqId, &'static [LmrTriplet], SharedPost),
-) {
-    let posted = nothing(&world.ia, srq, segments, black_box(7));
-    assert!(posted.is_ok());
+fn write((world, segments): (&'static World, Segments)) {
+    rdma(Adapter::post_rdma_write, world, segments, &world.remote);
 }
 
 #[library_benchmark]
 #[bench::one(warm())]
 fn read(world: &'static World) {
-    let (ia, remote) = (&world.ia, &world.small_remote);
     let segments = &world.segments[..1];
-    let posted = ia.post_rdma_read(
-        world.ep,
+    rdma(
+        Adapter::post_rdma_read,
+        world,
         segments,
-        black_box(7),
-        remote,
-        black_box(CompletionFlags::empty()),
+        &world.small_remote,
     );
-    assert!(posted.is_ok());
 }
 
 #[library_benchmark]
 #[bench::one(with_segments(1))]
-fn send((world, segments): (&'static World, &'static [LmrTriplet])) {
-    let posted = world.ia.post_send(
-        world.ep,
-        segments,
-        black_box(7),
-        black_box(CompletionFlags::empty()),
-    );
-    assert!(posted.is_ok());
+fn send((world, segments): (&'static World, Segments)) {
+    post(Adapter::post_send, world, segments);
 }
 
 #[library_benchmark]
 #[bench::one(with_segments(1))]
-fn receive((world, segments): (&'static World, &'static [LmrTriplet])) {
-    let posted = world.ia.post_recv(
-        world.ep,
-        segments,
-        black_box(7),
-        black_box(CompletionFlags::empty()),
-    );
-    assert!(posted.is_ok());
+fn receive((world, segments): (&'static World, Segments)) {
+    post(Adapter::post_recv, world, segments);
 }
 
 #[library_benchmark]
-#[bench::one(shared())]
-fn shared_receive((world, srq, segments): (&'static World, SrqId, &'static [LmrTriplet])) {
-    let posted = world.ia.srq_post_recv(srq, segments, black_box(7));
-    assert!(posted.is_ok());
+#[bench::one(setup::with_shared_queue(shared()))]
+fn shared_receive((world, srq, segments): (&'static World, SrqId, Segments)) {
+    post_shared(Adapter::srq_post_recv, world, srq, segments);
+}
+
+// What it costs to call something with the arguments of a post that does nothing: no part of the post.
+#[library_benchmark]
+#[bench::one(setup::with_idle_rdma(warm()))]
+fn caller_rdma((world, segments, nothing): (&'static World, Segments, PostRdma)) {
+    rdma(nothing, world, segments, &world.remote);
 }
 
 #[library_benchmark]
-#[bench::one(completed(4))]
+#[bench::one(setup::with_idle(warm()))]
+fn caller((world, segments, nothing): (&'static World, Segments, Post)) {
+    post(nothing, world, segments);
+}
+
+#[library_benchmark]
+#[bench::one(setup::with_idle_shared(shared()))]
+fn caller_shared((world, srq, segments, nothing): (&'static World, SrqId, Segments, PostShared)) {
+    post_shared(nothing, world, srq, segments);
+}
+
+#[library_benchmark]
+#[bench::one(completed(warm(), 4, 0))]
 fn dequeue_one(world: &'static World) -> Result<Event> {
     world.ia.evd_dequeue(world.evd)
 }
@@ -190,7 +106,7 @@ fn dequeue_empty(world: &'static World) -> Result<Event> {
 }
 
 #[library_benchmark]
-#[bench::one(completed(4))]
+#[bench::one(completed(warm(), 4, 0))]
 fn wait_ready(world: &'static World) -> Poll<Result<Waited>> {
     match world.ia.evd_wait(world.evd, 1) {
         Ok(mut wait) => wait.poll(Waker::noop()),
@@ -207,17 +123,10 @@ fn software(world: &'static World) -> Result<Event> {
 
 #[library_benchmark]
 #[bench::one(with_segments(1))]
-fn pair((world, segments): (&'static World, &'static [LmrTriplet])) -> Result<Event> {
-    let (ia, remote) = (&world.ia, &world.remote);
-    ia.post_rdma_write(
-        world.ep,
-        segments,
-        black_box(7),
-        remote,
-        black_box(CompletionFlags::empty()),
-    )?;
+fn pair((world, segments): (&'static World, Segments)) -> Result<Event> {
+    rdma(Adapter::post_rdma_write, world, segments, &world.remote);
     world.device.complete_all();
-    ia.evd_dequeue(world.evd)
+    world.ia.evd_dequeue(world.evd)
 }
 
 // The device's share of `pair`.

@@ -45,6 +45,9 @@ pub trait Queues: Copy + Send + 'static {
 
     /// A window.
     fn window(self) -> WindowKey;
+
+    /// Completes everything that was posted.
+    fn complete_all(self);
 }
 
 impl Queues for &'static Rings {
@@ -81,6 +84,10 @@ impl Queues for &'static Rings {
 
     fn window(self) -> WindowKey {
         WindowKey(1)
+    }
+
+    fn complete_all(self) {
+        Rings::complete_all(self);
     }
 }
 

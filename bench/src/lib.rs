@@ -6,6 +6,8 @@
 
 mod device;
 mod ring;
+#[cfg(feature = "verbs")]
+mod verbs;
 mod world;
 
 pub use device::{LoopDevice, Queues, RingDevice};

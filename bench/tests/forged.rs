@@ -1,8 +1,6 @@
 //! A device that completes what it likes: only what was posted becomes an event, once, and of no more bytes.
 #![cfg(feature = "verbs")]
 
-mod device;
-
 use std::collections::BTreeMap;
 use std::env;
 
@@ -11,15 +9,14 @@ use dat_bench::{World, WorldMemory};
 use dat_core::event::{DtoOperation, Event};
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use dat_core::sync::HostLock;
-use device::Device;
 
-type Forged = World<Device, HostLock>;
+type Forged = World<&'static Sink, HostLock>;
 
 /// What may still complete: the bytes that were posted, and whether they may be fewer.
 type Outstanding = BTreeMap<u64, (u64, bool)>;
 
 fn world(shared: bool) -> Forged {
-    let device = Device(Sink::forging(shared));
+    let device = Sink::forging(shared);
     World::new(device, Box::leak(Box::new(WorldMemory::new())), shared).expect("a fresh world")
 }
 
@@ -91,7 +88,7 @@ fn only_what_was_posted_completes() {
     let mut random = fastrand::Rng::with_seed(seed);
     for shared in [false, true] {
         let world = world(shared);
-        let sink = world.device.0;
+        let sink = world.device;
         let mut outstanding = Outstanding::new();
         let mut all = Vec::new();
         let mut cookie = 0;

@@ -1,8 +1,6 @@
 //! Requests that carry their data: memory is read while it is registered, and not afterwards.
 #![cfg(feature = "verbs")]
 
-mod device;
-
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::thread;
 
@@ -11,7 +9,6 @@ use dat_bench::{World, WorldMemory};
 use dat_core::flags::{CompletionFlags, EpFields, MemoryPrivileges};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
 use dat_core::sync::HostLock;
-use device::Device;
 
 /// What memory holds while it is registered, and while it is its owner's.
 const REGISTERED: u8 = 0xA5;
@@ -38,9 +35,10 @@ fn requests_carry_registered_memory_alone() {
     static MEMORY: [[AtomicU8; PIECE]; 2] = [const { [const { AtomicU8::new(OWN) }; PIECE] }; 2];
     #[expect(unsafe_code)]
     // SAFETY: only the core posts to it, which knows that it reads.
-    let device = Device(unsafe { Sink::reading(look) });
+    let device = unsafe { Sink::reading(look) };
     let memory = Box::leak(Box::new(WorldMemory::new()));
-    let world: World<Device, HostLock> = World::new(device, memory, false).expect("a fresh world");
+    let world: World<&'static Sink, HostLock> =
+        World::new(device, memory, false).expect("a fresh world");
     let (ia, ep, evd) = (&world.ia, world.ep, world.evd);
     let param = ia.ep_query(ep, EpFields::all()).expect("it lives");
     let pz = param.pz.expect("it has a zone");
@@ -66,7 +64,7 @@ fn requests_carry_registered_memory_alone() {
                         .post_send(ep, &[piece], 1, CompletionFlags::empty())
                         .is_ok()
                     {
-                        device.0.complete_all();
+                        device.complete_all();
                         while ia.evd_dequeue(evd).is_ok() {}
                     }
                 }

@@ -1,0 +1,137 @@
+//! What the benchmarks on either device start from, and the calls that they count: the same ones, whether they go to
+//! the adapter or to a function that does nothing.
+
+use std::hint::black_box;
+
+use dat_bench::{LoopDevice, Queues, World, WorldMemory};
+use dat_core::flags::CompletionFlags;
+use dat_core::id::{EpId, SrqId};
+use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::sync::RawLock;
+use dat_core::{Ia, Result};
+
+pub(crate) type Segments = &'static [LmrTriplet];
+type Adapter<Q, L> = Ia<'static, LoopDevice<Q>, L>;
+
+/// A connected world in which every path ran once, so that nothing is met for the first time.
+pub(crate) fn world<Q: Queues, L: RawLock>(device: Q, shared: bool) -> &'static World<Q, L> {
+    let memory = Box::leak(Box::new(WorldMemory::new()));
+    let world = World::new(device, memory, shared).expect("a fresh world has room for itself");
+    let world: &'static World<Q, L> = Box::leak(Box::new(world));
+    for _ in 0..4 {
+        world.write(1).expect("there is room");
+        world.device.complete_all();
+        world.dequeue().expect("the write completed");
+    }
+    world.dequeue().expect_err("everything was dequeued");
+    world
+}
+
+/// The first `count` pieces as well.
+pub(crate) fn with_segments<Q: Queues, L: RawLock>(
+    world: &'static World<Q, L>,
+    count: usize,
+) -> (&'static World<Q, L>, Segments) {
+    (world, &world.segments[..count])
+}
+
+/// The shared queue and a piece as well.
+pub(crate) fn with_shared_queue<Q: Queues, L: RawLock>(
+    world: &'static World<Q, L>,
+) -> (&'static World<Q, L>, SrqId, Segments) {
+    let srq = world.srq.expect("this world has a shared queue");
+    (world, srq, &world.segments[..1])
+}
+
+/// Completes `count` writes, and dequeues the first `taken` of them.
+pub(crate) fn completed<Q: Queues, L: RawLock>(
+    world: &'static World<Q, L>,
+    count: usize,
+    taken: usize,
+) -> &'static World<Q, L> {
+    for _ in 0..count {
+        world.write(1).expect("there is room");
+    }
+    world.device.complete_all();
+    for _ in 0..taken {
+        world.dequeue().expect("the writes completed");
+    }
+    world
+}
+
+pub(crate) type PostRdma<Q, L> =
+    fn(&Adapter<Q, L>, EpId, &[LmrTriplet], u64, &RmrTriplet, CompletionFlags) -> Result<()>;
+pub(crate) type Post<Q, L> =
+    fn(&Adapter<Q, L>, EpId, &[LmrTriplet], u64, CompletionFlags) -> Result<()>;
+pub(crate) type PostShared<Q, L> = fn(&Adapter<Q, L>, SrqId, &[LmrTriplet], u64) -> Result<()>;
+
+// What does nothing goes through the set-up, where no compiler looks: what is measured is that it is called.
+
+pub(crate) fn with_idle_rdma<Q: Queues, L: RawLock>(
+    world: &'static World<Q, L>,
+) -> (&'static World<Q, L>, Segments, PostRdma<Q, L>) {
+    (world, &world.segments[..1], |_, _, _, _, _, _| Ok(()))
+}
+
+pub(crate) fn with_idle<Q: Queues, L: RawLock>(
+    world: &'static World<Q, L>,
+) -> (&'static World<Q, L>, Segments, Post<Q, L>) {
+    (world, &world.segments[..1], |_, _, _, _, _| Ok(()))
+}
+
+pub(crate) fn with_idle_shared<Q: Queues, L: RawLock>(
+    world: &'static World<Q, L>,
+) -> (&'static World<Q, L>, SrqId, Segments, PostShared<Q, L>) {
+    let (world, srq, segments) = with_shared_queue(world);
+    (world, srq, segments, |_, _, _, _| Ok(()))
+}
+
+/// An RDMA Write or Read.
+#[inline(always)]
+pub(crate) fn rdma<Q: Queues, L: RawLock>(
+    call: impl Fn(&Adapter<Q, L>, EpId, &[LmrTriplet], u64, &RmrTriplet, CompletionFlags) -> Result<()>,
+    world: &World<Q, L>,
+    segments: &[LmrTriplet],
+    remote: &RmrTriplet,
+) {
+    let flags = CompletionFlags::empty();
+    let posted = call(
+        &world.ia,
+        world.ep,
+        segments,
+        black_box(7),
+        remote,
+        black_box(flags),
+    );
+    assert!(posted.is_ok());
+}
+
+/// A Send or a receive.
+#[inline(always)]
+pub(crate) fn post<Q: Queues, L: RawLock>(
+    call: impl Fn(&Adapter<Q, L>, EpId, &[LmrTriplet], u64, CompletionFlags) -> Result<()>,
+    world: &World<Q, L>,
+    segments: &[LmrTriplet],
+) {
+    let flags = CompletionFlags::empty();
+    let posted = call(
+        &world.ia,
+        world.ep,
+        segments,
+        black_box(7),
+        black_box(flags),
+    );
+    assert!(posted.is_ok());
+}
+
+/// A buffer for a shared queue.
+#[inline(always)]
+pub(crate) fn post_shared<Q: Queues, L: RawLock>(
+    call: impl Fn(&Adapter<Q, L>, SrqId, &[LmrTriplet], u64) -> Result<()>,
+    world: &World<Q, L>,
+    srq: SrqId,
+    segments: &[LmrTriplet],
+) {
+    let posted = call(&world.ia, srq, segments, black_box(7));
+    assert!(posted.is_ok());
+}
