@@ -1,46 +1,27 @@
 //! Several threads on one engine, over a fabric that has a thread of its own.
 
+mod fixture;
+
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::thread;
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, MockWait, NodeOptions};
-use dat_core::connection::{CrSlot, PspSlot, RspSlot};
-use dat_core::endpoint::{EndpointSlot, SrqSlot};
-use dat_core::event::{CnoSlot, EvdSlot, EventSlot, Wait};
-use dat_core::memory::{LmrSlot, PzSlot, Region, RmrSlot};
+use dat_core::event::Wait;
+use dat_core::memory::Region;
 use dat_core::sync::{HostLock, load_bytes, store_bytes};
-use dat_core::{Ia, RecordSlot, Storage, attributes::IaAddress};
+use dat_core::{Ia, attributes::IaAddress};
 use dat_rsm::{
     BarrierScope, ControllerConfig, ControllerId, ExportFlags, ExportId, LocalAccess, NodeEntry,
     Options, Permission, PutEntry, Rsm, RsmError, SignalFlags, Source, VectorFlags,
 };
+
+use fixture::storage;
 
 type Engine = Rsm<'static, MockBackend, HostLock>;
 
 const SEGMENT: u32 = 0x40_0000;
 const THREADS: usize = 4;
 const PAGE: usize = 4096;
-
-fn slots<S>(count: usize, empty: impl FnMut() -> S) -> &'static mut [S] {
-    Vec::leak(std::iter::repeat_with(empty).take(count).collect())
-}
-
-fn storage() -> Storage<'static, MockBackend, HostLock> {
-    Storage {
-        protection_zones: slots(4, || PzSlot::EMPTY),
-        local_regions: slots(256, || LmrSlot::EMPTY),
-        remote_regions: slots(4, || RmrSlot::EMPTY),
-        event_dispatchers: slots(8, || EvdSlot::EMPTY),
-        notification_objects: slots(4, || CnoSlot::EMPTY),
-        endpoints: slots(8, || EndpointSlot::EMPTY),
-        shared_receive_queues: slots(1, || SrqSlot::EMPTY),
-        public_service_points: slots(2, || PspSlot::EMPTY),
-        reserved_service_points: slots(1, || RspSlot::EMPTY),
-        connection_requests: slots(8, || CrSlot::EMPTY),
-        events: slots(512, || EventSlot::EMPTY),
-        records: slots(2048, || RecordSlot::EMPTY),
-    }
-}
 
 fn engine(fabric: &Fabric, number: u32) -> (Engine, ControllerId) {
     let device = fabric.node(NodeOptions::new("mock", u64::from(number)));

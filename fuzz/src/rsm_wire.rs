@@ -1041,11 +1041,7 @@ fn is_empty(engine: &Engine<'_>) {
     let page: &'static [AtomicU8] = &FRIEND_PAGES.0[0];
     for _ in OWN_REGIONS..REGIONS {
         engine
-            .create_local_memory(
-                controller,
-                Region::from_static(page),
-                LocalAccess::ReadOnly,
-            )
+            .create_local_memory(controller, Region::from_static(page), LocalAccess::ReadOnly)
             .expect("a region leaked");
     }
 }

@@ -330,10 +330,12 @@ macro_rules! conformance_suite {
                     whether_segments_can_be_mapped_is_told
                     a_mapping_is_loaded_from_and_stored_to
                     mappings_are_refused_in_order
-                    a_mapping_survives_its_segment_without_reaching_it;
+                    a_mapping_survives_its_segment_without_reaching_it
+                    accesses_map_nothing_by_themselves;
                 rsm_refusal:
                     an_empty_vector_is_refused
                     only_a_live_import_takes_vectors
+                    handles_mean_nothing_to_another_engine
                     a_released_controller_is_told_by_its_own_code
                     each_direction_needs_its_right
                     a_bad_entry_ends_the_vector_at_its_place

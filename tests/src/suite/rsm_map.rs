@@ -1,6 +1,6 @@
 //! Mappings, where the backend sees the memory of peers.
 
-use dat_rsm::{ImportId, Permission, RsmError, VectorFlags};
+use dat_rsm::{GetEntry, ImportId, Permission, RsmError, Target, VectorFlags};
 
 use crate::fixture::RsmTestbed;
 use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, pattern, put, store};
@@ -160,5 +160,54 @@ pub fn a_mapping_survives_its_segment_without_reaching_it<T: RsmTestbed>(bed: &T
         assert_eq!(engine.map_store(import, 0, &[7; 4]), Ok(()));
         assert_eq!(engine.import_unmap(import), Ok(()));
         assert_eq!(engine.import_disconnect(import, &mut nodes.wait(0)), Ok(()));
+    }
+}
+
+/// Nothing is mapped unless it is asked for: neither is more right needed than that of the access, nor is a mapping in the way.
+///
+/// Spec: RSMGP-06, RSMMP-04, RSMPV-E13, RSMPV-81
+pub fn accesses_map_nothing_by_themselves<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (_, memory) = nodes.export(1, 1, SEGMENT);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let attributes = engine.controller_attributes(nodes.controller(0));
+    let mapped = if attributes.expect("attributes").mapping {
+        Ok(())
+    } else {
+        Err(RsmError::MapFailed)
+    };
+    for right in [Permission::WRITE, Permission::READ] {
+        let import = nodes.import_as(0, 1, SEGMENT, right).expect("connected");
+        let barrier = nodes.barrier(0, import);
+        let flags = VectorFlags::empty();
+        if right == Permission::WRITE {
+            assert_eq!(engine.put(import, 0, &[1], wait), Ok(()));
+            assert_eq!(engine.put_items(import, 8, &[2_u64], wait), Ok(()));
+            assert_eq!(engine.putv(import, &[put(&[3], 1)], flags, wait), Ok(()));
+            assert_eq!(load(&memory[..2]), [1, 3]);
+        } else {
+            let (mut one, mut items, mut other) = ([0], [0_u64], [0]);
+            assert_eq!(engine.get(import, 0, &mut one, wait), Ok(()));
+            assert_eq!(engine.get_items(import, 8, &mut items, wait), Ok(()));
+            let mut entries = [GetEntry {
+                local: Target::Bytes(&mut other),
+                local_offset: 0,
+                remote_offset: 1,
+                length: 1,
+            }];
+            assert_eq!(engine.getv(import, &mut entries, flags, wait), Ok(()));
+            assert_eq!((one, items, other), ([1], [2], [3]));
+        }
+        assert_eq!(
+            engine.import_unmap(import),
+            Err(RsmError::SegmentNotMapped),
+            "{right:?}"
+        );
+        assert_eq!(engine.import_map(import, right, 0, BYTES), mapped);
+        if mapped.is_ok() {
+            assert_eq!(engine.import_unmap(import), Ok(()));
+        }
+        assert_eq!(engine.destroy_barrier(barrier), Ok(()));
+        assert_eq!(engine.import_disconnect(import, wait), Ok(()));
     }
 }

@@ -345,3 +345,53 @@ pub fn a_handle_of_another_controller_is_refused<T: RsmTestbed>(bed: &T) {
         1,
     );
 }
+
+/// Each process has an engine of its own, and so have two of one process nothing to do with each other.
+///
+/// Spec: RSMGEN-03, RSMGEN-05
+pub fn handles_mean_nothing_to_another_engine<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (export, import, memory) = nodes.segment(1);
+    let (local, _) = nodes.local(0, PAGE, 5);
+    let barrier = nodes.barrier(0, import);
+    let controller = nodes.controller(0);
+    // The other engine has as many objects, in the same places.
+    nodes.export(0, 1, SEGMENT);
+    let own = nodes.import(1, 0, SEGMENT);
+    nodes.local(1, PAGE, 6);
+    nodes.barrier(1, own);
+    let (other, wait) = (nodes.engine(1), &mut nodes.wait(1));
+    let bad = RsmError::BadSegmentHandle;
+    assert_eq!(other.import_length(import), Err(bad));
+    assert_eq!(other.import_disconnect(import, wait), Err(bad));
+    left(other.putv(import, &[put(&[1], 0)], NONE, wait), bad, 1);
+    left(
+        other.putv(own, &[put_handle(local, 0, 0, 1)], NONE, wait),
+        RsmError::BadScatterGather,
+        1,
+    );
+    assert_eq!(
+        other.open_barrier(barrier),
+        Err(RsmError::BarrierUninitialized)
+    );
+    assert_eq!(
+        other.controller_attributes(controller).map(|_| ()),
+        Err(RsmError::BadControllerHandle)
+    );
+    assert_eq!(
+        other.free_local_memory(controller, local, wait),
+        Err(RsmError::BadControllerHandle)
+    );
+    assert_eq!(
+        other.free_local_memory(nodes.controller(1), local, wait),
+        Err(RsmError::BadLocalMemoryHandle)
+    );
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    assert_eq!(engine.export_unpublish(export, wait), Err(bad));
+    assert_eq!(engine.export_destroy(export, wait), Err(bad));
+    // Nothing came of it.
+    engine
+        .putv(import, &[put_handle(local, 0, 0, 9)], NONE, wait)
+        .expect("a vector");
+    assert!(load(memory)[..9] == pattern(5, 9));
+}
