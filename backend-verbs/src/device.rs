@@ -63,6 +63,39 @@ pub fn devices() -> Vec<VerbsDevice> {
     found
 }
 
+/// The name to open a port by that somebody knows by the name of its network interface, or by an address of it.
+///
+/// Spec: IAQ-03
+#[must_use]
+pub fn device_of(name: &str) -> Option<String> {
+    let host: Option<IpAddr> = name.parse().ok();
+    let known = interface_addresses();
+    for device in device_names() {
+        let ports = entries(
+            &Path::new("/sys/class/infiniband")
+                .join(&device)
+                .join("ports"),
+        );
+        let numbers = ports
+            .iter()
+            .filter_map(|port| port.file_name()?.to_str()?.parse().ok());
+        for number in numbers {
+            let is_meant = interfaces_of(&device, number).iter().any(|one| one == name)
+                || addresses_of(&device, number, &known)
+                    .iter()
+                    .any(|address| Some(address.ip()) == host);
+            if is_meant {
+                return Some(adapter_name(
+                    &device,
+                    number,
+                    u8::try_from(ports.len()).unwrap_or(u8::MAX),
+                ));
+            }
+        }
+    }
+    None
+}
+
 /// A port of an open device.
 #[derive(Debug)]
 pub(crate) struct Port {

@@ -57,7 +57,7 @@ mod wait;
 
 pub use backend::VerbsBackend;
 pub use completion_queue::VerbsCompletionQueue;
-pub use device::{VerbsDevice, devices};
+pub use device::{VerbsDevice, device_of, devices};
 pub use options::{VerbsOptions, WindowKind};
 pub use receive_queue::{VerbsReceiveQueue, VerbsReceiveSlot, VerbsSharedReceiveQueue};
 pub use send_queue::{VerbsSendQueue, VerbsSendSlot};

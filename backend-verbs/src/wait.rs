@@ -89,6 +89,14 @@ impl VerbsWait {
             completions: Arc::clone(completions),
         })
     }
+
+    /// One more, for another thread.
+    ///
+    /// # Errors
+    /// `Resources`: out of descriptors.
+    pub fn another(&self) -> Result<Self, BackendError> {
+        Self::new(&self.signal, &self.completions)
+    }
 }
 
 impl Wait for VerbsWait {

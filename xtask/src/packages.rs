@@ -99,6 +99,21 @@ const NEEDED: &[SystemPackage] = &[
         },
         why: "`core` for other processors",
     },
+    file(
+        "libdapl-dev",
+        "/usr/include/dat2/udat.h",
+        "the headers and the registry of DAT 2.0, for C programs that use the provider",
+    ),
+    file(
+        "libdapl2",
+        "/usr/lib/x86_64-linux-gnu/libdat2.so.2",
+        "the registry that loads the provider",
+    ),
+    programs(
+        "dapl2-utils",
+        &["dapltest", "dtest", "dtestcm", "dtestsrq", "dtestx"],
+        "programs for DAT 2.0 that nobody here wrote",
+    ),
     programs(
         "perftest",
         &[

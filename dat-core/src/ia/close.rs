@@ -6,7 +6,7 @@ use super::Ia;
 use crate::backend::Backend;
 use crate::connection::{CrSlot, PspSlot, RspSlot};
 use crate::endpoint::{Endpoint, ReceiveSide};
-use crate::error::{Cause, Error, Subtype};
+use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{Aftermath, Cno, EvdQueue};
 use crate::flags::CloseFlags;
 use crate::memory::{LmrSlot, PzSlot, RemoteRegion};
@@ -52,22 +52,29 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         reason = "the adapter comes back whole, and there is no allocator to box it with"
     )]
     pub fn close(self, flags: CloseFlags) -> core::result::Result<B, CloseError<'s, B, L>> {
+        self.shut(flags)
+            .map_err(|error| CloseError { error, ia: self })
+    }
+
+    /// As `close`, while other threads may be in calls, or wait: whatever they ask for afterwards is refused.
+    ///
+    /// For those who cannot know when the last call is over, as the C libraries.
+    ///
+    /// # Errors
+    /// - INVALID_STATE (IA_IN_USE), graceful only: the consumer has not freed all it made; nothing is destroyed.
+    /// - INVALID_HANDLE (IA): it was shut before.
+    ///
+    /// Spec: IAC-01..06, GEN-15
+    pub fn shut(&self, flags: CloseFlags) -> Result<B> {
         if flags == CloseFlags::Graceful && self.has_consumer_objects() {
-            return Err(CloseError {
-                error: Error::invalid_state(Subtype::InvalidStateIaInUse)
-                    .because(Cause::ChildrenLeft),
-                ia: self,
-            });
+            return Err(
+                Error::invalid_state(Subtype::InvalidStateIaInUse).because(Cause::ChildrenLeft)
+            );
         }
         self.destroy_everything();
-        match self.control.with(|control| control.backend.take()) {
-            Some(backend) => Ok(backend),
-            // Only a close takes the backend, and it takes the adapter with it.
-            None => Err(CloseError {
-                error: Error::internal(Cause::Closing),
-                ia: self,
-            }),
-        }
+        self.control
+            .with(|control| control.backend.take())
+            .ok_or(Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing))
     }
 
     /// Whether the consumer has anything left to free (IAC-03).

@@ -56,6 +56,8 @@ pub(crate) enum Target {
     Program(String),
     /// A file of integration tests.
     Test(String),
+    /// A shared library; in the guest it lies beside the programs.
+    Library(String),
 }
 
 impl Job {

@@ -214,7 +214,11 @@ fn fill<'a>(
     }
     for build in &job.needs.build {
         let file = built(workspace, build)?;
-        image.program(&file, OsStr::new(build.target.name()))?;
+        let name = match build.target {
+            Target::Program(_) | Target::Test(_) => OsStr::new(build.target.name()),
+            Target::Library(_) => file.file_name().context("a library has a name")?,
+        };
+        image.program(&file, name)?;
     }
     for file in &options.binary {
         let file = std::path::absolute(file)?;
@@ -277,7 +281,7 @@ fn provider_library() -> Result<PathBuf> {
         .with_context(|| format!("{} has no library for soft-RoCE", folder.display()))
 }
 
-/// Builds a program or a file of tests, and tells where it is.
+/// Builds a program, a file of tests or a shared library, and tells where it is.
 fn built(workspace: &Workspace, build: &Build) -> Result<PathBuf> {
     let package = workspace
         .member(&build.package)
@@ -298,6 +302,7 @@ fn built(workspace: &Workspace, build: &Build) -> Result<PathBuf> {
     match build.target {
         Target::Program(_) => command.args(["build", "--bin", name]),
         Target::Test(_) => command.args(["test", "--no-run", "--test", name]),
+        Target::Library(_) => command.args(["build", "--lib"]),
     };
     command.args(["--quiet", "--message-format", "json-render-diagnostics"]);
     command.args(["--package", &build.package]);
@@ -311,9 +316,13 @@ fn built(workspace: &Workspace, build: &Build) -> Result<PathBuf> {
     for message in Message::parse_stream(BufReader::new(output)) {
         if let Message::CompilerArtifact(artifact) = message?
             && artifact.target.name == name
-            && artifact.executable.is_some()
         {
-            found = artifact.executable;
+            let library = || artifact.filenames.into_iter().find(is_shared_library);
+            let made = match build.target {
+                Target::Program(_) | Target::Test(_) => artifact.executable,
+                Target::Library(_) => library(),
+            };
+            found = made.or(found);
         }
     }
     if !child.wait()?.success() {
@@ -323,10 +332,16 @@ fn built(workspace: &Workspace, build: &Build) -> Result<PathBuf> {
     Ok(file.into())
 }
 
+fn is_shared_library(file: &impl AsRef<Path>) -> bool {
+    file.as_ref()
+        .extension()
+        .is_some_and(|extension| extension == "so")
+}
+
 impl Target {
     fn name(&self) -> &str {
         match self {
-            Self::Program(name) | Self::Test(name) => name,
+            Self::Program(name) | Self::Test(name) | Self::Library(name) => name,
         }
     }
 }

@@ -1,0 +1,19 @@
+//! The provider for `libdat2`, the registry of DAT 2.0: a shared library with the two functions that the registry calls.
+//!
+//! Everything else is in `dat-ffi`. Which lines of `dat.conf` load it is written in `docs/c-libraries.md`.
+
+use dat_ffi::v2::{In, ProviderInfo, Text};
+
+/// Registers the provider of one line of `dat.conf`.
+#[expect(unsafe_code, reason = "the registry looks the function up by its name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn dat_provider_init(info: In<ProviderInfo>, instance_data: Text) {
+    dat_ffi::v2::register(info, instance_data);
+}
+
+/// Takes the provider of a line of `dat.conf` out of the registry.
+#[expect(unsafe_code, reason = "the registry looks the function up by its name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn dat_provider_fini(info: In<ProviderInfo>) {
+    dat_ffi::v2::unregister(info);
+}

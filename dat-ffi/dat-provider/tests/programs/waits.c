@@ -1,0 +1,160 @@
+/* Threads: who waits is released, notification objects wake and call, and a close under calls harms nobody. */
+#include "check.h"
+
+#include <stdatomic.h>
+
+static DAT_EVD_HANDLE waited_on;
+static atomic_int released;
+
+static void *wait_for_abort(void *unused)
+{
+    DAT_EVENT event;
+    DAT_COUNT more;
+    (void)unused;
+    EXPECT(DAT_ABORT, dat_evd_wait(waited_on, DAT_TIMEOUT_INFINITE, 1, &event, &more));
+    released++;
+    return NULL;
+}
+
+static void *wait_for_unwaitable(void *unused)
+{
+    DAT_EVENT event;
+    DAT_COUNT more;
+    (void)unused;
+    EXPECT(DAT_INVALID_STATE, dat_evd_wait(waited_on, DAT_TIMEOUT_INFINITE, 1, &event, &more));
+    released++;
+    return NULL;
+}
+
+static atomic_int calls;
+static _Atomic(DAT_EVD_HANDLE) called_with;
+
+static void agent(DAT_PVOID data, DAT_EVD_HANDLE evd)
+{
+    CHECK(data == (DAT_PVOID)&calls);
+    called_with = evd;
+    calls++;
+}
+
+static atomic_int stop;
+
+/* Asks whatever is there, until told to stop; the adapter may be gone at any moment. */
+static void *ask(void *given)
+{
+    DAT_EVD_HANDLE evd = given;
+    DAT_EVENT event;
+    while (!stop) {
+        DAT_RETURN returned = dat_evd_dequeue(evd, &event);
+        CHECK(DAT_GET_TYPE(returned) == DAT_QUEUE_EMPTY || DAT_GET_TYPE(returned) == DAT_INVALID_HANDLE
+              || DAT_GET_TYPE(returned) == DAT_ABORT);
+    }
+    return NULL;
+}
+
+/* Waits until a number is what it shall be. */
+static void becomes(atomic_int *number, int value)
+{
+    int round;
+    for (round = 0; round < 20000 && *number != value; round++) {
+        usleep(1000);
+    }
+    CHECK(*number == value);
+}
+
+int main(void)
+{
+    struct side side = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
+    DAT_OS_WAIT_PROXY_AGENT calling = {(DAT_PVOID)&calls, agent};
+    DAT_CNO_PARAM param;
+    DAT_CNO_HANDLE cno, with_agent;
+    DAT_EVD_HANDLE evd, other, fired;
+    DAT_EVENT event;
+    DAT_COUNT more;
+    pthread_t waiter, askers[3];
+    int round, thread;
+
+    /* A notification object that somebody waits on. */
+    OK(dat_cno_create(side.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
+    OK(dat_evd_create(side.ia, 4, cno, DAT_EVD_SOFTWARE_FLAG, &evd));
+    fired = side.async;
+    EXPECT(DAT_QUEUE_EMPTY, dat_cno_wait(cno, 1000, &fired));
+    CHECK(fired == DAT_HANDLE_NULL);
+    memset(&event, 0, sizeof event);
+    event.event_number = DAT_SOFTWARE_EVENT;
+    event.event_data.software_event_data.pointer = &side;
+    OK(dat_evd_post_se(evd, &event));
+    OK(dat_cno_wait(cno, 20 * SECOND, &fired));
+    CHECK(fired == evd);
+    event = next_event(evd, DAT_SOFTWARE_EVENT);
+    CHECK(event.event_data.software_event_data.pointer == &side);
+    event.event_number = DAT_DTO_COMPLETION_EVENT;
+    EXPECT(DAT_INVALID_PARAMETER, dat_evd_post_se(evd, &event));
+    EXPECT(DAT_INVALID_PARAMETER, dat_evd_post_se(evd, NULL));
+    event.event_number = DAT_SOFTWARE_EVENT;
+    for (round = 0; round < 3; round++) {
+        OK(dat_evd_post_se(evd, &event));
+    }
+    OK(dat_evd_wait(evd, 0, 3, &event, &more));
+    CHECK(more == 2);
+    more = -1;
+    EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(evd, 1000, 3, &event, &more));
+    CHECK(more == 2);
+    EXPECT(DAT_INVALID_PARAMETER, dat_evd_wait(evd, 0, 0, &event, &more));
+
+    /* One with an agent, which is called once for each time that it is set, from events of the device as well. */
+    OK(dat_cno_create(side.ia, calling, &with_agent));
+    OK(dat_cno_query(with_agent, DAT_CNO_FIELD_ALL, &param));
+    CHECK(param.proxy_type == DAT_PROXY_TYPE_AGENT && param.proxy.agent.proxy_agent_func == agent);
+    OK(dat_evd_modify_cno(evd, with_agent));
+    event.event_number = DAT_SOFTWARE_EVENT;
+    OK(dat_evd_post_se(evd, &event));
+    becomes(&calls, 1);
+    CHECK(called_with == evd);
+    OK(dat_cno_modify_agent(with_agent, calling));
+    OK(dat_evd_modify_cno(side.arrivals, with_agent));
+    {
+        DAT_PSP_HANDLE listener;
+        DAT_IA_ATTR attributes;
+        OK(dat_ep_create(side.ia, side.zone, side.receives, side.requests, side.connections, NULL, &side.endpoint));
+        OK(dat_psp_create(side.ia, 55, side.arrivals, DAT_PSP_CONSUMER_FLAG, &listener));
+        OK(dat_ia_query(side.ia, NULL, DAT_IA_FIELD_IA_ADDRESS_PTR, &attributes, 0, NULL));
+        OK(dat_ep_connect(side.endpoint, attributes.ia_address_ptr, 55, DAT_TIMEOUT_INFINITE, 0, NULL, DAT_QOS_BEST_EFFORT, 0));
+        /* Nobody makes a call. */
+        becomes(&calls, 2);
+        CHECK(called_with == side.arrivals);
+    }
+
+    /* Made unwaitable, and closed, under a waiter. */
+    OK(dat_evd_create(side.ia, 4, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &other));
+    waited_on = other;
+    CHECK(pthread_create(&waiter, NULL, wait_for_unwaitable, NULL) == 0);
+    usleep(20000);
+    OK(dat_evd_set_unwaitable(other));
+    becomes(&released, 1);
+    CHECK(pthread_join(waiter, NULL) == 0);
+    OK(dat_evd_clear_unwaitable(other));
+    CHECK(pthread_create(&waiter, NULL, wait_for_abort, NULL) == 0);
+    do {
+        /* Until the other one waits. */
+        usleep(1000);
+    } while (DAT_GET_TYPE(dat_evd_wait(other, 0, 1, &event, &more)) == DAT_TIMEOUT_EXPIRED);
+    OK(dat_ia_close(side.ia, DAT_CLOSE_ABRUPT_FLAG));
+    becomes(&released, 2);
+    CHECK(pthread_join(waiter, NULL) == 0);
+
+    /* Many threads ask while adapters come and go. */
+    for (round = 0; round < 30; round++) {
+        side = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
+        stop = 0;
+        for (thread = 0; thread < 3; thread++) {
+            CHECK(pthread_create(&askers[thread], NULL, ask, thread == 0 ? side.async : side.receives) == 0);
+        }
+        usleep(1000);
+        OK(dat_ia_close(side.ia, DAT_CLOSE_ABRUPT_FLAG));
+        stop = 1;
+        for (thread = 0; thread < 3; thread++) {
+            CHECK(pthread_join(askers[thread], NULL) == 0);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,433 @@
+//! The structures of DAT 2.0 as C has them on 64-bit machines, and what may be read from anywhere.
+//!
+//! From the tables of the project's specification of the binary interface; a test compares them with what a C compiler makes of the
+//! packaged headers.
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+
+use dat_core::flags::LMR_COOKIE_SIZE;
+
+use super::Agent;
+use crate::handles::CHandle;
+
+/// What may be copied from any memory that is large enough: every bit pattern is a value.
+///
+/// # Safety
+/// Every bit pattern is a value of the type, which has no owner and no references in it.
+pub unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($type:ty),* $(,)?) => {$(
+        // SAFETY: made of numbers, addresses and optional functions only.
+        unsafe impl Plain for $type {}
+    )*};
+}
+
+plain! {
+    u8, i32, u32, u64, CHandle, LmrTriplet, RmrTriplet, Event, IaAttributes, ProviderAttributes, ProviderInfo, EpAttributes, EpParam,
+    LmrParam, RmrParam, SrqAttributes, SrqParam, EvdParam, CnoParam, PzParam, PspParam, RspParam, CrParam,
+}
+
+/// Structures that are made with all bits zero, the spaces between their fields included.
+macro_rules! zeroed {
+    ($($type:ty),* $(,)?) => {$(
+        impl $type {
+            /// Zero in every field.
+            pub(crate) fn zeroed() -> Self {
+                // SAFETY: every bit pattern is a value, as `Plain` says.
+                unsafe { std::mem::zeroed() }
+            }
+        }
+    )*};
+}
+
+zeroed! { Event, IaAttributes, ProviderAttributes, EpParam, EpAttributes }
+
+/// `DAT_NAME_MAX_LENGTH`.
+pub(crate) type Name = [u8; 256];
+
+/// `DAT_PROVIDER_INFO`: a line of `dat.conf`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ProviderInfo {
+    pub(crate) ia_name: Name,
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) is_thread_safe: u32,
+}
+
+/// How many functions `DAT_PROVIDER` has.
+pub(crate) const FUNCTIONS: usize = 79;
+
+/// `DAT_PROVIDER`: what the registry calls a provider through.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Table {
+    pub(crate) device_name: *const c_char,
+    pub(crate) extension: *mut c_void,
+    pub(crate) functions: [*const (); FUNCTIONS],
+}
+
+// SAFETY: it is made once, and nothing in it changes.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+/// `DAT_NAMED_ATTR`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct NamedAttribute {
+    pub(crate) name: *const c_char,
+    pub(crate) value: *const c_char,
+}
+
+// SAFETY: the strings that it points to live and stay as long as it.
+unsafe impl Send for NamedAttribute {}
+// SAFETY: as above.
+unsafe impl Sync for NamedAttribute {}
+
+/// `DAT_LMR_TRIPLET`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct LmrTriplet {
+    pub(crate) address: u64,
+    pub(crate) length: u32,
+    pub(crate) context: u32,
+}
+
+/// `DAT_RMR_TRIPLET`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct RmrTriplet {
+    pub(crate) address: u64,
+    pub(crate) length: u32,
+    pub(crate) context: u32,
+}
+
+/// `DAT_EVENT`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Event {
+    pub(crate) number: u32,
+    pub(crate) evd: CHandle,
+    pub(crate) data: EventData,
+    pub(crate) extension: [u64; 8],
+}
+
+/// `DAT_EVENT_DATA`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) union EventData {
+    pub(crate) transfer: TransferData,
+    pub(crate) bind: BindData,
+    pub(crate) arrival: ArrivalData,
+    pub(crate) connection: ConnectionData,
+    pub(crate) asynchronous: AsyncData,
+    pub(crate) software: u64,
+}
+
+impl Event {
+    /// The pointer of a software event.
+    pub(crate) fn software_pointer(&self) -> u64 {
+        // SAFETY: whatever the event is, its bits are a number.
+        unsafe { self.data.software }
+    }
+}
+
+/// `DAT_DTO_COMPLETION_EVENT_DATA`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct TransferData {
+    pub(crate) ep: CHandle,
+    pub(crate) cookie: u64,
+    pub(crate) status: u32,
+    pub(crate) transferred_length: u32,
+    pub(crate) operation: u32,
+    pub(crate) rmr_context: u32,
+}
+
+/// `DAT_RMR_BIND_COMPLETION_EVENT_DATA`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct BindData {
+    pub(crate) rmr: CHandle,
+    pub(crate) cookie: u64,
+    pub(crate) status: u32,
+}
+
+/// `DAT_CR_ARRIVAL_EVENT_DATA`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ArrivalData {
+    pub(crate) service_point: CHandle,
+    pub(crate) local_address: *const c_void,
+    pub(crate) qualifier: u64,
+    pub(crate) cr: CHandle,
+    pub(crate) truncated: u32,
+}
+
+/// `DAT_CONNECTION_EVENT_DATA`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ConnectionData {
+    pub(crate) ep: CHandle,
+    pub(crate) private_data_size: i32,
+    pub(crate) private_data: *const c_void,
+}
+
+/// `DAT_ASYNCH_ERROR_EVENT_DATA`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct AsyncData {
+    pub(crate) handle: CHandle,
+    pub(crate) reason: i32,
+}
+
+/// `DAT_IA_ATTR`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct IaAttributes {
+    pub(crate) adapter_name: Name,
+    pub(crate) vendor_name: Name,
+    pub(crate) hardware_version_major: u32,
+    pub(crate) hardware_version_minor: u32,
+    pub(crate) firmware_version_major: u32,
+    pub(crate) firmware_version_minor: u32,
+    pub(crate) ia_address: *const c_void,
+    pub(crate) max_eps: i32,
+    pub(crate) max_dto_per_ep: i32,
+    pub(crate) max_rdma_read_per_ep_in: i32,
+    pub(crate) max_rdma_read_per_ep_out: i32,
+    pub(crate) max_evds: i32,
+    pub(crate) max_evd_qlen: i32,
+    pub(crate) max_iov_segments_per_dto: i32,
+    pub(crate) max_lmrs: i32,
+    pub(crate) max_lmr_block_size: u32,
+    pub(crate) max_lmr_virtual_address: u64,
+    pub(crate) max_pzs: i32,
+    pub(crate) max_message_size: u32,
+    pub(crate) max_rdma_size: u32,
+    pub(crate) max_rmrs: i32,
+    pub(crate) max_rmr_target_address: u64,
+    pub(crate) max_srqs: i32,
+    pub(crate) max_ep_per_srq: i32,
+    pub(crate) max_recv_per_srq: i32,
+    pub(crate) max_iov_segments_per_rdma_read: i32,
+    pub(crate) max_iov_segments_per_rdma_write: i32,
+    pub(crate) max_rdma_read_in: i32,
+    pub(crate) max_rdma_read_out: i32,
+    pub(crate) max_rdma_read_per_ep_in_guaranteed: u32,
+    pub(crate) max_rdma_read_per_ep_out_guaranteed: u32,
+    pub(crate) zero_based_supported: u32,
+    pub(crate) extension_supported: u32,
+    pub(crate) extension_version: i32,
+    pub(crate) transport_attributes_count: i32,
+    pub(crate) transport_attributes: *const NamedAttribute,
+    pub(crate) vendor_attributes_count: i32,
+    pub(crate) vendor_attributes: *const NamedAttribute,
+}
+
+/// `DAT_PROVIDER_ATTR`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct ProviderAttributes {
+    pub(crate) provider_name: Name,
+    pub(crate) provider_version_major: u32,
+    pub(crate) provider_version_minor: u32,
+    pub(crate) dapl_version_major: u32,
+    pub(crate) dapl_version_minor: u32,
+    pub(crate) lmr_mem_types_supported: u32,
+    pub(crate) iov_ownership_on_return: u32,
+    pub(crate) qos_supported: u32,
+    pub(crate) completion_flags_supported: u32,
+    pub(crate) is_thread_safe: u32,
+    pub(crate) max_private_data_size: i32,
+    pub(crate) supports_multipath: u32,
+    pub(crate) ep_creator: u32,
+    pub(crate) pz_support: u32,
+    pub(crate) optimal_buffer_alignment: u32,
+    pub(crate) evd_stream_merging_supported: [[u32; 6]; 6],
+    pub(crate) srq_supported: u32,
+    pub(crate) srq_watermarks_supported: i32,
+    pub(crate) srq_ep_pz_difference_supported: u32,
+    pub(crate) srq_info_supported: i32,
+    pub(crate) ep_recv_info_supported: i32,
+    pub(crate) lmr_sync_req: u32,
+    pub(crate) dto_async_return_guaranteed: u32,
+    pub(crate) rdma_write_for_rdma_read_req: u32,
+    pub(crate) rdma_read_lmr_rmr_context_exposure: u32,
+    pub(crate) rmr_scope_supported: u32,
+    pub(crate) is_signal_safe: u32,
+    pub(crate) ha_supported: u32,
+    pub(crate) ha_load_balancing: u32,
+    pub(crate) provider_attributes_count: i32,
+    pub(crate) provider_attributes: *const NamedAttribute,
+}
+
+/// `DAT_EP_ATTR`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct EpAttributes {
+    pub(crate) service_type: u32,
+    pub(crate) max_message_size: u32,
+    pub(crate) max_rdma_size: u32,
+    pub(crate) qos: u32,
+    pub(crate) recv_completion_flags: u32,
+    pub(crate) request_completion_flags: u32,
+    pub(crate) max_recv_dtos: i32,
+    pub(crate) max_request_dtos: i32,
+    pub(crate) max_recv_iov: i32,
+    pub(crate) max_request_iov: i32,
+    pub(crate) max_rdma_read_in: i32,
+    pub(crate) max_rdma_read_out: i32,
+    pub(crate) srq_soft_hw: i32,
+    pub(crate) max_rdma_read_iov: i32,
+    pub(crate) max_rdma_write_iov: i32,
+    pub(crate) transport_attributes_count: i32,
+    pub(crate) transport_attributes: *const NamedAttribute,
+    pub(crate) provider_attributes_count: i32,
+    pub(crate) provider_attributes: *const NamedAttribute,
+}
+
+/// `DAT_EP_PARAM`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct EpParam {
+    pub(crate) ia: CHandle,
+    pub(crate) state: u32,
+    /// `DAT_COMM`: domain, type, protocol.
+    pub(crate) communication: [i32; 3],
+    pub(crate) local_address: *const c_void,
+    pub(crate) local_port: u64,
+    pub(crate) remote_address: *const c_void,
+    pub(crate) remote_port: u64,
+    pub(crate) pz: CHandle,
+    pub(crate) recv_evd: CHandle,
+    pub(crate) request_evd: CHandle,
+    pub(crate) connect_evd: CHandle,
+    pub(crate) srq: CHandle,
+    pub(crate) attributes: EpAttributes,
+}
+
+/// `DAT_LMR_PARAM`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct LmrParam {
+    pub(crate) ia: CHandle,
+    pub(crate) memory_type: u32,
+    /// An address or a handle, and the place of a cookie.
+    pub(crate) region: [usize; 2],
+    pub(crate) length: u64,
+    pub(crate) pz: CHandle,
+    pub(crate) privileges: u32,
+    pub(crate) address_type: u32,
+    pub(crate) lmr_context: u32,
+    pub(crate) rmr_context: u32,
+    pub(crate) registered_size: u64,
+    pub(crate) registered_address: u64,
+}
+
+/// `DAT_RMR_PARAM`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct RmrParam {
+    pub(crate) ia: CHandle,
+    pub(crate) pz: CHandle,
+    pub(crate) piece: LmrTriplet,
+    pub(crate) privileges: u32,
+    pub(crate) rmr_context: u32,
+    pub(crate) scope: u32,
+    pub(crate) address_type: u32,
+}
+
+/// `DAT_SRQ_ATTR`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct SrqAttributes {
+    pub(crate) max_recv_dtos: i32,
+    pub(crate) max_recv_iov: i32,
+    pub(crate) low_watermark: i32,
+}
+
+/// `DAT_SRQ_PARAM`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct SrqParam {
+    pub(crate) ia: CHandle,
+    pub(crate) state: u32,
+    pub(crate) pz: CHandle,
+    pub(crate) max_recv_dtos: i32,
+    pub(crate) max_recv_iov: i32,
+    pub(crate) low_watermark: i32,
+    pub(crate) available: i32,
+    pub(crate) outstanding: i32,
+}
+
+/// `DAT_EVD_PARAM`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct EvdParam {
+    pub(crate) ia: CHandle,
+    pub(crate) qlen: i32,
+    pub(crate) state: u32,
+    pub(crate) cno: CHandle,
+    pub(crate) flags: u32,
+}
+
+/// `DAT_CNO_PARAM`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct CnoParam {
+    pub(crate) ia: CHandle,
+    pub(crate) proxy_type: u32,
+    pub(crate) agent: Agent,
+}
+
+/// `DAT_PZ_PARAM`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct PzParam {
+    pub(crate) ia: CHandle,
+}
+
+/// `DAT_PSP_PARAM`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct PspParam {
+    pub(crate) ia: CHandle,
+    pub(crate) qualifier: u64,
+    pub(crate) evd: CHandle,
+    pub(crate) flags: u32,
+}
+
+/// `DAT_RSP_PARAM`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct RspParam {
+    pub(crate) ia: CHandle,
+    pub(crate) qualifier: u64,
+    pub(crate) evd: CHandle,
+    pub(crate) ep: CHandle,
+}
+
+/// `DAT_CR_PARAM`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct CrParam {
+    pub(crate) remote_address: *const c_void,
+    pub(crate) remote_port: u64,
+    pub(crate) private_data_size: i32,
+    pub(crate) private_data: *const c_void,
+    pub(crate) ep: CHandle,
+}
+
+/// The address of something that is given to C to look at, or null.
+pub(crate) fn lent<T>(what: Option<&T>) -> *const c_void {
+    what.map_or(ptr::null(), |what| ptr::from_ref(what).cast())
+}
+
+/// The address of a cookie.
+pub(crate) fn cookie_address(cookie: &[u8; LMR_COOKIE_SIZE]) -> usize {
+    ptr::from_ref(cookie).expose_provenance()
+}

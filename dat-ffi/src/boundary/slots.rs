@@ -1,0 +1,191 @@
+//! Places for open adapters, which calls enter and which are closed under them.
+
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// A place for one open adapter.
+///
+/// Whoever enters holds the adapter until the guard goes. Closing takes the adapter out of the place, so that nobody enters any
+/// more; the last who leaves drops it. No call waits for another one.
+#[derive(Debug)]
+pub(crate) struct Slot<A> {
+    /// Those inside, and one more while the adapter is open.
+    users: AtomicUsize,
+    /// The adapter while it is open.
+    open: AtomicPtr<A>,
+    /// The adapter from its close until the last one leaves.
+    closed: AtomicPtr<A>,
+}
+
+impl<A> Slot<A> {
+    /// An empty place.
+    pub(crate) const fn new() -> Self {
+        Self {
+            users: AtomicUsize::new(0),
+            open: AtomicPtr::new(ptr::null_mut()),
+            closed: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Whether an adapter can be put there.
+    pub(crate) fn is_empty(&self) -> bool {
+        // Somebody with a stale handle may be looking in, so that only what keeps the adapter counts.
+        self.open.load(Ordering::Acquire).is_null() && self.closed.load(Ordering::Acquire).is_null()
+    }
+
+    /// Puts an adapter there, and enters; the adapter comes back if the place is taken. Two threads may not do so at a time.
+    pub(crate) fn fill(&self, adapter: Box<A>) -> Result<Entered<'_, A>, Box<A>> {
+        if !self.is_empty() {
+            return Err(adapter);
+        }
+        // One for being open, one for the guard.
+        self.users.fetch_add(2, Ordering::AcqRel);
+        let adapter = NonNull::from(Box::leak(adapter));
+        self.open.store(adapter.as_ptr(), Ordering::Release);
+        Ok(Entered {
+            slot: self,
+            adapter,
+        })
+    }
+
+    /// Enters, if an open adapter is there.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Option<Entered<'_, A>> {
+        self.users.fetch_add(1, Ordering::AcqRel);
+        match NonNull::new(self.open.load(Ordering::Acquire)) {
+            Some(adapter) => Some(Entered {
+                slot: self,
+                adapter,
+            }),
+            None => {
+                self.leave();
+                None
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&self) {
+        if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.drop_closed();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_closed(&self) {
+        let adapter = self.closed.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !adapter.is_null() {
+            // SAFETY: it came from a box in `fill`, and was moved here by `close`, so that only one swap gets it. Everyone who
+            // entered counted before looking for it, and nobody is counted any more; who counts from now on finds `open` null.
+            drop(unsafe { Box::from_raw(adapter) });
+        }
+    }
+}
+
+impl<A: Sync> Entered<'_, A> {
+    /// Takes the adapter out: nobody enters any more, and the last who leaves drops it. False if somebody else did.
+    pub(crate) fn close(&self) -> bool {
+        let slot = self.slot;
+        let adapter = self.adapter.as_ptr();
+        let mine = slot
+            .open
+            .compare_exchange(
+                adapter,
+                ptr::null_mut(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            )
+            .is_ok();
+        if mine {
+            slot.closed.store(adapter, Ordering::Release);
+            // This guard still counts, so the adapter is not dropped here.
+            slot.users.fetch_sub(1, Ordering::AcqRel);
+        }
+        mine
+    }
+}
+
+/// An adapter that stays until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Entered<'a, A> {
+    slot: &'a Slot<A>,
+    adapter: NonNull<A>,
+}
+
+// SAFETY: it lends the adapter to the thread that has it, and to drop it anywhere may drop the adapter there.
+unsafe impl<A: Send + Sync> Send for Entered<'_, A> {}
+
+impl<A> Deref for Entered<'_, A> {
+    type Target = A;
+
+    #[inline(always)]
+    fn deref(&self) -> &A {
+        // SAFETY: found while it was open, after this guard was counted; it is dropped by the last who is counted.
+        unsafe { self.adapter.as_ref() }
+    }
+}
+
+impl<A> Drop for Entered<'_, A> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.slot.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    #[test]
+    fn what_is_closed_is_dropped_by_the_last_who_leaves() {
+        let adapter = Arc::new(());
+        let slot = Slot::new();
+        assert!(slot.enter().is_none());
+        drop(slot.fill(Box::new(Arc::clone(&adapter))).expect("is empty"));
+        assert!(slot.fill(Box::new(Arc::new(()))).is_err());
+        let waiting = slot.enter().expect("is open");
+        let closing = slot.enter().expect("is open");
+        assert!(closing.close());
+        assert!(!closing.close() && !waiting.close());
+        drop(closing);
+        assert!(slot.enter().is_none());
+        assert!(slot.fill(Box::new(Arc::new(()))).is_err());
+        assert_eq!(Arc::strong_count(&adapter), 2);
+        drop(waiting);
+        assert_eq!(Arc::strong_count(&adapter), 1);
+        let filled = slot.fill(Box::new(Arc::clone(&adapter)));
+        assert!(filled.expect("is empty").close());
+        assert_eq!(Arc::strong_count(&adapter), 1);
+    }
+
+    #[test]
+    fn many_enter_while_it_is_opened_and_closed() {
+        let slot = Slot::<Arc<u64>>::new();
+        let done = AtomicBool::new(false);
+        let adapter = Arc::new(77);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        if let Some(entered) = slot.enter() {
+                            assert_eq!(**entered, 77);
+                        }
+                    }
+                });
+            }
+            for _ in 0..20_000 {
+                // Full as long as somebody is inside.
+                if let Ok(filled) = slot.fill(Box::new(Arc::clone(&adapter))) {
+                    assert!(filled.close());
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(Arc::strong_count(&adapter), 1);
+    }
+}

@@ -1,0 +1,374 @@
+//! Handles as C has them: addresses of cells that are ours.
+//!
+//! A registry reads the first word behind a handle, the address of the provider's table, before it calls us, so a handle has to be
+//! an address of memory that stays. We ourselves never follow one: a value is a handle if it is the address of one of our cells,
+//! which subtraction tells, and names the object that the cell says. What the cell says is a handle of the core, which carries
+//! kind, generation and adapter, and is checked there.
+//!
+//! A cell whose object is gone is used again only after [`QUARANTINE`] others, so that a stale handle is told from a live one for
+//! as long.
+
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_core::flags::HandleKind;
+use dat_core::id::Handle;
+use dat_core::{Error, Result, Subtype};
+
+/// Objects of this process, those in quarantine included.
+const CELLS: usize = 1 << 18;
+/// Cells that are free before the first of them is used again.
+const QUARANTINE: usize = 1 << 16;
+
+/// A handle as C has it; any value may come from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct CHandle(usize);
+
+impl CHandle {
+    /// The null handle.
+    pub(crate) const NULL: Self = Self(0);
+    /// In place of an asynchronous event dispatcher: there is one elsewhere, and no other is wanted.
+    pub(crate) const ASYNC_EXISTS: Self = Self(1);
+    /// In place of an asynchronous event dispatcher: there is one that the caller cannot have.
+    pub(crate) const OUT_OF_SCOPE: Self = Self(2);
+
+    /// The handle with this value.
+    pub(crate) const fn from_address(address: usize) -> Self {
+        Self(address)
+    }
+
+    /// The value.
+    pub(crate) const fn address(self) -> usize {
+        self.0
+    }
+
+    pub(crate) const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The core's handle of what this one names, or one that names nothing.
+    #[inline(always)]
+    pub(crate) fn named(self) -> Handle {
+        match self.cell() {
+            Some(cell) => cell.handle(),
+            None if self.is_null() => Handle::NULL,
+            None => NOTHING,
+        }
+    }
+
+    /// As `named`, of a handle that may be absent.
+    #[inline(always)]
+    pub(crate) fn named_or_none(self) -> Option<Handle> {
+        (!self.is_null()).then(|| self.named())
+    }
+
+    /// The cell at this address.
+    #[inline(always)]
+    pub(crate) fn cell(self) -> Option<&'static Cell> {
+        let offset = self.0.wrapping_sub(ptr::from_ref(&ARENA).addr());
+        if !offset.is_multiple_of(size_of::<Cell>()) {
+            return None;
+        }
+        ARENA.get(offset / size_of::<Cell>())
+    }
+}
+
+/// A handle that names nothing anywhere: there is no such kind.
+const NOTHING: Handle = Handle::from_raw(u64::MAX);
+
+/// What a handle points to. All zero until it is used for the first time.
+#[derive(Debug)]
+#[repr(C, align(32))]
+pub(crate) struct Cell {
+    /// The address of the table that a registry calls through. It stays when the object is gone, so that the call still comes to us.
+    provider: AtomicUsize,
+    /// The core's handle of the object; null when there is none.
+    object: AtomicU64,
+    /// The adapter of the object.
+    slot: AtomicU32,
+}
+
+static ARENA: [Cell; CELLS] = [const {
+    Cell {
+        provider: AtomicUsize::new(0),
+        object: AtomicU64::new(0),
+        slot: AtomicU32::new(0),
+    }
+}; CELLS];
+
+impl Cell {
+    /// The core's handle of the object; one that names nothing if it is gone.
+    #[inline(always)]
+    fn handle(&self) -> Handle {
+        match self.object.load(Ordering::Acquire) {
+            0 => NOTHING,
+            object => Handle::from_raw(object),
+        }
+    }
+
+    /// The place of the object's adapter.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> usize {
+        self.slot.load(Ordering::Relaxed) as usize
+    }
+
+    fn c_handle(&self) -> CHandle {
+        CHandle(ptr::from_ref(self).expose_provenance())
+    }
+
+    fn index(&self) -> Option<u32> {
+        let offset = ptr::from_ref(self)
+            .addr()
+            .wrapping_sub(ptr::from_ref(&ARENA).addr());
+        u32::try_from(offset / size_of::<Cell>()).ok()
+    }
+
+    fn give_back(&self) {
+        if let Some(index) = self.index() {
+            free_cells().returned.push_back(index);
+        }
+    }
+}
+
+/// Cells without an object.
+struct Free {
+    /// Those from here on were never used.
+    fresh: u32,
+    /// Longest free first.
+    returned: VecDeque<u32>,
+}
+
+fn free_cells() -> MutexGuard<'static, Free> {
+    static FREE: Mutex<Free> = Mutex::new(Free {
+        fresh: 0,
+        returned: VecDeque::new(),
+    });
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A cell for an object that is about to be made.
+#[derive(Debug)]
+pub(crate) struct Reserved(&'static Cell);
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+/// Takes a cell.
+///
+/// # Errors
+/// INSUFFICIENT_RESOURCES (MEMORY): there are too many objects.
+pub(crate) fn reserve() -> Result<Reserved> {
+    let mut free = free_cells();
+    let untouched = (free.fresh as usize) < CELLS;
+    let index = if free.returned.len() <= QUARANTINE && untouched {
+        let index = free.fresh;
+        free.fresh += 1;
+        Some(index)
+    } else {
+        free.returned.pop_front()
+    };
+    index
+        .and_then(|index| ARENA.get(index as usize))
+        .map(Reserved)
+        .ok_or(Error::insufficient_resources(Subtype::ResourceMemory))
+}
+
+/// From the objects of one adapter to their cells.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    /// The address of the provider's table.
+    provider: usize,
+    slot: u32,
+    /// By kind and index of the core's handle: the index of the cell + 1.
+    tables: Box<[Box<[AtomicU32]>]>,
+    /// Held while a cell is given to an object that the provider made.
+    making: Mutex<()>,
+}
+
+impl Cells {
+    /// For the adapter of a slot, which has up to `lengths(kind)` objects of a kind.
+    pub(crate) fn new(provider: usize, slot: u32, lengths: impl Fn(HandleKind) -> usize) -> Self {
+        let table = |kind: &HandleKind| {
+            let entries = std::iter::repeat_with(|| AtomicU32::new(0));
+            entries.take(lengths(*kind)).collect()
+        };
+        Self {
+            provider,
+            slot,
+            tables: HandleKind::ALL.iter().map(table).collect(),
+            making: Mutex::new(()),
+        }
+    }
+
+    #[inline(always)]
+    fn entry(&self, object: Handle) -> Option<&AtomicU32> {
+        let kind = object.kind()?.value() as usize;
+        // The lowest 16 bits of a handle are its index.
+        let index = usize::from(object.to_raw() as u16);
+        self.tables.get(kind)?.get(index)
+    }
+
+    /// The handle of an object that was just made.
+    pub(crate) fn publish(&self, cell: Reserved, object: Handle) -> CHandle {
+        let Some((entry, index)) = self.entry(object).zip(cell.0.index()) else {
+            // The core makes no more objects than it has slots.
+            return CHandle::NULL;
+        };
+        let made = cell.0;
+        std::mem::forget(cell);
+        made.provider.store(self.provider, Ordering::Relaxed);
+        made.slot.store(self.slot, Ordering::Relaxed);
+        made.object.store(object.to_raw(), Ordering::Release);
+        // Of an object that went without a call: a reserved service point, a request of a peer that left.
+        if let Some(former) = cell_of(entry.swap(index + 1, Ordering::AcqRel)) {
+            former.object.store(0, Ordering::Release);
+            former.give_back();
+        }
+        made.c_handle()
+    }
+
+    /// The handle of an object that the core names; null if the core names none, or if there is no cell for one that the
+    /// provider made.
+    #[inline(always)]
+    pub(crate) fn of(&self, object: Handle) -> CHandle {
+        match self.known(object) {
+            Some(handle) => handle,
+            None => self.make(object),
+        }
+    }
+
+    /// As `of`, of what may be absent.
+    pub(crate) fn of_some(&self, object: Option<impl Into<Handle>>) -> CHandle {
+        object.map_or(CHandle::NULL, |object| self.of(object.into()))
+    }
+
+    #[inline(always)]
+    fn known(&self, object: Handle) -> Option<CHandle> {
+        let cell = cell_of(self.entry(object)?.load(Ordering::Acquire))?;
+        (cell.object.load(Ordering::Relaxed) == object.to_raw()).then(|| cell.c_handle())
+    }
+
+    #[cold]
+    fn make(&self, object: Handle) -> CHandle {
+        if object.is_null() {
+            return CHandle::NULL;
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        match (self.known(object), reserve()) {
+            (Some(handle), _) => handle,
+            (None, Ok(cell)) => self.publish(cell, object),
+            (None, Err(_)) => CHandle::NULL,
+        }
+    }
+
+    /// An object is gone.
+    pub(crate) fn retire(&self, object: Handle) {
+        let Some(entry) = self.entry(object) else {
+            return;
+        };
+        let known = entry.load(Ordering::Acquire);
+        let Some(cell) = cell_of(known) else {
+            return;
+        };
+        if cell.object.load(Ordering::Relaxed) == object.to_raw()
+            && entry
+                .compare_exchange(known, 0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        {
+            // Whoever takes a cell out of the table gives it back; nobody else can have done so.
+            cell.object.store(0, Ordering::Release);
+            cell.give_back();
+        }
+    }
+
+    /// All objects are gone.
+    pub(crate) fn retire_all(&self) {
+        for entry in self.tables.iter().flatten() {
+            if let Some(cell) = cell_of(entry.swap(0, Ordering::AcqRel)) {
+                cell.object.store(0, Ordering::Release);
+                cell.give_back();
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn cell_of(index_and_one: u32) -> Option<&'static Cell> {
+    ARENA.get((index_and_one as usize).checked_sub(1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle(kind: HandleKind, generation: u64, index: u64) -> Handle {
+        let kind = u64::from(kind.value()) + 1;
+        Handle::from_raw(7 << 48 | kind << 44 | generation << 16 | index)
+    }
+
+    /// Spec: GEN-03
+    #[test]
+    fn only_addresses_of_cells_are_handles() {
+        let cells = Cells::new(64, 5, |_| 4);
+        let object = handle(HandleKind::Ep, 1, 2);
+        let made = cells.publish(reserve().expect("a cell"), object);
+        assert_eq!(made.named(), object);
+        assert_eq!(made.cell().expect("a cell").slot(), 5);
+        assert_eq!(cells.of(object), made);
+        for offset in [1, 4, 8, 31] {
+            let between = CHandle(made.0 + offset);
+            assert_eq!(between.named(), NOTHING);
+        }
+        let start = ptr::from_ref(&ARENA).addr();
+        for outside in [
+            1,
+            2,
+            usize::MAX,
+            start - size_of::<Cell>(),
+            start + size_of_val(&ARENA),
+        ] {
+            assert_eq!(CHandle(outside).named(), NOTHING);
+        }
+        assert_eq!(CHandle::NULL.named(), Handle::NULL);
+        assert_eq!(NOTHING.kind(), None);
+    }
+
+    /// Spec: GEN-03
+    #[test]
+    fn a_stale_handle_names_nothing_and_keeps_its_provider() {
+        let cells = Cells::new(4096, 1, |_| 4);
+        let object = handle(HandleKind::Pz, 1, 0);
+        let stale = cells.publish(reserve().expect("a cell"), object);
+        cells.retire(object);
+        assert_eq!(stale.named(), NOTHING);
+        let next = cells.publish(reserve().expect("a cell"), handle(HandleKind::Pz, 2, 0));
+        assert_ne!(next, stale);
+        assert_eq!(stale.named(), NOTHING);
+        let provider = &stale.cell().expect("a cell").provider;
+        assert_eq!(provider.load(Ordering::Relaxed), 4096);
+    }
+
+    #[test]
+    fn an_object_that_went_by_itself_leaves_its_cell_to_the_next() {
+        let cells = Cells::new(0, 1, |_| 4);
+        let first = cells.of(handle(HandleKind::Cr, 1, 3));
+        let second = cells.of(handle(HandleKind::Cr, 2, 3));
+        assert_ne!(first, second);
+        assert_eq!(first.named(), NOTHING);
+        cells.retire_all();
+        assert_eq!(second.named(), NOTHING);
+    }
+
+    #[test]
+    fn what_the_core_does_not_name_is_null() {
+        let cells = Cells::new(0, 1, |_| 4);
+        assert_eq!(cells.of(Handle::NULL), CHandle::NULL);
+        assert_eq!(cells.of(handle(HandleKind::Ep, 1, 4)), CHandle::NULL);
+    }
+}

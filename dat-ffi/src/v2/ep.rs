@@ -1,0 +1,311 @@
+//! Endpoints: making, changing and asking.
+
+use dat_core::Error;
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::endpoint::EpParam;
+use dat_core::flags::{
+    CompletionFlags, EndpointState, EpFields, HandleKind, QualityOfService, ServiceType,
+};
+use dat_core::id::{EpId, EvdId, Handle, PzId, SrqId};
+
+use super::result::{Code, adapter, adapter_of, code, ia_of};
+use crate::adapter::{Adapter, with_device};
+use crate::boundary::{self, In, Out, SocketAddress, lent};
+use crate::handles::{CHandle, reserve};
+
+/// `DAT_EP_FIELD_COMM`, which 1.2 does not have: all fields behind it have moved up by one bit, as far as there was room.
+const COMMUNICATION: u64 = 0x4;
+/// The fields before it.
+const BEFORE: u64 = COMMUNICATION - 1;
+/// The fields that have moved, where they are now.
+const MOVED: u64 = 0xFF8;
+
+/// The fields of 1.2 that a mask of 2.0 selects; unknown bits stay unknown.
+fn fields_of(mask: u64) -> EpFields {
+    let stayed = mask & !(MOVED | COMMUNICATION);
+    EpFields::from_bits_retain(stayed & BEFORE | (mask & MOVED) >> 1 | stayed & !BEFORE)
+}
+
+fn evd_of(evd: CHandle) -> Option<EvdId> {
+    evd.named_or_none().map(EvdId::from_handle)
+}
+
+fn pz_of(pz: CHandle) -> Option<PzId> {
+    pz.named_or_none().map(PzId::from_handle)
+}
+
+/// The attributes for the core; `position` is that of the argument.
+fn attributes_of(given: &boundary::EpAttributes, position: u8) -> Result<EpAttributes, Error> {
+    Ok(EpAttributes {
+        service_type: ServiceType::try_from(given.service_type)
+            .map_err(|unknown| unknown.in_argument(position))?,
+        max_message_size: given.max_message_size.into(),
+        max_rdma_size: given.max_rdma_size.into(),
+        qos: QualityOfService::from_bits_retain(given.qos),
+        recv_completion_flags: CompletionFlags::from_bits_retain(given.recv_completion_flags),
+        request_completion_flags: CompletionFlags::from_bits_retain(given.request_completion_flags),
+        max_recv_dtos: given.max_recv_dtos,
+        max_request_dtos: given.max_request_dtos,
+        max_recv_iov: given.max_recv_iov,
+        max_request_iov: given.max_request_iov,
+        max_rdma_read_in: given.max_rdma_read_in,
+        max_rdma_read_out: given.max_rdma_read_out,
+        srq_soft_hw: given.srq_soft_hw,
+        max_rdma_read_iov: given.max_rdma_read_iov,
+        max_rdma_write_iov: given.max_rdma_write_iov,
+    })
+}
+
+/// A length that DAT 2.0 has fewer bits for than DAT 1.2.
+fn length(length: u64) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+fn told_attributes(told: &EpAttributes) -> boundary::EpAttributes {
+    boundary::EpAttributes {
+        service_type: told.service_type.value(),
+        max_message_size: length(told.max_message_size),
+        max_rdma_size: length(told.max_rdma_size),
+        qos: told.qos.bits(),
+        recv_completion_flags: told.recv_completion_flags.bits(),
+        request_completion_flags: told.request_completion_flags.bits(),
+        max_recv_dtos: told.max_recv_dtos,
+        max_request_dtos: told.max_request_dtos,
+        max_recv_iov: told.max_recv_iov,
+        max_request_iov: told.max_request_iov,
+        max_rdma_read_in: told.max_rdma_read_in,
+        max_rdma_read_out: told.max_rdma_read_out,
+        srq_soft_hw: told.srq_soft_hw,
+        max_rdma_read_iov: told.max_rdma_read_iov,
+        max_rdma_write_iov: told.max_rdma_write_iov,
+        // No attributes of transports or providers are defined.
+        ..boundary::EpAttributes::zeroed()
+    }
+}
+
+/// Spec: EPC-01..10
+pub(super) extern "C" fn create(
+    ia: CHandle,
+    pz: CHandle,
+    receive: CHandle,
+    request: CHandle,
+    connect: CHandle,
+    attributes: In<boundary::EpAttributes>,
+    ep: Out<CHandle>,
+) -> Code {
+    code((|| {
+        let adapter = adapter(ia)?;
+        let place = ep.required(7)?;
+        let attributes = match attributes.get() {
+            Some(given) => Some(attributes_of(&given, 6)?),
+            None => None,
+        };
+        let cell = reserve()?;
+        let (pz, receive, request, connect) =
+            (pz_of(pz), evd_of(receive), evd_of(request), evd_of(connect));
+        let made = with_device!(adapter, opened => {
+            opened.ia.ep_create(pz, receive, request, connect, attributes.as_ref())
+        })?;
+        place.put(adapter.cells.publish(cell, made.into()));
+        Ok(())
+    })())
+}
+
+/// Spec: EPX-01..09
+pub(super) extern "C" fn create_with_srq(
+    ia: CHandle,
+    pz: CHandle,
+    receive: CHandle,
+    request: CHandle,
+    connect: CHandle,
+    srq: CHandle,
+    attributes: In<boundary::EpAttributes>,
+    ep: Out<CHandle>,
+) -> Code {
+    code((|| {
+        let adapter = adapter(ia)?;
+        let place = ep.required(8)?;
+        let given = attributes.get().ok_or(Error::invalid_argument(7))?;
+        let attributes = attributes_of(&given, 7)?;
+        let cell = reserve()?;
+        let (pz, receive, request, connect) =
+            (pz_of(pz), evd_of(receive), evd_of(request), evd_of(connect));
+        let srq = SrqId::from_handle(srq.named());
+        let made = with_device!(adapter, opened => {
+            opened.ia.ep_create_with_srq(pz, receive, request, connect, srq, &attributes)
+        })?;
+        place.put(adapter.cells.publish(cell, made.into()));
+        Ok(())
+    })())
+}
+
+/// Spec: EPQ-01..03
+pub(super) extern "C" fn query(ep: CHandle, mask: u64, param: Out<boundary::EpParam>) -> Code {
+    code((|| {
+        let adapter = adapter_of(ep, HandleKind::Ep)?;
+        let id = EpId::from_handle(ep.named());
+        let told = with_device!(adapter, opened => opened.ia.ep_query(id, fields_of(mask)))?;
+        param.required(3)?.put(told_param(&told, id, &adapter));
+        Ok(())
+    })())
+}
+
+fn told_param(told: &EpParam, ep: EpId, adapter: &Adapter) -> boundary::EpParam {
+    let (local_address, remote_address) = adapter.attach(ep, |attachment| {
+        attachment.local = SocketAddress::new(told.local_address);
+        if let Some(address) = told.remote_address {
+            attachment.remote = SocketAddress::new(address);
+        }
+        (
+            lent(Some(&attachment.local)),
+            lent(told.remote_address.map(|_| &attachment.remote)),
+        )
+    });
+    boundary::EpParam {
+        ia: ia_of(adapter),
+        state: told.state.value(),
+        local_address,
+        local_port: told.local_port.unwrap_or(0),
+        remote_address,
+        remote_port: told.remote_port.unwrap_or(0),
+        pz: adapter.cells.of_some(told.pz),
+        recv_evd: adapter.cells.of_some(told.recv_evd),
+        request_evd: adapter.cells.of_some(told.request_evd),
+        connect_evd: adapter.cells.of_some(told.connect_evd),
+        srq: adapter.cells.of_some(told.srq),
+        attributes: told_attributes(&told.attributes),
+        // Endpoints are not made for a kind of communication.
+        ..boundary::EpParam::zeroed()
+    }
+}
+
+/// Spec: EPM-01..07
+pub(super) extern "C" fn modify(ep: CHandle, mask: u64, param: In<boundary::EpParam>) -> Code {
+    code((|| {
+        let adapter = adapter_of(ep, HandleKind::Ep)?;
+        let id = EpId::from_handle(ep.named());
+        if mask & COMMUNICATION != 0 {
+            return Err(Error::invalid_argument(2));
+        }
+        let fields = fields_of(mask);
+        let given = param.get().ok_or(Error::invalid_argument(3))?;
+        let with = |field, given: u32, else_one: u32| match fields.contains(field) {
+            true => given,
+            false => else_one,
+        };
+        // What is not selected may be anything.
+        let attributes = boundary::EpAttributes {
+            service_type: with(EpFields::SERVICE_TYPE, given.attributes.service_type, 0),
+            ..given.attributes
+        };
+        let wanted = EpParam {
+            ia: Handle::NULL,
+            state: EndpointState::Unconnected,
+            local_address: IaAddress::Node(0),
+            local_port: None,
+            remote_address: None,
+            remote_port: None,
+            pz: pz_of(given.pz),
+            recv_evd: evd_of(given.recv_evd),
+            request_evd: evd_of(given.request_evd),
+            connect_evd: evd_of(given.connect_evd),
+            srq: None,
+            attributes: attributes_of(&attributes, 3)?,
+        };
+        with_device!(adapter, opened => opened.ia.ep_modify(id, fields, &wanted))
+    })())
+}
+
+/// Spec: EPG-01
+pub(super) extern "C" fn get_status(
+    ep: CHandle,
+    state: Out<u32>,
+    recv_idle: Out<u32>,
+    request_idle: Out<u32>,
+) -> Code {
+    code((|| {
+        let adapter = adapter_of(ep, HandleKind::Ep)?;
+        let id = EpId::from_handle(ep.named());
+        let told = with_device!(adapter, opened => {
+            opened.ia.progress(opened.now());
+            opened.ia.ep_get_status(id)
+        })?;
+        state.offer(told.state.value());
+        recv_idle.offer(told.recv_idle.into());
+        request_idle.offer(told.request_idle.into());
+        Ok(())
+    })())
+}
+
+/// Spec: EPF-01..03
+pub(super) extern "C" fn free(ep: CHandle) -> Code {
+    code((|| {
+        let adapter = adapter_of(ep, HandleKind::Ep)?;
+        let id = EpId::from_handle(ep.named());
+        with_device!(adapter, opened => opened.ia.ep_free(id))?;
+        adapter.retire(id);
+        Ok(())
+    })())
+}
+
+/// Spec: EPR-01..03
+pub(super) extern "C" fn reset(ep: CHandle) -> Code {
+    code((|| {
+        let adapter = adapter_of(ep, HandleKind::Ep)?;
+        let id = EpId::from_handle(ep.named());
+        with_device!(adapter, opened => opened.ia.ep_reset(id))
+    })())
+}
+
+/// Spec: EPY-01..03
+pub(super) extern "C" fn recv_query(ep: CHandle, allocated: Out<i32>, span: Out<i32>) -> Code {
+    code((|| {
+        let adapter = adapter_of(ep, HandleKind::Ep)?;
+        let id = EpId::from_handle(ep.named());
+        let told = with_device!(adapter, opened => opened.ia.ep_recv_query(id))?;
+        allocated.offer(told.allocated);
+        span.offer(told.span);
+        Ok(())
+    })())
+}
+
+/// Spec: EPH-01..05
+pub(super) extern "C" fn set_watermark(ep: CHandle, soft: i32, hard: i32) -> Code {
+    code((|| {
+        let adapter = adapter_of(ep, HandleKind::Ep)?;
+        let id = EpId::from_handle(ep.named());
+        with_device!(adapter, opened => opened.ia.ep_set_watermark(id, soft, hard))
+    })())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: GEN-08
+    #[test]
+    fn masks_of_endpoints_are_those_of_1_2_moved() {
+        for (mask, expected) in [
+            (0x1, EpFields::IA),
+            (0x2, EpFields::STATE),
+            (0x8, EpFields::LOCAL_IA_ADDRESS),
+            (0x10, EpFields::LOCAL_PORT),
+            (0x20, EpFields::REMOTE_IA_ADDRESS),
+            (0x40, EpFields::REMOTE_PORT),
+            (0x80, EpFields::PZ),
+            (0x100, EpFields::RECV_EVD),
+            (0x200, EpFields::REQUEST_EVD),
+            (0x400, EpFields::CONNECT_EVD),
+            (0x800, EpFields::SRQ),
+            (0x1000, EpFields::SERVICE_TYPE),
+            (0x4000_0000, EpFields::PROVIDER_SPECIFIC_ATTR),
+            (0x7FFF_FFFF, EpFields::all()),
+        ] {
+            assert_eq!(fields_of(mask), expected, "{mask:#x}");
+        }
+        for unknown in [0x8000_0000, 1 << 63] {
+            let fields = fields_of(unknown);
+            assert_eq!(EpFields::from_bits(fields.bits()), None);
+        }
+    }
+}

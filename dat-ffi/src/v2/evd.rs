@@ -1,0 +1,169 @@
+//! Event dispatchers.
+
+use dat_core::flags::{EvdFields, EvdFlags, HandleKind};
+use dat_core::id::{CnoId, EvdId};
+use dat_core::{Error, ErrorKind};
+
+use super::event;
+use super::result::{Code, adapter, adapter_of, check_mask, code, ia_of};
+use crate::adapter::with_device;
+use crate::boundary::{self, EvdParam, In, Out};
+use crate::handles::{CHandle, reserve};
+
+fn cno_of(cno: CHandle) -> Option<CnoId> {
+    cno.named_or_none().map(CnoId::from_handle)
+}
+
+/// Spec: EVC-01..04
+pub(super) extern "C" fn create(
+    ia: CHandle,
+    min_qlen: i32,
+    cno: CHandle,
+    flags: u32,
+    evd: Out<CHandle>,
+) -> Code {
+    code((|| {
+        let adapter = adapter(ia)?;
+        let place = evd.required(5)?;
+        let cell = reserve()?;
+        let flags = EvdFlags::from_bits_retain(flags);
+        let made =
+            with_device!(adapter, opened => opened.ia.evd_create(min_qlen, cno_of(cno), flags))?;
+        place.put(adapter.cells.publish(cell, made.into()));
+        Ok(())
+    })())
+}
+
+/// Spec: EVQ-01, EVQ-02
+pub(super) extern "C" fn query(evd: CHandle, mask: u32, param: Out<EvdParam>) -> Code {
+    code((|| {
+        let adapter = adapter_of(evd, HandleKind::Evd)?;
+        let id = EvdId::from_handle(evd.named());
+        let told = with_device!(adapter, opened => opened.ia.evd_query(id, EvdFields::empty()))?;
+        check_mask(mask, 0x1F)?;
+        param.required(3)?.put(EvdParam {
+            ia: ia_of(&adapter),
+            qlen: told.qlen,
+            state: told.state.bits(),
+            cno: adapter.cells.of_some(told.cno),
+            flags: told.flags.bits(),
+        });
+        Ok(())
+    })())
+}
+
+/// Calls that change a dispatcher and tell nothing.
+macro_rules! changes {
+    ($($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty),*) = $call:ident($($passed:expr),*);)*) => {$(
+        $(#[$attribute])*
+        pub(super) extern "C" fn $name(evd: CHandle $(, $argument: $type)*) -> Code {
+            code((|| {
+                let adapter = adapter_of(evd, HandleKind::Evd)?;
+                let id = EvdId::from_handle(evd.named());
+                with_device!(adapter, opened => opened.ia.$call(id $(, $passed)*))
+            })())
+        }
+    )*};
+}
+
+changes! {
+    /// Spec: EVM-01, EVM-02
+    modify_cno(cno: CHandle) = evd_modify_cno(cno_of(cno));
+    /// Spec: EVN-01
+    enable() = evd_enable();
+    /// Spec: EVN-02
+    disable() = evd_disable();
+    /// Spec: EVN-04
+    set_unwaitable() = evd_set_unwaitable();
+    /// Spec: EVN-05
+    clear_unwaitable() = evd_clear_unwaitable();
+    /// Spec: EVZ-01
+    resize(min_qlen: i32) = evd_resize(min_qlen);
+}
+
+/// Spec: EVF-01
+pub(super) extern "C" fn free(evd: CHandle) -> Code {
+    code((|| {
+        let adapter = adapter_of(evd, HandleKind::Evd)?;
+        let id = EvdId::from_handle(evd.named());
+        with_device!(adapter, opened => opened.ia.evd_free(id))?;
+        adapter.retire(id);
+        Ok(())
+    })())
+}
+
+/// Takes software events only.
+///
+/// Spec: EVS-01..04
+pub(super) extern "C" fn post_software_event(evd: CHandle, event: In<boundary::Event>) -> Code {
+    code((|| {
+        let adapter = adapter_of(evd, HandleKind::Evd)?;
+        let invalid = Error::invalid_argument(2);
+        let event = event.get().ok_or(invalid)?;
+        if event.number != event::SOFTWARE {
+            return Err(invalid);
+        }
+        let id = EvdId::from_handle(evd.named());
+        with_device!(adapter, opened => opened.ia.evd_post_se(id, event.software_pointer()))
+    })())
+}
+
+/// Before it says that there is nothing, it looks what has happened at the device.
+///
+/// Spec: EVG-01..04
+pub(super) extern "C" fn dequeue(evd: CHandle, event: Out<boundary::Event>) -> Code {
+    code((|| {
+        let adapter = adapter_of(evd, HandleKind::Evd)?;
+        let place = event.required(2)?;
+        let id = EvdId::from_handle(evd.named());
+        let found = with_device!(adapter, opened => match opened.ia.evd_dequeue(id) {
+            Err(error) if error.kind() == ErrorKind::QueueEmpty => {
+                opened.ia.progress(opened.now());
+                opened.ia.evd_dequeue(id)
+            }
+            found => found,
+        })?;
+        place.put(event::made_of(&found, &adapter, evd));
+        Ok(())
+    })())
+}
+
+/// When the time is up, the last argument says how many events there are.
+///
+/// Spec: EVW-01..14
+pub(super) extern "C" fn wait(
+    evd: CHandle,
+    timeout: u32,
+    threshold: i32,
+    event: Out<boundary::Event>,
+    more: Out<i32>,
+) -> Code {
+    code((|| {
+        let adapter = adapter_of(evd, HandleKind::Evd)?;
+        let place = event.required(4)?;
+        let more = more.required(5)?;
+        let id = EvdId::from_handle(evd.named());
+        let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+        let waited = with_device!(adapter, opened => opened.sleeping(|sleeper| {
+            let deadline = opened.now().after(timeout);
+            opened.ia.evd_wait_until(id, threshold, deadline, sleeper)
+        }));
+        match waited {
+            Ok(waited) => {
+                more.put(count(waited.more));
+                place.put(event::made_of(&waited.event, &adapter, evd));
+                Ok(())
+            }
+            Err(error) => {
+                if error.kind() == ErrorKind::TimeoutExpired
+                    && let Ok(queued) = with_device!(adapter, opened => {
+                        opened.ia.evd_wait(id, threshold).map(|pending| pending.expire().queued)
+                    })
+                {
+                    more.put(count(queued));
+                }
+                Err(error)
+            }
+        }
+    })())
+}

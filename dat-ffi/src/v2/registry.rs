@@ -1,0 +1,104 @@
+//! Entering ourselves into the registry that has loaded us.
+
+use std::ffi::CString;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::table;
+use crate::adapter::Registered;
+use crate::boundary::{In, Name, ProviderInfo, Registry, Table, Text};
+use crate::devices::Named;
+
+/// A line of `dat.conf` that we were called for.
+#[derive(Clone)]
+pub(super) struct Entry {
+    name: String,
+    info: ProviderInfo,
+    pub(super) device: Named,
+    table: &'static Table,
+}
+
+impl Entry {
+    /// What adapters opened by this entry are to tell of it.
+    pub(super) fn registered(&self) -> Registered {
+        Registered {
+            major: self.info.major,
+            minor: self.info.minor,
+            is_thread_safe: self.info.is_thread_safe != 0,
+            provider: std::ptr::from_ref(self.table).expose_provenance(),
+        }
+    }
+
+    fn is_of(&self, info: &ProviderInfo) -> bool {
+        let key = |info: &ProviderInfo| (info.major, info.minor, info.is_thread_safe != 0);
+        self.name == name_of(&info.ia_name) && key(&self.info) == key(info)
+    }
+}
+
+/// The text of a name, which ends with a zero byte or the place for it.
+fn name_of(name: &Name) -> String {
+    let end = name
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(name.len());
+    String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned()
+}
+
+fn entries() -> MutexGuard<'static, Vec<Entry>> {
+    static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Enters the provider of a line of `dat.conf` into the registry that calls; if the registry does not want it, nothing happens.
+pub fn register(info: In<ProviderInfo>, instance_data: Text) {
+    let Some(info) = info.get() else {
+        return;
+    };
+    let name = name_of(&info.ia_name);
+    let device = Named::parse(&instance_data.get().unwrap_or_default(), &name);
+    let mut entries = entries();
+    // A line whose last adapter was closed comes again; its table stays, because handles lead to it.
+    let known = entries.iter_mut().find(|entry| entry.is_of(&info));
+    let table = match known {
+        Some(entry) => {
+            entry.device = device;
+            entry.table
+        }
+        None => {
+            let Ok(device_name) = CString::new(name.clone()) else {
+                return;
+            };
+            let table = table::make(device_name, info.is_thread_safe != 0);
+            entries.push(Entry {
+                name,
+                info,
+                device,
+                table,
+            });
+            table
+        }
+    };
+    drop(entries);
+    let _wanted: bool = Registry::add(table, &info);
+}
+
+/// Takes the provider of a line of `dat.conf` out of the registry.
+pub fn unregister(info: In<ProviderInfo>) {
+    let Some(info) = info.get() else {
+        return;
+    };
+    let table = entries()
+        .iter()
+        .find(|entry| entry.is_of(&info))
+        .map(|entry| entry.table);
+    if let Some(table) = table {
+        let _was_there: bool = Registry::remove(table, &info);
+    }
+}
+
+/// The entry of a name that is registered as thread-safe or not. The registry does not say for which line an adapter is opened, so of
+/// lines that differ in version alone the first stands for all.
+pub(super) fn find(name: &str, is_thread_safe: bool) -> Option<Entry> {
+    let is_meant =
+        |entry: &&Entry| entry.name == name && (entry.info.is_thread_safe != 0) == is_thread_safe;
+    entries().iter().find(is_meant).cloned()
+}
