@@ -39,6 +39,8 @@ pub struct Rsm<'s, B: Backend, L: RawLock> {
     /// Counts what sleeping calls want to know of.
     pub(crate) changes: AtomicU32,
     pub(crate) tickets: AtomicU32,
+    /// Counts accesses to mappings.
+    pub(crate) shortcuts: AtomicU32,
 }
 
 impl<B: Backend, L: RawLock> fmt::Debug for Rsm<'_, B, L> {
@@ -84,6 +86,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             turn: AtomicU8::new(IDLE),
             changes: AtomicU32::new(0),
             tickets: AtomicU32::new(0),
+            shortcuts: AtomicU32::new(0),
         })
     }
 

@@ -2,13 +2,18 @@
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{Backend, BackendError, DirectAccess, RemoteRange};
+use dat_core::event::Wait;
 use dat_core::sync::RawLock;
+use portable_atomic::Ordering;
 
 use crate::access::Permission;
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
 use crate::id::ImportId;
-use crate::import::{Import, ImportState, import_at};
+use crate::import::{Attach, BarrierMode, Import, ImportState, import_at};
+
+/// Accesses to mappings for each look at what peers say.
+const SHORTCUTS: u32 = 64;
 
 /// The mapped part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +42,8 @@ impl Mapping {
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Maps a part of a segment, for loads and stores without a transfer. There is at most one mapping of a connection;
-    /// put and get keep to it while it lasts, vectors do not.
+    /// put and get keep to it while it lasts, and go by it where nothing is on the way that they could overtake; vectors do
+    /// neither.
     ///
     /// # Errors
     /// - BAD_SEG_HNDL: no connection.
@@ -154,6 +160,94 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             .map(|range| self.direct(access.port, |device| device.store(access.peer, range, from)));
         self.account_direct(import, stored);
         Ok(())
+    }
+
+    /// What a single access to the mapped part needs to go by the mapping; `None` if it has to be a transfer, which says what
+    /// is wrong if anything is. It does not while transfers are on the way that it might overtake.
+    ///
+    /// Spec: RSMMP-03, RSMGP-05
+    fn shortcut(
+        &self,
+        import: ImportId,
+        right: Permission,
+        offset: u64,
+        length: u64,
+    ) -> Option<Access> {
+        self.state.with(|state| {
+            let place = state.imports.get(import.handle())?;
+            let mapping = place.mapping?;
+            let attached = matches!(place.attach, Attach::Attached(_));
+            let ready = attached
+                && place.state == ImportState::Connected
+                && place.finished == place.posted
+                && !place.closing
+                && (place.mode == BarrierMode::Explicit || place.barriers != 0);
+            let fine = ready
+                && length != 0
+                && place.permission.contains(right)
+                && mapping.permission.contains(right)
+                && mapping.covers(offset, length)
+                && offset
+                    .checked_add(length)
+                    .is_some_and(|end| end <= place.length);
+            let range = fine.then(|| place.direct(offset));
+            range?;
+            Some(Access {
+                port: place.port,
+                peer: self.peer_of(place).ok()?,
+                range,
+            })
+        })
+    }
+
+    /// Puts bytes through the mapping; false if that has to be a transfer.
+    pub(crate) fn put_mapped<W: Wait>(
+        &self,
+        import: ImportId,
+        offset: u64,
+        source: &[u8],
+        wait: &mut W,
+    ) -> bool {
+        let length = source.len() as u64;
+        let Some(access) = self.shortcut(import, Permission::WRITE, offset, length) else {
+            return false;
+        };
+        let stored = access.range.map(|range| {
+            self.direct(access.port, |device| {
+                device.store(access.peer, range, source)
+            })
+        });
+        self.now_and_then(wait);
+        stored == Some(Ok(()))
+    }
+
+    /// Gets bytes through the mapping; false if that has to be a transfer.
+    pub(crate) fn get_mapped<W: Wait>(
+        &self,
+        import: ImportId,
+        offset: u64,
+        target: &mut [u8],
+        wait: &mut W,
+    ) -> bool {
+        let length = target.len() as u64;
+        let Some(access) = self.shortcut(import, Permission::READ, offset, length) else {
+            return false;
+        };
+        let loaded = access.range.map(|range| {
+            self.direct(access.port, |device| {
+                device.load(access.peer, range, target)
+            })
+        });
+        self.now_and_then(wait);
+        loaded == Some(Ok(()))
+    }
+
+    /// Makes progress in one of many calls that need none, so that peers are heard by a caller that makes no others.
+    fn now_and_then<W: Wait>(&self, wait: &mut W) {
+        let count = self.shortcuts.fetch_add(1, Ordering::Relaxed);
+        if count.is_multiple_of(SHORTCUTS) {
+            self.progress(wait.now());
+        }
     }
 
     fn check_direct(

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dat_core::event::Wait;
-use dat_rsm::VectorFlags;
+use dat_rsm::{Permission, VectorFlags};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use super::pair::DuringRsm;
 use super::plain::{Course, Plain};
 use crate::copy::per_second;
 use crate::failure::{Failure, Result};
-use crate::host::{HostBackend, Memory};
+use crate::host::{HostBackend, Memory, PAGE};
 use crate::interrupt::Signals;
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
 use crate::perf::measure::Latency;
@@ -54,6 +54,8 @@ struct Kind {
 #[derive(Serialize)]
 struct Bulk {
     bytes: u64,
+    /// Whether the segment was mapped, so that they are stores and no transfers.
+    mapped: bool,
     put_bytes_per_second: f64,
     copy_bytes_per_second: f64,
     put_to_copy: f64,
@@ -189,11 +191,21 @@ pub(crate) fn bulk<B: HostBackend, W: Wait>(
     signals: &Signals,
     importer: &mut Importer<'_, B, W>,
 ) -> Result<()> {
-    for bytes in BULK {
+    let all = room(importer.shape).next_multiple_of(PAGE) as u64;
+    for (mapped, bytes) in [false, true]
+        .into_iter()
+        .flat_map(|mapped| BULK.map(|bytes| (mapped, bytes)))
+    {
+        if mapped {
+            importer
+                .engine
+                .import_map(importer.import, Permission::all(), 0, all)
+                .during_rsm("rsm_memseg_import_map")?;
+        }
         let source = vec![7; bytes];
         let target = Memory::new(bytes);
         let (mut put, mut copy) = (Timer::new("put")?, Timer::new("copy")?);
-        while is_unfinished(&put, arguments, 4) || is_unfinished(&copy, arguments, 4) {
+        while is_unfinished(&put, arguments, 8) || is_unfinished(&copy, arguments, 8) {
             signals.check()?;
             put.turn(|| {
                 importer.begin()?;
@@ -208,10 +220,17 @@ pub(crate) fn bulk<B: HostBackend, W: Wait>(
                 Ok(())
             })?;
         }
+        if mapped {
+            importer
+                .engine
+                .import_unmap(importer.import)
+                .during_rsm("rsm_memseg_import_unmap")?;
+        }
         let median = |timer: &Timer| timer.latencies.value_at_quantile(0.5).max(1) as f64;
         let rate = |timer: &Timer| bytes as f64 * 1e9 / median(timer);
         report.bulk.push(Bulk {
             bytes: bytes as u64,
+            mapped,
             put_bytes_per_second: rate(&put),
             copy_bytes_per_second: rate(&copy),
             put_to_copy: median(&copy) / median(&put),
@@ -253,7 +272,12 @@ pub(crate) fn print(report: &Report, output: &mut Output) {
     ));
     for bulk in &report.bulk {
         output.line(format_args!(
-            "put of {}: {:.2} of the speed of a copy in memory, {}",
+            "{} of {}: {:.2} of the speed of a copy in memory, {}",
+            if bulk.mapped {
+                "put into a mapping"
+            } else {
+                "put"
+            },
             size(bulk.bytes),
             bulk.put_to_copy,
             per_second(Some(bulk.put_bytes_per_second))

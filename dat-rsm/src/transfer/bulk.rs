@@ -34,6 +34,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         source: &[u8],
         wait: &mut W,
     ) -> Result<()> {
+        if self.put_mapped(import, offset, source, wait) {
+            return Ok(());
+        }
         let entry = PutEntry {
             local: Source::Bytes(source),
             local_offset: 0,
@@ -56,6 +59,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         target: &mut [u8],
         wait: &mut W,
     ) -> Result<()> {
+        if self.get_mapped(import, offset, target, wait) {
+            return Ok(());
+        }
         let length = target.len() as u64;
         let entry = GetEntry {
             local: Target::Bytes(target),

@@ -329,6 +329,7 @@ macro_rules! conformance_suite {
                 rsm_map:
                     whether_segments_can_be_mapped_is_told
                     a_mapping_is_loaded_from_and_stored_to
+                    puts_and_gets_go_by_the_mapping_but_overtake_nothing
                     mappings_are_refused_in_order
                     a_mapping_survives_its_segment_without_reaching_it
                     accesses_map_nothing_by_themselves;

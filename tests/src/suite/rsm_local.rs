@@ -268,7 +268,8 @@ pub fn freeing_waits_for_entries_that_are_not_begun<T: RsmTestbed>(bed: &T) {
             4,
         );
     }
-    assert!(interrupted > 0);
+    // On a device the entries may be over before anybody sleeps.
+    assert!(interrupted > 0 || !bed.stands_still());
 }
 
 /// Spec: RSMPV-14, RSMIM-10, RSMPV-21

@@ -3,7 +3,7 @@
 use dat_rsm::{GetEntry, ImportId, Permission, RsmError, Target, VectorFlags};
 
 use crate::fixture::RsmTestbed;
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, pattern, put, store};
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, pattern, put, put_handle, store};
 
 const ALL: Permission = Permission::all();
 const BYTES: u64 = PAGE as u64;
@@ -80,6 +80,57 @@ pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
     assert_eq!(engine.put(import, 0, &[7], wait), Ok(()));
     assert_eq!(engine.import_disconnect(import, wait), Ok(()));
     assert_eq!(engine.import_unmap(import), Err(RsmError::BadSegmentHandle));
+}
+
+/// Spec: RSMMP-03, RSMGP-01, RSMGP-05, RSMBR-05
+pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let (export, import, memory) = nodes.segment(2);
+    let engine = nodes.engine(0);
+    let (local, source) = nodes.local(0, PAGE, 1);
+    let barrier = nodes.barrier(0, import);
+    let (one, two) = (pattern(5, PAGE), pattern(6, PAGE));
+    let mut back = vec![0; PAGE];
+    assert_eq!(
+        engine.import_map(import, Permission::READ, 0, BYTES),
+        Ok(())
+    );
+    // Nobody waits who goes by the mapping: this wait would end the call.
+    let hasty = || nodes.interrupted_after(0, 0);
+    store(memory, 0, &one);
+    assert_eq!(engine.get(import, 0, &mut back, &mut hasty()), Ok(()));
+    assert!(back == one);
+    // This one is for reading alone; the connection may write all the same.
+    let wait = &mut nodes.wait(0);
+    assert_eq!(engine.put(import, 0, &two, wait), Ok(()));
+    assert!(load(&memory[..PAGE]) == two);
+    assert_eq!(engine.import_unmap(import), Ok(()));
+    assert_eq!(engine.import_map(import, ALL, 0, BYTES), Ok(()));
+    assert_eq!(engine.put(import, 0, &one, &mut hasty()), Ok(()));
+    assert!(load(&memory[..PAGE]) == one);
+    assert_eq!(engine.put(import, 7, &[], wait), Ok(()));
+    // Behind a vector that is on the way it is a transfer, and the later one wins.
+    let explicit = dat_rsm::BarrierMode::Explicit;
+    assert_eq!(engine.set_mode(import, explicit), Ok(()));
+    assert_eq!(engine.open_barrier(barrier), Ok(()));
+    let entries = [put_handle(local, 0, 0, BYTES)];
+    engine
+        .putv(import, &entries, VectorFlags::empty(), wait)
+        .expect("a vector");
+    assert_eq!(engine.put(import, 0, &two[..100], wait), Ok(()));
+    assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
+    assert!(load(&memory[..100]) == two[..100]);
+    assert!(load(&memory[100..PAGE]) == load(source)[100..]);
+    // Once the segment is gone nothing goes there, and the caller is told.
+    assert_eq!(
+        nodes.engine(1).export_destroy(export, &mut nodes.wait(1)),
+        Ok(())
+    );
+    let aborted = Err(RsmError::ConnectionAborted);
+    assert_eq!(engine.put(import, 0, &one, wait), aborted);
+    assert_eq!(engine.get(import, 0, &mut back, wait), aborted);
+    assert!(load(&memory[..100]) == two[..100]);
+    nodes.settle();
 }
 
 /// Spec: RSMMP-01, RSMMP-05
