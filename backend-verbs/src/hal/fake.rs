@@ -12,7 +12,9 @@ use rdma_sys::{
 };
 
 use super::send_list::{INLINE, SIGNALLED};
-use super::{CompletionQueue, Context, Domain, ReceiveList, Region, SendList, WorkCompletion};
+use super::{
+    CompletionQueue, Context, Domain, ReceiveList, Region, SendList, WorkCompletion, pretend,
+};
 
 /// A request as the device got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -380,7 +382,7 @@ unsafe extern "C" fn post_send(
             };
             let segments = segments(request.sg_list, request.num_sge);
             let carries = request.send_flags & INLINE != 0;
-            let data = carries.then(|| bytes(&segments));
+            let data = carries.then(|| pretend::data(request));
             if let (Some(data), Some(most)) = (&data, state.takes_inline)
                 && data.len() > most
             {
@@ -447,20 +449,6 @@ unsafe fn segments(first: *const rdma_sys::ibv_sge, count: i32) -> Vec<(u64, u32
         .collect()
 }
 
-/// # Safety
-/// The segments are memory.
-unsafe fn bytes(segments: &[(u64, u32, u32)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for &(address, length, _) in segments {
-        let first = ptr::with_exposed_provenance::<u8>(address as usize);
-        for offset in 0..length as usize {
-            // SAFETY: as the caller promised.
-            bytes.push(unsafe { first.add(offset).read_volatile() });
-        }
-    }
-    bytes
-}
-
 /// Binds at once, under another key; what has no length closes.
 unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, wanted: *mut ibv_mw_bind) -> i32 {
     // SAFETY: called with a window that `make_window` made, and a bind as verbs has it.
@@ -494,19 +482,7 @@ unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i
         if let Some(number) = state.nonsense {
             return number;
         }
-        let mut count = 0;
-        while count < room
-            && let Some(completion) = state.completions.pop_front()
-        {
-            let to = &mut *into.add(count as usize);
-            to.wr_id = completion.token;
-            to.status = completion.status;
-            to.opcode = completion.opcode;
-            to.byte_len = completion.length;
-            to.qp_num = completion.queue_pair;
-            count += 1;
-        }
-        count
+        pretend::answer(&mut state.completions, room, into)
     }
 }
 

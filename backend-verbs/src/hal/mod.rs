@@ -18,6 +18,8 @@ mod guarded;
 #[cfg(test)]
 mod layout;
 mod memory;
+#[cfg(any(test, feature = "fake"))]
+mod pretend;
 mod queue_pair;
 mod receive_list;
 mod refusal;

@@ -18,7 +18,7 @@ use super::completion_queue::BATCH;
 use super::send_list::{INLINE, SIGNALLED};
 use super::{
     CompletionQueue, Context, Domain, QueuePair, Region, SharedReceiveQueue, Window, WindowType,
-    WorkCompletion,
+    WorkCompletion, pretend,
 };
 
 /// Posted requests that it remembers; a power of two.
@@ -465,19 +465,7 @@ unsafe extern "C" fn post_send_reading(
         let mut next = first;
         while !next.is_null() {
             if let (Some(reader), true) = (posted.reader, (*next).send_flags & INLINE != 0) {
-                let mut data = [0; GRANTED as usize];
-                let mut carried = 0;
-                for number in 0..(*next).num_sge as usize {
-                    let segment = &*(*next).sg_list.add(number);
-                    let from = ptr::with_exposed_provenance::<u8>(segment.addr as usize);
-                    for offset in 0..segment.length as usize {
-                        if let Some(place) = data.get_mut(carried) {
-                            *place = from.add(offset).read_volatile();
-                            carried += 1;
-                        }
-                    }
-                }
-                reader(data.get(..carried).unwrap_or(&[]));
+                reader(&pretend::data(&*next));
             }
             next = (*next).next;
         }
@@ -554,15 +542,15 @@ unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i
         let mut next = posted.polled.load(Ordering::Relaxed);
         let mut count = 0;
         while count < room && next != done {
-            let to = &mut *into.add(count as usize);
-            to.wr_id = posted
-                .tokens
-                .get((next % ROOM) as usize)
-                .map_or(0, |token| token.load(Ordering::Relaxed));
-            to.status = 0;
-            to.opcode = 1;
-            to.byte_len = 0;
-            to.qp_num = NUMBER;
+            let token = posted.tokens.get((next % ROOM) as usize);
+            let completion = WorkCompletion {
+                token: token.map_or(0, |token| token.load(Ordering::Relaxed)),
+                status: 0,
+                opcode: 1,
+                length: 0,
+                queue_pair: NUMBER,
+            };
+            pretend::write(&mut *into.add(count as usize), &completion);
             next = next.wrapping_add(1);
             count += 1;
         }
@@ -576,19 +564,7 @@ unsafe extern "C" fn poll_forging(queue: *mut ibv_cq, room: i32, into: *mut ibv_
     // SAFETY: called with the queue of a device, and room for so many.
     unsafe {
         let mut forged = forged(posted((*queue).cq_context));
-        let mut count = 0;
-        while count < room
-            && let Some(completion) = forged.pop_front()
-        {
-            let to = &mut *into.add(count as usize);
-            to.wr_id = completion.token;
-            to.status = completion.status;
-            to.opcode = completion.opcode;
-            to.byte_len = completion.length;
-            to.qp_num = completion.queue_pair;
-            count += 1;
-        }
-        count
+        pretend::answer(&mut forged, room, into)
     }
 }
 
