@@ -75,49 +75,33 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
-mod access;
-mod barrier;
-mod block;
-mod borrow;
 mod controller;
 mod engine;
 mod error;
 mod export;
-mod flight;
-mod heard;
 mod id;
 mod import;
-mod importer;
 mod link;
 mod local;
-mod map;
 mod options;
-mod port;
-mod progress;
-mod publish;
-pub mod segment_id;
-mod share;
 mod signal;
-mod state;
-mod table;
-mod topology;
 mod transfer;
-mod wait;
-pub mod wire;
 
-pub use access::{AccessEntry, Credentials, Permission};
-pub use barrier::BarrierScope;
 pub use controller::ControllerAttributes;
+pub use controller::topology::{ConnectionState, LocalController, RemoteController, Topology};
 pub use engine::Rsm;
 pub use error::{Result, RsmError};
 pub use export::ExportFlags;
+pub use export::access::{AccessEntry, Credentials, Permission};
+pub use export::segment_id;
+pub use export::segment_id::SegmentId;
 pub use id::{BarrierId, ControllerId, ExportId, Handle, ImportId, LocalMemoryId};
+pub use import::barrier::BarrierScope;
 pub use import::{BarrierMode, ImportState};
+pub use link::wire;
 pub use local::{LocalAccess, LocalMemory};
 pub use options::{ControllerConfig, DEFAULT_QUALIFIER, Limits, NodeEntry, NodeId, Options};
-pub use segment_id::SegmentId;
 pub use signal::{SegmentHandle, SignalFlags};
-pub use topology::{ConnectionState, LocalController, RemoteController, Topology};
 pub use transfer::{
     EntryStatus, GetEntry, HandleEntry, Item, PutEntry, Source, Target, VectorCall, VectorError,
     VectorFlags,

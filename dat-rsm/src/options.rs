@@ -7,7 +7,7 @@ use dat_core::attributes::IaAddress;
 use dat_core::backend::Backend;
 use dat_core::sync::RawLock;
 
-use crate::access::Credentials;
+use crate::export::access::Credentials;
 
 /// The number of a node, agreed on by all nodes (`Spec: RSMGEN-09`).
 pub type NodeId = u32;

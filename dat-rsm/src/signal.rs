@@ -7,13 +7,13 @@ use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
 use crate::engine::Rsm;
+use crate::engine::state::State;
 use crate::error::{Result, RsmError};
 use crate::export::export_at;
-use crate::flight::{Flight, Step};
 use crate::id::{ExportId, Handle, ImportId};
 use crate::import::{Attach, ImportState, import_at};
-use crate::state::State;
-use crate::wire::Body;
+use crate::link::wire::Body;
+use crate::transfer::flight::{Flight, Step};
 
 bitflags! {
     /// How a signal is posted. Unknown bits are ignored.
@@ -93,7 +93,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let mut place = 0;
             while let Some((at, link)) = state.links.find_from(place, crate::link::Link::is_up) {
                 place = at.saturating_add(1);
-                let of_link = |importer: &crate::importer::Importer| {
+                let of_link = |importer: &crate::export::importer::Importer| {
                     importer.link == link && importer.export == export.handle()
                 };
                 if state.importers.find(of_link).is_some() {

@@ -8,12 +8,12 @@ use super::entry::{Entries, Gets, Puts};
 use super::pins::Pins;
 use super::vector::{Phase, Vector};
 use super::{Direction, GetEntry, PutEntry, VectorError, VectorFlags};
-use crate::access::Permission;
 use crate::engine::Rsm;
 use crate::error::RsmError;
-use crate::flight::{Flight, WINDOW};
+use crate::export::access::Permission;
 use crate::id::{ControllerId, Handle, ImportId};
 use crate::import::{BarrierMode, ImportState, import_at};
+use crate::transfer::flight::{Flight, WINDOW};
 
 /// Microseconds that an interrupted call gives its transfers before it cuts them off.
 const QUIET: u32 = 20_000;

@@ -6,9 +6,9 @@ use core::sync::atomic::AtomicU8;
 use bitflags::bitflags;
 use dat_core::memory::Region;
 
-use crate::borrow;
 use crate::error::RsmError;
 use crate::id::LocalMemoryId;
+use crate::local::borrow;
 
 bitflags! {
     /// What a vector does besides moving bytes. Unknown bits are ignored (`Spec: RSMPV-75`).

@@ -4,6 +4,7 @@ mod bulk;
 mod call;
 mod drain;
 mod entry;
+pub(crate) mod flight;
 mod item;
 mod nonblocking;
 mod offer;

@@ -9,11 +9,11 @@ use dat_core::{Error, ErrorKind};
 use super::Direction;
 use super::entry::{Entries, Local, Wanted};
 use super::vector::Vector;
+use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::flight::{Owner, Request, WINDOW};
 use crate::id::{Handle, LocalMemoryId};
 use crate::import::{Attach, Import};
-use crate::state::State;
+use crate::transfer::flight::{Owner, Request, WINDOW};
 
 /// What happened to the next part of a vector.
 pub(super) enum Offer {

@@ -5,7 +5,7 @@ use dat_core::backend::Backend;
 use dat_core::memory::LmrCreated;
 use dat_core::sync::RawLock;
 
-use crate::flight::WINDOW;
+use crate::transfer::flight::WINDOW;
 
 /// The registrations of the entries that are on the way; undone when it is dropped, however the call ends.
 pub(crate) struct Pins<'r, 's, B: Backend, L: RawLock> {

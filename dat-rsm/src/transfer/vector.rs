@@ -9,15 +9,15 @@ use super::entry::{self, Entries};
 use super::offer::Offer;
 use super::pins::Pins;
 use super::{Direction, VectorError, VectorFlags};
+use crate::controller::port::Port;
 use crate::engine::Rsm;
+use crate::engine::state::State;
 use crate::error::{RsmError, of_status};
-use crate::flight::{Flight, Step, WINDOW};
 use crate::id::{ControllerId, Handle, ImportId};
 use crate::import::{Attach, Import};
+use crate::link::wire::Body;
 use crate::local::Local;
-use crate::port::Port;
-use crate::state::State;
-use crate::wire::Body;
+use crate::transfer::flight::{Flight, Step, WINDOW};
 
 /// How often a vector begins again because somebody else's failure broke the link under it.
 const ATTEMPTS: u32 = 8;

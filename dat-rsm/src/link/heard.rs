@@ -4,16 +4,16 @@ use dat_core::backend::Backend;
 use dat_core::memory::LmrCreated;
 use dat_core::sync::RawLock;
 
-use crate::access::{Credentials, Permission, check_access};
 use crate::engine::Rsm;
+use crate::engine::state::State;
 use crate::error::{Result, RsmError};
 use crate::export::Export;
+use crate::export::access::{Credentials, Permission, check_access};
+use crate::export::importer::Importer;
 use crate::id::Handle;
 use crate::import::{Acknowledge, Attach, Import, ImportState};
-use crate::importer::Importer;
+use crate::link::wire::Body;
 use crate::signal::count_signal;
-use crate::state::State;
-use crate::wire::Body;
 
 /// A request to be connected.
 #[derive(Clone, Copy)]

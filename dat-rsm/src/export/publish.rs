@@ -6,13 +6,13 @@ use dat_core::backend::Backend;
 use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 
-use crate::access::{AccessEntry, check_list};
 use crate::engine::Rsm;
+use crate::engine::state::State;
 use crate::error::{Result, RsmError};
+use crate::export::access::{AccessEntry, check_list};
+use crate::export::segment_id::{SegmentId, check_application_id};
 use crate::export::{Change, Publication, export_at, forget_importers};
 use crate::id::ExportId;
-use crate::segment_id::{SegmentId, check_application_id};
-use crate::state::State;
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Publishes a segment under an id, or, for 0, under one that the system chooses; returns the id.

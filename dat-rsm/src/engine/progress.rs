@@ -9,16 +9,16 @@ use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 use portable_atomic::Ordering;
 
+use crate::controller::port::{PortIds, same_host};
 use crate::engine::Rsm;
+use crate::engine::state::State;
+use crate::engine::wait::earliest;
 use crate::error::{Result, RsmError};
 use crate::id::Handle;
 use crate::import::{Attach, ImportState};
+use crate::link::wire::{Body, Greeting, Rejection};
 use crate::link::{Link, LinkState};
 use crate::options::NodeId;
-use crate::port::{PortIds, same_host};
-use crate::state::State;
-use crate::wait::earliest;
-use crate::wire::{Body, Greeting, Rejection};
 
 /// Events of one dispatcher that one call handles, so that its time is bounded.
 const EVENTS_PER_CALL: usize = 64;
@@ -410,7 +410,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let bytes = link.take_message(handle, (cookie & 0xFF) as usize, port);
             let message = bytes
                 .ok()
-                .and_then(|bytes| crate::wire::Message::decode(&bytes).ok())
+                .and_then(|bytes| crate::link::wire::Message::decode(&bytes).ok())
                 .filter(|message| Some(message.incarnation) == incarnation);
             match message {
                 Some(message) => {

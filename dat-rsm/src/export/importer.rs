@@ -2,7 +2,7 @@
 
 use dat_core::time::Instant;
 
-use crate::access::Permission;
+use crate::export::access::Permission;
 use crate::id::Handle;
 use crate::options::NodeId;
 

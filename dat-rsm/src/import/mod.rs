@@ -1,19 +1,22 @@
 //! Connections to segments of other nodes, or of this one.
 
+pub(crate) mod barrier;
+pub(crate) mod map;
+
 use dat_core::backend::Backend;
 use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
-use crate::access::Permission;
 use crate::engine::Rsm;
+use crate::engine::state::State;
 use crate::error::{Result, RsmError};
+use crate::export::access::Permission;
+use crate::export::segment_id::SegmentId;
 use crate::id::{ControllerId, Handle, ImportId};
-use crate::map::Mapping;
+use crate::import::map::Mapping;
+use crate::link::wire::Body;
 use crate::options::NodeId;
-use crate::segment_id::SegmentId;
-use crate::state::State;
-use crate::wire::Body;
 
 /// When transfers count as completed (`Spec: RSMMD-01`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,16 @@
 //! Controllers: getting, describing and releasing them.
 
+pub(crate) mod port;
+pub(crate) mod topology;
+
 use dat_core::backend::Backend;
 use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 
+use crate::controller::port::Name;
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
 use crate::id::{ControllerId, ExportId, LocalMemoryId};
-use crate::port::Name;
 
 /// What a controller can do; limits of 0 are none (`Spec: RSMCT-20, RSMCT-21`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,9 @@
 //! Connections between nodes, which all segments share.
 
+pub(crate) mod block;
+mod heard;
+pub mod wire;
+
 use alloc::collections::VecDeque;
 
 use dat_core::backend::Backend;
@@ -8,15 +12,15 @@ use dat_core::id::{EpId, PzId};
 use dat_core::sync::{RawLock, load_bytes, store_bytes};
 use dat_core::time::Instant;
 
-use crate::block::Block;
+use crate::controller::port::{Port, receives};
+use crate::engine::state::State;
 use crate::error::{Result, RsmError};
-use crate::flight::{Owner, Request, Step};
 use crate::id::Handle;
 use crate::import::Attach;
+use crate::link::block::Block;
+use crate::link::wire::{Body, Greeting, MESSAGE_SIZE, Message};
 use crate::options::{NodeId, Options};
-use crate::port::{Port, receives};
-use crate::state::State;
-use crate::wire::{Body, Greeting, MESSAGE_SIZE, Message};
+use crate::transfer::flight::{Owner, Request, Step};
 
 /// Answers that may wait for credits. A peer that asks and lets more gather does not speak the protocol.
 const ANSWERS_LIMIT: usize = 256;

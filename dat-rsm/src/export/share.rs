@@ -6,13 +6,13 @@ use dat_core::backend::Backend;
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
+use crate::controller::port::Port;
+use crate::engine::state::State;
 use crate::error::{Result, RsmError};
 use crate::id::Handle;
 use crate::link::Link;
+use crate::link::wire::Greeting;
 use crate::options::{NodeId, Options};
-use crate::port::Port;
-use crate::state::State;
-use crate::wire::Greeting;
 
 /// Shares of each node that there is, alike for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

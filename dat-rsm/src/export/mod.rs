@@ -1,5 +1,11 @@
 //! Segments on the side of their exporter: making, rebinding and destroying them.
 
+pub(crate) mod access;
+pub(crate) mod importer;
+mod publish;
+pub mod segment_id;
+pub(crate) mod share;
+
 use alloc::vec::Vec;
 
 use bitflags::bitflags;
@@ -9,13 +15,13 @@ use dat_core::flags::MemoryPrivileges;
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, Region};
 use dat_core::sync::RawLock;
 
-use crate::access::{AccessEntry, Credentials, Permission};
 use crate::engine::Rsm;
+use crate::engine::state::State;
 use crate::error::{Result, RsmError};
+use crate::export::access::{AccessEntry, Credentials, Permission};
+use crate::export::segment_id::SegmentId;
 use crate::id::{ControllerId, ExportId};
-use crate::segment_id::SegmentId;
-use crate::state::State;
-use crate::wire::Body;
+use crate::link::wire::Body;
 
 bitflags! {
     /// How a segment is made (`Spec: RSMEX-03`). Unknown bits are ignored.

@@ -1,5 +1,10 @@
 //! The engine: controllers, segments and everything else of one process.
 
+pub(crate) mod progress;
+pub(crate) mod state;
+pub(crate) mod table;
+pub(crate) mod wait;
+
 use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
@@ -8,14 +13,14 @@ use dat_core::backend::Backend;
 use dat_core::sync::{Mutex, RawLock};
 use portable_atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
+use crate::controller::port::{Port, PortState};
+use crate::engine::progress::IDLE;
+use crate::engine::state::State;
 use crate::error::{Result, RsmError};
+use crate::export::share::Shares;
 use crate::id::{ControllerId, Handle};
+use crate::link::wire::Body;
 use crate::options::{ControllerConfig, Options};
-use crate::port::{Port, PortState};
-use crate::progress::IDLE;
-use crate::share::Shares;
-use crate::state::State;
-use crate::wire::Body;
 
 /// Tells the handles of one engine from those of another one.
 static INSTANCES: AtomicU16 = AtomicU16::new(0);

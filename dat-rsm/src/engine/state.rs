@@ -4,19 +4,19 @@ use alloc::vec::Vec;
 
 use dat_core::time::Instant;
 
-use crate::barrier::Barrier;
+use crate::controller::port::PortState;
+use crate::engine::table::{Exhausted, Table};
 use crate::export::Export;
-use crate::flight::{Flight, Request};
+use crate::export::importer::Importer;
+use crate::export::segment_id::FIRST_SYSTEM_ID;
+use crate::export::share::Shares;
 use crate::id::{Handle, Kind};
 use crate::import::Import;
-use crate::importer::Importer;
+use crate::import::barrier::Barrier;
 use crate::link::Link;
 use crate::local::Local;
 use crate::options::Options;
-use crate::port::PortState;
-use crate::segment_id::FIRST_SYSTEM_ID;
-use crate::share::Shares;
-use crate::table::{Exhausted, Table};
+use crate::transfer::flight::{Flight, Request};
 
 /// The objects of an engine.
 pub(crate) struct State {

@@ -10,9 +10,9 @@ use dat_core::flags::{EvdFlags, IaFields, MemoryPrivileges, ProviderFields, PspF
 use dat_core::id::{CnoId, EpId, EvdId, PspId, PzId};
 use dat_core::sync::RawLock;
 
-use crate::block::Block;
 use crate::error::{Result, RsmError};
 use crate::id::{ControllerId, Handle, Kind};
+use crate::link::block::Block;
 use crate::options::{ControllerConfig, NodeEntry, NodeId, Options};
 
 /// Bytes of the name of a controller, at most.

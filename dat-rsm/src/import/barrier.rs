@@ -5,10 +5,10 @@ use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 
 use crate::engine::Rsm;
+use crate::engine::state::State;
 use crate::error::{Result, RsmError};
 use crate::id::{BarrierId, ImportId};
 use crate::import::{Import, ImportState, import_at};
-use crate::state::State;
 
 /// What a barrier was asked to cover; all of them cover the segment (`Spec: RSMBR-02`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
