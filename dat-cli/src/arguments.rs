@@ -71,6 +71,18 @@ pub(crate) enum Command {
     Rsm(RsmArguments),
     /// Show the backends of this build, and the RDMA devices of this host, with all attributes of their adapters and providers
     Devices,
+    /// Print the lines of dat.conf by which libdat2, the registry of DAT 2.0, finds our provider: one for each device
+    Registry(RegistryArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct RegistryArguments {
+    /// The provider: a path, or a name that the loader finds
+    #[arg(long, value_name = "FILE", default_value = "libdat_provider.so.2")]
+    pub(crate) library: String,
+    /// For programs that ask for a provider that is safe for threads, as few do
+    #[arg(long)]
+    pub(crate) thread_safe: bool,
 }
 
 #[derive(Args)]

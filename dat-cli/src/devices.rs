@@ -32,6 +32,13 @@ pub(crate) struct Device {
     provider: Vec<Attribute>,
 }
 
+impl Device {
+    /// What `--device` calls it.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
 /// What is known of a port of an RDMA device whether it can be opened or not.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Port {

@@ -16,6 +16,7 @@ mod output;
 mod peer;
 mod perf;
 mod place;
+mod registry;
 #[cfg(any(feature = "verbs", test))]
 mod remote;
 mod rsm;
@@ -91,6 +92,7 @@ pub fn main() -> ExitCode {
             result
         }
         Command::Devices => devices::run(backend, &mut output),
+        Command::Registry(registry) => registry::run(&registry, &mut output),
     };
     output.finish(result)
 }

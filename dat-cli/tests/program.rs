@@ -766,6 +766,18 @@ fn places_for_pictures_are_checked_first() {
 }
 
 #[test]
+fn lines_for_the_registry_name_the_provider() {
+    let line = "mock0 u2.0 nonthreadsafe default libdat_provider.so.2 dat.0.1 \"mock\" \"\"";
+    let report = json(&["registry"], 0);
+    assert_eq!(report["lines"][0]["line"], line);
+    assert_eq!(report["lines"][0]["name"], "mock0");
+    let out = text(&dat(&["registry"]).stdout);
+    assert_eq!(out.lines().next(), Some(line));
+    let other = text(&dat(&["registry", "--library", "./a.so", "--thread-safe"]).stdout);
+    assert!(other.starts_with("mock0 u2.0 threadsafe default ./a.so "));
+}
+
+#[test]
 fn devices_show_all_attributes() {
     let report = json(&["devices"], 0);
     let device = &report["devices"][0];
@@ -822,6 +834,7 @@ fn help_tells_the_exit_codes() {
         "copy",
         "perf",
         "devices",
+        "registry",
         "--json",
         "--quiet",
         "--backend",

@@ -26,13 +26,13 @@ impl Capacity {
     pub(crate) const fn beside(others: usize) -> Self {
         // Sizes of the small one; the others are multiples.
         let times = match others {
-            0..8 => 128,
-            8..64 => 16,
+            0..2 => 72,
+            2..64 => 8,
             _ => 1,
         };
         Self {
             endpoints: 16 * times,
-            dispatchers: 32 * times,
+            dispatchers: 16 * times,
             notification_objects: 8 * times,
             shared_receive_queues: 4 * times,
             service_points: 16 * times,

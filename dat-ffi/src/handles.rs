@@ -89,6 +89,8 @@ pub(crate) struct Cell {
     object: AtomicU64,
     /// The adapter of the object.
     slot: AtomicU32,
+    /// Whatever its maker wants to find again; 0 at first.
+    mark: AtomicU32,
 }
 
 static ARENA: [Cell; CELLS] = [const {
@@ -96,6 +98,7 @@ static ARENA: [Cell; CELLS] = [const {
         provider: AtomicUsize::new(0),
         object: AtomicU64::new(0),
         slot: AtomicU32::new(0),
+        mark: AtomicU32::new(0),
     }
 }; CELLS];
 
@@ -113,6 +116,16 @@ impl Cell {
     #[inline(always)]
     pub(crate) fn slot(&self) -> usize {
         self.slot.load(Ordering::Relaxed) as usize
+    }
+
+    /// Marks the object, until it is gone.
+    pub(crate) fn set_mark(&self, mark: u32) {
+        self.mark.store(mark, Ordering::Relaxed);
+    }
+
+    /// The mark of the object.
+    pub(crate) fn mark(&self) -> u32 {
+        self.mark.load(Ordering::Relaxed)
     }
 
     fn c_handle(&self) -> CHandle {
@@ -224,6 +237,7 @@ impl Cells {
         std::mem::forget(cell);
         made.provider.store(self.provider, Ordering::Relaxed);
         made.slot.store(self.slot, Ordering::Relaxed);
+        made.mark.store(0, Ordering::Relaxed);
         made.object.store(object.to_raw(), Ordering::Release);
         // Of an object that went without a call: a reserved service point, a request of a peer that left.
         if let Some(former) = cell_of(entry.swap(index + 1, Ordering::AcqRel)) {

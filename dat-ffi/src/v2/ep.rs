@@ -1,10 +1,11 @@
 //! Endpoints: making, changing and asking.
 
 use dat_core::Error;
-use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::attributes::{EpAttributes, IaAddress, IaAttributes};
 use dat_core::endpoint::EpParam;
 use dat_core::flags::{
-    CompletionFlags, EndpointState, EpFields, HandleKind, QualityOfService, ServiceType,
+    CompletionFlags, EndpointState, EpFields, HandleKind, IaFields, ProviderFields,
+    QualityOfService, ServiceType,
 };
 use dat_core::id::{EpId, EvdId, Handle, PzId, SrqId};
 
@@ -83,6 +84,59 @@ fn told_attributes(told: &EpAttributes) -> boundary::EpAttributes {
     }
 }
 
+/// RDMA Reads at once in each direction, of endpoints that are made without attributes.
+const READS: i32 = 16;
+
+fn limits_of(adapter: &Adapter) -> Result<IaAttributes, Error> {
+    let told = with_device!(adapter, opened => {
+        opened.ia.ia_query(IaFields::empty(), ProviderFields::empty())
+    })?;
+    Ok(told.ia)
+}
+
+/// The attributes of an endpoint that is made without any. Programs for DAT 2.0 read by RDMA through such endpoints, which those of
+/// 1.2 must not expect (EPC-10).
+fn defaults(adapter: &Adapter) -> Result<EpAttributes, Error> {
+    let limits = limits_of(adapter)?;
+    Ok(EpAttributes {
+        max_rdma_read_in: READS.min(limits.max_rdma_read_per_ep_in),
+        max_rdma_read_out: READS.min(limits.max_rdma_read_per_ep_out),
+        ..EpAttributes::default_for(&limits)
+    })
+}
+
+/// The attributes of an endpoint that is made with some. Programs for DAT 2.0 leave those at zero that they do not know: sizes,
+/// segments of RDMA transfers, the watermark. They mean the default, or what other requests may have.
+fn completed(
+    given: &boundary::EpAttributes,
+    position: u8,
+    adapter: &Adapter,
+) -> Result<EpAttributes, Error> {
+    let mut wanted = attributes_of(given, position)?;
+    let limits = limits_of(adapter)?;
+    let default = EpAttributes::default_for(&limits);
+    if wanted.max_message_size == 0 {
+        wanted.max_message_size = default.max_message_size;
+    }
+    if wanted.max_rdma_size == 0 {
+        wanted.max_rdma_size = default.max_rdma_size;
+    }
+    if wanted.max_rdma_read_iov == 0 {
+        wanted.max_rdma_read_iov = wanted
+            .max_request_iov
+            .min(limits.max_iov_segments_per_rdma_read);
+    }
+    if wanted.max_rdma_write_iov == 0 {
+        wanted.max_rdma_write_iov = wanted
+            .max_request_iov
+            .min(limits.max_iov_segments_per_rdma_write);
+    }
+    if wanted.srq_soft_hw == 0 {
+        wanted.srq_soft_hw = default.srq_soft_hw;
+    }
+    Ok(wanted)
+}
+
 /// Spec: EPC-01..10
 pub(super) extern "C" fn create(
     ia: CHandle,
@@ -97,14 +151,14 @@ pub(super) extern "C" fn create(
         let adapter = adapter(ia)?;
         let place = ep.required(7)?;
         let attributes = match attributes.get() {
-            Some(given) => Some(attributes_of(&given, 6)?),
-            None => None,
+            Some(given) => completed(&given, 6, &adapter)?,
+            None => defaults(&adapter)?,
         };
         let cell = reserve()?;
         let (pz, receive, request, connect) =
             (pz_of(pz), evd_of(receive), evd_of(request), evd_of(connect));
         let made = with_device!(adapter, opened => {
-            opened.ia.ep_create(pz, receive, request, connect, attributes.as_ref())
+            opened.ia.ep_create(pz, receive, request, connect, Some(&attributes))
         })?;
         place.put(adapter.cells.publish(cell, made.into()));
         Ok(())
@@ -126,7 +180,7 @@ pub(super) extern "C" fn create_with_srq(
         let adapter = adapter(ia)?;
         let place = ep.required(8)?;
         let given = attributes.get().ok_or(Error::invalid_argument(7))?;
-        let attributes = attributes_of(&given, 7)?;
+        let attributes = completed(&given, 7, &adapter)?;
         let cell = reserve()?;
         let (pz, receive, request, connect) =
             (pz_of(pz), evd_of(receive), evd_of(request), evd_of(connect));

@@ -2,13 +2,18 @@
 
 use dat_core::flags::{EvdFields, EvdFlags, HandleKind};
 use dat_core::id::{CnoId, EvdId};
-use dat_core::{Error, ErrorKind};
+use dat_core::{Error, ErrorKind, Result};
 
 use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, ia_of};
 use crate::adapter::with_device;
 use crate::boundary::{self, EvdParam, In, Out};
 use crate::handles::{CHandle, reserve};
+
+/// Mark of dispatchers that completions may come to.
+const HAS_COMPLETIONS: u32 = 1;
+/// `DAT_QUEUE_EMPTY` without the class of errors.
+const EMPTY_WITHOUT_CLASS: Code = 0x000D_0000;
 
 fn cno_of(cno: CHandle) -> Option<CnoId> {
     cno.named_or_none().map(CnoId::from_handle)
@@ -29,7 +34,13 @@ pub(super) extern "C" fn create(
         let flags = EvdFlags::from_bits_retain(flags);
         let made =
             with_device!(adapter, opened => opened.ia.evd_create(min_qlen, cno_of(cno), flags))?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        let made = adapter.cells.publish(cell, made.into());
+        if let Some(cell) = made.cell()
+            && flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND)
+        {
+            cell.set_mark(HAS_COMPLETIONS);
+        }
+        place.put(made);
         Ok(())
     })())
 }
@@ -110,9 +121,12 @@ pub(super) extern "C" fn post_software_event(evd: CHandle, event: In<boundary::E
 
 /// Before it says that there is nothing, it looks what has happened at the device.
 ///
+/// Of a dispatcher that completions may come to it says so without the class of errors, as OFA's provider does: programs that
+/// poll, `dtest` among them, compare with the type alone.
+///
 /// Spec: EVG-01..04
 pub(super) extern "C" fn dequeue(evd: CHandle, event: Out<boundary::Event>) -> Code {
-    code((|| {
+    let result: Result<()> = (|| {
         let adapter = adapter_of(evd, HandleKind::Evd)?;
         let place = event.required(2)?;
         let id = EvdId::from_handle(evd.named());
@@ -125,7 +139,18 @@ pub(super) extern "C" fn dequeue(evd: CHandle, event: Out<boundary::Event>) -> C
         })?;
         place.put(event::made_of(&found, &adapter, evd));
         Ok(())
-    })())
+    })();
+    match result {
+        Err(error)
+            if error.kind() == ErrorKind::QueueEmpty
+                && evd
+                    .cell()
+                    .is_some_and(|cell| cell.mark() == HAS_COMPLETIONS) =>
+        {
+            EMPTY_WITHOUT_CLASS
+        }
+        result => code(result),
+    }
 }
 
 /// When the time is up, the last argument says how many events there are.

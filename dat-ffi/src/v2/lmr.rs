@@ -10,7 +10,8 @@ use crate::adapter::with_device;
 use crate::boundary::{LmrParam, Out, RegionDescription, cookie_address, region};
 use crate::handles::{CHandle, reserve};
 
-/// No memory at all is a LENGTH_ERROR, as programs for DAT 2.0 expect.
+/// No memory at all is a LENGTH_ERROR, and what is registered can be read locally, whether that was asked for or not: programs for
+/// DAT 2.0 rely on both.
 ///
 /// Contexts, address and length go where there is a place for them.
 ///
@@ -51,7 +52,8 @@ pub(super) extern "C" fn create(
                 }
             },
             pz: PzId::from_handle(pz.named()),
-            privileges: MemoryPrivileges::from_bits_retain(privileges),
+            privileges: MemoryPrivileges::from_bits_retain(privileges)
+                | MemoryPrivileges::LOCAL_READ,
         };
         let cell = reserve()?;
         let made = with_device!(adapter, opened => opened.ia.lmr_create(&request))?;

@@ -140,7 +140,7 @@ dtest_all() {
 dtestcm_all() {
     local count
     for count in 1 10 100; do
-        both 90 15828 "dtestcm -c $count" PASSED FAILED "dtestcm -P $device -c $count" "dtestcm -P $device -h $host -c $count"
+        both 90 15828 "dtestcm -c $count" "ALL $count CONNECTED on Client" 'FAILED|[Ee]rror' "dtestcm -P $device -c $count" "dtestcm -P $device -h $host -c $count"
     done
 }
 

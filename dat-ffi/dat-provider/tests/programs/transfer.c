@@ -18,17 +18,18 @@ int main(void)
 
     memset(&attributes, 0, sizeof attributes);
     attributes.service_type = DAT_SERVICE_TYPE_RC;
-    attributes.max_message_size = BYTES;
+    /* Of the others zero is the default. */
     attributes.max_rdma_size = BYTES;
     attributes.max_recv_dtos = attributes.max_request_dtos = 8;
     attributes.max_recv_iov = attributes.max_request_iov = 2;
     attributes.max_rdma_read_in = attributes.max_rdma_read_out = 2;
-    attributes.max_rdma_read_iov = attributes.max_rdma_write_iov = 2;
+    attributes.max_rdma_write_iov = 2;
     attributes.srq_soft_hw = DAT_HW_DEFAULT;
     OK(dat_ep_create(near.ia, near.zone, near.receives, near.requests, near.connections, &attributes, &near.endpoint));
     OK(dat_ep_create(far.ia, far.zone, far.receives, far.requests, far.connections, NULL, &far.endpoint));
     OK(dat_ep_query(far.endpoint, DAT_EP_FIELD_ALL, &param));
     CHECK(param.ia_handle == far.ia && param.ep_state == DAT_EP_STATE_UNCONNECTED);
+    CHECK(param.ep_attr.max_rdma_read_in == 16 && param.ep_attr.max_rdma_read_out == 16);
     param.ep_attr.max_rdma_read_in = 2;
     OK(dat_ep_modify(far.endpoint, DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IN, &param));
     EXPECT(DAT_INVALID_PARAMETER, dat_ep_modify(far.endpoint, DAT_EP_FIELD_EP_STATE, &param));
@@ -43,7 +44,8 @@ int main(void)
     CHECK(param.pz_handle == near.zone && param.recv_evd_handle == near.receives);
     CHECK(param.request_evd_handle == near.requests && param.connect_evd_handle == near.connections);
     CHECK(param.srq_handle == DAT_HANDLE_NULL && param.remote_ia_address_ptr->sa_family == AF_INET);
-    CHECK(param.ep_attr.max_recv_dtos == 8 && param.ep_attr.max_request_iov == 2);
+    CHECK(param.ep_attr.max_recv_dtos == 8 && param.ep_attr.max_request_iov == 2 && param.ep_attr.max_rdma_read_iov == 2);
+    CHECK(param.ep_attr.max_message_size >= 1 << 20 && param.ep_attr.max_rdma_size == BYTES);
 
     /* A message, from two places. */
     strcpy(near.memory, "hello, ");
@@ -122,7 +124,8 @@ int main(void)
     EXPECT_CODE(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_RMR, dat_rmr_free(window));
 
     /* Nothing is there, and nothing comes. */
-    EXPECT(DAT_QUEUE_EMPTY, dat_evd_dequeue(near.requests, &event));
+    CHECK(dat_evd_dequeue(near.requests, &event) == DAT_QUEUE_EMPTY);
+    EXPECT(DAT_QUEUE_EMPTY, dat_evd_dequeue(near.connections, &event));
     more = -1;
     EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(near.requests, 1000, 1, &event, &more));
     CHECK(more == 0);

@@ -1,0 +1,112 @@
+//! `dat registry`: the lines of `dat.conf` by which `libdat2` finds the provider, one for each device.
+
+use serde::Serialize;
+
+use crate::arguments::RegistryArguments;
+use crate::failure::Result;
+use crate::output::Output;
+
+/// A line, and what is in it.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Line {
+    /// What programs give to `dat_ia_open`.
+    name: String,
+    /// What the provider opens.
+    device: String,
+    line: String,
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    lines: Vec<Line>,
+}
+
+/// Prints the lines.
+///
+/// # Errors
+/// None; commands share a signature.
+pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<bool> {
+    let devices = crate::device::devices();
+    let ports = devices.iter().filter_map(|device| device.name());
+    let named = ports.map(|name| (name.to_owned(), instance_data(name)));
+    let mock = ("mock0".to_owned(), "mock".to_owned());
+    let lines: Vec<Line> = std::iter::once(mock)
+        .chain(named)
+        .map(|(name, device)| line(name, device, arguments))
+        .collect();
+    for line in &lines {
+        output.line(format_args!("{}", line.line));
+    }
+    output.document(&Report { ok: true, lines });
+    Ok(true)
+}
+
+/// How the provider is told of a port: by device and number.
+fn instance_data(name: &str) -> String {
+    let (device, port) = name.rsplit_once(':').unwrap_or((name, "1"));
+    format!("{device} {port}")
+}
+
+fn line(name: String, device: String, arguments: &RegistryArguments) -> Line {
+    let threads = if arguments.thread_safe {
+        "threadsafe"
+    } else {
+        "nonthreadsafe"
+    };
+    let library = field(&arguments.library);
+    let line = format!("{name} u2.0 {threads} default {library} dat.0.1 \"{device}\" \"\"");
+    Line { name, device, line }
+}
+
+/// A field of `dat.conf`: in quotes if it would be several otherwise.
+fn field(text: &str) -> String {
+    let special = |letter: char| letter.is_whitespace() || matches!(letter, '"' | '\\' | '#');
+    if !text.contains(special) {
+        return text.to_owned();
+    }
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        if matches!(letter, '"' | '\\') {
+            quoted.push('\\');
+        }
+        quoted.push(letter);
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_name_device_and_port() {
+        let arguments = RegistryArguments {
+            library: "/opt/my libraries/a.so".into(),
+            thread_safe: true,
+        };
+        for (name, device) in [("rxe0", "rxe0 1"), ("mlx5_0:2", "mlx5_0 2")] {
+            let made = line(name.into(), instance_data(name), &arguments);
+            assert_eq!(made.device, device);
+            assert_eq!(
+                made.line,
+                format!(
+                    "{name} u2.0 threadsafe default \"/opt/my libraries/a.so\" dat.0.1 \"{device}\" \"\""
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn fields_are_quoted_where_they_have_to_be() {
+        for (text, expected) in [
+            ("a.so.2", "a.so.2"),
+            ("a b", "\"a b\""),
+            ("a\"b\\", "\"a\\\"b\\\\\""),
+            ("#a", "\"#a\""),
+        ] {
+            assert_eq!(field(text), expected);
+        }
+    }
+}
