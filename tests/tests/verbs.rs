@@ -20,12 +20,13 @@ use dat_core::time::Instant;
 use dat_tests::fixture::{
     Adapter, Net, Party, PartyOptions, RsmTestbed, Testbed, granted, refused,
 };
-use serde::Deserialize;
-use std::collections::HashMap;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::sync::OnceLock;
 use std::{env, thread};
+
+use exceptions::exceptions;
+
+mod exceptions;
 
 /// How long a step takes.
 const STEP: Duration = Duration::from_micros(1000);
@@ -106,7 +107,7 @@ impl Testbed for VerbsBed {
         if windows() == WindowKind::QueuePair && test == OUTLIVES_ITS_QUEUE_PAIR {
             return Some("a window of type 2 ends with the queue pair that it was bound on".into());
         }
-        exceptions().get(test).cloned()
+        exceptions("verbs").get(test).cloned()
     }
 
     fn patience(&self) -> usize {
@@ -115,42 +116,6 @@ impl Testbed for VerbsBed {
 }
 
 impl RsmTestbed for VerbsBed {}
-
-#[derive(Deserialize)]
-struct Backends {
-    backend: Vec<Backend>,
-}
-
-#[derive(Deserialize)]
-struct Backend {
-    name: String,
-    #[serde(default)]
-    except: Vec<Exception>,
-}
-
-#[derive(Deserialize)]
-struct Exception {
-    tests: Vec<String>,
-    reason: String,
-}
-
-/// The tests that verbs cannot carry, with the reasons.
-fn exceptions() -> &'static HashMap<String, String> {
-    static EXCEPTIONS: OnceLock<HashMap<String, String>> = OnceLock::new();
-    EXCEPTIONS.get_or_init(|| {
-        let known: Backends = toml::from_str(include_str!("../backends.toml")).expect("backends");
-        let own = known.backend.into_iter().filter(|one| one.name == "verbs");
-        own.flat_map(|backend| backend.except)
-            .flat_map(|exception| {
-                let reason = exception.reason;
-                exception
-                    .tests
-                    .into_iter()
-                    .map(move |test| (test, reason.clone()))
-            })
-            .collect()
-    })
-}
 
 dat_tests::conformance_suite!(base, VerbsBed::new());
 dat_tests::conformance_suite!(rsm, VerbsBed::new());

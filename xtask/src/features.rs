@@ -1,4 +1,4 @@
-//! Every combination of features builds, and the core needs neither std nor an allocator.
+//! Every combination of features builds, and the core and the driver of raw adapters need neither std nor an allocator.
 
 use anyhow::{Context, Result};
 use xshell::cmd;
@@ -46,7 +46,7 @@ fn check_combinations_of(workspace: &Workspace, package: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds a static library without std around the core, under each feature that a bare machine may use.
+/// Builds a static library without std around the core and the driver of raw adapters, under each feature that a bare machine may use.
 ///
 /// The library brings its own panic handler and no allocator. Were std linked, the compiler would find two
 /// handlers; were alloc linked, it would miss the allocator.

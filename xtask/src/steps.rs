@@ -73,12 +73,12 @@ const STEPS: &[Step] = &[
     ),
     step(
         "no-std",
-        "the core without std or allocator",
+        "the core and the driver of raw adapters without std or allocator",
         features::check_bare,
     ),
     step(
         "targets",
-        "core and remote shared memory for the processors of firmware",
+        "core, remote shared memory and the driver of raw adapters for the processors of firmware",
         targets::check,
     ),
     step(

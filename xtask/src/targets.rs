@@ -39,7 +39,7 @@ const TARGETS: &[Target] = &[
 /// Debian's compiler, whose package of sources has the same version.
 const DISTRIBUTION: &str = "/usr/bin/rustc";
 
-/// Checks that the core, and remote shared memory on it, which needs an allocator, compile for each target: with the toolchain in use where that has the target, or
+/// Checks that the core, remote shared memory on it, which needs an allocator, and the driver of raw adapters compile for each target: with the toolchain in use where that has the target, or
 /// else with Debian's compiler, which builds `core` and `alloc` from their sources first.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
@@ -49,7 +49,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             features,
             why,
         } = target;
-        println!("  {triple} ({why}), dat-core with [{features}] and dat-rsm");
+        println!("  {triple} ({why}), dat-core with [{features}], dat-rsm and backend-mmio");
         let libraries = cmd!(shell, "rustc --print target-libdir --target {triple}")
             .quiet()
             .read()?;
@@ -64,6 +64,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             "dat-core",
             "--package",
             "dat-rsm",
+            "--package",
+            "backend-mmio",
             "--no-default-features",
             "--features",
             &features,

@@ -1,12 +1,12 @@
-//! A static library without std around `dat-core`.
+//! A static library without std around `dat-core` and `backend-mmio`.
 //!
 //! Under the profile `bare`, which aborts on panic, this crate brings the only panic handler and no allocator.
-//! The build fails if `dat-core` or anything under it links std (two panic handlers) or alloc (no allocator).
+//! The build fails if one of them or anything under it links std (two panic handlers) or alloc (no allocator).
 //! Under all other profiles it is an empty library, so that it can be a member of the workspace.
 #![cfg_attr(panic = "abort", no_std)]
 
 #[cfg(panic = "abort")]
-use dat_core as _;
+use {backend_mmio as _, dat_core as _};
 
 #[cfg(panic = "abort")]
 #[panic_handler]

@@ -17,4 +17,4 @@ pub use lock::SpinLock;
 pub use lock::{NoLock, RawLock, SplitLock};
 pub(crate) use mutex::Guard;
 pub use mutex::Mutex;
-pub(crate) use word::Word64;
+pub use word::Word64;

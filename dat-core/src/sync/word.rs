@@ -9,7 +9,7 @@ use portable_atomic::Ordering;
 /// Who may read and who may write at a given moment is settled elsewhere (a lock, or the ownership
 /// protocol of the record that holds the word), so a torn pair is never observed.
 #[derive(Debug)]
-pub(crate) struct Word64 {
+pub struct Word64 {
     #[cfg(target_has_atomic = "64")]
     whole: portable_atomic::AtomicU64,
     #[cfg(not(target_has_atomic = "64"))]
@@ -17,15 +17,17 @@ pub(crate) struct Word64 {
 }
 
 impl Word64 {
+    /// A word of this value.
     #[cfg(target_has_atomic = "64")]
-    pub(crate) const fn new(value: u64) -> Self {
+    pub const fn new(value: u64) -> Self {
         Self {
             whole: portable_atomic::AtomicU64::new(value),
         }
     }
 
+    /// A word of this value.
     #[cfg(not(target_has_atomic = "64"))]
-    pub(crate) const fn new(value: u64) -> Self {
+    pub const fn new(value: u64) -> Self {
         Self {
             halves: [
                 AtomicU32::new(value as u32),
@@ -34,28 +36,32 @@ impl Word64 {
         }
     }
 
+    /// Its value.
     #[cfg(target_has_atomic = "64")]
     #[inline(always)]
-    pub(crate) fn load(&self) -> u64 {
+    pub fn load(&self) -> u64 {
         self.whole.load(Ordering::Relaxed)
     }
 
+    /// Its value.
     #[cfg(not(target_has_atomic = "64"))]
     #[inline(always)]
-    pub(crate) fn load(&self) -> u64 {
+    pub fn load(&self) -> u64 {
         let [low, high] = &self.halves;
         u64::from(low.load(Ordering::Relaxed)) | u64::from(high.load(Ordering::Relaxed)) << 32
     }
 
+    /// Gives it another value.
     #[cfg(target_has_atomic = "64")]
     #[inline(always)]
-    pub(crate) fn store(&self, value: u64) {
+    pub fn store(&self, value: u64) {
         self.whole.store(value, Ordering::Relaxed);
     }
 
+    /// Gives it another value.
     #[cfg(not(target_has_atomic = "64"))]
     #[inline(always)]
-    pub(crate) fn store(&self, value: u64) {
+    pub fn store(&self, value: u64) {
         let [low, high] = &self.halves;
         low.store(value as u32, Ordering::Relaxed);
         high.store((value >> 32) as u32, Ordering::Relaxed);

@@ -1,0 +1,223 @@
+//! Memory that the device shares, and the order of accesses to it. One of the two rooms with `unsafe`.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
+
+use dat_core::backend::SyncDirection;
+
+/// Order between the processor and the device, by what it is for; and its caches.
+///
+/// # Safety
+/// The driver hands descriptors over with these barriers. One that does less than it says lets the device read a descriptor
+/// half-written, and with it act on memory that nobody named.
+#[expect(unsafe_code)]
+// UNSAFETY: what a bus does to the order of accesses is beyond the compiler.
+pub unsafe trait Hal: Clone {
+    /// Whether device and processor see the same memory without maintenance.
+    const COHERENT: bool;
+
+    /// What was stored to memory before is there for a device that sees what is stored afterwards.
+    fn to_device();
+
+    /// What is loaded afterwards is no older than what was loaded from memory before.
+    fn from_device();
+
+    /// What was stored to memory before is there for a device that sees a register written afterwards.
+    fn to_register();
+
+    /// What was stored to memory before is there before anything is loaded afterwards.
+    fn store_before_load();
+
+    /// Maintains the caches over consumer memory, for platforms that are not coherent; complete on return.
+    fn synchronise(&self, direction: SyncDirection, address: u64, length: u64);
+}
+
+/// The barriers of machines whose devices take part in the coherence of caches: hosts, and most of what runs firmware in
+/// ordinary memory beside the device.
+///
+/// On x86 stores to memory and then to an uncached register stay in order by themselves; elsewhere these are full fences.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CoherentHal;
+
+#[expect(unsafe_code)]
+// SAFETY: x86 keeps stores in order, and loads in order, for memory and uncached registers; other processors get a full
+// fence each time.
+unsafe impl Hal for CoherentHal {
+    const COHERENT: bool = true;
+
+    #[inline(always)]
+    fn to_device() {
+        ordered();
+    }
+
+    #[inline(always)]
+    fn from_device() {
+        ordered();
+    }
+
+    #[inline(always)]
+    fn to_register() {
+        ordered();
+    }
+
+    #[inline(always)]
+    fn store_before_load() {
+        fence(Ordering::SeqCst);
+    }
+
+    fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+#[inline(always)]
+fn ordered() {
+    if cfg!(any(target_arch = "x86", target_arch = "x86_64")) {
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// A word of memory that the device may read or write at any moment; it holds a big-endian number.
+///
+/// It is only ever loaded and stored as a whole. Never read and written in one: devices do not take part in that.
+#[repr(transparent)]
+pub struct DeviceWord(AtomicU32);
+
+impl DeviceWord {
+    /// A word of zeros.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// The number in it, read once.
+    #[inline(always)]
+    #[must_use]
+    #[expect(unsafe_code)]
+    pub fn load(&self) -> u32 {
+        // SAFETY: the pointer is that of a live atomic, aligned and readable. The device is no thread of this program, so
+        // that its writes are those of volatile memory; threads of this program only use atomic accesses of this width,
+        // and on all targets a volatile load of a word is one such access.
+        let stored = unsafe { self.0.as_ptr().read_volatile() };
+        u32::from_be(stored)
+    }
+
+    /// Puts a number in.
+    #[inline(always)]
+    pub fn store(&self, value: u32) {
+        self.0.store(value.to_be(), Ordering::Relaxed);
+    }
+}
+
+impl Default for DeviceWord {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for DeviceWord {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:#010x}", self.load())
+    }
+}
+
+/// 16 bytes of device memory, the piece that descriptors are made of.
+pub(crate) type Unit = [DeviceWord; 4];
+
+/// Memory that the device shares, lent to the driver.
+#[derive(Clone, Copy)]
+pub struct DmaMemory<'s> {
+    units: &'s [Unit],
+    bus: u64,
+}
+
+impl<'s> DmaMemory<'s> {
+    /// Takes memory that the device sees at a bus address.
+    ///
+    /// # Safety
+    /// The device reaches exactly these bytes at `bus` and the addresses that follow, and writes nothing but numbers of 32
+    /// bits there that it may write any value to. As long as anything made from it is used, nobody but the driver and
+    /// the device writes them.
+    #[expect(unsafe_code)]
+    // UNSAFETY: where the bus leads cannot be checked here.
+    pub const unsafe fn new(units: &'s [[DeviceWord; 4]], bus: u64) -> Self {
+        Self { units, bus }
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        size_of_val(self.units)
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+
+    /// Where the device sees it.
+    #[must_use]
+    pub const fn bus(&self) -> u64 {
+        self.bus
+    }
+
+    /// The words of the piece that the device sees at an address, if it is within and starts with a unit of 16 bytes.
+    #[must_use]
+    pub fn seen_at(&self, bus: u64, units: usize) -> Option<&'s [[DeviceWord; 4]]> {
+        let offset = bus.checked_sub(self.bus)?;
+        let first = usize::try_from(offset / size_of::<Unit>() as u64).ok()?;
+        if offset % size_of::<Unit>() as u64 != 0 {
+            return None;
+        }
+        self.units.get(first..first.checked_add(units)?)
+    }
+
+    /// A piece of it.
+    pub(crate) fn part(&self, first: usize, units: usize) -> Option<Self> {
+        Some(Self {
+            units: self.units.get(first..first.checked_add(units)?)?,
+            bus: self.bus.checked_add((first * size_of::<Unit>()) as u64)?,
+        })
+    }
+
+    pub(crate) const fn units(&self) -> &'s [Unit] {
+        self.units
+    }
+}
+
+impl fmt::Debug for DmaMemory<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} bytes at bus {:#x}", self.len(), self.bus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_big_endian_in_memory() {
+        let word = DeviceWord::new();
+        word.store(0x0102_0304);
+        assert_eq!(word.load(), 0x0102_0304);
+        assert_eq!(word.0.load(Ordering::Relaxed).to_ne_bytes(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn memory_is_found_where_the_device_sees_it() {
+        let units = [const { [const { DeviceWord::new() }; 4] }; 4];
+        // SAFETY: there is no device.
+        #[expect(unsafe_code)]
+        let memory = unsafe { DmaMemory::new(&units, 0x1000) };
+        assert_eq!((memory.len(), memory.is_empty()), (64, false));
+        assert_eq!(memory.seen_at(0x1010, 3).map(<[_]>::len), Some(3));
+        for (bus, count) in [(0xFF0, 1), (0x1010, 4), (0x1008, 1), (u64::MAX - 7, 1)] {
+            assert!(memory.seen_at(bus, count).is_none(), "{bus:#x}");
+        }
+        let part = memory.part(1, 2).expect("a part");
+        assert_eq!((part.len(), part.bus()), (32, 0x1010));
+        assert!(memory.part(3, 2).is_none());
+    }
+}

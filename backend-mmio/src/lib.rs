@@ -1,0 +1,41 @@
+//! Driver for raw RDMA adapters: rings in memory, doorbells in a register window, nothing in between.
+//!
+//! A `no_std` backend of `dat-core` that allocates nothing. It writes descriptors, rings doorbells and reads completions
+//! of the mlx5 data path ([`mlx5`]); what a platform does differently comes through four traits:
+//!
+//! | trait | is |
+//! |---|---|
+//! | [`Hal`] | barriers by intent, cache maintenance |
+//! | [`RegisterIo`] | the register window that doorbells are in |
+//! | [`mlx5::Control`] | objects of the device: regions, queues, their numbers; a hypervisor, a boot program, `mlx5dv` |
+//! | [`Sideband`] | the channel over which connections come about |
+//!
+//! # Storage
+//! All memory is lent: [`mlx5::Storage`] for what the driver remembers, [`DmaMemory`] for what the device shares. Queues
+//! get a run of either and give it back when they are destroyed.
+//!
+//! # A device that lies
+//! Nothing that the device wrote is used before it was checked, and it is read once. Indices must be those of the oldest
+//! request that is posted, numbers those of a queue that is there, lengths within what was posted. The first thing that is
+//! not so is kept as a [`DeviceFault`]; from then on the device is not looked at any more: it is halted, every connection is
+//! reported broken, and the driver itself completes everything that was posted, flushed.
+//!
+//! # Unsafe code
+//! In the modules of [`Hal`] and [`RegisterIo`], beside the promise of the backend itself, which rests on the one that
+//! [`mlx5::Control`] asks for.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+mod fault;
+mod hal;
+pub mod mlx5;
+mod registers;
+mod runs;
+mod sideband;
+
+pub use fault::DeviceFault;
+pub use hal::{CoherentHal, DeviceWord, DmaMemory, Hal};
+pub use registers::{MappedRegisters, RegisterIo};
+pub use sideband::Sideband;

@@ -1,0 +1,437 @@
+//! Completion queues: entries with an owner bit that changes with every lap.
+
+use core::sync::atomic::Ordering;
+
+use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
+use dat_core::flags::DtoStatus;
+
+use super::defs::{
+    self, ArmCommand, COMPLETION_UNITS, COUNTER, CompletionKind, CompletionTail, Syndrome,
+    doorbell, register,
+};
+use super::objects::Held;
+use super::storage::{
+    CompletionQueueSlot, QueueCell, QueuePairSlot, RequestSlot, Tables, Whereabouts, place_of,
+};
+use crate::fault::DeviceFault;
+use crate::hal::{DeviceWord, Hal, Unit};
+use crate::registers::RegisterIo;
+
+/// A completion queue.
+#[derive(Debug)]
+pub struct MmioCompletionQueue<'s, H, R> {
+    pub(crate) hal: core::marker::PhantomData<fn() -> H>,
+    pub(crate) registers: R,
+    pub(crate) held: Held,
+    /// The memory of its ring, if that is not the first.
+    pub(crate) moved: Option<Held>,
+    pub(crate) ring: &'s [Unit],
+    pub(crate) record: &'s [DeviceWord],
+    pub(crate) tables: Tables<'s>,
+    pub(crate) slot: &'s CompletionQueueSlot,
+    /// The core's number.
+    pub(crate) name: u16,
+    /// The device's number.
+    pub(crate) number: u32,
+    /// Entries, a power of two; and the index of the next one, which runs freely.
+    pub(crate) entries: u32,
+    pub(crate) next: u32,
+    /// The place of the queue pair that is flushed next, once the device is given up.
+    pub(crate) flushing: usize,
+}
+
+/// The oldest entry, at a short look.
+enum Look<'s> {
+    /// None is there.
+    Nothing,
+    /// A success, and nothing is wrong with it.
+    Plain {
+        queue: &'s QueueCell,
+        /// Where the oldest descriptor of the queue is then.
+        tail: u32,
+        completion: Completion,
+    },
+    /// It takes a longer look.
+    Unclear,
+}
+
+/// The oldest entry, at a longer look.
+enum Sight {
+    /// A completion, which was taken.
+    Taken(Completion),
+    /// Nothing to tell of, but there may be more.
+    Stale,
+}
+
+impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
+    #[inline(always)]
+    fn word(&self, index: u32, word: usize) -> Option<&'s DeviceWord> {
+        let entry = index & self.entries.wrapping_sub(1);
+        let first = entry.wrapping_mul(COMPLETION_UNITS) as usize;
+        let unit = self.ring.get(first.wrapping_add(word / 4))?;
+        unit.get(word % 4)
+    }
+
+    #[inline(always)]
+    fn read(&self, index: u32, word: usize) -> u32 {
+        self.word(index, word).map_or(0, DeviceWord::load)
+    }
+
+    /// The tail of an entry, if it was written in this lap.
+    #[inline(always)]
+    fn written(&self, index: u32) -> Option<CompletionTail> {
+        let tail = CompletionTail(self.word(index, defs::Completion::TAIL)?.load());
+        if tail.kind() == CompletionKind::NONE {
+            return (tail == CompletionTail::ALL_ONES).then_some(tail);
+        }
+        let lap = index & self.entries != 0;
+        (tail.lap() == lap).then_some(tail)
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.next = self.next.wrapping_add(1);
+        if let Some(word) = self.record.get(doorbell::CONSUMER) {
+            word.store(self.next & COUNTER);
+        }
+    }
+
+    /// Looks at the oldest entry, reading it once, and checks it against what is posted.
+    #[inline(always)]
+    fn look(&self) -> Look<'s> {
+        let Some(tail) = self.written(self.next) else {
+            return if self.tables.is_faulty() || self.written(self.next.wrapping_add(1)).is_some() {
+                Look::Unclear
+            } else {
+                Look::Nothing
+            };
+        };
+        H::from_device();
+        let user_index = self.read(self.next, defs::Completion::USER_INDEX) & COUNTER;
+        let number = self.read(self.next, defs::Completion::QUEUE_PAIR) & COUNTER;
+        let Some(pair) = self.tables.queue_pairs.get(place_of(user_index)) else {
+            return Look::Unclear;
+        };
+        let known = pair.user_index.load(Ordering::Relaxed) == user_index
+            && pair.number.load(Ordering::Relaxed) == number
+            && number != 0
+            && !self.tables.is_faulty();
+        let received = tail.kind() == CompletionKind::RECEIVE;
+        let (queue, length) = match tail.kind() {
+            CompletionKind::REQUEST => (&pair.requests, u32::MAX),
+            CompletionKind::RECEIVE if pair.shared.load(Ordering::Relaxed) == 0 => {
+                let length = self.read(self.next, defs::Completion::LENGTH);
+                (&pair.receives, length)
+            }
+            _ => return Look::Unclear,
+        };
+        let here = queue.completes_on.load(Ordering::Relaxed) == u32::from(self.name);
+        let Some((index, slot)) = queue.oldest(self.tables.requests) else {
+            return Look::Unclear;
+        };
+        if !known || !here || index as u16 != tail.index() {
+            return Look::Unclear;
+        }
+        let extent = slot.extent();
+        if received && length > extent {
+            return Look::Unclear;
+        }
+        let step = if received { 1 } else { extent };
+        Look::Plain {
+            queue,
+            tail: index.wrapping_add(step),
+            completion: Completion {
+                token: slot.token(),
+                status: DtoStatus::Success,
+                length,
+                queue_pair: 0,
+                solicited: tail.solicited(),
+            },
+        }
+    }
+
+    /// Takes the oldest entry, of whatever kind; reads it anew, once.
+    #[cold]
+    fn examine(&mut self) -> Result<Option<Sight>, DeviceFault> {
+        let Some(tail) = self.written(self.next) else {
+            if self.written(self.next.wrapping_add(1)).is_none() {
+                return Ok(None);
+            }
+            // The device may have written both since.
+            H::from_device();
+            return match self.written(self.next) {
+                // A later call sees it.
+                Some(_) => Ok(Some(Sight::Stale)),
+                None => Err(DeviceFault::PhaseJump),
+            };
+        };
+        if tail == CompletionTail::ALL_ONES {
+            return Err(DeviceFault::AllOnes);
+        }
+        H::from_device();
+        let words = core::array::from_fn(|word| self.read(self.next, word));
+        let entry = defs::Completion::decode(words);
+        let pair = self.tables.queue_pairs.get(place_of(entry.user_index));
+        let pair = pair.ok_or(DeviceFault::UnknownQueuePair)?;
+        let number = pair.number.load(Ordering::Relaxed);
+        let current = pair.user_index.load(Ordering::Relaxed) == entry.user_index;
+        if number == 0 || !current {
+            return self.stranger(current.then_some(pair), tail).map(Some);
+        }
+        if number != entry.queue_pair {
+            return Err(DeviceFault::UnknownQueuePair);
+        }
+        let received = match tail.kind() {
+            CompletionKind::REQUEST | CompletionKind::FAILED_REQUEST => false,
+            CompletionKind::RECEIVE | CompletionKind::FAILED_RECEIVE => true,
+            _ => return Err(DeviceFault::UnknownKind),
+        };
+        let status = match tail.kind() {
+            CompletionKind::REQUEST | CompletionKind::RECEIVE => DtoStatus::Success,
+            _ => status(entry.syndrome).ok_or(DeviceFault::UnknownSyndrome)?,
+        };
+        let queue = if received {
+            &pair.receives
+        } else {
+            &pair.requests
+        };
+        if queue.completes_on.load(Ordering::Relaxed) != u32::from(self.name) {
+            return Err(DeviceFault::WrongQueue);
+        }
+        let shared = if received {
+            pair.shared.load(Ordering::Relaxed)
+        } else {
+            0
+        };
+        // A failure has no length.
+        let length = match tail.kind() {
+            CompletionKind::RECEIVE => entry.length,
+            _ => 0,
+        };
+        let token = if shared == 0 {
+            let oldest = queue.oldest(self.tables.requests);
+            let (index, slot) = oldest.ok_or(DeviceFault::WrongIndex)?;
+            if index as u16 != tail.index() {
+                return Err(DeviceFault::WrongIndex);
+            }
+            if received && length > slot.extent() {
+                return Err(DeviceFault::ImpossibleLength);
+            }
+            let step = if received { 1 } else { slot.extent() };
+            queue.set_tail(index.wrapping_add(step));
+            slot.token()
+        } else {
+            let slot = self.shared_slot(shared, tail.index());
+            let slot = slot.ok_or(DeviceFault::WrongIndex)?;
+            if length > slot.extent() {
+                return Err(DeviceFault::ImpossibleLength);
+            }
+            slot.now(Whereabouts::Returned);
+            slot.token()
+        };
+        let queue_pair = pair.token.load();
+        self.advance();
+        Ok(Some(Sight::Taken(Completion {
+            token,
+            status,
+            length,
+            queue_pair,
+            solicited: tail.solicited(),
+        })))
+    }
+
+    /// The slot of a buffer of a shared queue that is with the device.
+    fn shared_slot(&self, shared: u32, place: u16) -> Option<&'s RequestSlot> {
+        let queue = shared.checked_sub(1)?;
+        let queue = self.tables.shared_receive_queues.get(queue as usize)?;
+        let place = u32::from(place);
+        if place >= queue.places.load(Ordering::Relaxed) {
+            return None;
+        }
+        let slot = queue.first.load(Ordering::Relaxed).wrapping_add(place);
+        let slot = self.tables.requests.get(slot as usize)?;
+        slot.is(Whereabouts::Posted).then_some(slot)
+    }
+
+    /// An entry of a queue pair that is gone. A buffer that it had taken from a shared queue is told to the core, which
+    /// frees it.
+    fn stranger(
+        &mut self,
+        pair: Option<&QueuePairSlot>,
+        tail: CompletionTail,
+    ) -> Result<Sight, DeviceFault> {
+        if !self.slot.forgive() {
+            return Err(DeviceFault::UnknownQueuePair);
+        }
+        self.advance();
+        let received = matches!(
+            tail.kind(),
+            CompletionKind::RECEIVE | CompletionKind::FAILED_RECEIVE
+        );
+        let taken = pair.filter(|_| received).and_then(|pair| {
+            let slot = self.shared_slot(pair.shared.load(Ordering::Relaxed), tail.index())?;
+            slot.now(Whereabouts::Returned);
+            Some((slot.token(), pair.token.load()))
+        });
+        Ok(match taken {
+            Some((token, queue_pair)) => Sight::Taken(Completion {
+                token,
+                status: DtoStatus::Flushed,
+                length: 0,
+                queue_pair,
+                solicited: false,
+            }),
+            None => Sight::Stale,
+        })
+    }
+
+    /// The next completion of what was posted when the device was given up, or later: all are flushed.
+    #[cold]
+    fn flush(&mut self) -> Option<Completion> {
+        let pairs = self.tables.queue_pairs;
+        for _ in 0..=pairs.len() {
+            let Some(pair) = pairs.get(self.flushing) else {
+                self.flushing = 0;
+                continue;
+            };
+            if pair.number.load(Ordering::Relaxed) != 0 {
+                let queue_pair = pair.token.load();
+                for (queue, blocks) in [(&pair.requests, true), (&pair.receives, false)] {
+                    let here = queue.completes_on.load(Ordering::Relaxed) == u32::from(self.name);
+                    let Some((index, slot)) = queue.oldest(self.tables.requests).filter(|_| here)
+                    else {
+                        continue;
+                    };
+                    let step = if blocks { slot.extent() } else { 1 };
+                    queue.set_tail(index.wrapping_add(step));
+                    return Some(Completion {
+                        token: slot.token(),
+                        status: DtoStatus::Flushed,
+                        length: 0,
+                        queue_pair,
+                        solicited: false,
+                    });
+                }
+            }
+            self.flushing = self.flushing.wrapping_add(1);
+        }
+        None
+    }
+
+    /// Takes over what is left in another ring, up to the entry that says that the device went on.
+    ///
+    /// That entry counts: everything behind it is one further.
+    pub(crate) fn move_to(&mut self, ring: &'s [Unit], entries: u32) -> Result<(), DeviceFault> {
+        let mut moved = 0_u32;
+        loop {
+            let index = self.next.wrapping_add(moved);
+            let tail = self.written(index).filter(|_| moved < self.entries);
+            let tail = tail.ok_or(DeviceFault::WrongIndex)?;
+            if tail.kind() == CompletionKind::MOVED {
+                break;
+            }
+            H::from_device();
+            let to = index.wrapping_add(1);
+            let first = (to & entries.wrapping_sub(1)).wrapping_mul(COMPLETION_UNITS);
+            let entry = ring.get(first as usize..).unwrap_or_default();
+            for (word, place) in entry.iter().flatten().take(15).zip(0..) {
+                word.store(self.read(index, place));
+            }
+            let tail = tail.in_lap(to & entries != 0);
+            if let Some(word) = entry.iter().flatten().nth(defs::Completion::TAIL) {
+                word.store(tail.0);
+            }
+            moved = moved.wrapping_add(1);
+        }
+        self.ring = ring;
+        self.entries = entries;
+        self.advance();
+        Ok(())
+    }
+}
+
+/// What the device calls a failure.
+fn status(syndrome: Syndrome) -> Option<DtoStatus> {
+    Some(match syndrome {
+        Syndrome::LOCAL_LENGTH => DtoStatus::LocalLength,
+        Syndrome::LOCAL_OPERATION => DtoStatus::LocalEndpoint,
+        Syndrome::LOCAL_PROTECTION | Syndrome::LOCAL_ACCESS => DtoStatus::LocalProtection,
+        Syndrome::FLUSHED => DtoStatus::Flushed,
+        Syndrome::BIND => DtoStatus::RmrOperationFailed,
+        Syndrome::BAD_RESPONSE => DtoStatus::BadResponse,
+        Syndrome::REMOTE_ACCESS => DtoStatus::RemoteAccess,
+        Syndrome::REMOTE_INVALID | Syndrome::REMOTE_OPERATION | Syndrome::REMOTE_ABORTED => {
+            DtoStatus::RemoteResponder
+        }
+        Syndrome::RETRIES => DtoStatus::Transport,
+        Syndrome::NOT_READY => DtoStatus::ReceiverNotReady,
+        _ => return None,
+    })
+}
+
+impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
+    fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+        for _ in 0..=self.entries {
+            if self.tables.is_faulty() {
+                return Ok(self.flush());
+            }
+            match self.examine() {
+                Ok(Some(Sight::Taken(completion))) => return Ok(Some(completion)),
+                Ok(Some(Sight::Stale)) => {}
+                Ok(None) => return Ok(None),
+                // Not a failure of this queue: what is posted completes, and the next `poll_control` tells the core.
+                Err(fault) => self.tables.fault(fault),
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline(always)]
+    fn glance(&mut self) -> Glance {
+        match self.look() {
+            Look::Nothing => Glance::Nothing,
+            Look::Unclear => Glance::Unclear,
+            Look::Plain {
+                queue,
+                tail,
+                completion,
+            } => {
+                queue.set_tail(tail);
+                self.advance();
+                Glance::Success {
+                    token: completion.token,
+                    length: completion.length,
+                }
+            }
+        }
+    }
+
+    fn arm(&mut self, solicited_only: bool) -> Armed {
+        self.slot.armed.store(1, Ordering::Relaxed);
+        if self.tables.is_faulty() {
+            return if self.tables.has_flushed(u32::from(self.name)) {
+                Armed::Missed
+            } else {
+                Armed::Armed
+            };
+        }
+        let command = ArmCommand {
+            serial: self.slot.serial.load(Ordering::Relaxed),
+            solicited_only,
+            consumer: self.next,
+        };
+        let word = command.encode();
+        if let Some(place) = self.record.get(doorbell::ARM) {
+            place.store(word);
+        }
+        H::to_register();
+        let value = u64::from(word) << 32 | u64::from(self.number);
+        self.registers.write(register::COMPLETION_QUEUE, value);
+        H::store_before_load();
+        if self.written(self.next).is_some() {
+            Armed::Missed
+        } else {
+            Armed::Armed
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What queues are made from: runs of shared memory and of request slots.
+
+use dat_core::backend::BackendError;
+
+use super::storage::RequestSlot;
+use crate::hal::{DeviceWord, DmaMemory, Unit};
+use crate::runs::Runs;
+
+/// Units that memory is given out in: 256 bytes.
+const GRAIN_UNITS: usize = 16;
+/// Request slots that are given out together.
+const GRAIN_SLOTS: usize = 16;
+
+/// A run of grains.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    first: usize,
+    count: usize,
+}
+
+/// What a queue, or a queue pair, holds of memory and slots.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    memory: Run,
+    slots: Run,
+}
+
+/// The memory and the slots of a device.
+#[derive(Debug)]
+pub(crate) struct Supply<'s> {
+    memory: DmaMemory<'s>,
+    memory_runs: Runs<'s>,
+    slots: &'s [RequestSlot],
+    slot_runs: Runs<'s>,
+}
+
+/// What was taken from the supply.
+pub(crate) struct Taken<'s> {
+    pub(crate) held: Held,
+    /// All words zero.
+    pub(crate) memory: DmaMemory<'s>,
+    /// Where the slots begin.
+    pub(crate) first_slot: usize,
+}
+
+impl<'s> Supply<'s> {
+    pub(crate) fn new(
+        memory: DmaMemory<'s>,
+        memory_taken: &'s mut [bool],
+        slots: &'s [RequestSlot],
+        slots_taken: &'s mut [bool],
+    ) -> Self {
+        Self {
+            memory,
+            memory_runs: Runs::new(memory_taken, memory.units().len() / GRAIN_UNITS),
+            slots,
+            slot_runs: Runs::new(slots_taken, slots.len() / GRAIN_SLOTS),
+        }
+    }
+
+    pub(crate) fn slots(&self) -> &'s [RequestSlot] {
+        self.slots
+    }
+
+    /// Takes memory of so many units, and so many slots.
+    pub(crate) fn take(&mut self, units: usize, slots: usize) -> Result<Taken<'s>, BackendError> {
+        let memory = self.take_memory(units)?;
+        let count = slots.div_ceil(GRAIN_SLOTS);
+        let Some(first) = self.slot_runs.take(count) else {
+            self.memory_runs.give_back(memory.first, memory.count);
+            return Err(BackendError::Resources);
+        };
+        let held = Held {
+            memory,
+            slots: Run { first, count },
+        };
+        let part = self.memory.part(memory.first * GRAIN_UNITS, units);
+        let Some(part) = part else {
+            self.give_back(held);
+            return Err(BackendError::Resources);
+        };
+        for word in part.units().iter().flatten() {
+            word.store(0);
+        }
+        Ok(Taken {
+            held,
+            memory: part,
+            first_slot: first * GRAIN_SLOTS,
+        })
+    }
+
+    fn take_memory(&mut self, units: usize) -> Result<Run, BackendError> {
+        let count = units.div_ceil(GRAIN_UNITS);
+        let first = self.memory_runs.take(count);
+        let first = first.ok_or(BackendError::Resources)?;
+        Ok(Run { first, count })
+    }
+
+    pub(crate) fn give_back(&mut self, held: Held) {
+        self.memory_runs
+            .give_back(held.memory.first, held.memory.count);
+        self.slot_runs.give_back(held.slots.first, held.slots.count);
+    }
+}
+
+/// The words of the doorbell record that is the unit at a place of some memory.
+pub(crate) fn record<'s>(memory: &DmaMemory<'s>, place: usize) -> &'s [DeviceWord] {
+    let unit: Option<&'s Unit> = memory.units().get(place);
+    unit.and_then(|unit| unit.get(..2)).unwrap_or_default()
+}

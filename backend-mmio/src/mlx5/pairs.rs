@@ -1,0 +1,230 @@
+//! Making queue pairs, and taking them away.
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering;
+
+use dat_core::backend::{BackendError, QueuePairKey, QueuePairRequest};
+
+use super::backend::{MmioBackend, bytes, checked, room};
+use super::control::{Control, QueuePairSpec};
+use super::defs::{BLOCK_UNITS, ControlFlags, KeyUpdate};
+use super::objects::record;
+use super::receive_queue::MmioReceiveQueue;
+use super::send_queue::{MmioSendQueue, blocks_for, blocks_of};
+use super::storage::{QueueCell, next_user_index};
+use crate::hal::{Hal, Unit};
+use crate::registers::RegisterIo;
+use crate::sideband::Sideband;
+
+/// How the rings of a queue pair are cut out of its memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Geometry {
+    receive_entries: u32,
+    pub(super) receive_units: u32,
+    send_blocks: u32,
+}
+
+impl Geometry {
+    /// Units of the receive queue; the send queue begins with a block.
+    const fn receive_ring(self) -> u32 {
+        self.receive_entries
+            .saturating_mul(self.receive_units)
+            .next_multiple_of(BLOCK_UNITS)
+    }
+
+    const fn send_ring(self) -> u32 {
+        self.send_blocks.saturating_mul(BLOCK_UNITS)
+    }
+
+    const fn slots(self) -> u32 {
+        self.receive_entries.saturating_add(self.send_blocks)
+    }
+}
+
+/// A queue pair that was made, and not yet put in its place.
+pub(super) struct Made<'s, R, H> {
+    pub(super) send: MmioSendQueue<'s, H, R>,
+    pub(super) receive: Option<MmioReceiveQueue<'s, H>>,
+    user_index: u32,
+    first_slot: usize,
+    geometry: Geometry,
+    shared: u32,
+}
+
+impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R, H> {
+    pub(super) fn geometry(&self, request: &QueuePairRequest) -> Result<Geometry, BackendError> {
+        let attributes = &request.attributes;
+        let limits = self.control.limits();
+        let segments = attributes
+            .max_request_iov
+            .max(attributes.max_rdma_read_iov)
+            .max(attributes.max_rdma_write_iov);
+        let (segments, pieces) = (checked(segments), checked(attributes.max_recv_iov));
+        let requests = checked(attributes.max_request_dtos);
+        let receives = checked(attributes.max_recv_dtos);
+        let fits = segments <= self.segments()
+            && pieces <= self.segments()
+            && requests <= limits.work_requests
+            && receives <= limits.work_requests;
+        if !fits {
+            return Err(BackendError::Resources);
+        }
+        let mut blocks = blocks_for(segments);
+        if limits.windows != 0 {
+            blocks = blocks.max(blocks_of(u32::from(KeyUpdate::BIND_UNITS)));
+        }
+        let blocks = requests.checked_mul(blocks);
+        let shares = request.shared_receive_queue.is_some();
+        Ok(Geometry {
+            receive_entries: if shares || receives == 0 {
+                0
+            } else {
+                room(receives)?
+            },
+            receive_units: pieces.max(1).next_power_of_two(),
+            send_blocks: room(blocks.ok_or(BackendError::Resources)?.max(1))?,
+        })
+    }
+
+    /// Makes a queue pair for a place, without touching what is there.
+    pub(super) fn make(
+        &mut self,
+        place: usize,
+        request: &QueuePairRequest,
+    ) -> Result<Made<'s, R, H>, BackendError> {
+        self.alive()?;
+        let pair = self.pair(QueuePairKey(place)).ok_or(BackendError::State)?;
+        let geometry = self.geometry(request)?;
+        let request_queue = self.completion_number(request.request_queue)?;
+        let receive_queue = self.completion_number(request.receive_queue)?;
+        let shared_key = request.shared_receive_queue;
+        let shared = match shared_key {
+            Some(key) => Some(self.shared_number(key)?),
+            None => None,
+        };
+        let rings = geometry.receive_ring().saturating_add(geometry.send_ring());
+        let units = rings.saturating_add(1) as usize;
+        let taken = self.supply.take(units, geometry.slots() as usize)?;
+        let user_index = next_user_index(pair.user_index.load(Ordering::Relaxed), place);
+        let attributes = &request.attributes;
+        let spec = QueuePairSpec {
+            domain: request.domain.0 as u32,
+            user_index,
+            request_queue,
+            receive_queue,
+            shared_receive_queue: shared,
+            ring: taken.memory.bus(),
+            receive_entries: geometry.receive_entries,
+            receive_units: geometry.receive_units,
+            send_blocks: geometry.send_blocks,
+            record: taken.memory.bus().saturating_add(bytes(rings)),
+            reads_in: checked(attributes.max_rdma_read_in),
+            reads_out: checked(attributes.max_rdma_read_out),
+        };
+        let made = match self.control.create_queue_pair(&spec) {
+            Ok(made) => made,
+            Err(error) => {
+                self.supply.give_back(taken.held);
+                return Err(error);
+            }
+        };
+        let all: &'s [Unit] = taken.memory.units();
+        let (receive_ring, rest) = all
+            .split_at_checked(geometry.receive_ring() as usize)
+            .unwrap_or_default();
+        let send_ring = rest.get(..geometry.send_ring() as usize);
+        let record = record(&taken.memory, rings as usize);
+        let slots = self.supply.slots();
+        let receive = shared_key.is_none().then_some(MmioReceiveQueue {
+            hal: PhantomData,
+            ring: receive_ring,
+            record,
+            slots,
+            pair,
+            places: geometry.receive_entries,
+            units: geometry.receive_units,
+            head: 0,
+            tail: 0,
+        });
+        Ok(Made {
+            send: MmioSendQueue {
+                request: *request,
+                hal: PhantomData,
+                registers: self.registers.clone(),
+                held: taken.held,
+                ring: send_ring.unwrap_or_default(),
+                record,
+                slots,
+                pair,
+                windows: self.tables.windows,
+                number: made.number,
+                blocks: geometry.send_blocks,
+                head: 0,
+                tail: 0,
+                doorbell: made.doorbell,
+                last: 0,
+                fence: ControlFlags(0),
+            },
+            receive,
+            user_index,
+            first_slot: taken.first_slot,
+            geometry,
+            shared: shared_key.map_or(0, |key| (key.0 as u32).wrapping_add(1)),
+        })
+    }
+
+    /// Puts a queue pair in its place.
+    pub(super) fn settle(&self, made: &Made<'s, R, H>) {
+        let pair = made.send.pair;
+        let request = &made.send.request;
+        let geometry = made.geometry;
+        let receives = made.first_slot;
+        let sends = receives.saturating_add(geometry.receive_entries as usize);
+        pair.receives
+            .begin(receives, geometry.receive_entries, request.receive_queue);
+        pair.requests
+            .begin(sends, geometry.send_blocks, request.request_queue);
+        pair.token.store(request.token);
+        pair.shared.store(made.shared, Ordering::Relaxed);
+        pair.user_index.store(made.user_index, Ordering::Relaxed);
+        pair.number.store(made.send.number, Ordering::Release);
+    }
+
+    /// The device is done with a queue pair; completions of it may still be there.
+    pub(super) fn retire(&mut self, key: QueuePairKey) {
+        let Some(pair) = self.pair(key) else {
+            return;
+        };
+        let number = pair.number.load(Ordering::Relaxed);
+        if number == 0 {
+            return;
+        }
+        pair.number.store(0, Ordering::Relaxed);
+        self.control.destroy_queue_pair(number);
+        let shared = pair.shared.load(Ordering::Relaxed).checked_sub(1);
+        let shared = shared.and_then(|place| {
+            let queue = self.tables.shared_receive_queues.get(place as usize)?;
+            Some(queue.places.load(Ordering::Relaxed))
+        });
+        self.owe(&pair.requests, pair.requests.outstanding());
+        let received = shared.unwrap_or(pair.receives.outstanding());
+        self.owe(&pair.receives, received);
+    }
+
+    /// Puts a new send queue in the place of another one, whose memory is free then, the receive queue's included.
+    pub(super) fn replace(
+        &mut self,
+        send: &mut MmioSendQueue<'s, H, R>,
+        new: MmioSendQueue<'s, H, R>,
+    ) {
+        let old = core::mem::replace(send, new);
+        self.supply.give_back(old.held);
+    }
+
+    pub(super) fn owe(&self, queue: &QueueCell, completions: u32) {
+        let name = queue.completes_on.load(Ordering::Relaxed) as usize;
+        if let Some(slot) = self.tables.completion_queues.get(name) {
+            slot.owe(completions);
+        }
+    }
+}

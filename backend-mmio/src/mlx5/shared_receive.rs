@@ -1,0 +1,162 @@
+//! Shared receive queues: places in a chain, which the device follows; they come back in any order.
+
+use core::sync::atomic::Ordering;
+
+use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
+
+use super::defs::{Data, NextReceive, doorbell};
+use super::objects::Held;
+use super::receive_queue::write_data;
+use super::storage::{RequestSlot, SharedReceiveSlot, Whereabouts};
+use crate::hal::{DeviceWord, Hal, Unit};
+
+/// A shared receive queue.
+///
+/// The chain always has one place more than may be posted: the last one, which the device does not reach because what comes
+/// after it is not known yet.
+#[derive(Debug)]
+pub struct MmioSharedReceiveQueue<'s, H> {
+    pub(crate) hal: core::marker::PhantomData<fn() -> H>,
+    pub(crate) held: Held,
+    pub(crate) ring: &'s [Unit],
+    pub(crate) record: &'s [DeviceWord],
+    pub(crate) slots: &'s [RequestSlot],
+    pub(crate) shared: &'s SharedReceiveSlot,
+    /// How many places there are, a power of two.
+    pub(crate) places: u32,
+    /// Units of a place, the one that names the next included.
+    pub(crate) units: u32,
+    /// The first and the last of the free places in the chain.
+    pub(crate) next: u32,
+    pub(crate) last: u32,
+    /// Buffers posted since the beginning.
+    pub(crate) posted: u32,
+}
+
+impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
+    fn slot(&self, place: u32) -> Option<&'s RequestSlot> {
+        let first = self.shared.first.load(Ordering::Relaxed);
+        self.slots
+            .get(first.wrapping_add(place & self.places.wrapping_sub(1)) as usize)
+    }
+
+    /// The unit in which a place names the next one.
+    fn link(&self, place: u32) -> Option<&Unit> {
+        self.ring.get(place.wrapping_mul(self.units) as usize)
+    }
+
+    /// Puts the chain into its first order: all places, one after the other.
+    pub(crate) fn begin(&mut self) {
+        for place in 0..self.places {
+            self.chain(place, place.wrapping_add(1) & self.places.wrapping_sub(1));
+        }
+        self.next = 0;
+        self.last = self.places.wrapping_sub(1);
+    }
+
+    /// Puts a place in front of another one. The device is told, and not believed if it tells.
+    fn chain(&self, place: u32, next: u32) {
+        if let Some(slot) = self.slot(place) {
+            slot.free_before(next);
+        }
+        if let Some(unit) = self.link(place) {
+            for (word, value) in unit.iter().zip(NextReceive { next: next as u16 }.encode()) {
+                word.store(value);
+            }
+        }
+    }
+
+    /// Puts the places that came back at the end of the chain.
+    fn gather(&mut self) {
+        for place in 0..self.places {
+            let returned = self
+                .slot(place)
+                .is_some_and(|slot| slot.is(Whereabouts::Returned));
+            if returned {
+                if let Some(slot) = self.slot(place) {
+                    slot.now(Whereabouts::Free);
+                }
+                self.chain(self.last, place);
+                self.last = place;
+            }
+        }
+    }
+
+    fn publish(&mut self, token: u64, segments: u32, length: u32) {
+        let place = self.next;
+        let used = segments.wrapping_add(1);
+        if used < self.units {
+            let end = place.wrapping_mul(self.units).wrapping_add(used);
+            write_data(self.ring, end, Data::END);
+        }
+        if let Some(slot) = self.slot(place) {
+            let next = slot.next();
+            slot.put(token, length);
+            slot.now(Whereabouts::Posted);
+            self.next = next;
+        }
+        self.posted = self.posted.wrapping_add(1);
+    }
+}
+
+/// A reserved place of a shared receive queue.
+#[derive(Debug)]
+pub struct MmioSharedReceivePlace<'a, 's, H> {
+    queue: &'a mut MmioSharedReceiveQueue<'s, H>,
+    segments: u32,
+    length: u32,
+}
+
+impl<H: Hal> WorkSlot for MmioSharedReceivePlace<'_, '_, H> {
+    type Request = ReceiveRequest;
+
+    fn segment(&mut self, segment: Segment) {
+        self.segments = self.segments.wrapping_add(1);
+        let first = self.queue.next.wrapping_mul(self.queue.units);
+        let data = Data {
+            length: segment.length,
+            key: segment.key,
+            address: segment.address,
+        };
+        if self.segments < self.queue.units {
+            write_data(self.queue.ring, first.wrapping_add(self.segments), data);
+        }
+        self.length = self.length.saturating_add(segment.length);
+    }
+
+    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+        self.queue
+            .publish(request.token, self.segments, self.length);
+        Ok(())
+    }
+}
+
+impl<'s, H: Hal> WorkQueue for MmioSharedReceiveQueue<'s, H> {
+    type Request = ReceiveRequest;
+    type Slot<'a>
+        = MmioSharedReceivePlace<'a, 's, H>
+    where
+        Self: 'a;
+
+    fn reserve(&mut self, _segments: usize) -> Option<MmioSharedReceivePlace<'_, 's, H>> {
+        if self.next == self.last {
+            self.gather();
+            if self.next == self.last {
+                return None;
+            }
+        }
+        Some(MmioSharedReceivePlace {
+            queue: self,
+            segments: 0,
+            length: 0,
+        })
+    }
+
+    fn ring(&mut self) -> Result<(), u32> {
+        H::to_device();
+        if let Some(word) = self.record.get(doorbell::RECEIVE) {
+            word.store(self.posted & 0xFFFF);
+        }
+        Ok(())
+    }
+}

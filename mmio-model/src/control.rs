@@ -1,0 +1,292 @@
+//! Objects and commands.
+
+use std::fmt;
+
+use backend_mmio::mlx5::defs::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
+use backend_mmio::mlx5::{
+    CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair, QueuePairSpec,
+    SharedReceiveQueueSpec,
+};
+use dat_core::attributes::EpAttributes;
+use dat_core::backend::{
+    Backend, BackendError, DisconnectMode, DomainKey, QueuePair, QueuePairRequest, RegionKeys,
+    Registration, WindowKey,
+};
+use dat_core::time::Instant;
+
+use crate::completion::put;
+use crate::device::{CompletionQueue, Device, Pair, Shared as SharedQueue};
+use crate::fabric::Shared;
+use crate::window::SEND_DOORBELL;
+
+/// The control path of a model device. Dropping it takes the device off the fabric.
+pub struct ModelControl {
+    pub(crate) shared: Shared,
+    pub(crate) device: usize,
+    pub(crate) limits: Limits,
+}
+
+impl fmt::Debug for ModelControl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "commands of device {}", self.device)
+    }
+}
+
+impl ModelControl {
+    fn on<R>(
+        &self,
+        act: impl FnOnce(&mut Device) -> Result<R, BackendError>,
+    ) -> Result<R, BackendError> {
+        self.shared.command(self.device, act)
+    }
+
+    fn do_on(&self, act: impl FnOnce(&mut Device)) {
+        let _gone = self.on(|device| {
+            act(device);
+            Ok(())
+        });
+    }
+}
+
+impl Drop for ModelControl {
+    fn drop(&mut self) {
+        self.shared.enter().remove(self.device);
+    }
+}
+
+/// A name for a completion queue that none has in the fabric.
+fn free_name(device: &Device) -> Result<u16, BackendError> {
+    let taken = |name: &u16| {
+        let mut queues = device.completion_queues.values();
+        queues.any(|queue| queue.name == *name)
+    };
+    (0..=u16::MAX)
+        .find(|name| !taken(name))
+        .ok_or(BackendError::Resources)
+}
+
+fn count(value: u32) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+#[expect(unsafe_code, reason = "the device is this crate's own")]
+// SAFETY: the device touches consumer memory through an adapter of the fabric alone, which keeps the same promise, and which is
+// dropped with this; it writes to memory of the driver in `put` alone.
+unsafe impl Control for ModelControl {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn create_domain(&mut self) -> Result<u32, BackendError> {
+        self.on(|device| Ok(device.backend.create_domain()?.0 as u32))
+    }
+
+    fn destroy_domain(&mut self, domain: u32) {
+        self.do_on(|device| device.backend.destroy_domain(DomainKey(domain as usize)));
+    }
+
+    fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
+        self.on(|device| device.backend.register(registration))
+    }
+
+    fn deregister(&mut self, region: RegionKeys) {
+        self.do_on(|device| device.backend.deregister(region));
+    }
+
+    fn create_window(&mut self, domain: u32) -> Result<u32, BackendError> {
+        let window = self.on(|device| device.backend.create_window(DomainKey(domain as usize)))?;
+        let mut world = self.shared.enter();
+        let index = world.window_index();
+        if let (Some(device), _) = world.device(self.device) {
+            device.windows.insert(index, window.0);
+        }
+        Ok(index << 8)
+    }
+
+    fn destroy_window(&mut self, key: u32) {
+        self.do_on(|device| {
+            if let Some(window) = device.windows.remove(&(key >> 8)) {
+                device.backend.destroy_window(WindowKey(window));
+            }
+        });
+        self.shared.enter().forget_window(key >> 8);
+    }
+
+    fn create_completion_queue(&mut self, spec: &CompletionQueueSpec) -> Result<u32, BackendError> {
+        self.on(|device| {
+            let name = free_name(device)?;
+            let queue = device.backend.create_completion_queue(name, spec.entries)?;
+            let number = device.number();
+            device.completion_queues.insert(
+                number,
+                CompletionQueue {
+                    queue,
+                    name,
+                    spec: *spec,
+                    written: 0,
+                    armed: None,
+                },
+            );
+            Ok(number)
+        })
+    }
+
+    fn move_completion_queue(
+        &mut self,
+        number: u32,
+        ring: u64,
+        entries: u32,
+    ) -> Result<(), BackendError> {
+        self.on(|device| {
+            let Device {
+                backend,
+                memory,
+                completion_queues,
+                ..
+            } = device;
+            let queue = completion_queues.get_mut(&number);
+            let queue = queue.ok_or(BackendError::State)?;
+            backend.resize_completion_queue(&mut queue.queue, entries)?;
+            let moved = Completion {
+                user_index: 0,
+                length: 0,
+                syndrome: Syndrome(0),
+                queue_pair: 0,
+                opcode: Opcode(0),
+            };
+            let tail = CompletionTail::new(0, CompletionKind::MOVED, false);
+            put(memory, queue, &moved, tail);
+            queue.spec.ring = ring;
+            queue.spec.entries = entries;
+            Ok(())
+        })
+    }
+
+    fn destroy_completion_queue(&mut self, number: u32) {
+        self.do_on(|device| {
+            if let Some(queue) = device.completion_queues.remove(&number) {
+                device.backend.destroy_completion_queue(queue.queue);
+            }
+            let event = DeviceEvent::Completions(number);
+            device.events.retain(|other| *other != event);
+        });
+    }
+
+    fn create_shared_receive_queue(
+        &mut self,
+        spec: &SharedReceiveQueueSpec,
+    ) -> Result<u32, BackendError> {
+        self.on(|device| {
+            let domain = DomainKey(spec.domain as usize);
+            let number = device.number();
+            let (key, queue) = device.backend.create_shared_receive_queue(
+                u64::from(number),
+                domain,
+                spec.entries,
+                spec.units,
+            )?;
+            device.shared.insert(
+                number,
+                SharedQueue {
+                    key,
+                    queue,
+                    spec: *spec,
+                    place: 0,
+                    read: 0,
+                },
+            );
+            Ok(number)
+        })
+    }
+
+    fn arm_shared_receive_limit(&mut self, number: u32, limit: u32) -> Result<bool, BackendError> {
+        self.on(|device| {
+            let shared = device.shared.get(&number).ok_or(BackendError::State)?;
+            let withdrawn = device.backend.arm_shared_receive_limit(shared.key, limit)?;
+            let event = DeviceEvent::SharedReceiveLimit(number);
+            let told = device.events.contains(&event);
+            device.events.retain(|other| *other != event);
+            Ok(withdrawn || told)
+        })
+    }
+
+    fn destroy_shared_receive_queue(&mut self, number: u32) {
+        self.do_on(|device| {
+            if let Some(shared) = device.shared.remove(&number) {
+                let Device { backend, .. } = device;
+                backend.destroy_shared_receive_queue(shared.key, shared.queue);
+            }
+        });
+    }
+
+    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
+        self.on(|device| {
+            let number = device.number();
+            let name = |queue: Option<u32>| match queue {
+                None => Ok(None),
+                Some(queue) => {
+                    let queue = device.completion_queues.get(&queue);
+                    queue
+                        .map(|queue| Some(queue.name))
+                        .ok_or(BackendError::State)
+                }
+            };
+            let attributes = EpAttributes {
+                max_request_dtos: count(spec.send_blocks),
+                max_recv_dtos: count(spec.receive_entries),
+                max_rdma_read_in: count(spec.reads_in),
+                max_rdma_read_out: count(spec.reads_out),
+                ..EpAttributes::DEFAULT
+            };
+            let domain = DomainKey(spec.domain as usize);
+            let mut request = QueuePairRequest::new(u64::from(number), domain, attributes);
+            request.request_queue = name(spec.request_queue)?;
+            request.receive_queue = name(spec.receive_queue)?;
+            if let Some(shared) = spec.shared_receive_queue {
+                let shared = device.shared.get(&shared).ok_or(BackendError::State)?;
+                request.shared_receive_queue = Some(shared.key);
+            }
+            let QueuePair { key, send, receive } = device.backend.create_queue_pair(&request)?;
+            device.pairs.insert(
+                number,
+                Pair {
+                    key,
+                    send,
+                    receive,
+                    spec: *spec,
+                    sends_read: 0,
+                    receives_read: 0,
+                },
+            );
+            Ok(MadeQueuePair {
+                number,
+                doorbell: SEND_DOORBELL,
+            })
+        })
+    }
+
+    fn destroy_queue_pair(&mut self, number: u32) {
+        self.do_on(|device| {
+            if let Some(pair) = device.pairs.remove(&number) {
+                let Device { backend, .. } = device;
+                backend.destroy_queue_pair(pair.key, pair.send, pair.receive);
+            }
+        });
+    }
+
+    fn poll(&mut self, _now: Instant) -> Option<DeviceEvent> {
+        self.on(|device| Ok(device.events.pop_front()))
+            .ok()
+            .flatten()
+    }
+
+    fn halt(&mut self) {
+        self.do_on(|device| {
+            let Device { backend, pairs, .. } = device;
+            for pair in pairs.values() {
+                backend.disconnect(pair.key, DisconnectMode::Broken);
+            }
+            device.halted = true;
+        });
+    }
+}

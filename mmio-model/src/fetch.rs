@@ -1,0 +1,297 @@
+//! Reading descriptors, and handing on what they ask for.
+
+use std::collections::HashMap;
+use std::sync::atomic::{Ordering, fence};
+
+use backend_mmio::mlx5::DeviceEvent;
+use backend_mmio::mlx5::defs::{
+    BLOCK_UNITS, Control, ControlFlags, Data, KeyUpdate, NextReceive, Opcode, RemoteAddress,
+    doorbell,
+};
+use dat_core::backend::{
+    BindRequest, ReceiveRequest, RegionKeys, RemoteRange, Segment, SendFlags, SendOperation,
+    SendQueue, SendRequest, WindowKey, WorkQueue, WorkSlot,
+};
+use dat_core::flags::MemoryPrivileges;
+
+use crate::completion::Origin;
+use crate::device::{Device, Pair, published, unit};
+
+/// The keys of windows, as peers know them, and those that the fabric gave them.
+pub(crate) type WindowKeys = HashMap<u32, u32>;
+
+/// A descriptor that the device cannot make sense of.
+struct Senseless;
+
+/// A descriptor of a send queue.
+struct Descriptor {
+    control: Control,
+    remote: Option<RemoteAddress>,
+    update: Option<KeyUpdate>,
+    data: Vec<Data>,
+}
+
+impl Device {
+    /// Reads everything that was posted.
+    pub(crate) fn fetch(&mut self, windows: &mut WindowKeys) {
+        if self.halted {
+            return;
+        }
+        fence(Ordering::Acquire);
+        self.fetch_shared();
+        let numbers: Vec<u32> = self.pairs.keys().copied().collect();
+        for number in numbers {
+            self.fetch_receives(number);
+            self.fetch_sends(number, windows);
+        }
+    }
+
+    fn fetch_shared(&mut self) {
+        let memory = self.memory;
+        for shared in self.shared.values_mut() {
+            let spec = shared.spec;
+            let count = published(&memory, spec.record, doorbell::RECEIVE, shared.read);
+            for _ in 0..count {
+                let first = shared.place * spec.units;
+                let read = |place| unit(&memory, spec.ring, first + place);
+                let Some(link) = read(0) else {
+                    break;
+                };
+                let pieces = (1..spec.units).map_while(read).map(Data::decode);
+                let origin = Origin::Shared(shared.place as u16);
+                let posted = shared.queue.reserve(spec.units as usize).map(|mut slot| {
+                    for piece in pieces.take_while(|piece| *piece != Data::END) {
+                        slot.segment(segment(piece));
+                    }
+                    let token = origin.token(0);
+                    slot.commit(&ReceiveRequest { token })
+                });
+                if !matches!(posted, Some(Ok(()))) {
+                    break;
+                }
+                shared.place = u32::from(NextReceive::decode(link).next) & (spec.entries - 1);
+                shared.read = shared.read.wrapping_add(1);
+            }
+            // What a queue of the fabric does not take here it never would: it is gone.
+            let _taken = shared.queue.ring();
+        }
+    }
+
+    fn fetch_receives(&mut self, number: u32) {
+        let memory = self.memory;
+        let Some(pair) = self.pairs.get_mut(&number) else {
+            return;
+        };
+        let spec = pair.spec;
+        let Some(queue) = &mut pair.receive else {
+            return;
+        };
+        let count = published(&memory, spec.record, doorbell::RECEIVE, pair.receives_read);
+        for _ in 0..count {
+            let first = (pair.receives_read & (spec.receive_entries - 1)) * spec.receive_units;
+            let read = |place| unit(&memory, spec.ring, first + place);
+            let pieces = (0..spec.receive_units).map_while(read).map(Data::decode);
+            let origin = Origin::Receive(pair.receives_read as u16);
+            let posted = queue.reserve(spec.receive_units as usize).map(|mut slot| {
+                for piece in pieces.take_while(|piece| *piece != Data::END) {
+                    slot.segment(segment(piece));
+                }
+                let token = origin.token(number);
+                slot.commit(&ReceiveRequest { token })
+            });
+            if !matches!(posted, Some(Ok(()))) {
+                break;
+            }
+            pair.receives_read = pair.receives_read.wrapping_add(1);
+        }
+        // As above.
+        let _taken = queue.ring();
+    }
+
+    /// Reads the requests of a queue pair that were posted, as far as its state lets it.
+    pub(crate) fn fetch_sends(&mut self, number: u32, windows: &mut WindowKeys) {
+        let Self {
+            pairs,
+            memory,
+            windows: known,
+            events,
+            ..
+        } = self;
+        let Some(pair) = pairs.get_mut(&number) else {
+            return;
+        };
+        let record = pair.spec.record;
+        while published(memory, record, doorbell::SEND, pair.sends_read) != 0 {
+            let step = read_descriptor(memory, pair, number).and_then(|descriptor| {
+                let blocks = u32::from(descriptor.control.units).div_ceil(BLOCK_UNITS);
+                let posted = match descriptor.update {
+                    Some(update) => bind(pair, number, &descriptor, update, known, windows)?,
+                    None => post(pair, number, &descriptor, windows)?,
+                };
+                Ok(posted.then_some(blocks))
+            });
+            match step {
+                Ok(Some(blocks)) => pair.sends_read = pair.sends_read.wrapping_add(blocks),
+                // It cannot send yet.
+                Ok(None) => return,
+                Err(Senseless) => {
+                    events.push_back(DeviceEvent::QueuePairFailed(number));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn segment(piece: Data) -> Segment {
+    Segment {
+        address: piece.address,
+        length: piece.length,
+        key: piece.key,
+    }
+}
+
+/// The control unit of the descriptor that starts in a block.
+pub(crate) fn control_at(
+    memory: &backend_mmio::DmaMemory<'static>,
+    pair: &Pair,
+    block: u32,
+) -> Option<Control> {
+    let place = first_send_unit(pair) + (block & (pair.spec.send_blocks - 1)) * BLOCK_UNITS;
+    unit(memory, pair.spec.ring, place).map(Control::decode)
+}
+
+fn first_send_unit(pair: &Pair) -> u32 {
+    (pair.spec.receive_entries * pair.spec.receive_units).next_multiple_of(BLOCK_UNITS)
+}
+
+fn read_descriptor(
+    memory: &backend_mmio::DmaMemory<'static>,
+    pair: &Pair,
+    number: u32,
+) -> Result<Descriptor, Senseless> {
+    let first = pair.sends_read * BLOCK_UNITS;
+    let mask = pair.spec.send_blocks * BLOCK_UNITS - 1;
+    let start = first_send_unit(pair);
+    let read = |place: u32| {
+        let place = start + (first.wrapping_add(place) & mask);
+        unit(memory, pair.spec.ring, place).ok_or(Senseless)
+    };
+    let control = Control::decode(read(0)?);
+    let completes = control.flags.has(ControlFlags::COMPLETE);
+    let addressed = control.queue_pair == number && control.index == pair.sends_read as u16;
+    if !addressed || !completes || control.units == 0 {
+        return Err(Senseless);
+    }
+    let mut next = 1;
+    let remote = match control.opcode {
+        Opcode::RDMA_WRITE | Opcode::RDMA_READ => {
+            next += 1;
+            Some(RemoteAddress::decode(read(1)?))
+        }
+        Opcode::SEND | Opcode::UPDATE_KEY => None,
+        _ => return Err(Senseless),
+    };
+    let mut update = None;
+    if control.opcode == Opcode::UPDATE_KEY {
+        let mut units = [[0; 4]; KeyUpdate::UNITS];
+        for unit in &mut units {
+            *unit = read(next)?;
+            next += 1;
+        }
+        update = Some(KeyUpdate::decode(units).ok_or(Senseless)?);
+    }
+    let data = (next..u32::from(control.units)).map(|place| Ok(Data::decode(read(place)?)));
+    Ok(Descriptor {
+        control,
+        remote,
+        update,
+        data: data.collect::<Result<_, _>>()?,
+    })
+}
+
+fn flags(control: &Control) -> SendFlags {
+    let mut flags = SendFlags::empty();
+    flags.set(
+        SendFlags::FENCE,
+        control.flags.fence() == ControlFlags::FENCE,
+    );
+    flags.set(
+        SendFlags::SOLICITED,
+        control.flags.has(ControlFlags::SOLICITED),
+    );
+    flags
+}
+
+/// Hands a request on; false if the queue pair cannot send yet.
+fn post(
+    pair: &mut Pair,
+    number: u32,
+    descriptor: &Descriptor,
+    windows: &WindowKeys,
+) -> Result<bool, Senseless> {
+    let range = descriptor.remote.map(|remote| RemoteRange {
+        address: remote.address,
+        key: windows.get(&remote.key).copied().unwrap_or(remote.key),
+    });
+    let operation = match (descriptor.control.opcode, range) {
+        (Opcode::RDMA_WRITE, Some(range)) => SendOperation::RdmaWrite(range),
+        (Opcode::RDMA_READ, Some(range)) => SendOperation::RdmaRead(range),
+        _ => SendOperation::Send,
+    };
+    let data = &descriptor.data;
+    let length = data.iter().map(|piece| piece.length);
+    let mut slot = pair.send.reserve(data.len()).ok_or(Senseless)?;
+    for piece in data {
+        slot.segment(segment(*piece));
+    }
+    let request = SendRequest {
+        token: Origin::Request(descriptor.control.index).token(number),
+        operation,
+        length: length.fold(0, u32::wrapping_add),
+        flags: flags(&descriptor.control),
+    };
+    slot.commit(&request).map_err(|_| Senseless)?;
+    Ok(pair.send.ring().is_ok())
+}
+
+/// Hands a bind on; false if the queue pair cannot do it yet.
+fn bind(
+    pair: &mut Pair,
+    number: u32,
+    descriptor: &Descriptor,
+    update: KeyUpdate,
+    known: &std::collections::BTreeMap<u32, usize>,
+    windows: &mut WindowKeys,
+) -> Result<bool, Senseless> {
+    let old = descriptor.control.immediate;
+    let window = *known.get(&(old >> 8)).ok_or(Senseless)?;
+    let mut privileges = MemoryPrivileges::empty();
+    let mut range = (0, 0);
+    let mut region = RegionKeys::default();
+    if let Some(opens) = update.opens {
+        privileges.set(MemoryPrivileges::REMOTE_READ, opens.remote_read);
+        privileges.set(MemoryPrivileges::REMOTE_WRITE, opens.remote_write);
+        range = (opens.address, opens.length);
+        let memory = descriptor.data.first().ok_or(Senseless)?;
+        region.local = memory.key;
+    }
+    let request = BindRequest {
+        token: Origin::Request(descriptor.control.index).token(number),
+        window: WindowKey(window),
+        region,
+        address: range.0,
+        length: range.1,
+        privileges,
+        flags: flags(&descriptor.control),
+    };
+    match pair.send.bind(&request) {
+        Ok(key) => {
+            if update.opens.is_some() {
+                windows.insert(old & !0xFF | u32::from(update.variant), key);
+            }
+            Ok(true)
+        }
+        Err(_) => Ok(false),
+    }
+}

@@ -1,0 +1,38 @@
+//! A device with the mlx5 data path, in this process: it reads descriptors, moves bytes and writes completions.
+//!
+//! The front is that of an adapter: rings and doorbell records in memory that the driver shares, a register window, objects
+//! by number. It knows of the driver only what lies in memory, by [`backend_mmio::mlx5::defs`]. Behind it every
+//! model device is an adapter of a [`Fabric`](backend_mock::Fabric), which moves the bytes, enforces keys, privileges and bounds at the target, and carries
+//! connections.
+//!
+//! ```
+//! use backend_mock::{FabricOptions, NodeOptions};
+//! use dat_core::backend::Backend;
+//! use mmio_model::ModelFabric;
+//!
+//! let fabric = ModelFabric::new(FabricOptions::default());
+//! let device = fabric.device(NodeOptions::new("model0", 1));
+//! assert_eq!(device.ia_attributes().adapter_name, "model0");
+//! ```
+//!
+//! # What is not as in an adapter
+//! - Keys of regions are those of the fabric. Keys of windows are the device's, 24 bits and a variant, and the fabric's are looked up
+//!   when a descriptor is read.
+//! - A send doorbell is obeyed at once; receives are looked for in every [`ModelFabric::step`], and before each command.
+//! - It executes one descriptor after the other, however it is fenced.
+
+mod completion;
+mod control;
+mod device;
+mod fabric;
+mod fetch;
+mod lie;
+mod memory;
+mod sideband;
+mod window;
+
+pub use control::ModelControl;
+pub use fabric::{ModelBackend, ModelFabric};
+pub use lie::Lie;
+pub use sideband::ModelSideband;
+pub use window::ModelRegisters;

@@ -1,0 +1,50 @@
+//! The register window.
+
+use std::fmt;
+
+use backend_mmio::RegisterIo;
+use backend_mmio::mlx5::DeviceEvent;
+use backend_mmio::mlx5::defs::{ArmCommand, COUNTER, register};
+
+use crate::fabric::Shared;
+
+/// The registers of a model device. A write is acted on before it returns.
+#[derive(Clone)]
+pub struct ModelRegisters {
+    pub(crate) shared: Shared,
+    pub(crate) device: usize,
+}
+
+/// Where send doorbells are.
+pub(crate) const SEND_DOORBELL: u32 = 0x800;
+
+impl fmt::Debug for ModelRegisters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "registers of device {}", self.device)
+    }
+}
+
+impl RegisterIo for ModelRegisters {
+    fn write(&self, offset: u32, value: u64) {
+        let (high, low) = ((value >> 32) as u32, value as u32);
+        let mut world = self.shared.enter();
+        let (device, windows) = world.device(self.device);
+        let Some(device) = device.filter(|device| !device.halted) else {
+            return;
+        };
+        if offset == register::COMPLETION_QUEUE {
+            let command = ArmCommand::decode(high);
+            if let Some(queue) = device.completion_queues.get_mut(&low) {
+                let late = (queue.written ^ command.consumer) & COUNTER != 0;
+                if late && !command.solicited_only {
+                    device.events.push_back(DeviceEvent::Completions(low));
+                } else {
+                    queue.armed = Some(command);
+                }
+            }
+        } else if offset & !register::SEND_STRIDE == SEND_DOORBELL {
+            device.fetch_sends(low >> 8, windows);
+            device.complete();
+        }
+    }
+}
