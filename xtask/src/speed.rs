@@ -105,6 +105,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     text += "\n### Posts of 8 bytes, alone and 16 together\n\n";
     let (batch, batch_above) = batches(&counted)?;
     text += &batch;
+    text += "\n### Vectors of 16 entries of 4 KiB\n\n";
+    let (vector, vector_above) = vectors(&counted)?;
+    text += &vector;
     text += "\n### Pollers that share a processor\n\n";
     text += &sharing(&counted)?;
     text += "\n### Instructions per call\n\n";
@@ -112,7 +115,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     fs::write(&file, replaced(&page, &text)?).with_context(|| format!("cannot write {PAGE}"))?;
     println!(
         "{PAGE} is written; above target: {}",
-        summary(&[exact_above, coarse_above, batch_above, above].concat())
+        summary(&[exact_above, coarse_above, batch_above, vector_above, above].concat())
     );
     Ok(())
 }
@@ -237,6 +240,33 @@ fn batches(lines: &Lines) -> Result<(String, Vec<String>)> {
     Ok((table, below.into_iter().collect()))
 }
 
+/// The most that a vector may take, in parts of what as many plain RDMA Writes and a flush take.
+const VECTOR_COST: f64 = 1.05;
+
+/// What vectors of remote shared memory take against their transfers alone, and which take too much.
+fn vectors(lines: &Lines) -> Result<(String, Vec<String>)> {
+    let mut table =
+        "| dat | writes and a flush, ns | putv, ns | ratio | target |\n|---|---|---|---|---|\n"
+            .to_owned();
+    let mut above = Vec::new();
+    for mode in ["implicit", "explicit"] {
+        let plain = lines.time(mode, 4096, "plain")?;
+        let vector = lines.time(mode, 4096, "dat")?;
+        let ratio = vector / plain;
+        let verdict = if ratio > VECTOR_COST {
+            above.push(format!("{mode} putv ({ratio:.3} of {VECTOR_COST})"));
+            ", **above**"
+        } else {
+            ""
+        };
+        writeln!(
+            table,
+            "| `dat rsm bench --piece 4K --mode {mode}` | {plain:.0} | {vector:.0} | {ratio:.3} | {VECTOR_COST}{verdict} |"
+        )?;
+    }
+    Ok((table, above))
+}
+
 /// What polling costs where both ends have one processor, and where another pair does.
 fn sharing(lines: &Lines) -> Result<String> {
     let mut table = "| 2 bytes, one way | ns |\n|---|---|\n".to_owned();
@@ -336,6 +366,27 @@ mod tests {
         assert!(table.contains("**above**"));
         assert!(compare(&COUNTED, &lines).is_err());
         assert_eq!(summary(&[]), "nothing");
+    }
+
+    #[test]
+    fn vectors_that_take_too_much_are_named() {
+        let lines = |explicit: u32| {
+            let times = [("implicit", 105), ("explicit", explicit)]
+                .map(|(mode, time)| {
+                    format!(
+                        "speed time {mode} 4096 plain 100.0\nspeed time {mode} 4096 dat {time}.0\n"
+                    )
+                })
+                .concat();
+            Lines::read(&times).expect("lines")
+        };
+        let (table, above) = vectors(&lines(104)).expect("measured");
+        assert!(above.is_empty());
+        assert!(table.contains("| 100 | 105 | 1.050 | 1.05 |"), "{table}");
+        let (table, above) = vectors(&lines(106)).expect("measured");
+        assert_eq!(above, ["explicit putv (1.060 of 1.05)"]);
+        assert!(table.contains("1.05, **above**"), "{table}");
+        assert!(vectors(&Lines::default()).is_err());
     }
 
     #[test]

@@ -48,3 +48,14 @@ for ((round = 0; round < rounds; round++)); do
 done
 kill -TERM $server
 wait $server
+
+# Vectors, and what they are made of.
+dat rsm export --device "$RDMA_DEVICE" --size 64K --quiet &
+exporter=$!
+wait_until 10 listens 7471
+for ((round = 0; round < rounds; round++)); do
+    vector_time implicit 4096 100 --mode implicit
+    vector_time explicit 4096 100 --mode explicit
+done
+kill -TERM $exporter
+wait $exporter
