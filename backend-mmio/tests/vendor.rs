@@ -1,0 +1,531 @@
+//! Every byte that the driver writes and every field that it reads, against the definitions that come with the vendor's user library.
+//!
+//! A program in C fills the vendor's structures by its inline builders, or field by field where there are none. Where the header or
+//! the compiler is missing, the test says so and ends.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use backend_mmio::mlx5::defs::{
+    Completion, CompletionKind, CompletionTail, Control as ControlUnit, Data, KeyUpdate, Opcode,
+    RemoteAddress, Syndrome,
+};
+use backend_mmio::mlx5::{
+    CompletionQueueSlot, CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair,
+    MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
+    SharedReceiveSlot, State, Storage, WindowSlot,
+};
+use backend_mmio::{CoherentHal, DeviceWord, DmaMemory, RegisterIo, Sideband};
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::backend::{
+    Backend, BackendError, BindRequest, CompletionQueue, ConnectRequest, ControlEvent,
+    DisconnectMode, DomainKey, Glance, ListenerKey, QueuePairRequest, ReceiveRequest, RegionKeys,
+    Registration, RemoteRange, RequestKey, Segment, SendFlags, SendOperation, SendQueue,
+    SendRequest, WorkQueue, WorkSlot,
+};
+use dat_core::flags::MemoryPrivileges;
+use dat_core::time::Instant;
+
+const REQUESTS: usize = 10_000;
+const RECEIVES: usize = 2_000;
+const COMPLETIONS: usize = 2_000;
+const SEGMENTS: u32 = 30;
+const PAIR: u32 = 0xAB_CDEF;
+const WINDOW: u32 = 0x81_2345 << 8 | 0xF0;
+
+/// A device that nobody drives: it remembers what was made.
+#[derive(Default)]
+struct Still {
+    pair: Option<QueuePairSpec>,
+}
+
+/// What was made last.
+static USER_INDEX: AtomicU32 = AtomicU32::new(0);
+static RINGS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+
+#[expect(unsafe_code, reason = "the device does nothing")]
+// SAFETY: it touches no memory.
+unsafe impl Control for Still {
+    fn limits(&self) -> Limits {
+        Limits {
+            name: "still",
+            domains: 1,
+            regions: 1,
+            windows: 1,
+            completion_queues: 1,
+            completions: 64,
+            queue_pairs: 1,
+            work_requests: 64,
+            segments: SEGMENTS,
+            shared_receive_queues: 0,
+            shared_buffers: 0,
+            rdma_reads: 1,
+            transfer: u64::MAX,
+        }
+    }
+
+    fn create_domain(&mut self) -> Result<u32, BackendError> {
+        Ok(1)
+    }
+
+    fn destroy_domain(&mut self, _domain: u32) {}
+
+    fn register(&mut self, _registration: &Registration) -> Result<RegionKeys, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn deregister(&mut self, _region: RegionKeys) {}
+
+    fn create_window(&mut self, _domain: u32) -> Result<u32, BackendError> {
+        Ok(WINDOW)
+    }
+
+    fn destroy_window(&mut self, _key: u32) {}
+
+    fn create_completion_queue(&mut self, spec: &CompletionQueueSpec) -> Result<u32, BackendError> {
+        RINGS[0].store(spec.ring as u32, Ordering::Relaxed);
+        Ok(7)
+    }
+
+    fn move_completion_queue(&mut self, _: u32, _: u64, _: u32) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn destroy_completion_queue(&mut self, _number: u32) {}
+
+    fn create_shared_receive_queue(
+        &mut self,
+        _spec: &SharedReceiveQueueSpec,
+    ) -> Result<u32, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn arm_shared_receive_limit(&mut self, _: u32, _: u32) -> Result<bool, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn destroy_shared_receive_queue(&mut self, _number: u32) {}
+
+    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
+        assert_eq!(self.pair, None);
+        self.pair = Some(*spec);
+        USER_INDEX.store(spec.user_index, Ordering::Relaxed);
+        RINGS[1].store(spec.ring as u32, Ordering::Relaxed);
+        Ok(MadeQueuePair {
+            number: PAIR,
+            doorbell: 0x800,
+        })
+    }
+
+    fn destroy_queue_pair(&mut self, _number: u32) {}
+
+    fn poll(&mut self, _now: Instant) -> Option<DeviceEvent> {
+        None
+    }
+
+    fn halt(&mut self) {}
+}
+
+impl Sideband for Still {
+    fn address(&self) -> IaAddress {
+        IaAddress::Node(1)
+    }
+
+    fn private_data_limit(&self) -> u32 {
+        0
+    }
+
+    fn listen(&mut self, _: u64, _: Option<u64>) -> Result<(ListenerKey, u64), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn stop_listening(&mut self, _listener: ListenerKey) {}
+
+    fn connect(&mut self, _: u32, _: &ConnectRequest<'_>) -> Result<u64, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn accept(&mut self, _: RequestKey, _: u32, _: &[u8]) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn reject(&mut self, _request: RequestKey, _by_consumer: bool, _private_data: &[u8]) {}
+
+    fn disconnect(&mut self, _queue_pair: u32, _mode: DisconnectMode) {}
+
+    fn poll(&mut self, _now: Instant) -> Option<ControlEvent> {
+        None
+    }
+}
+
+/// The last doorbell.
+#[derive(Clone, Copy)]
+struct Doorbell;
+
+static RUNG: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+
+impl RegisterIo for Doorbell {
+    fn write(&self, offset: u32, value: u64) {
+        let told = [offset, (value >> 32) as u32, value as u32];
+        for (word, told) in RUNG.iter().zip(told) {
+            word.store(told, Ordering::Relaxed);
+        }
+    }
+}
+
+fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
+    Vec::leak(std::iter::repeat_with(empty).take(count).collect())
+}
+
+fn hex(words: impl IntoIterator<Item = u32>) -> String {
+    words.into_iter().fold(String::new(), |mut text, word| {
+        write!(text, "{word:08x}").expect("a string takes everything");
+        text
+    })
+}
+
+/// What the vendor's definitions make of some lines; `None` where they are not at hand.
+fn vendor(lines: &str) -> Option<String> {
+    let header = Path::new("/usr/include/infiniband/mlx5dv.h");
+    if !header.exists() {
+        println!("{} is not there: nothing was compared", header.display());
+        return None;
+    }
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vendor/build.c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vendor");
+    let compiled = Command::new("cc")
+        .args(["-O1", "-Wall", "-Werror", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    match compiled {
+        Err(error) => {
+            println!("cc: {error}: nothing was compared");
+            return None;
+        }
+        Ok(status) => assert!(status.success(), "{source} does not compile"),
+    }
+    let mut child = Command::new(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut input = child.stdin.take().expect("its input");
+    let lines = lines.to_owned();
+    let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+    let output = child.wait_with_output().expect("its output");
+    writer.join().expect("a thread").expect("its input is read");
+    assert!(output.status.success());
+    Some(String::from_utf8(output.stdout).expect("hexadecimal numbers"))
+}
+
+fn random_segments(random: &mut fastrand::Rng, most: u32) -> Vec<Segment> {
+    (0..random.u32(0..=most))
+        .map(|_| Segment {
+            address: random.u64(..),
+            length: random.u32(1..),
+            key: random.u32(..),
+        })
+        .collect()
+}
+
+fn listed(segments: &[Segment]) -> String {
+    segments.iter().fold(String::new(), |mut text, segment| {
+        write!(
+            text,
+            " {} {} {}",
+            segment.length, segment.key, segment.address
+        )
+        .expect("a string takes everything");
+        text
+    })
+}
+
+/// Spec: EPW-04, EPW-06, RMB-18
+#[test]
+fn descriptors_are_the_vendors_byte_for_byte() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let units: &'static [[DeviceWord; 4]] = slots(1 << 14, || [const { DeviceWord::new() }; 4]);
+    // SAFETY: there is no device.
+    #[expect(unsafe_code, reason = "memory that no device sees")]
+    let memory = unsafe { DmaMemory::new(units, 0x1000) };
+    let state: &State = Box::leak(Box::new(State::new()));
+    let storage = Storage {
+        state,
+        queue_pairs: slots(1, || QueuePairSlot::EMPTY),
+        completion_queues: slots(1, || CompletionQueueSlot::EMPTY),
+        shared_receive_queues: slots(0, || SharedReceiveSlot::EMPTY),
+        requests: slots(1024, || RequestSlot::EMPTY),
+        requests_taken: slots(64, || false),
+        windows: slots(1, || WindowSlot::EMPTY),
+        memory_taken: slots(1024, || false),
+    };
+    let parts = Parts {
+        control: Still::default(),
+        sideband: Still::default(),
+        registers: Doorbell,
+        hal: CoherentHal,
+        memory,
+    };
+    let mut backend = MmioBackend::new(parts, storage);
+    let mut completions = backend.create_completion_queue(0, 31).expect("a queue");
+    let window = backend.create_window(DomainKey(1)).expect("a window");
+    let attributes = EpAttributes {
+        max_request_iov: SEGMENTS as i32,
+        max_recv_iov: SEGMENTS as i32,
+        max_request_dtos: 13,
+        max_recv_dtos: 4,
+        ..EpAttributes::DEFAULT
+    };
+    let mut request = QueuePairRequest::new(1, DomainKey(1), attributes);
+    (request.request_queue, request.receive_queue) = (Some(0), Some(0));
+    let mut pair = backend.create_queue_pair(&request).expect("a queue pair");
+    let receive = pair.receive.as_mut().expect("a receive queue");
+
+    let ring = u64::from(RINGS[1].load(Ordering::Relaxed));
+    let completion_ring = u64::from(RINGS[0].load(Ordering::Relaxed));
+    // 4 places of 32 units, then 13 requests of 8 blocks in the next power of two.
+    let (places, place_units, blocks) = (4_u32, 32_u32, 128_u32);
+    let word_of = |bus: u64| {
+        memory.seen_at(bus, 1).expect("a unit")[0]
+            .each_ref()
+            .map(DeviceWord::load)
+    };
+    let mut completed = 0_u32;
+    let mut complete = |kind: CompletionKind, index: u16, length: u32, token: u64| {
+        let entry = Completion {
+            user_index: USER_INDEX.load(Ordering::Relaxed),
+            length,
+            syndrome: Syndrome(0),
+            queue_pair: PAIR,
+            opcode: Opcode(0),
+        };
+        let place = completion_ring + u64::from(completed & 31) * 64;
+        let tail = CompletionTail::new(index, kind, false).in_lap(completed & 32 != 0);
+        let words = memory.seen_at(place, 4).expect("an entry").iter().flatten();
+        for (word, value) in words.zip(entry.encode().into_iter().chain([tail.0])) {
+            word.store(value);
+        }
+        completed += 1;
+        let length = if kind == CompletionKind::REQUEST {
+            u32::MAX
+        } else {
+            length
+        };
+        assert_eq!(completions.glance(), Glance::Success { token, length });
+    };
+
+    let mut lines = String::new();
+    let mut ours = Vec::new();
+    let (mut head, mut key, mut behind_bind) = (0_u32, WINDOW, false);
+    for token in 0..REQUESTS as u64 {
+        let fenced = random.bool();
+        let fence = match (fenced, behind_bind) {
+            (true, _) => 4 << 5,
+            (false, true) => 1 << 5,
+            (false, false) => 0,
+        };
+        let mut flags = SendFlags::empty();
+        flags.set(SendFlags::FENCE, fenced);
+        let index = head & 0xFFFF;
+        let units = if random.u8(0..5) == 0 {
+            let binds = random.bool();
+            let bind = BindRequest {
+                token,
+                window,
+                region: RegionKeys {
+                    local: random.u32(..),
+                    ..RegionKeys::default()
+                },
+                address: random.u64(..),
+                length: if binds { random.u64(1..1 << 31) } else { 0 },
+                privileges: MemoryPrivileges::from_bits_truncate(random.u32(..) as _),
+                flags,
+            };
+            let rights = [
+                MemoryPrivileges::REMOTE_READ,
+                MemoryPrivileges::REMOTE_WRITE,
+            ];
+            let [reads, writes] = rights.map(|right| u8::from(bind.privileges.contains(right)));
+            let new = key & !0xFF | (key + 1) & 0xFF;
+            writeln!(
+                lines,
+                "bind {index} {PAIR} {} {key} {} {} {} {} {} {reads} {writes}",
+                8 | fence,
+                new & 0xFF,
+                u8::from(binds),
+                bind.address,
+                bind.length,
+                bind.region.local
+            )
+            .expect("a string");
+            assert_eq!(pair.send.bind(&bind), Ok(new));
+            (key, behind_bind) = (new, true);
+            if binds { 12 } else { 8 }
+        } else {
+            let solicited = random.bool();
+            flags.set(SendFlags::SOLICITED, solicited);
+            let segments = random_segments(&mut random, SEGMENTS);
+            let range = RemoteRange {
+                address: random.u64(..),
+                key: random.u32(..),
+            };
+            let (opcode, operation) = match random.u8(0..3) {
+                0 => (0x0A, SendOperation::Send),
+                1 => (0x08, SendOperation::RdmaWrite(range)),
+                _ => (0x10, SendOperation::RdmaRead(range)),
+            };
+            writeln!(
+                lines,
+                "request {index} {opcode} {PAIR} {} {} {} {}{}",
+                8 | fence | u32::from(solicited) << 1,
+                segments.len(),
+                range.address,
+                range.key,
+                listed(&segments)
+            )
+            .expect("a string");
+            let mut slot = pair.send.reserve(segments.len()).expect("room");
+            for segment in &segments {
+                slot.segment(*segment);
+            }
+            let request = SendRequest {
+                token,
+                operation,
+                length: 0,
+                flags,
+            };
+            slot.commit(&request).expect("taken");
+            pair.send.ring().expect("taken");
+            behind_bind = false;
+            1 + u32::from(opcode != 0x0A) + segments.len() as u32
+        };
+        let send_ring = ring + u64::from(places * place_units) * 16;
+        let unit = |place: u32| {
+            let place = (head * 4 + place) & (blocks * 4 - 1);
+            word_of(send_ring + u64::from(place) * 16)
+        };
+        let words: Vec<u32> = (0..units).flat_map(unit).collect();
+        let [offset, first, second] = RUNG.each_ref().map(|word| word.load(Ordering::Relaxed));
+        assert_eq!(
+            (first, second),
+            (words[0], words[1]),
+            "the doorbell repeats the beginning"
+        );
+        assert_eq!(
+            offset,
+            0x800 | (token as u32 & 1) << 8,
+            "the doorbells take turns"
+        );
+        ours.push(hex(words));
+        complete(CompletionKind::REQUEST, index as u16, 0, token);
+        head = head.wrapping_add(units.div_ceil(4));
+        let record = word_of(send_ring + u64::from(blocks) * 64);
+        assert_eq!(record[1], head & 0xFFFF, "the doorbell record");
+    }
+    for token in 0..RECEIVES as u64 {
+        let segments = random_segments(&mut random, SEGMENTS);
+        writeln!(
+            lines,
+            "receive {} {place_units}{}",
+            segments.len(),
+            listed(&segments)
+        )
+        .expect("a string");
+        let mut slot = receive.reserve(segments.len()).expect("room");
+        for segment in &segments {
+            slot.segment(*segment);
+        }
+        slot.commit(&ReceiveRequest { token }).expect("taken");
+        receive.ring().expect("taken");
+        let first = (token as u32 & (places - 1)) * place_units;
+        let used = (segments.len() as u32 + 1).min(place_units);
+        let units = (first..first + used).map(|unit| ring + u64::from(unit) * 16);
+        ours.push(hex(units.flat_map(word_of)));
+        let length = segments.first().map_or(0, |segment| segment.length);
+        complete(CompletionKind::RECEIVE, token as u16, length, token);
+    }
+    assert_eq!(state.fault(), None);
+
+    let Some(theirs) = vendor(&lines) else {
+        return;
+    };
+    assert_eq!(theirs.lines().count(), REQUESTS + RECEIVES);
+    for ((ours, theirs), line) in ours.iter().zip(theirs.lines()).zip(lines.lines()) {
+        assert_eq!(ours, theirs, "{line}");
+    }
+}
+
+/// What the vendor's definitions wrote is read field by field, and descriptors are read as they were asked for.
+///
+/// Spec: DTO-03
+#[test]
+fn fields_are_read_where_the_vendor_writes_them() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut lines = String::new();
+    let mut asked = Vec::new();
+    for _ in 0..COMPLETIONS {
+        let kind = CompletionKind([0, 2, 13, 14][random.usize(0..4)]);
+        let failed = kind.0 > 2;
+        let entry = Completion {
+            user_index: random.u32(0..1 << 24),
+            length: random.u32(..),
+            syndrome: Syndrome(if failed { random.u8(..) } else { 0 }),
+            queue_pair: random.u32(0..1 << 24),
+            opcode: Opcode(random.u8(..)),
+        };
+        let (solicited, lap) = (random.bool(), random.bool());
+        let tail = CompletionTail::new(random.u16(..), kind, solicited).in_lap(lap);
+        writeln!(
+            lines,
+            "completion {} {} {} {} {} {} {} {} {}",
+            entry.user_index,
+            entry.length,
+            entry.syndrome.0,
+            entry.queue_pair,
+            entry.opcode.0,
+            tail.index(),
+            kind.0,
+            u8::from(solicited),
+            u8::from(lap)
+        )
+        .expect("a string");
+        asked.push((entry, tail));
+    }
+    let Some(told) = vendor(&lines) else {
+        return;
+    };
+    assert_eq!(told.lines().count(), COMPLETIONS);
+    for (line, (entry, tail)) in told.lines().zip(asked) {
+        let word = |place: usize| u32::from_str_radix(&line[place * 8..][..8], 16).expect("a word");
+        assert_eq!(
+            Completion::decode(std::array::from_fn(word)),
+            entry,
+            "{line}"
+        );
+        assert_eq!(CompletionTail(word(Completion::TAIL)), tail, "{line}");
+        assert_eq!(entry.encode(), std::array::from_fn(word), "{line}");
+    }
+
+    let mut units = || std::array::from_fn::<u32, 4, _>(|_| random.u32(..));
+    for _ in 0..1000 {
+        let read = RemoteAddress::decode(units());
+        assert_eq!(RemoteAddress::decode(read.encode()), read);
+        let read = Data::decode(units());
+        assert_eq!(Data::decode(read.encode()), read);
+        let read = ControlUnit::decode(units());
+        let kept = ControlUnit::decode(read.encode());
+        assert_eq!(kept, read);
+        // Noise is no change of a key, or one that is written the same way.
+        if let Some(read) = KeyUpdate::decode(std::array::from_fn(|_| units())) {
+            assert_eq!(KeyUpdate::decode(read.encode()), Some(read));
+        }
+    }
+}
