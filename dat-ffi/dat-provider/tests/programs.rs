@@ -87,7 +87,7 @@ fn data_moves_between_two_adapters() {
     run(&build("transfer", &[]));
 }
 
-/// Spec: GEN-03, GEN-04, GEN-08, IAC-01, IAC-03, CTX-01, CTX-02, HTY-01, PZF-01, CNF-01, EVQ-01, PSQ-01, RSQ-01, SRY-01, LMQ-01
+/// Spec: GEN-03, GEN-04, GEN-08, IAC-01, IAC-03, CTX-01, CTX-02, HTY-01, PZF-01, CNF-01, EVQ-01, PSQ-01, RSQ-01, SRY-01, LMQ-01, LSW-18, LSW-19
 #[test]
 fn wrong_handles_are_refused() {
     run(&build("handles", &[]));

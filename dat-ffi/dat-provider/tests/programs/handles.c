@@ -249,6 +249,20 @@ int main(void)
                                                  DAT_VA_TYPE_VA, &lmr, NULL, NULL, NULL, NULL));
     EXPECT(DAT_INVALID_HANDLE, dat_pz_create(DAT_HANDLE_NULL, &pz));
 
+    /* Memory is synchronised for an adapter; there is nothing to do on this one but to check. */
+    {
+        DAT_LMR_TRIPLET pieces[2] = {piece(&side, 0, 64), piece(&side, 128, 64)};
+        OK(dat_lmr_sync_rdma_write(side.ia, pieces, 2));
+        OK(dat_lmr_sync_rdma_read(side.ia, pieces, 2));
+        EXPECT_CODE(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA, dat_lmr_sync_rdma_write((DAT_IA_HANDLE)77, pieces, 2));
+        EXPECT_CODE(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA, dat_lmr_sync_rdma_write(DAT_HANDLE_NULL, pieces, 2));
+        EXPECT_CODE(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2, dat_lmr_sync_rdma_write(side.ia, NULL, 2));
+        EXPECT(DAT_INVALID_PARAMETER, dat_lmr_sync_rdma_write(side.ia, pieces, (DAT_VLEN)-1));
+        pieces[1] = piece(&side, BYTES, 64);
+        EXPECT(DAT_INVALID_PARAMETER, dat_lmr_sync_rdma_write(side.ia, pieces, 2));
+        EXPECT(DAT_INVALID_PARAMETER, dat_lmr_sync_rdma_read(side.ia, pieces, 2));
+    }
+
     /* Freed, which keeps them what they are used by from going first. */
     EXPECT(DAT_INVALID_STATE, dat_pz_free(made[PZ]));
     EXPECT(DAT_INVALID_STATE, dat_cno_free(made[CNO]));
@@ -269,6 +283,7 @@ int main(void)
     /* Of an adapter that was closed with everything in it, and still when there is another one, with as much in it. */
     make(&other, closed, 200);
     OK(dat_ia_close(other.ia, DAT_CLOSE_ABRUPT_FLAG));
+    EXPECT_CODE(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA, dat_lmr_sync_rdma_write(other.ia, NULL, 0));
     for (round = 0; round < 20; round++) {
         side = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
         make(&side, made, 300);
