@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread;
 
@@ -115,13 +115,15 @@ impl<B: Host> Opened<B> {
     }
 
     /// Lets the adapter make progress until `closing` says so, on a thread that does nothing else.
-    fn keep(&self, closing: &AtomicBool, keeper: &OnceLock<Waker>) {
+    fn keep(&self, closing: &AtomicBool, keeper: &Mutex<Option<Waker>>) {
         let Ok(mut sleeper) = B::sleeper(&self.ground) else {
             return;
         };
-        let waker = keeper.get_or_init(|| sleeper.waker());
+        let waker = sleeper.waker();
+        // Whoever closes the adapter looks here after it has said so: either finds the waker, or is seen below.
+        *keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
         while !closing.load(Ordering::Acquire) {
-            self.ia.register_progress_waker(waker);
+            self.ia.register_progress_waker(&waker);
             if self.ia.progress(sleeper.now()) == 0 {
                 let _reason: WakeReason = sleeper.wait(self.ia.next_deadline());
             }
@@ -170,7 +172,8 @@ pub(crate) struct Adapter {
     pub(crate) named: NamedAttributes,
     attachments: Mutex<HashMap<u64, Box<Attachment>>>,
     closing: AtomicBool,
-    keeper: OnceLock<Waker>,
+    /// Wakes the thread that lets it make progress.
+    keeper: Mutex<Option<Waker>>,
     kept: AtomicBool,
 }
 
@@ -235,7 +238,7 @@ impl Adapter {
             named: NamedAttributes::default(),
             attachments: Mutex::new(HashMap::new()),
             closing: AtomicBool::new(false),
-            keeper: OnceLock::new(),
+            keeper: Mutex::new(None),
             kept: AtomicBool::new(false),
         });
         let (object, told) = with_device!(adapter, opened => (
@@ -256,6 +259,11 @@ impl Adapter {
         ADAPTERS.get(handle.cell()?.slot())?.enter()
     }
 
+    /// The adapter that a handle names itself. Another one may be in its place by now.
+    pub(crate) fn itself(handle: CHandle) -> Option<Entered<'static, Self>> {
+        Self::of(handle).filter(|adapter| adapter.handle == handle)
+    }
+
     /// Closes the adapter.
     ///
     /// # Errors
@@ -264,8 +272,9 @@ impl Adapter {
         let backend = with_device!(entered, opened => opened.ia.shut(flags).map(drop));
         backend?;
         entered.closing.store(true, Ordering::Release);
-        if let Some(keeper) = entered.keeper.get() {
-            keeper.wake_by_ref();
+        let keeper = entered.keeper.lock();
+        if let Some(keeper) = keeper.unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.wake();
         }
         if entered.close() {
             entered.cells.retire_all();
@@ -316,7 +325,7 @@ impl Adapter {
         }
         let handle = self.handle;
         let started = thread::Builder::new().name("dat".into()).spawn(move || {
-            if let Some(adapter) = Self::of(handle) {
+            if let Some(adapter) = Self::itself(handle) {
                 with_device!(adapter, opened => opened.keep(&adapter.closing, &adapter.keeper));
             }
         });

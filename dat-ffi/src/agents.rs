@@ -61,7 +61,7 @@ pub(crate) fn dismiss(agent: Option<ProxyAgent>) {
 fn call(number: u64, evd: Option<EvdId>) {
     let known = agents().waiting.remove(&number);
     if let Some((agent, ia)) = known {
-        let evd = Adapter::of(ia).map_or(CHandle::NULL, |adapter| adapter.cells.of_some(evd));
+        let evd = Adapter::itself(ia).map_or(CHandle::NULL, |adapter| adapter.cells.of_some(evd));
         agent.call(evd);
     }
 }

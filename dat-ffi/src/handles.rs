@@ -87,6 +87,8 @@ pub(crate) struct Cell {
     provider: AtomicUsize,
     /// The core's handle of the object; null when there is none.
     object: AtomicU64,
+    /// The same, and of the former object when there is none, for events that name it late.
+    latest: AtomicU64,
     /// The adapter of the object.
     slot: AtomicU32,
     /// Whatever its maker wants to find again; 0 at first.
@@ -97,6 +99,7 @@ static ARENA: [Cell; CELLS] = [const {
     Cell {
         provider: AtomicUsize::new(0),
         object: AtomicU64::new(0),
+        latest: AtomicU64::new(0),
         slot: AtomicU32::new(0),
         mark: AtomicU32::new(0),
     }
@@ -143,6 +146,12 @@ impl Cell {
         if let Some(index) = self.index() {
             free_cells().returned.push_back(index);
         }
+    }
+
+    /// The object is gone.
+    fn retire(&self) {
+        self.object.store(0, Ordering::Release);
+        self.give_back();
     }
 }
 
@@ -198,10 +207,11 @@ pub(crate) struct Cells {
     /// The address of the provider's table.
     provider: usize,
     slot: u32,
-    /// By kind and index of the core's handle: the index of the cell + 1.
+    /// By kind and index of the core's handle: the index of the cell + 1 of the latest object there, which may be gone.
     tables: Box<[Box<[AtomicU32]>]>,
-    /// Held while a cell is given to an object that the provider made.
-    making: Mutex<()>,
+    /// Held while a cell comes to an object, or leaves it: a call that makes an object, and an event that names it, may do so at
+    /// a time.
+    turn: Mutex<()>,
 }
 
 impl Cells {
@@ -215,7 +225,7 @@ impl Cells {
             provider,
             slot,
             tables: HandleKind::ALL.iter().map(table).collect(),
-            making: Mutex::new(()),
+            turn: Mutex::new(()),
         }
     }
 
@@ -227,28 +237,55 @@ impl Cells {
         self.tables.get(kind)?.get(index)
     }
 
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The handle of an object that was just made.
     pub(crate) fn publish(&self, cell: Reserved, object: Handle) -> CHandle {
+        let _turn = self.turn();
+        // An event has already named it, or it is gone again.
+        self.known(object)
+            .unwrap_or_else(|| self.settle(cell, object))
+    }
+
+    /// Puts an object into a cell, in its turn.
+    fn settle(&self, cell: Reserved, object: Handle) -> CHandle {
         let Some((entry, index)) = self.entry(object).zip(cell.0.index()) else {
             // The core makes no more objects than it has slots.
             return CHandle::NULL;
         };
+        let before = cell_of(entry.load(Ordering::Relaxed));
+        if let Some(before) = before.filter(|before| self.is_at(before, &before.latest, entry)) {
+            if before.latest.load(Ordering::Relaxed) > object.to_raw() {
+                // Generations grow: there is a later object where this one was.
+                return CHandle::NULL;
+            }
+            // Of an object that went without a call: a reserved service point, a request of a peer that left.
+            if self.is_at(before, &before.object, entry) {
+                before.retire();
+            }
+        }
         let made = cell.0;
         std::mem::forget(cell);
         made.provider.store(self.provider, Ordering::Relaxed);
         made.slot.store(self.slot, Ordering::Relaxed);
         made.mark.store(0, Ordering::Relaxed);
+        made.latest.store(object.to_raw(), Ordering::Relaxed);
         made.object.store(object.to_raw(), Ordering::Release);
-        // Of an object that went without a call: a reserved service point, a request of a peer that left.
-        if let Some(former) = cell_of(entry.swap(index + 1, Ordering::AcqRel)) {
-            former.object.store(0, Ordering::Release);
-            former.give_back();
-        }
+        entry.store(index + 1, Ordering::Release);
         made.c_handle()
     }
 
-    /// The handle of an object that the core names; null if the core names none, or if there is no cell for one that the
-    /// provider made.
+    /// Whether what a cell says is an object of ours with this entry; the cell may be somebody else's by now.
+    fn is_at(&self, cell: &Cell, said: &AtomicU64, entry: &AtomicU32) -> bool {
+        let object = Handle::from_raw(said.load(Ordering::Acquire));
+        let at = self.entry(object);
+        at.is_some_and(|at| ptr::eq(at, entry)) && cell.slot.load(Ordering::Relaxed) == self.slot
+    }
+
+    /// The handle of an object that the core names, be it gone; null if the core names none, if there is no cell for one that
+    /// the provider made, or if one that is gone has had a successor.
     #[inline(always)]
     pub(crate) fn of(&self, object: Handle) -> CHandle {
         match self.known(object) {
@@ -265,7 +302,7 @@ impl Cells {
     #[inline(always)]
     fn known(&self, object: Handle) -> Option<CHandle> {
         let cell = cell_of(self.entry(object)?.load(Ordering::Acquire))?;
-        (cell.object.load(Ordering::Relaxed) == object.to_raw()).then(|| cell.c_handle())
+        (cell.latest.load(Ordering::Relaxed) == object.to_raw()).then(|| cell.c_handle())
     }
 
     #[cold]
@@ -273,40 +310,32 @@ impl Cells {
         if object.is_null() {
             return CHandle::NULL;
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn();
         match (self.known(object), reserve()) {
             (Some(handle), _) => handle,
-            (None, Ok(cell)) => self.publish(cell, object),
+            (None, Ok(cell)) => self.settle(cell, object),
             (None, Err(_)) => CHandle::NULL,
         }
     }
 
     /// An object is gone.
     pub(crate) fn retire(&self, object: Handle) {
-        let Some(entry) = self.entry(object) else {
-            return;
-        };
-        let known = entry.load(Ordering::Acquire);
-        let Some(cell) = cell_of(known) else {
-            return;
-        };
-        if cell.object.load(Ordering::Relaxed) == object.to_raw()
-            && entry
-                .compare_exchange(known, 0, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-        {
-            // Whoever takes a cell out of the table gives it back; nobody else can have done so.
-            cell.object.store(0, Ordering::Release);
-            cell.give_back();
+        let _turn = self.turn();
+        let cell = self
+            .entry(object)
+            .and_then(|entry| cell_of(entry.load(Ordering::Relaxed)));
+        if let Some(cell) = cell.filter(|cell| cell.handle() == object) {
+            cell.retire();
         }
     }
 
     /// All objects are gone.
     pub(crate) fn retire_all(&self) {
+        let _turn = self.turn();
         for entry in self.tables.iter().flatten() {
-            if let Some(cell) = cell_of(entry.swap(0, Ordering::AcqRel)) {
-                cell.object.store(0, Ordering::Release);
-                cell.give_back();
+            let cell = cell_of(entry.swap(0, Ordering::Relaxed));
+            if let Some(cell) = cell.filter(|cell| self.is_at(cell, &cell.object, entry)) {
+                cell.retire();
             }
         }
     }
@@ -377,6 +406,41 @@ mod tests {
         assert_eq!(first.named(), NOTHING);
         cells.retire_all();
         assert_eq!(second.named(), NOTHING);
+    }
+
+    /// A queued event may name an object that was freed, and whose place in the core another one has.
+    ///
+    /// Spec: GEN-03
+    #[test]
+    fn late_events_leave_the_successor_alone() {
+        let cells = Cells::new(0, 1, |_| 4);
+        let (old, new) = (handle(HandleKind::Ep, 1, 2), handle(HandleKind::Ep, 2, 2));
+        let freed = cells.publish(reserve().expect("a cell"), old);
+        cells.retire(old);
+        assert_eq!((cells.of(old), freed.named()), (freed, NOTHING));
+        let next = cells.publish(reserve().expect("a cell"), new);
+        assert_eq!(cells.of(old), CHandle::NULL);
+        cells.retire(old);
+        assert_eq!((cells.of(new), next.named()), (next, new));
+    }
+
+    /// A peer may ask for a service point before the call that makes it has returned.
+    #[test]
+    fn an_event_may_come_before_the_call_returns() {
+        let cells = Cells::new(0, 1, |_| 4);
+        let (first, second) = (handle(HandleKind::Psp, 1, 0), handle(HandleKind::Psp, 2, 0));
+        let told = cells.of(first);
+        assert_eq!(cells.publish(reserve().expect("a cell"), first), told);
+        assert_eq!(told.named(), first);
+        cells.retire(first);
+        // Also if it has been freed meanwhile, and even been followed by another one.
+        assert_eq!(cells.publish(reserve().expect("a cell"), first), told);
+        let next = cells.of(second);
+        assert_eq!(
+            cells.publish(reserve().expect("a cell"), first),
+            CHandle::NULL
+        );
+        assert_eq!((told.named(), next.named()), (NOTHING, second));
     }
 
     #[test]

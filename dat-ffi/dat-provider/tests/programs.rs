@@ -104,3 +104,9 @@ fn buffers_are_shared_and_requests_answered() {
 fn threads_wait_and_are_called() {
     run(&build("waits", &[]));
 }
+
+/// Spec: GEN-03, EPF-01, PSC-02, CNC-02, IAC-02
+#[test]
+fn what_comes_late_leaves_others_alone() {
+    run(&build("late", &[]));
+}

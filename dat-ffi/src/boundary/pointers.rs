@@ -1,6 +1,6 @@
 //! Pointers that come from C.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 
 use dat_core::{Error, Result};
 
@@ -168,14 +168,14 @@ impl List<u8> {
 pub struct Text(*const c_char);
 
 impl Text {
-    /// A copy of the string; `None` if the pointer is null. What is no UTF-8 is replaced.
-    pub(crate) fn get(self) -> Option<String> {
+    /// A copy of the string, which may be in any encoding; `None` if the pointer is null.
+    pub(crate) fn get(self) -> Option<CString> {
         if self.0.is_null() {
             return None;
         }
         // SAFETY: it is not null, so by the promise of the C caller it points to a string with its end.
         let text = unsafe { CStr::from_ptr(self.0) };
-        Some(text.to_string_lossy().into_owned())
+        Some(text.to_owned())
     }
 }
 

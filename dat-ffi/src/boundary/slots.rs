@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A place for one open adapter.
 ///
@@ -16,6 +17,8 @@ pub(crate) struct Slot<A> {
     open: AtomicPtr<A>,
     /// The adapter from its close until the last one leaves.
     closed: AtomicPtr<A>,
+    /// Held while the adapter comes, is closed, or goes. Nobody holds it who only enters an open adapter.
+    turn: Mutex<()>,
 }
 
 impl<A> Slot<A> {
@@ -25,18 +28,28 @@ impl<A> Slot<A> {
             users: AtomicUsize::new(0),
             open: AtomicPtr::new(ptr::null_mut()),
             closed: AtomicPtr::new(ptr::null_mut()),
+            turn: Mutex::new(()),
         }
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether an adapter can be put there.
     pub(crate) fn is_empty(&self) -> bool {
+        self.is_empty_now(&self.turn())
+    }
+
+    fn is_empty_now(&self, _turn: &MutexGuard<'_, ()>) -> bool {
         // Somebody with a stale handle may be looking in, so that only what keeps the adapter counts.
         self.open.load(Ordering::Acquire).is_null() && self.closed.load(Ordering::Acquire).is_null()
     }
 
-    /// Puts an adapter there, and enters; the adapter comes back if the place is taken. Two threads may not do so at a time.
+    /// Puts an adapter there, and enters; the adapter comes back if the place is taken.
     pub(crate) fn fill(&self, adapter: Box<A>) -> Result<Entered<'_, A>, Box<A>> {
-        if !self.is_empty() {
+        let turn = self.turn();
+        if !self.is_empty_now(&turn) {
             return Err(adapter);
         }
         // One for being open, one for the guard.
@@ -75,10 +88,18 @@ impl<A> Slot<A> {
     #[cold]
     #[inline(never)]
     fn drop_closed(&self) {
+        let turn = self.turn();
+        // Whoever is counted now looks here again when leaving.
+        if self.users.load(Ordering::Acquire) != 0 {
+            return;
+        }
         let adapter = self.closed.swap(ptr::null_mut(), Ordering::AcqRel);
+        drop(turn);
         if !adapter.is_null() {
             // SAFETY: it came from a box in `fill`, and was moved here by `close`, so that only one swap gets it. Everyone who
-            // entered counted before looking for it, and nobody is counted any more; who counts from now on finds `open` null.
+            // entered counted before looking for it, and nobody was counted when it was taken. Who counts after that comes
+            // after the close in the order of the counts, so finds `open` null: `fill`, which alone changes that, takes turns
+            // with this, and refuses while there is a closed adapter.
             drop(unsafe { Box::from_raw(adapter) });
         }
     }
@@ -89,16 +110,10 @@ impl<A: Sync> Entered<'_, A> {
     pub(crate) fn close(&self) -> bool {
         let slot = self.slot;
         let adapter = self.adapter.as_ptr();
-        let mine = slot
-            .open
-            .compare_exchange(
-                adapter,
-                ptr::null_mut(),
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            )
-            .is_ok();
+        let _turn = slot.turn();
+        let mine = slot.open.load(Ordering::Acquire) == adapter;
         if mine {
+            slot.open.store(ptr::null_mut(), Ordering::Release);
             slot.closed.store(adapter, Ordering::Release);
             // This guard still counts, so the adapter is not dropped here.
             slot.users.fetch_sub(1, Ordering::AcqRel);

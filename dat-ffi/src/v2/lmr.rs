@@ -40,6 +40,9 @@ pub(super) extern "C" fn create(
             let length = usize::try_from(length).map_err(|_| Error::invalid_argument(4))?;
             match length {
                 0 => Err(Error::length()),
+                // No memory is longer, and none is at null: peers would be let in to memory that is not there.
+                length if length > isize::MAX as usize => Err(Error::invalid_argument(4)),
+                _ if description.address() == 0 => Err(Error::invalid_argument(3)),
                 length => Ok(region(description.address(), length)),
             }
         };

@@ -1,6 +1,6 @@
 //! Entering ourselves into the registry that has loaded us.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::table;
@@ -11,7 +11,8 @@ use crate::devices::Named;
 /// A line of `dat.conf` that we were called for.
 #[derive(Clone)]
 pub(super) struct Entry {
-    name: String,
+    /// In whatever encoding: the registry compares bytes.
+    name: CString,
     info: ProviderInfo,
     pub(super) device: Named,
     table: &'static Table,
@@ -30,17 +31,14 @@ impl Entry {
 
     fn is_of(&self, info: &ProviderInfo) -> bool {
         let key = |info: &ProviderInfo| (info.major, info.minor, info.is_thread_safe != 0);
-        self.name == name_of(&info.ia_name) && key(&self.info) == key(info)
+        name_of(&info.ia_name).is_some_and(|name| name == self.name) && key(&self.info) == key(info)
     }
 }
 
 /// The text of a name, which ends with a zero byte or the place for it.
-fn name_of(name: &Name) -> String {
-    let end = name
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(name.len());
-    String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned()
+fn name_of(name: &Name) -> Option<CString> {
+    let text = name.split(|byte| *byte == 0).next()?;
+    CString::new(text).ok()
 }
 
 fn entries() -> MutexGuard<'static, Vec<Entry>> {
@@ -53,8 +51,11 @@ pub fn register(info: In<ProviderInfo>, instance_data: Text) {
     let Some(info) = info.get() else {
         return;
     };
-    let name = name_of(&info.ia_name);
-    let device = Named::parse(&instance_data.get().unwrap_or_default(), &name);
+    let Some(name) = name_of(&info.ia_name) else {
+        return;
+    };
+    let words = instance_data.get().unwrap_or_default();
+    let device = Named::parse(&words.to_string_lossy(), &name.to_string_lossy());
     let mut entries = entries();
     // A line whose last adapter was closed comes again; its table stays, because handles lead to it.
     let known = entries.iter_mut().find(|entry| entry.is_of(&info));
@@ -64,10 +65,7 @@ pub fn register(info: In<ProviderInfo>, instance_data: Text) {
             entry.table
         }
         None => {
-            let Ok(device_name) = CString::new(name.clone()) else {
-                return;
-            };
-            let table = table::make(device_name, info.is_thread_safe != 0);
+            let table = table::make(name.clone(), info.is_thread_safe != 0);
             entries.push(Entry {
                 name,
                 info,
@@ -97,8 +95,8 @@ pub fn unregister(info: In<ProviderInfo>) {
 
 /// The entry of a name that is registered as thread-safe or not. The registry does not say for which line an adapter is opened, so of
 /// lines that differ in version alone the first stands for all.
-pub(super) fn find(name: &str, is_thread_safe: bool) -> Option<Entry> {
+pub(super) fn find(name: &CStr, is_thread_safe: bool) -> Option<Entry> {
     let is_meant =
-        |entry: &&Entry| entry.name == name && (entry.info.is_thread_safe != 0) == is_thread_safe;
+        |entry: &&Entry| *entry.name == *name && (entry.info.is_thread_safe != 0) == is_thread_safe;
     entries().iter().find(is_meant).cloned()
 }

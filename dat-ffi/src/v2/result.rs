@@ -33,12 +33,7 @@ pub(super) fn adapter_of(handle: CHandle, kind: HandleKind) -> Result<Entered<'s
 /// # Errors
 /// INVALID_HANDLE (IA): it is no handle of an open adapter.
 pub(super) fn adapter(ia: CHandle) -> Result<Entered<'static, Adapter>> {
-    let adapter = adapter_of(ia, HandleKind::Ia)?;
-    if ia == adapter.handle {
-        Ok(adapter)
-    } else {
-        Err(Error::invalid_handle(HandleKind::Ia.subtype()))
-    }
+    Adapter::itself(ia).ok_or(Error::invalid_handle(HandleKind::Ia.subtype()))
 }
 
 /// Refuses bits of a mask that no field has; the mask is the second argument of all queries.
