@@ -21,6 +21,8 @@ use crate::host::{self, Adapter, HostBackend, Memory, Registered};
 
 /// Messages that the exporter may send.
 const CREDITS: usize = 16;
+/// Bytes that a flush reads.
+const FLUSH: usize = 8;
 /// How long nothing may come.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The life that the endpoint says it is in.
@@ -80,7 +82,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             max_rdma_read_in: 1,
             max_rdma_read_out: 1,
             max_message_size: MESSAGE_SIZE as u64,
-            max_rdma_size: shape.piece as u64,
+            max_rdma_size: shape.piece.max(FLUSH) as u64,
             ..EpAttributes::DEFAULT
         };
         let (both, connect) = (Some(transfers), Some(connections));
@@ -123,7 +125,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
         let greeting = Greeting {
             node: place.node,
             incarnation: LIFE,
-            flush_address: self.messages.remote(0, 8).address,
+            flush_address: self.messages.remote(0, FLUSH).address,
             flush_key: self.messages.remote_context,
             credits: CREDITS as u16,
             big_endian: cfg!(target_endian = "big"),
@@ -166,7 +168,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
         self.flush = RmrTriplet {
             context: answer.flush_key,
             address: answer.flush_address,
-            length: 8,
+            length: FLUSH as u64,
         };
         Ok(())
     }
@@ -264,7 +266,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
                 .post_rdma_write(self.ep, &piece, 0, &remote, CompletionFlags::SUPPRESS)
                 .during("dat_ep_post_rdma_write")?;
         }
-        let piece = [self.messages.piece(0, 8)];
+        let piece = [self.messages.piece(0, FLUSH)];
         let none = CompletionFlags::empty();
         self.ia
             .post_rdma_read(self.ep, &piece, 0, &self.flush, none)
