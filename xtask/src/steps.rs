@@ -106,7 +106,15 @@ const STEPS: &[Step] = &[
         |workspace| {
             vm::check(
                 workspace,
-                &["smoke", "conformance", "copy", "perf", "kill", "rsm"],
+                &[
+                    "smoke",
+                    "conformance",
+                    "copy",
+                    "perf",
+                    "kill",
+                    "rsm",
+                    "dapl",
+                ],
             )
         },
     ),
