@@ -61,7 +61,9 @@ pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
                     .count();
                 assert_eq!(freed, 1);
             }
-            assert_ne!(left.state(), EndpointState::Connected);
+            net.until("the other end hears of it", || {
+                (left.state() != EndpointState::Connected).then_some(())
+            });
         }
     }
 }
