@@ -15,7 +15,7 @@ use dat_core::id::Handle;
 use dat_core::time::Instant;
 use dat_core::{Error, Result, Subtype};
 
-use crate::boundary::{Entered, NamedAttributes, OwnedIa, Slot, SocketAddress};
+use crate::boundary::{Entered, NamedAttributes, OwnedIa, Slot, SocketAddress, without_signals};
 use crate::capacity::Capacity;
 use crate::handles::{CHandle, Cells, reserve};
 
@@ -225,7 +225,7 @@ impl Adapter {
             .ok_or(full)?;
         let cell = reserve()?;
         let capacity = Capacity::beside(OPEN.load(Ordering::Relaxed));
-        let device = opening.open(&capacity, async_evd_min_qlen)?;
+        let device = without_signals(|| opening.open(&capacity, async_evd_min_qlen))?;
         let slot_number = u32::try_from(index).map_err(|_| full)?;
         let cells = Cells::new(registered.provider, slot_number, |kind| capacity.of(kind));
         let mut adapter = Box::new(Self {
@@ -324,11 +324,13 @@ impl Adapter {
             return Ok(());
         }
         let handle = self.handle;
-        let started = thread::Builder::new().name("dat".into()).spawn(move || {
+        let keep = move || {
             if let Some(adapter) = Self::itself(handle) {
                 with_device!(adapter, opened => opened.keep(&adapter.closing, &adapter.keeper));
             }
-        });
+        };
+        let thread = thread::Builder::new().name("dat".into());
+        let started = without_signals(|| thread.spawn(keep));
         started.map(drop).map_err(|_| {
             self.kept.store(false, Ordering::Release);
             Error::insufficient_resources(Subtype::NoSubtype)

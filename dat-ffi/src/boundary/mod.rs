@@ -12,6 +12,7 @@ mod layout_tests;
 mod memory;
 mod named;
 mod pointers;
+mod signals;
 mod slots;
 mod storage;
 mod symbols;
@@ -29,6 +30,7 @@ pub(crate) use layout::{
 pub(crate) use memory::{RegionDescription, region};
 pub(crate) use named::NamedAttributes;
 pub(crate) use pointers::{Agent, List, Out};
+pub(crate) use signals::without_signals;
 pub(crate) use slots::{Entered, Slot};
 pub(crate) use storage::OwnedIa;
 pub(crate) use symbols::Registry;

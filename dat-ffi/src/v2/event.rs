@@ -1,5 +1,6 @@
 //! Events as C has them.
 
+use dat_core::backend::PRIVATE_DATA_MAX;
 use dat_core::event::Event;
 use dat_core::flags::HandleKind;
 
@@ -71,21 +72,24 @@ fn other_data_of(event: &Event, adapter: &Adapter) -> EventData {
             private_data_size,
             ..
         } => {
-            let private_data = (private_data_size != 0).then(|| {
+            let mut data = [0; PRIVATE_DATA_MAX];
+            // Of an endpoint that is gone there is none, and nothing is kept for it.
+            let size = if private_data_size == 0 {
+                None
+            } else {
+                with_device!(adapter, opened => opened.ia.ep_private_data(ep, &mut data)).ok()
+            };
+            let private_data = size.map(|_| {
                 adapter.attach(ep, |attachment| {
-                    // Of an endpoint that is gone there is none.
-                    let size = with_device!(adapter, opened => {
-                        opened.ia.ep_private_data(ep, &mut attachment.private_data)
-                    });
-                    (size.unwrap_or(0), lent(Some(&attachment.private_data)))
+                    attachment.private_data = data;
+                    lent(Some(&attachment.private_data))
                 })
             });
-            let (size, private_data) = private_data.unwrap_or((0, lent::<u8>(None)));
             EventData {
                 connection: ConnectionData {
                     ep: adapter.cells.of(ep.into()),
-                    private_data_size: i32::try_from(size).unwrap_or(0),
-                    private_data,
+                    private_data_size: size.and_then(|size| i32::try_from(size).ok()).unwrap_or(0),
+                    private_data: private_data.unwrap_or(lent::<u8>(None)),
                 },
             }
         }

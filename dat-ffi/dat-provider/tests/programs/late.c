@@ -1,5 +1,7 @@
-/* What comes late: events of freed endpoints, events before a call has returned, threads of closed adapters. */
+/* What comes late: events of freed endpoints, events before a call has returned, threads of closed adapters, signals. */
 #include "check.h"
+#include <signal.h>
+#include <time.h>
 
 #define ADAPTERS 60
 #define LISTENERS 100
@@ -138,8 +140,28 @@ static void threads_of_closed_adapters(void)
     CHECK(threads() == before);
 }
 
+/* A signal that all threads of the program block is not given to one of ours, which would end the program. */
+static void signals_of_the_program(void)
+{
+    DAT_OS_WAIT_PROXY_AGENT proxy = { NULL, agent };
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    DAT_IA_HANDLE ia;
+    DAT_CNO_HANDLE cno;
+    struct timespec patience = { 20, 0 };
+    sigset_t wanted;
+    OK(dat_ia_open((DAT_NAME_PTR)"mock0", 8, &async, &ia));
+    OK(dat_cno_create(ia, proxy, &cno));
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_BLOCK, &wanted, NULL) == 0);
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    CHECK(sigtimedwait(&wanted, NULL, &patience) == SIGUSR1);
+    OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
+}
+
 int main(void)
 {
+    signals_of_the_program();
     events_of_a_freed_endpoint();
     requests_before_the_call_returns();
     threads_of_closed_adapters();
