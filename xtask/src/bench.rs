@@ -14,6 +14,7 @@ const PACKAGE: &str = "dat-bench";
 /// The benchmarks and the features that they need. Each is built alone, so that none changes what others measure.
 const BENCHMARKS: &[(&str, &[&str])] = &[
     ("paths", &[]),
+    ("mmio", &[]),
     // The verbs backend, which needs the headers of libibverbs and librdmacm.
     ("verbs", &["--features", "verbs"]),
 ];

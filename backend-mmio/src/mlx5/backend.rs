@@ -12,18 +12,18 @@ use dat_core::backend::{
 use dat_core::time::Instant;
 
 use super::attributes;
-use super::completion_queue::MmioCompletionQueue;
+use super::completion_queue::{Entry, MmioCompletionQueue};
 use super::control::{CompletionQueueSpec, Control, DeviceEvent, Limits, SharedReceiveQueueSpec};
 use super::defs::{
     COMPLETION_UNITS, Completion, CompletionTail, DESCRIPTOR_UNITS, QUEUE_ENTRIES, UNIT_BYTES,
 };
 use super::objects::{Supply, record};
-use super::receive_queue::{MmioReceiveQueue, Posted};
+use super::receive_queue::MmioReceiveQueue;
 use super::send_queue::MmioSendQueue;
 use super::shared_receive::MmioSharedReceiveQueue;
 use super::storage::{CompletionQueueSlot, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Storage, Tables};
 use crate::fault::DeviceFault;
-use crate::hal::{DmaMemory, Hal, Unit};
+use crate::hal::{DmaMemory, Hal};
 use crate::registers::RegisterIo;
 use crate::sideband::Sideband;
 
@@ -535,10 +535,10 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         if send.request.shared_receive_queue != request.shared_receive_queue {
             return Err(BackendError::NotSupported);
         }
-        let posted = Posted::on(&send.pair.receives);
+        let tail = send.pair.receives.tail();
         let geometry = self.geometry(request)?;
         let fits = receive.as_ref().is_none_or(|receive| {
-            let count = receive.head.wrapping_sub(posted.tail);
+            let count = receive.head.wrapping_sub(tail);
             let room = count <= checked(request.attributes.max_recv_dtos);
             count == 0 || room && receive.units <= geometry.receive_units
         });
@@ -550,7 +550,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         self.settle(&made);
         if let (Some(old), Some(mut new)) = (receive, made.receive) {
             // It fits, as was seen above.
-            let _fits = new.take_over(old, &posted);
+            let _fits = new.take_over(old, tail);
             *old = new;
         }
         self.replace(send, made.send);
@@ -672,17 +672,13 @@ fn ring_units(entries: u32) -> usize {
 }
 
 /// A ring of completions none of which was written.
-fn initial<'s>(memory: &DmaMemory<'s>, entries: u32) -> &'s [Unit] {
-    let ring = memory
-        .units()
-        .get(..ring_units(entries))
-        .unwrap_or_default();
-    let words = ring.iter().flatten();
-    for tail in words
-        .skip(Completion::TAIL)
-        .step_by(Completion::TAIL.wrapping_add(1))
-    {
-        tail.store(CompletionTail::INITIAL.0);
+fn initial<'s>(memory: &DmaMemory<'s>, entries: u32) -> &'s [Entry] {
+    let ring = memory.units().get(..ring_units(entries));
+    let (ring, _) = ring.unwrap_or_default().as_chunks();
+    for entry in ring {
+        if let Some(tail) = entry.iter().flatten().nth(Completion::TAIL) {
+            tail.store(CompletionTail::INITIAL.0);
+        }
     }
     ring
 }

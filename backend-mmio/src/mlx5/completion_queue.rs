@@ -25,7 +25,7 @@ pub struct MmioCompletionQueue<'s, H, R> {
     pub(crate) held: Held,
     /// The memory of its ring, if that is not the first.
     pub(crate) moved: Option<Held>,
-    pub(crate) ring: &'s [Unit],
+    pub(crate) ring: &'s [Entry],
     pub(crate) record: &'s [DeviceWord],
     pub(crate) tables: Tables<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
@@ -38,6 +38,16 @@ pub struct MmioCompletionQueue<'s, H, R> {
     pub(crate) next: u32,
     /// The place of the queue pair that is flushed next, once the device is given up.
     pub(crate) flushing: usize,
+}
+
+/// An entry of the ring.
+pub(crate) type Entry = [Unit; COMPLETION_UNITS as usize];
+
+/// A word of an entry, read once; the place is one of those in [`defs::Completion`].
+#[inline(always)]
+fn read(entry: &Entry, word: usize) -> u32 {
+    let unit = entry.get(word / 4).and_then(|unit| unit.get(word % 4));
+    unit.map_or(0, DeviceWord::load)
 }
 
 /// The oldest entry, at a short look.
@@ -64,28 +74,23 @@ enum Sight {
 }
 
 impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
+    /// The entry of an index.
     #[inline(always)]
-    fn word(&self, index: u32, word: usize) -> Option<&'s DeviceWord> {
-        let entry = index & self.entries.wrapping_sub(1);
-        let first = entry.wrapping_mul(COMPLETION_UNITS) as usize;
-        let unit = self.ring.get(first.wrapping_add(word / 4))?;
-        unit.get(word % 4)
+    fn entry(&self, index: u32) -> Option<&'s Entry> {
+        self.ring
+            .get((index & self.entries.wrapping_sub(1)) as usize)
     }
 
+    /// An entry and its tail, if it was written in this lap.
     #[inline(always)]
-    fn read(&self, index: u32, word: usize) -> u32 {
-        self.word(index, word).map_or(0, DeviceWord::load)
-    }
-
-    /// The tail of an entry, if it was written in this lap.
-    #[inline(always)]
-    fn written(&self, index: u32) -> Option<CompletionTail> {
-        let tail = CompletionTail(self.word(index, defs::Completion::TAIL)?.load());
+    fn written(&self, index: u32) -> Option<(&'s Entry, CompletionTail)> {
+        let entry = self.entry(index)?;
+        let tail = CompletionTail(read(entry, defs::Completion::TAIL));
         if tail.kind() == CompletionKind::NONE {
-            return (tail == CompletionTail::ALL_ONES).then_some(tail);
+            return (tail == CompletionTail::ALL_ONES).then_some((entry, tail));
         }
         let lap = index & self.entries != 0;
-        (tail.lap() == lap).then_some(tail)
+        (tail.lap() == lap).then_some((entry, tail))
     }
 
     #[inline(always)]
@@ -99,7 +104,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     /// Looks at the oldest entry, reading it once, and checks it against what is posted.
     #[inline(always)]
     fn look(&self) -> Look<'s> {
-        let Some(tail) = self.written(self.next) else {
+        let Some((entry, tail)) = self.written(self.next) else {
             return if self.tables.is_faulty() || self.written(self.next.wrapping_add(1)).is_some() {
                 Look::Unclear
             } else {
@@ -107,8 +112,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             };
         };
         H::from_device();
-        let user_index = self.read(self.next, defs::Completion::USER_INDEX) & COUNTER;
-        let number = self.read(self.next, defs::Completion::QUEUE_PAIR) & COUNTER;
+        let user_index = read(entry, defs::Completion::USER_INDEX) & COUNTER;
+        let number = read(entry, defs::Completion::QUEUE_PAIR) & COUNTER;
         let Some(pair) = self.tables.queue_pairs.get(place_of(user_index)) else {
             return Look::Unclear;
         };
@@ -120,7 +125,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         let (queue, length) = match tail.kind() {
             CompletionKind::REQUEST => (&pair.requests, u32::MAX),
             CompletionKind::RECEIVE if pair.shared.load(Ordering::Relaxed) == 0 => {
-                let length = self.read(self.next, defs::Completion::LENGTH);
+                let length = read(entry, defs::Completion::LENGTH);
                 (&pair.receives, length)
             }
             _ => return Look::Unclear,
@@ -153,7 +158,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     /// Takes the oldest entry, of whatever kind; reads it anew, once.
     #[cold]
     fn examine(&mut self) -> Result<Option<Sight>, DeviceFault> {
-        let Some(tail) = self.written(self.next) else {
+        let Some((entry, tail)) = self.written(self.next) else {
             if self.written(self.next.wrapping_add(1)).is_none() {
                 return Ok(None);
             }
@@ -169,7 +174,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             return Err(DeviceFault::AllOnes);
         }
         H::from_device();
-        let words = core::array::from_fn(|word| self.read(self.next, word));
+        let words = core::array::from_fn(|word| read(entry, word));
         let entry = defs::Completion::decode(words);
         let pair = self.tables.queue_pairs.get(place_of(entry.user_index));
         let pair = pair.ok_or(DeviceFault::UnknownQueuePair)?;
@@ -321,25 +326,26 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     /// Takes over what is left in another ring, up to the entry that says that the device went on.
     ///
     /// That entry counts: everything behind it is one further.
-    pub(crate) fn move_to(&mut self, ring: &'s [Unit], entries: u32) -> Result<(), DeviceFault> {
+    pub(crate) fn move_to(&mut self, ring: &'s [Entry], entries: u32) -> Result<(), DeviceFault> {
         let mut moved = 0_u32;
         loop {
             let index = self.next.wrapping_add(moved);
-            let tail = self.written(index).filter(|_| moved < self.entries);
-            let tail = tail.ok_or(DeviceFault::WrongIndex)?;
+            let written = self.written(index).filter(|_| moved < self.entries);
+            let (from, tail) = written.ok_or(DeviceFault::WrongIndex)?;
             if tail.kind() == CompletionKind::MOVED {
                 break;
             }
             H::from_device();
-            let to = index.wrapping_add(1);
-            let first = (to & entries.wrapping_sub(1)).wrapping_mul(COMPLETION_UNITS);
-            let entry = ring.get(first as usize..).unwrap_or_default();
-            for (word, place) in entry.iter().flatten().take(15).zip(0..) {
-                word.store(self.read(index, place));
-            }
-            let tail = tail.in_lap(to & entries != 0);
-            if let Some(word) = entry.iter().flatten().nth(defs::Completion::TAIL) {
-                word.store(tail.0);
+            let index = index.wrapping_add(1);
+            let tail = tail.in_lap(index & entries != 0);
+            let to = ring.get((index & entries.wrapping_sub(1)) as usize);
+            let words = to.into_iter().flatten().flatten();
+            for (word, place) in words.zip(0..) {
+                word.store(if place == defs::Completion::TAIL {
+                    tail.0
+                } else {
+                    read(from, place)
+                });
             }
             moved = moved.wrapping_add(1);
         }

@@ -135,11 +135,16 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         let send_ring = rest.get(..geometry.send_ring() as usize);
         let record = record(&taken.memory, rings as usize);
         let slots = self.supply.slots();
+        let slots = slots.get(taken.first_slot..).unwrap_or_default();
+        let (receive_slots, slots) = slots
+            .split_at_checked(geometry.receive_entries as usize)
+            .unwrap_or_default();
+        let send_slots = slots.get(..geometry.send_blocks as usize);
         let receive = shared_key.is_none().then_some(MmioReceiveQueue {
             hal: PhantomData,
             ring: receive_ring,
             record,
-            slots,
+            slots: receive_slots,
             pair,
             places: geometry.receive_entries,
             units: geometry.receive_units,
@@ -154,7 +159,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
                 held: taken.held,
                 ring: send_ring.unwrap_or_default(),
                 record,
-                slots,
+                slots: send_slots.unwrap_or_default(),
                 pair,
                 windows: self.tables.windows,
                 number: made.number,

@@ -1,7 +1,5 @@
 //! Receive queues of one queue pair: places of one size, in order.
 
-use core::sync::atomic::Ordering;
-
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
 use super::defs::{Data, doorbell};
@@ -14,6 +12,7 @@ pub struct MmioReceiveQueue<'s, H> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) ring: &'s [Unit],
     pub(crate) record: &'s [DeviceWord],
+    /// One for each place.
     pub(crate) slots: &'s [RequestSlot],
     pub(crate) pair: &'s QueuePairSlot,
     /// How many places there are.
@@ -22,24 +21,6 @@ pub struct MmioReceiveQueue<'s, H> {
     pub(crate) units: u32,
     pub(crate) head: u32,
     pub(crate) tail: u32,
-}
-
-/// Where the slots of a receive queue are, and from which index on it has receives.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Posted {
-    first: u32,
-    mask: u32,
-    pub(crate) tail: u32,
-}
-
-impl Posted {
-    pub(crate) fn on(cell: &QueueCell) -> Self {
-        Self {
-            first: cell.first.load(Ordering::Relaxed),
-            mask: cell.mask.load(Ordering::Relaxed),
-            tail: cell.tail(),
-        }
-    }
 }
 
 /// Writes a segment to a place of a ring.
@@ -68,19 +49,21 @@ impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
             let end = self.first_unit().wrapping_add(segments);
             write_data(self.ring, end, Data::END);
         }
-        if let Some(slot) = self.cell().slot(self.slots, self.head) {
+        let place = self.head & self.places.wrapping_sub(1);
+        if let Some(slot) = self.slots.get(place as usize) {
             slot.put(token, length);
         }
         self.head = self.head.wrapping_add(1);
         self.cell().set_head(self.head);
     }
 
-    /// Takes over the receives that were posted on another queue, which the device does not use any more.
-    pub(crate) fn take_over(&mut self, other: &Self, posted: &Posted) -> Result<(), Rejected> {
-        let mut index = posted.tail;
+    /// Takes over the receives that were posted on another queue, the oldest at `tail`, which the device does not use any more.
+    pub(crate) fn take_over(&mut self, other: &Self, tail: u32) -> Result<(), Rejected> {
+        let mut index = tail;
         while index != other.head {
-            let slot = posted.first.wrapping_add(index & posted.mask);
-            let token = other.slots.get(slot as usize).ok_or(Rejected)?.token();
+            let place = index & other.places.wrapping_sub(1);
+            let slot = other.slots.get(place as usize);
+            let token = slot.ok_or(Rejected)?.token();
             let first = (index & other.places.wrapping_sub(1)).wrapping_mul(other.units);
             let units = (first..).take(other.units as usize);
             let pieces = units.filter_map(|unit| {

@@ -26,6 +26,7 @@ pub struct MmioSendQueue<'s, H, R> {
     pub(crate) held: Held,
     pub(crate) ring: &'s [Unit],
     pub(crate) record: &'s [DeviceWord],
+    /// One for each block.
     pub(crate) slots: &'s [RequestSlot],
     pub(crate) pair: &'s QueuePairSlot,
     pub(crate) windows: &'s [WindowSlot],
@@ -104,7 +105,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         let [first, second, ..] = words;
         self.last = u64::from(first) << 32 | u64::from(second);
         let blocks = blocks_of(u32::from(control.units));
-        if let Some(slot) = self.cell().slot(self.slots, self.head) {
+        let place = self.head & self.blocks.wrapping_sub(1);
+        if let Some(slot) = self.slots.get(place as usize) {
             slot.put(token, blocks);
         }
         self.head = self.head.wrapping_add(blocks);
