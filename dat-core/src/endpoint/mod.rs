@@ -13,6 +13,7 @@ mod link;
 mod modify;
 mod post;
 mod query;
+mod receive;
 mod refuse;
 mod srq;
 mod state;
