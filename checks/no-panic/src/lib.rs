@@ -1,4 +1,4 @@
-//! The posting and polling calls on the ring device, with names that the check finds.
+//! The posting and polling calls on the ring device, and those of the queues of raw adapters, with names that the check finds.
 //!
 //! `cargo xtask no-panic` builds this library with the profile `bare` and walks from every `entry_*` function along the
 //! relocations. It refuses panics, allocation and calls to anything outside the library.
@@ -6,6 +6,8 @@
     unsafe_code,
     reason = "the entries keep their names in the library; nothing links it"
 )]
+
+pub mod mmio;
 
 use core::task::{Poll, Waker};
 

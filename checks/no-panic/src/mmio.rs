@@ -1,0 +1,86 @@
+//! The queues of the driver of raw adapters, as the core calls them.
+
+use backend_mmio::mlx5::{
+    MmioCompletionQueue, MmioReceiveQueue, MmioSendQueue, MmioSharedReceiveQueue,
+};
+use backend_mmio::{CoherentHal, MappedRegisters};
+use dat_core::backend::{
+    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, Glance, ReceiveRequest,
+    Rejected, Segment, SendQueue, SendRequest, WorkQueue, WorkSlot,
+};
+
+/// The send queue that the calls are instantiated for.
+pub type Sends = MmioSendQueue<'static, CoherentHal, MappedRegisters>;
+/// The receive queue.
+pub type Receives = MmioReceiveQueue<'static, CoherentHal>;
+/// The shared receive queue.
+pub type SharedReceives = MmioSharedReceiveQueue<'static, CoherentHal>;
+/// The completion queue.
+pub type Completions = MmioCompletionQueue<'static, CoherentHal, MappedRegisters>;
+
+fn post<Q: WorkQueue>(
+    queue: &mut Q,
+    segments: &[Segment],
+    request: &Q::Request,
+) -> Result<(), Rejected> {
+    let mut slot = queue.reserve(segments.len()).ok_or(Rejected)?;
+    for segment in segments {
+        slot.segment(*segment);
+    }
+    slot.commit(request)?;
+    queue.ring().map_err(|_| Rejected)
+}
+
+/// A request.
+#[unsafe(no_mangle)]
+pub fn entry_mmio_send(
+    queue: &mut Sends,
+    segments: &[Segment],
+    request: &SendRequest,
+) -> Result<(), Rejected> {
+    post(queue, segments, request)
+}
+
+/// A bind.
+#[unsafe(no_mangle)]
+pub fn entry_mmio_bind(queue: &mut Sends, request: &BindRequest) -> Result<u32, Rejected> {
+    queue.bind(request)
+}
+
+/// A receive.
+#[unsafe(no_mangle)]
+pub fn entry_mmio_receive(
+    queue: &mut Receives,
+    segments: &[Segment],
+    request: &ReceiveRequest,
+) -> Result<(), Rejected> {
+    post(queue, segments, request)
+}
+
+/// A buffer for a shared queue.
+#[unsafe(no_mangle)]
+pub fn entry_mmio_shared_receive(
+    queue: &mut SharedReceives,
+    segments: &[Segment],
+    request: &ReceiveRequest,
+) -> Result<(), Rejected> {
+    post(queue, segments, request)
+}
+
+/// [`CompletionQueue::poll`].
+#[unsafe(no_mangle)]
+pub fn entry_mmio_poll(queue: &mut Completions) -> Result<Option<Completion>, DeviceFailure> {
+    queue.poll()
+}
+
+/// [`CompletionQueue::glance`].
+#[unsafe(no_mangle)]
+pub fn entry_mmio_glance(queue: &mut Completions) -> Glance {
+    queue.glance()
+}
+
+/// [`CompletionQueue::arm`].
+#[unsafe(no_mangle)]
+pub fn entry_mmio_arm(queue: &mut Completions, solicited_only: bool) -> Armed {
+    queue.arm(solicited_only)
+}
