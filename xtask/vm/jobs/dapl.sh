@@ -1,7 +1,7 @@
 #!/bin/bash
 #: about = "programs for DAT 2.0 that nobody here wrote run through the provider, in one process and in two"
 #: timeout = 900
-#: programs = ["dapltest", "dtest", "dtestcm", "dtestx", "dtestsrq", "env"]
+#: programs = ["dapltest", "dtest", "dtestcm", "env"]
 #: build = [{ package = "dat-provider", features = ["verbs"], release = true, target = { library = "dat_provider" } }]
 # Arguments: the groups of programs to run (functional limits transactions performance dtest dtestcm); all without any. The programs end with 0 when they
 # failed, so they are judged by what they print.
@@ -50,6 +50,9 @@ both() {
         cp /run/server-said /run/said
     fi
     wait "$process" || code="$code, server $?"
+    if grep -qaE "$bad" /run/server-said; then
+        code="$code, server failed"
+    fi
     verdict "$name" "$code" "$good" "$bad"
     [ "$code" = 0 ] || tail -n 12 /run/server-said | sed 's/^/    server: /'
 }
@@ -68,6 +71,11 @@ stop_server() {
         kill -KILL "$server"
     fi
     wait "$server" 2> /dev/null
+    if grep -qaE 'Error|FAIL|[Ff]ailed' /run/server-said; then
+        echo "the server found failures"
+        grep -aE 'Error|FAIL|[Ff]ailed' /run/server-said | head -n 12
+        failed=$((failed + 1))
+    fi
 }
 not_running() {
     ! kill -0 "$1" 2> /dev/null
@@ -92,7 +100,7 @@ functional() {
 limits() {
     local what
     for what in ia pz cno evd ep rsp psp lmr rpost size_lmr; do
-        alone 60 "dapltest -T L -w 1 -m 100 limit_$what" 'LimitTest: ' '[Ee]rror' \
+        alone 60 "dapltest -T L -w 1 -m 100 limit_$what" 'LimitTest: ' '[Ee]rror|fails|failed' \
             dapltest -T L -D $device -w 1 -m 100 "limit_$what"
     done
 }
