@@ -75,10 +75,16 @@ pub(crate) enum Command {
     Registry(RegistryArguments),
 }
 
+/// What the provider is called where the loader looks for libraries.
+pub(crate) const PROVIDER: &str = "libdat_provider.so.2";
+
 #[derive(Args)]
+#[command(after_help = "\
+`cargo build --release --package dat-provider --features verbs` makes the provider, as target/release/libdat_provider.so. Either \
+give its path with --library, or copy it to where the loader looks, as libdat_provider.so.2. docs/c-libraries.md tells the rest.")]
 pub(crate) struct RegistryArguments {
-    /// The provider: a path, or a name that the loader finds
-    #[arg(long, value_name = "FILE", default_value = "libdat_provider.so.2")]
+    /// The provider: its path, best an absolute one, or a name that the loader finds
+    #[arg(long, value_name = "FILE", default_value = PROVIDER, value_parser = parse_library)]
     pub(crate) library: String,
     /// For programs that ask for a provider that is safe for threads, as few do
     #[arg(long)]
@@ -172,7 +178,7 @@ pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Fai
     if !named && waiting.wait.is_some() {
         return Err(Failure::usage(
             "--wait cannot be used here",
-            "with the mock this program does the transfers too, so it cannot sleep meanwhile",
+            "it says how to wait for an RDMA device, and on the mock there is nothing to wait for: this program does the transfers too",
             "name a --device or a server to --connect to, or leave out --wait",
         ));
     }
@@ -266,6 +272,17 @@ pub(crate) fn at_least_one(text: &str) -> Result<u64, String> {
     parse_count(text, 1..=u64::MAX)
 }
 
+/// Reads what can stand in a line of `dat.conf`.
+fn parse_library(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() || text.contains(char::is_control) {
+        return Err(
+            "the path of the provider is needed, or a name that the loader finds, in one line"
+                .into(),
+        );
+    }
+    Ok(text.into())
+}
+
 /// What `dat perf` can measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Operation {
@@ -279,6 +296,19 @@ pub(crate) enum Operation {
     Bind,
     /// Sends of two endpoints into one shared receive queue
     Srq,
+}
+
+/// Tells those who look for RDMA devices among the backends where they are.
+pub(crate) fn hint(error: &mut clap::Error) {
+    let backend = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) => option.starts_with("--backend"),
+        _ => false,
+    };
+    if error.kind() == ErrorKind::InvalidValue && backend {
+        let tip = "RDMA devices are not chosen by --backend: name one with --device, in a build with --features verbs";
+        let tip = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tip);
+    }
 }
 
 /// What is wrong with a command line, as a failure: for callers that read a document.

@@ -47,11 +47,14 @@ pub fn command() -> clap::Command {
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        // Whoever reads a document gets one for this, too; help and version are no errors.
-        Err(error) if error.use_stderr() && wants_document() => {
-            return Output::new(true, false).finish(Err(arguments::failure(&error)));
+        Err(mut error) => {
+            arguments::hint(&mut error);
+            // Whoever reads a document gets one for this, too; help and version are no errors.
+            if error.use_stderr() && wants_document() {
+                return Output::new(true, false).finish(Err(arguments::failure(&error)));
+            }
+            error.exit()
         }
-        Err(error) => error.exit(),
     };
     let mut output = Output::new(arguments.common.json, arguments.common.quiet);
     let backend = arguments.common.backend;

@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::rsm::arguments::RsmCommand;
 
 /// What devices need.
-pub(crate) const REMEDY: &str = "on Linux with rdma-core's headers (Debian: libibverbs-dev librdmacm-dev), build with `cargo run --release --features verbs`";
+pub(crate) const REMEDY: &str = "on Linux with rdma-core's headers (Debian: libibverbs-dev librdmacm-dev libclang-dev pkg-config), build with `cargo run --release --features verbs`";
 
 fn missing() -> Failure {
     Failure {

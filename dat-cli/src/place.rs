@@ -223,6 +223,30 @@ impl Part {
             .map(|_| ())
             .map_err(|refused| Failure::file("replace", &place.name, &refused.error))
     }
+
+    /// Puts the file into a place that nothing has taken meanwhile.
+    ///
+    /// # Errors
+    /// File: something has, or it cannot be put there.
+    pub(crate) fn keep_new(self) -> Result<()> {
+        let Self { place, file } = self;
+        file.persist_noclobber(&place.path)
+            .map(|_| ())
+            .map_err(|refused| match refused.error.kind() {
+                io::ErrorKind::AlreadyExists => exists(&place.name),
+                _ => Failure::file("write", &place.name, &refused.error),
+            })
+    }
+}
+
+/// The refusal to replace what is there.
+pub(crate) fn exists(path: &Path) -> Failure {
+    Failure::file_because(
+        "write",
+        path,
+        "it exists",
+        "choose another name, or remove it first",
+    )
 }
 
 /// Gives a new file the owner, group and permissions of the one it replaces.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::arguments::RegistryArguments;
+use crate::arguments::{PROVIDER, RegistryArguments};
 use crate::failure::Result;
 use crate::output::Output;
 
@@ -20,6 +20,8 @@ struct Line {
 struct Report {
     ok: bool,
     lines: Vec<Line>,
+    /// What whoever uses the lines has to know.
+    notes: Vec<String>,
 }
 
 /// Prints the lines.
@@ -38,8 +40,28 @@ pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<
     for line in &lines {
         output.line(format_args!("{}", line.line));
     }
-    output.document(&Report { ok: true, lines });
+    let notes = notes(arguments);
+    for note in &notes {
+        // What is printed is a `dat.conf` with them, too.
+        output.line(format_args!("# {note}"));
+    }
+    output.document(&Report {
+        ok: true,
+        lines,
+        notes,
+    });
     Ok(true)
+}
+
+/// What is missing, in one line each.
+fn notes(arguments: &RegistryArguments) -> Vec<String> {
+    let library = (arguments.library == PROVIDER).then(|| {
+        format!(
+            "{PROVIDER} is what target/release/libdat_provider.so has to be called where the loader looks for libraries; \
+             or give its path with --library"
+        )
+    });
+    library.into_iter().chain(crate::device::note()).collect()
 }
 
 /// How the provider is told of a port: by device and number.

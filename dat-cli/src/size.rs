@@ -41,8 +41,11 @@ pub(crate) fn argument(bytes: u64) -> String {
 
 /// A number of things.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {thing}{ending}")
+    match thing.strip_suffix("ry") {
+        _ if count == 1 => format!("{count} {thing}"),
+        Some(start) => format!("{count} {start}ries"),
+        None => format!("{count} {thing}s"),
+    }
 }
 
 /// Reads a whole number within limits.
@@ -137,6 +140,8 @@ mod tests {
         assert_eq!(size(1536), "1.50 KiB");
         assert_eq!(counted(1, "byte"), "1 byte");
         assert_eq!(counted(0, "byte"), "0 bytes");
+        assert_eq!(counted(1, "entry"), "1 entry");
+        assert_eq!(counted(46, "entry"), "46 entries");
     }
 
     #[test]

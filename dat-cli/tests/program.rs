@@ -57,6 +57,9 @@ fn tour_is_the_default_and_every_step_is_as_specified() {
     ] {
         assert!(out.contains(title), "no {title}");
     }
+    for words in ["DAT 1.2", "librsm", "firmware", "dat rsm", "libdat2"] {
+        assert!(out.contains(words), "no {words}");
+    }
     assert!(!out.contains("not as specified"));
     let steps = out.matches("     as specified").count();
     assert!(out.contains(&format!("{steps} steps, every outcome as specified")));
@@ -71,6 +74,8 @@ fn tour_is_the_default_and_every_step_is_as_specified() {
 #[test]
 fn tour_as_a_document() {
     let report = json(&["tour"], 0);
+    let missing = report["not_included"].as_str().unwrap();
+    assert!(missing.contains("DAT 1.2") && !missing.contains("RDMA devices"));
     assert_eq!(
         (&report["ok"], &report["failed"]),
         (&true.into(), &0.into())
@@ -417,6 +422,10 @@ fn copies_that_cannot_be_made_change_nothing() {
     refused(&["copy", &source, &source], 2, &["onto itself"]);
     let detour = format!("{}/./source", directory.path().display());
     refused(&["copy", &source, &detour], 2, &["onto itself"]);
+    // What is the same is the file in the directory.
+    let here = format!("{}/", directory.path().display());
+    let same = format!("{} is the same file", path("source"));
+    refused(&["copy", &source, &here], 2, &["onto itself", &same]);
     refused(
         &["copy", directory.path().to_str().unwrap(), &path("x")],
         2,
@@ -508,6 +517,11 @@ fn usage_errors_name_their_cause() {
         2,
         &["tin-can", "possible values: mock"],
     );
+    refused(
+        &["devices", "--backend", "verbs"],
+        2,
+        &["possible values: mock", "--device", "--features verbs"],
+    );
     refused(&["copy", "only-one"], 2, &["<DST>"]);
     refused(
         &["copy", "a", "b", "--depth", "0"],
@@ -589,6 +603,7 @@ fn usage_errors_as_documents() {
     for (arguments, word, try_this) in [
         (&["perf", "fly"][..], "fly", "use one of: write, read"),
         (&["cpoy"], "cpoy", "'copy'"),
+        (&["tour", "--backend", "verbs"], "verbs", "--device"),
         (&["copy", "only-one"], "<DST>", "add <DST>"),
         (
             &["perf", "write", "--depth", "0"],
@@ -775,6 +790,27 @@ fn lines_for_the_registry_name_the_provider() {
     assert_eq!(out.lines().next(), Some(line));
     let other = text(&dat(&["registry", "--library", "./a.so", "--thread-safe"]).stdout);
     assert!(other.starts_with("mock0 u2.0 threadsafe default ./a.so "));
+    // What is missing is said, in lines that a `dat.conf` may have.
+    assert!(out.contains("\n# libdat_provider.so.2 is "), "{out}");
+    assert!(!other.contains("libdat_provider"), "{other}");
+    for out in [&out, &other] {
+        let known = |line: &str| line.starts_with("# ") || line.contains(" u2.0 ");
+        assert!(out.lines().all(known), "{out}");
+        let missing = out.contains("# RDMA devices are not in this build");
+        assert_eq!(missing, cfg!(not(feature = "verbs")), "{out}");
+    }
+    let notes = report["notes"].as_array().unwrap();
+    assert_eq!(
+        notes.len(),
+        out.lines().filter(|line| line.starts_with('#')).count()
+    );
+    for library in ["", " ", "a\nb"] {
+        refused(
+            &["registry", "--library", library],
+            2,
+            &["--library", "path"],
+        );
+    }
 }
 
 #[test]
@@ -905,7 +941,14 @@ fn arguments_for_devices_are_checked() {
         ),
         (&["perf", "write", "--connect", ""], &["host is needed"]),
         (&["perf", "write", "--connect", "[::1"], &["no ]"]),
-        (&["perf", "write", "--wait", "poll"], &["--device", "mock"]),
+        (
+            &["perf", "write", "--wait", "poll"],
+            &["--device", "on the mock there is nothing to wait for"],
+        ),
+        (
+            &["perf", "write", "--size", "1", "--segments", "2"],
+            &["1 byte cannot be cut into 2 segments"],
+        ),
         (&["perf", "write", "--wait", "dream"], &["block", "poll"]),
         (&["copy", "a", "b", "--yield-after", "0"], &["from 1 to"]),
         (&["serve", "--port", "0"], &["from 1 to 65535"]),

@@ -66,6 +66,108 @@ fn files_go_into_segments_and_come_back() {
     assert_eq!(std::fs::read(&target).unwrap(), data(105)[5..]);
 }
 
+/// The end is that of the file, unless a length reaches into the zeros that fill the segment up; behind that there is nothing.
+#[test]
+fn what_is_got_lies_within_the_segment() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target) = (path(folder.path(), "source"), path(folder.path(), "target"));
+    std::fs::write(&source, "hello").unwrap();
+    let get = ["get", &target, "--from", &source];
+    let cases: &[(&[&str], &[u8])] = &[
+        (&["--offset", "4"], b"o"),
+        (&["--offset", "4", "--length", "3"], b"o\0\0"),
+        (&["--offset", "4095", "--length", "1"], b"\0"),
+    ];
+    for (place, bytes) in cases {
+        let report = json(&[&get, *place].concat());
+        assert_eq!(report["bytes"], bytes.len(), "{place:?}");
+        assert_eq!(std::fs::read(&target).unwrap(), *bytes, "{place:?}");
+        std::fs::remove_file(&target).unwrap();
+    }
+    let refusals: &[(&[&str], &str, &str)] = &[
+        (
+            &["--offset", "5"],
+            "ends after 5 bytes",
+            "--offset of at most 4",
+        ),
+        (&["--offset", "5000"], "nothing to get", "at most 4"),
+        (
+            &["--length", "10000"],
+            "4096 bytes",
+            "--length of at most 4096",
+        ),
+        (
+            &["--offset", "4095", "--length", "2"],
+            "ends after 4097 bytes",
+            "--length of at most 1",
+        ),
+        (
+            &["--offset", "4096", "--length", "1"],
+            "4096 bytes",
+            "--offset below 4096",
+        ),
+    ];
+    for (place, why, remedy) in refusals {
+        let (out, err) = run(&[&get, *place].concat(), 2);
+        assert_eq!(out, "", "{place:?}");
+        assert!(
+            err.contains(why) && err.contains(remedy),
+            "{place:?}\n{err}"
+        );
+        assert!(!err.contains("build is broken"), "{place:?}\n{err}");
+        assert!(!Path::new(&target).exists(), "{place:?}");
+    }
+    let (help, _) = run(&["get", "--help"], 0);
+    let help: Vec<&str> = help.split_whitespace().collect();
+    assert!(
+        help.join(" ")
+            .contains("up to the end of what --from names")
+    );
+}
+
+/// What is counted is named as so many.
+#[test]
+fn one_is_not_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = path(folder.path(), "source");
+    std::fs::write(&source, data(46)).unwrap();
+    let (out, _) = run(&["put", &source], 0);
+    assert!(out.contains("1 entry in 1 vector,"), "{out}");
+    let (out, _) = run(&["put", &source, "--piece", "1"], 0);
+    assert!(out.contains("46 entries in 3 vectors,"), "{out}");
+    let (out, _) = run(&["export", &source, "--signals", "1"], 0);
+    assert!(out.contains(", 1 signal,"), "{out}");
+}
+
+/// New files have the permissions that the user's mask leaves, as those of other programs.
+#[cfg(unix)]
+#[test]
+fn new_files_have_the_permissions_of_new_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target) = (path(folder.path(), "source"), path(folder.path(), "target"));
+    std::fs::write(&source, "hello").unwrap();
+    for (mask, mode) in [("022", 0o644), ("077", 0o600), ("002", 0o664)] {
+        let commands: [&[&str]; 2] = [
+            &["get", &target, "--from", &source],
+            &["export", &source, "--save", &target],
+        ];
+        for command in commands {
+            let status = Command::new("sh")
+                .args(["-c", "umask $1; shift; exec \"$@\"", "sh", mask])
+                .args([env!("CARGO_BIN_EXE_dat"), "rsm"])
+                .args(command)
+                .arg("--quiet")
+                .status()
+                .unwrap();
+            assert!(status.success(), "{command:?}");
+            let about = std::fs::metadata(&target).unwrap();
+            assert_eq!(about.permissions().mode() & 0o7777, mode, "{command:?}");
+            std::fs::remove_file(&target).unwrap();
+        }
+    }
+}
+
 /// Entries of a thousand bytes, seven to a vector.
 fn entries(length: usize) -> usize {
     (0..length)
@@ -131,6 +233,9 @@ fn what_cannot_be_done_is_refused() {
         path(folder.path(), "source"),
         path(folder.path(), "missing"),
     );
+    let directory = folder.path().to_str().unwrap();
+    let nowhere = path(folder.path(), "none/file");
+    let no_directory = format!("there is no directory {}", path(folder.path(), "none"));
     std::fs::write(&source, data(5000)).unwrap();
     let refusals: &[(&[&str], i32, &str)] = &[
         (&["export"], 2, "FILE"),
@@ -149,12 +254,27 @@ fn what_cannot_be_done_is_refused() {
         ),
         (&["export", &source, "--save", &source], 3, "it exists"),
         (&["put", &missing], 3, "cannot read"),
-        (&["put", folder.path().to_str().unwrap()], 2, "directory"),
+        (
+            &["put", directory],
+            2,
+            "directories are not put into a segment",
+        ),
+        (&["export", directory], 2, "cannot be exported"),
+        (&["get", &missing, "--from", directory], 2, "not exported"),
+        (
+            &["get", directory, "--from", &source],
+            3,
+            "name a file in it",
+        ),
+        (&["get", &nowhere, "--from", &source], 3, &no_directory),
+        (&["export", &source, "--save", &nowhere], 3, &no_directory),
+        (&["export", &source, "--permission", "6"], 2, "octal"),
+        (&["export", &source, "--permission", "0666"], 2, "octal"),
         (&["put", &source, "--piece", "1G"], 2, "too large"),
         (&["get", &source, "--from", &source], 3, "it exists"),
         (
             &["get", &missing, "--from", &source, "--length", "9000"],
-            1,
+            2,
             "length",
         ),
         (&["get", &missing], 2, "--from"),
@@ -164,6 +284,7 @@ fn what_cannot_be_done_is_refused() {
         let (out, err) = run(arguments, *code);
         assert_eq!(out, "", "{arguments:?}");
         assert!(err.contains(words), "{arguments:?}: no {words:?} in\n{err}");
+        assert!(!err.contains("dat-part"), "{arguments:?}\n{err}");
     }
     assert!(!Path::new(&missing).exists());
     assert_eq!(

@@ -20,7 +20,7 @@ impl Target {
     pub(crate) fn choose(source: &Path, target: &Path) -> Result<Self> {
         let from = fs::metadata(source).map_err(|error| Failure::file("read", source, &error))?;
         if !from.is_file() {
-            return Err(irregular(source, &from));
+            return Err(irregular(source, &from, "copied"));
         }
         let mut path = target.to_path_buf();
         if path.is_dir() {
@@ -30,7 +30,7 @@ impl Target {
         if is_same(source, &from, &place) {
             return Err(Failure::usage(
                 format!("{} cannot be copied onto itself", source.display()),
-                format!("{} is the same file", target.display()),
+                format!("{} is the same file", path.display()),
                 "name another target",
             ));
         }
@@ -46,21 +46,21 @@ impl Target {
     }
 }
 
-/// The refusal of a source that is no regular file.
-pub(crate) fn irregular(source: &Path, about: &Metadata) -> Failure {
+/// The refusal of a source that is no regular file and so cannot be `done`: copied, or what else is done with files.
+pub(crate) fn irregular(source: &Path, about: &Metadata, done: &str) -> Failure {
     let (why, remedy) = if about.is_dir() {
         (
             "it is a directory, not a regular file",
-            "name a file in it; directories are not copied",
+            format!("name a file in it; directories are not {done}"),
         )
     } else {
         (
             "it is not a regular file: devices, pipes and sockets have no length",
-            "store what is to be copied in a file first",
+            format!("store what is to be {done} in a file first"),
         )
     };
     Failure::usage(
-        format!("{} cannot be copied", source.display()),
+        format!("{} cannot be {done}", source.display()),
         why,
         remedy,
     )

@@ -217,8 +217,9 @@ fn check(arguments: &PerfArguments, sizes: &[u64]) -> Result<()> {
     {
         return Err(Failure::usage(
             format!(
-                "{least} bytes cannot be cut into {} segments",
-                arguments.segments
+                "{} cannot be cut into {}",
+                counted(*least, "byte"),
+                counted(arguments.segments.into(), "segment")
             ),
             "a segment has at least one byte",
             "choose a larger size, or fewer --segments",

@@ -262,7 +262,7 @@ pub(crate) fn copy(
     let mut file = File::open(source).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
     if !about.is_file() {
-        return Err(irregular(source, &about));
+        return Err(irregular(source, &about, "copied"));
     }
     let length = about.len();
     let fit = fitted(whole, length);

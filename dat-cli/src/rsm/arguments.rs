@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::arguments::{WaitingArguments, at_least_one, up_to, wanted};
 use crate::failure::Failure;
 use crate::peer::{Peer, QUALIFIER, parse_peer};
-use crate::size::{parse_duration, parse_size};
+use crate::size::{counted, parse_duration, parse_size};
 
 /// The id that segments have unless another one is chosen.
 const SEGMENT: &str = "0x600000";
@@ -47,7 +47,7 @@ pub(crate) struct ExportArguments {
     /// Publish it under this id
     #[arg(long, value_name = "ID", default_value = SEGMENT, value_parser = parse_segment)]
     pub(crate) segment: u32,
-    /// What importers may do: three octal digits as of a file, for its user, its group and all others, 4 reading, 2 writing
+    /// What importers may do: three digits as of a file, for its user, its group and all others, each 0, 2, 4 or 6: 4 reading, 2 writing
     #[arg(long, value_name = "DIGITS", default_value = "666", value_parser = parse_permission)]
     pub(crate) permission: u32,
     /// Write what the segment holds at the end into this file, which must not exist yet
@@ -160,7 +160,7 @@ pub(crate) struct GetArguments {
     /// Where in the segment to begin
     #[arg(long, default_value = "0", value_parser = parse_offset, allow_negative_numbers = true)]
     pub(crate) offset: u64,
-    /// Bytes [default: up to the end of the segment]
+    /// Bytes [default: up to the end of what --from names, or of the segment of --connect]
     #[arg(long, value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) length: Option<u64>,
     /// What the segment holds, where both ends are in this process
@@ -176,6 +176,52 @@ pub(crate) struct GetArguments {
 }
 
 impl GetArguments {
+    /// How many bytes to get, where `--offset` and `--length` lie within the segment and there is something to get. What was
+    /// exported ends at `end`, and zeros fill the segment up.
+    ///
+    /// # Errors
+    /// Usage: they do not, or there is nothing.
+    pub(crate) fn bytes(&self, end: u64, segment: u64) -> Result<u64, Failure> {
+        let offset = self.offset;
+        let (from, whole) = match &self.from {
+            Some(from) => (from.display().to_string(), end),
+            None => ("the segment".into(), segment),
+        };
+        let Some(length) = self.length else {
+            // A file without bytes is got as what it is, from its beginning.
+            if offset == 0 || offset < whole {
+                return Ok(whole - offset.min(whole));
+            }
+            return Err(Failure::usage(
+                "there is nothing to get",
+                format!(
+                    "{from} ends after {}, and --offset is {offset}",
+                    counted(whole, "byte")
+                ),
+                match whole.checked_sub(1) {
+                    Some(last) => format!("choose an --offset of at most {last}"),
+                    None => "leave out --offset".into(),
+                },
+            ));
+        };
+        let room = segment.saturating_sub(offset);
+        if length <= room {
+            return Ok(length);
+        }
+        Err(Failure::usage(
+            "the segment does not reach so far",
+            format!(
+                "it has {}, and --offset {offset} with --length {length} ends after {}",
+                counted(segment, "byte"),
+                counted(offset.saturating_add(length), "byte")
+            ),
+            match room {
+                0 => format!("choose an --offset below {segment}"),
+                room => format!("choose a --length of at most {room}, or leave it out"),
+            },
+        ))
+    }
+
     /// How the file is exported where both ends are in this process.
     pub(crate) fn exported(&self, from: &Path) -> ExportArguments {
         let device = &self.import.device;
@@ -218,9 +264,9 @@ fn parse_segment(text: &str) -> Result<u32, String> {
 }
 
 fn parse_permission(text: &str) -> Result<u32, String> {
-    u32::from_str_radix(text, 8)
-        .ok()
-        .filter(|digits| digits & !0o666 == 0)
+    Some(text)
+        .filter(|text| text.len() == 3 && text.bytes().all(|digit| b"0246".contains(&digit)))
+        .and_then(|text| u32::from_str_radix(text, 8).ok())
         .ok_or_else(|| "three octal digits of 0, 2, 4 and 6 are needed, such as 644".into())
 }
 
@@ -244,7 +290,10 @@ mod tests {
             assert!(parse_segment(text).is_err(), "{text}");
         }
         assert_eq!(parse_permission("640"), Ok(0o640));
-        for text in ["", "777", "1000", "8", "-4"] {
+        assert_eq!(parse_permission("006"), Ok(0o006));
+        for text in [
+            "", "777", "1000", "8", "-4", "6", "66", "0666", "+66", " 66",
+        ] {
             assert!(parse_permission(text).is_err(), "{text}");
         }
         assert_eq!(parse_offset("0"), Ok(0));

@@ -248,7 +248,7 @@ pub(crate) fn print(report: &Report, output: &mut Output) {
     let on = report.device.as_deref().unwrap_or(report.backend);
     output.line(format_args!(
         "{HEADING}dat rsm bench{HEADING:#} on {on}: {} of {}, {} mode",
-        counted(report.entries, "entry").replace("entrys", "entries"),
+        counted(report.entries, "entry"),
         size(report.piece),
         report.mode
     ));

@@ -468,7 +468,7 @@ fn exporter_here(
 
 fn put(arguments: &PutArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
-    let length = Source::open(&arguments.file)?.length();
+    let length = Source::open(&arguments.file, "put into a segment")?.length();
     let (import, waiting) = (&arguments.import, arguments.import.device.waiting);
     let memory = || Ok(Memory::new(pages(arguments.offset.saturating_add(length))?));
     let all = Permission::all();
@@ -486,12 +486,13 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
         .as_ref()
         .map(|from| contents(&arguments.exported(from)))
         .transpose()?;
-    let expected = source.map(|(memory, length)| {
-        let length = arguments
-            .length
-            .unwrap_or(length.saturating_sub(arguments.offset));
-        (length, Contents::part(memory, arguments.offset, length))
-    });
+    let expected = source
+        .map(|(memory, end)| {
+            let length = arguments.bytes(end, memory.length() as u64)?;
+            let contents = Contents::part(memory, arguments.offset, length);
+            Ok((length, contents))
+        })
+        .transpose()?;
     let memory = || match source {
         Some((memory, _)) => Ok(memory),
         None => Err(Failure::usage(
@@ -512,8 +513,8 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
             let (length, expected) = match expected {
                 Some((length, expected)) => (length, Some(expected)),
                 None => {
-                    let rest = importer.length()?.saturating_sub(arguments.offset);
-                    (arguments.length.unwrap_or(rest), None)
+                    let segment = importer.length()?;
+                    (arguments.bytes(segment, segment)?, None)
                 }
             };
             get_file(arguments, importer, (length, expected), on, signals, output)

@@ -1,16 +1,15 @@
 //! Files on either side of a segment.
 
 use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use tempfile::NamedTempFile;
 use twox_hash::XxHash3_128;
 
 use crate::copy::fill;
 use crate::copy::target::irregular;
 use crate::failure::{Failure, Result};
 use crate::host::Memory;
+use crate::place::{Part, Place, exists};
 
 /// Bytes that are moved between files and memory at a time.
 const CHUNK: usize = 1 << 20;
@@ -23,15 +22,15 @@ pub(super) struct Source<'p> {
 }
 
 impl<'p> Source<'p> {
-    /// Opens a regular file.
+    /// Opens a regular file, which is to be `done` something with.
     ///
     /// # Errors
-    /// File: it cannot be read.
-    pub(super) fn open(path: &'p Path) -> Result<Self> {
+    /// File: it cannot be read. Usage: it is no regular file.
+    pub(super) fn open(path: &'p Path, done: &str) -> Result<Self> {
         let unreadable = |error| Failure::file("read", path, &error);
         let about = path.metadata().map_err(unreadable)?;
         if !about.is_file() {
-            return Err(irregular(path, &about));
+            return Err(irregular(path, &about, done));
         }
         Ok(Self {
             file: File::open(path).map_err(unreadable)?,
@@ -57,36 +56,28 @@ impl<'p> Source<'p> {
 
 /// A file that there was not before; it appears when it is whole.
 pub(super) struct Fresh {
-    part: NamedTempFile,
-    path: PathBuf,
+    part: Part,
 }
 
 impl Fresh {
     /// Begins a file.
     ///
     /// # Errors
-    /// File: it exists, or cannot be made.
+    /// File: it exists, or cannot be made. Usage: it names no file.
     pub(super) fn create(path: &Path) -> Result<Self> {
-        if path.symlink_metadata().is_ok() {
+        if path.is_dir() {
             return Err(Failure::file_because(
                 "write",
                 path,
-                "it exists",
-                "choose another name, or remove it first",
+                "it is a directory",
+                "name a file in it that does not exist yet",
             ));
         }
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        let part = tempfile::Builder::new()
-            .prefix(".dat-part-")
-            .tempfile_in(folder)
-            .map_err(|error| Failure::file("write", path, &error))?;
-        Ok(Self {
-            part,
-            path: path.to_owned(),
-        })
+        if path.symlink_metadata().is_ok() {
+            return Err(exists(path));
+        }
+        let part = Place::choose(path)?.begin(None)?;
+        Ok(Self { part })
     }
 
     /// Writes more of it.
@@ -94,10 +85,7 @@ impl Fresh {
     /// # Errors
     /// File: it cannot be written.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        let path = &self.path;
-        self.part
-            .write_all(bytes)
-            .map_err(|error| Failure::file("write", path, &error))
+        self.part.write(bytes)
     }
 
     /// Writes all of some memory, and keeps the file.
@@ -114,11 +102,7 @@ impl Fresh {
     /// # Errors
     /// File: somebody else has made a file of that name, or it cannot be written.
     pub(super) fn keep(self) -> Result<()> {
-        let path = self.path;
-        self.part
-            .persist_noclobber(&path)
-            .map(|_| ())
-            .map_err(|error| Failure::file("write", &path, &error.error))
+        self.part.keep_new()
     }
 }
 

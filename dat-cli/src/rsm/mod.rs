@@ -150,7 +150,8 @@ fn pages(bytes: u64) -> Result<usize> {
 
 /// The memory of a segment as the arguments say, and what it holds.
 fn contents(arguments: &ExportArguments) -> Result<(Memory, u64)> {
-    let source = arguments.file.as_deref().map(Source::open).transpose()?;
+    let open = |path| Source::open(path, "exported");
+    let source = arguments.file.as_deref().map(open).transpose()?;
     let length = source.as_ref().map_or(0, Source::length);
     let bytes = arguments.size.unwrap_or(length);
     if bytes < length {
@@ -229,11 +230,11 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
 
 fn report_export(report: &ExportReport, output: &mut Output) {
     output.line(format_args!(
-        "{GOOD}{} exported{GOOD:#} as {:#x} on {}, {} signals, XXH3 {}",
+        "{GOOD}{} exported{GOOD:#} as {:#x} on {}, {}, XXH3 {}",
         size(report.bytes),
         report.segment,
         report.device.as_deref().unwrap_or(report.backend),
-        report.signals,
+        counted(report.signals, "signal"),
         report.checksum
     ));
     output.document(report);
@@ -247,7 +248,7 @@ fn put_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let mut source = Source::open(&arguments.file)?;
+    let mut source = Source::open(&arguments.file, "put into a segment")?;
     let room = importer.length()?.saturating_sub(arguments.offset);
     if source.length() > room {
         return Err(Failure::usage(
@@ -317,7 +318,7 @@ fn get_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
 
 fn put(arguments: &PutArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
-    let length = Source::open(&arguments.file)?.length();
+    let length = Source::open(&arguments.file, "put into a segment")?.length();
     let memory = Memory::new(pages(arguments.offset.saturating_add(length))?);
     let pair = Pair::open()?;
     let both = Both::publish(&pair, memory, arguments.import.segment, 0o666)?;
@@ -345,10 +346,7 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
     };
     let exported = arguments.exported(from);
     let (memory, length) = contents(&exported)?;
-    let length = match arguments.length {
-        Some(wanted) => wanted,
-        None => length.saturating_sub(arguments.offset),
-    };
+    let length = arguments.bytes(length, memory.length() as u64)?;
     let pair = Pair::open()?;
     let both = Both::publish(&pair, memory, arguments.import.segment, exported.permission)?;
     let mut importer = both.import(arguments.import.segment, Permission::READ, shape)?;
@@ -434,9 +432,9 @@ fn print(report: &Report, done: &str, output: &mut Output) {
         per_second(report.bytes_per_second)
     ));
     output.line(format_args!(
-        "  {HEADING}{} vectors{HEADING:#} of {} entries, {} mode{}",
-        report.vectors,
-        report.entries,
+        "  {HEADING}{} in {}{HEADING:#}, {} mode{}",
+        counted(report.entries, "entry"),
+        counted(report.vectors, "vector"),
         report.mode,
         if report.verified { ", verified" } else { "" }
     ));

@@ -15,9 +15,14 @@ use crate::arguments::BackendName;
 use crate::failure::Result;
 use crate::output::{BAD, CODE, FAINT, GOOD, HEADING, Output};
 
-/// What the tour cannot show, since it does not exist.
-const NOT_INCLUDED: &str = "Libraries with the C interface, whose names this tour uses, and remote shared memory over RDMA \
-    devices. Nothing of them is shown, or imitated, here.";
+/// What does not exist.
+const NOT_INCLUDED: &str = "The C libraries for DAT 1.2 and for remote shared memory (librsm), whose names this tour uses; images \
+    of firmware; and drivers for hardware, beyond the data path of mlx5 adapters, which runs on a model of one. Nothing of \
+    them is shown, or imitated, here.";
+/// What exists, but not on the mock.
+const ELSEWHERE: &str = "Not in this tour, but there: RDMA devices of Linux hosts, with `--device` of `dat copy`, `dat perf` \
+    and `dat rsm`, so remote shared memory, too, between processes and hosts; and a provider for libdat2, with which C \
+    programs for DAT 2.0 run unchanged (docs/c-libraries.md).";
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -66,9 +71,10 @@ fn play(chapters: Vec<Box<dyn Play>>, backend: BackendName, output: &mut Output)
     let (count, failed) = (steps().count(), steps().filter(|step| !step.ok).count());
     let ok = failed == 0;
     output.line(format_args!(
-        "\n{HEADING}{}. Not part of this version{HEADING:#}\n{}",
+        "\n{HEADING}{}. Not part of this version{HEADING:#}\n{}\n{}",
         reports.len() + 1,
-        wrapped(NOT_INCLUDED, 0)
+        wrapped(NOT_INCLUDED, 0),
+        wrapped(ELSEWHERE, 0)
     ));
     if ok {
         output.line(format_args!(
