@@ -217,7 +217,7 @@ pub(crate) struct ServeArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-post      time of one post call
+post      median time of one post call
 latency   from before the post to its completion event; for send and srq, to the later of the events at both ends; for \
 send on a device, until a message of the same size came back
 

@@ -87,7 +87,7 @@ pub(crate) struct Point {
     /// Operations whose post and latency were timed.
     pub(crate) timed: u64,
     pub(crate) seconds: f64,
-    /// Mean time of a post.
+    /// Median time of a post: a mean of few would tell of the one that was interrupted.
     pub(crate) post_ns: f64,
     pub(crate) latency_ns: Latency,
     pub(crate) rate_per_second: f64,
@@ -185,19 +185,30 @@ struct Watch {
     /// What reading the clock takes.
     clock: Duration,
     latencies: Histogram<u64>,
-    posting: Duration,
+    posts: Histogram<u64>,
 }
 
 impl Watch {
-    fn posted(&mut self, taken: Duration) {
-        self.posting += taken.saturating_sub(self.clock);
+    fn new(clock: Duration) -> Result<Self> {
+        Ok(Self {
+            choice: Choice::one_of(1),
+            clock,
+            latencies: histogram()?,
+            posts: histogram()?,
+        })
+    }
+
+    /// Notes what a call took that has posted so many operations.
+    #[inline(never)]
+    fn posted(&mut self, taken: Duration, operations: usize) -> Result<()> {
+        let taken = taken.saturating_sub(self.clock);
+        let each = taken / u32::try_from(operations.max(1)).unwrap_or(u32::MAX);
+        record(&mut self.posts, each)
     }
 
     #[inline(never)]
     fn completed(&mut self, taken: Duration) -> Result<()> {
-        self.latencies
-            .record(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX))
-            .map_err(|error| Failure::operation("measuring failed", error))
+        record(&mut self.latencies, taken)
     }
 
     /// What an operation takes on average.
@@ -208,16 +219,20 @@ impl Watch {
     }
 }
 
+fn histogram() -> Result<Histogram<u64>> {
+    Histogram::new(3).map_err(|error| Failure::operation("measuring failed", error))
+}
+
+fn record(times: &mut Histogram<u64>, taken: Duration) -> Result<()> {
+    times
+        .record(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX))
+        .map_err(|error| Failure::operation("measuring failed", error))
+}
+
 /// Measures until the goal is reached; checks all data.
 pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Result<Point> {
     let depth = load.depth() as u64;
-    let mut watch = Watch {
-        choice: Choice::one_of(1),
-        clock,
-        latencies: Histogram::new(3)
-            .map_err(|error| Failure::operation("measuring failed", error))?,
-        posting: Duration::ZERO,
-    };
+    let mut watch = Watch::new(clock)?;
     // Around every slot, and several times around the queues of the device while that takes no time: what is used for the
     // first time is slow.
     let mut each = watch.trial(load, depth)?;
@@ -228,14 +243,14 @@ pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Resu
         each = watch.trial(load, again)?;
     }
     watch.latencies.reset();
-    watch.posting = Duration::ZERO;
+    watch.posts.reset();
     watch.choice = Choice::one_of(stride(each, clock, goal));
     let begin = Instant::now();
     let operations = drive(load, goal, &mut watch)?;
     let seconds = begin.elapsed().as_secs_f64();
     load.verify()?;
     let Watch {
-        latencies, posting, ..
+        latencies, posts, ..
     } = watch;
     let rate = operations as f64 / seconds;
     let timed = latencies.len();
@@ -244,7 +259,7 @@ pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Resu
         operations,
         timed,
         seconds,
-        post_ns: posting.as_nanos() as f64 / timed as f64,
+        post_ns: posts.value_at_quantile(0.5) as f64,
         latency_ns: Latency::of(&latencies),
         rate_per_second: rate,
         bandwidth_bytes_per_second: load.moves_data().then(|| rate * load.size() as f64),
@@ -286,7 +301,7 @@ fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64>
             if let Some(before) = before {
                 now = Instant::now();
                 started[together[0]] = Some(before);
-                watch.posted((now - before) / u32::try_from(size).unwrap_or(u32::MAX));
+                watch.posted(now - before, size)?;
             }
             count += size as u64;
         }
@@ -300,7 +315,7 @@ fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64>
                 load.post(slot)?;
                 now = Instant::now();
                 started[slot] = Some(before);
-                watch.posted(now - before);
+                watch.posted(now - before, 1)?;
             } else {
                 load.post(slot)?;
             }
@@ -351,6 +366,20 @@ mod tests {
                 "{operations}"
             );
         }
+    }
+
+    #[test]
+    fn one_post_that_was_interrupted_does_not_count() {
+        let nanos = Duration::from_nanos;
+        let mut watch = Watch::new(nanos(20)).unwrap();
+        for taken in [100, 98, 400_000, 102, 5] {
+            watch.posted(nanos(taken), 1).unwrap();
+        }
+        assert_eq!(watch.posts.value_at_quantile(0.5), 80);
+        watch.posts.reset();
+        // The clock was read once for all that were posted together.
+        watch.posted(nanos(420), 4).unwrap();
+        assert_eq!(watch.posts.value_at_quantile(0.5), 100);
     }
 
     #[test]
