@@ -1,6 +1,8 @@
 //! Cargo tools of pinned versions, installed inside the workspace's build folder.
 
 use anyhow::{Context, Result, bail};
+use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use xshell::cmd;
 
@@ -52,15 +54,24 @@ impl Tool {
             .any(|line| line == format!("{name} v{version}:"));
         if !(listed && program.is_file()) {
             let build = folder.join("build");
+            let path = path_with(folder.join("bin"))?;
             cmd!(
                 shell,
                 "cargo install --locked --debug --root {folder} --target-dir {build} {name}@{version}"
             )
+            .env("PATH", path)
             .run()?;
             shell.remove_path(build)?;
         }
         Ok(program)
     }
+}
+
+/// Where programs are looked for, with one more folder at the end: cargo warns of tools that will not be found.
+fn path_with(folder: PathBuf) -> Result<OsString> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain([folder]);
+    env::join_paths(folders).context("the folder of the tools cannot be in PATH")
 }
 
 /// Checks licences, duplicate versions and origins of the dependencies; needs no database.
