@@ -37,7 +37,7 @@ faults! {
     ImpossibleLength = 6,
     /// A completion behind a place where none is.
     PhaseJump = 7,
-    /// A completion of ones: nobody answers on the bus.
+    /// A completion of ones.
     AllOnes = 8,
     /// A failure of no known kind.
     UnknownSyndrome = 9,

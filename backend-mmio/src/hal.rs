@@ -1,7 +1,9 @@
 //! Memory that the device shares, and the order of accesses to it. One of the two rooms with `unsafe`.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
+use core::sync::atomic::{AtomicU32, Ordering};
+#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+use core::sync::atomic::{compiler_fence, fence};
 
 use dat_core::backend::SyncDirection;
 
@@ -32,32 +34,35 @@ pub unsafe trait Hal: Clone {
     fn synchronise(&self, direction: SyncDirection, address: u64, length: u64);
 }
 
-/// The barriers of machines whose devices take part in the coherence of caches: hosts, and most of what runs firmware in
-/// ordinary memory beside the device.
+/// The barriers of x86, whose devices take part in the coherence of caches.
 ///
-/// On x86 stores to memory and then to an uncached register stay in order by themselves; elsewhere these are full fences.
+/// There stores to memory and then to an uncached register stay in order by themselves, and so do loads. On other processors
+/// this type does not exist: what orders memory before a register is an instruction of each, which no fence of the language
+/// stands for, and the platform says which it is.
+#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoherentHal;
 
+#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 #[expect(unsafe_code)]
-// SAFETY: x86 keeps stores in order, and loads in order, for memory and uncached registers; other processors get a full
-// fence each time.
+// SAFETY: x86 keeps stores in order, and loads in order, for memory and uncached registers; a load that must not overtake a
+// store gets a full fence.
 unsafe impl Hal for CoherentHal {
     const COHERENT: bool = true;
 
     #[inline(always)]
     fn to_device() {
-        ordered();
+        compiler_fence(Ordering::SeqCst);
     }
 
     #[inline(always)]
     fn from_device() {
-        ordered();
+        compiler_fence(Ordering::SeqCst);
     }
 
     #[inline(always)]
     fn to_register() {
-        ordered();
+        compiler_fence(Ordering::SeqCst);
     }
 
     #[inline(always)]
@@ -66,15 +71,6 @@ unsafe impl Hal for CoherentHal {
     }
 
     fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
-        fence(Ordering::SeqCst);
-    }
-}
-
-#[inline(always)]
-fn ordered() {
-    if cfg!(any(target_arch = "x86", target_arch = "x86_64")) {
-        compiler_fence(Ordering::SeqCst);
-    } else {
         fence(Ordering::SeqCst);
     }
 }

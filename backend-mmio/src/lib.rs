@@ -15,10 +15,11 @@
 //! get a run of either and give it back when they are destroyed.
 //!
 //! # A device that lies
-//! Nothing that the device wrote is used before it was checked, and it is read once. Indices must be those of the oldest
+//! Nothing that the device wrote is used before it was checked, nor read again afterwards. Indices must be those of the oldest
 //! request that is posted, numbers those of a queue that is there, lengths within what was posted. The first thing that is
-//! not so is kept as a [`DeviceFault`]; from then on the device is not looked at any more: it is halted, every connection is
-//! reported broken, and the driver itself completes everything that was posted, flushed.
+//! not so is kept as a [`DeviceFault`]; from then on the device is not looked at any more, and no register of it is written.
+//! The next `poll_control` halts it; every connection is reported broken, and after that the driver itself completes what
+//! was posted on queue pairs, flushed. Buffers of shared queues that are with the device are kept.
 //!
 //! # Unsafe code
 //! In the modules of [`Hal`] and [`RegisterIo`], beside the promise of the backend itself, which rests on the one that
@@ -36,6 +37,8 @@ mod runs;
 mod sideband;
 
 pub use fault::DeviceFault;
-pub use hal::{CoherentHal, DeviceWord, DmaMemory, Hal};
+#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+pub use hal::CoherentHal;
+pub use hal::{DeviceWord, DmaMemory, Hal};
 pub use registers::{MappedRegisters, RegisterIo};
 pub use sideband::Sideband;

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backend_mmio::CoherentHal;
 use backend_mmio::mlx5::{
     CompletionQueueSlot, Limits, MmioBackend, Parts, QueuePairSlot, RequestSlot, SharedReceiveSlot,
     State, Storage, WindowSlot,
@@ -14,14 +13,14 @@ use dat_core::time::Instant;
 use crate::control::ModelControl;
 use crate::device::Device;
 use crate::fetch::WindowKeys;
+use crate::hal::ModelHal;
 use crate::lie::Lie;
 use crate::memory;
 use crate::sideband::ModelSideband;
 use crate::window::ModelRegisters;
 
 /// The driver on a model device.
-pub type ModelBackend =
-    MmioBackend<'static, ModelControl, ModelSideband, ModelRegisters, CoherentHal>;
+pub type ModelBackend = MmioBackend<'static, ModelControl, ModelSideband, ModelRegisters, ModelHal>;
 
 /// Memory that a device shares with its driver, in bytes.
 const MEMORY: usize = 1 << 20;
@@ -179,7 +178,7 @@ impl ModelFabric {
                 shared: shared.clone(),
                 device,
             },
-            hal: CoherentHal,
+            hal: ModelHal,
             memory,
         };
         MmioBackend::new(parts, storage(&limits, state))

@@ -26,6 +26,7 @@ mod control;
 mod device;
 mod fabric;
 mod fetch;
+mod hal;
 mod lie;
 mod memory;
 mod sideband;
@@ -33,6 +34,7 @@ mod window;
 
 pub use control::ModelControl;
 pub use fabric::{ModelBackend, ModelFabric};
+pub use hal::ModelHal;
 pub use lie::Lie;
 pub use sideband::ModelSideband;
 pub use window::ModelRegisters;

@@ -21,11 +21,16 @@ pub enum Lie {
     Phase,
     /// It is ones.
     AllOnes,
+    /// One bit of what names its descriptor is the other way round: one below [`Lie::BITS`].
+    Bit(u32),
     /// The whole ring is noise, drawn from this.
     Noise(u64),
 }
 
 impl Lie {
+    /// The bits of what names a descriptor: user's index, queue pair, index and kind.
+    pub const BITS: u32 = 24 + 24 + 16 + 4;
+
     /// The completion as it is told.
     pub(crate) fn tell(self, entry: &mut Completion, tail: &mut CompletionTail) {
         match self {
@@ -40,6 +45,10 @@ impl Lie {
                 *tail = CompletionTail::new(tail.index(), failed, false);
             }
             Self::AllOnes => *tail = CompletionTail::ALL_ONES,
+            Self::Bit(bit @ 0..24) => entry.user_index ^= 1 << bit,
+            Self::Bit(bit @ 24..48) => entry.queue_pair ^= 1 << (bit - 24),
+            Self::Bit(bit @ 48..64) => tail.0 ^= 1 << (bit - 48 + 16),
+            Self::Bit(bit) => tail.0 ^= 1 << (bit % 4 + 4),
             Self::Phase | Self::Noise(_) => {}
         }
     }

@@ -6,6 +6,7 @@ use dat_core::flags::{
 };
 
 use super::control::Limits;
+use super::defs::LONGEST_PIECE;
 use super::storage::Tables;
 
 /// A count as the attributes have it.
@@ -20,6 +21,8 @@ pub(super) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) 
     let segments = count(limits.segments, any);
     let pairs = count(limits.queue_pairs, tables.queue_pairs.len());
     let reads = count(limits.rdma_reads, any);
+    // A transfer may be of one piece.
+    let transfer = limits.transfer.min(u64::from(LONGEST_PIECE));
     IaAttributes {
         adapter_name: limits.name,
         vendor_name: "mlx5 data path",
@@ -39,8 +42,8 @@ pub(super) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) 
         max_lmr_block_size: u64::MAX,
         max_lmr_virtual_address: u64::MAX,
         max_pzs: count(limits.domains, any),
-        max_message_size: limits.transfer,
-        max_rdma_size: limits.transfer,
+        max_message_size: transfer,
+        max_rdma_size: transfer,
         max_rmrs: count(limits.windows, tables.windows.len()),
         max_rmr_target_address: u64::MAX,
         max_srqs: count(

@@ -30,6 +30,9 @@ use crate::sideband::Sideband;
 /// Segments of the longest descriptor.
 const SEGMENTS: u32 = DESCRIPTOR_UNITS - 2;
 
+/// Events of things that are gone which one call of `poll_control` passes over.
+const ROUNDS: usize = 64;
+
 /// What a platform brings together to make a device.
 #[derive(Debug)]
 pub struct Parts<'s, C, S, R, H> {
@@ -56,7 +59,10 @@ pub struct MmioBackend<'s, C, S, R, H> {
     pub(super) tables: Tables<'s>,
     /// Where the search for a free queue pair begins: places rest as long as can be.
     next_pair: usize,
-    halted: bool,
+    /// Whether the sideband is asked first.
+    sideband_first: bool,
+    /// Whether there may be more events than the last call looked at.
+    more: bool,
 }
 
 /// A count that the core checked not to be negative.
@@ -105,7 +111,8 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
                 windows,
             },
             next_pair: 0,
-            halted: false,
+            sideband_first: true,
+            more: false,
         }
     }
 
@@ -230,11 +237,27 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         })
     }
 
+    /// What the sideband or the device has to tell, if anything, and if of an object that is there. They take turns, so that
+    /// neither keeps the other waiting.
+    fn next_event(&mut self, now: Instant) -> Option<Option<ControlEvent>> {
+        let sideband_first = self.sideband_first;
+        self.sideband_first = !sideband_first;
+        [sideband_first, !sideband_first]
+            .into_iter()
+            .find_map(|sideband| {
+                if sideband {
+                    self.sideband.poll(now).map(|event| self.named(event))
+                } else {
+                    self.control.poll(now).map(|event| self.reported(event))
+                }
+            })
+    }
+
     /// Of a device that was given up: that it was, once; and then what the driver flushed.
     fn after_fault(&mut self) -> Option<ControlEvent> {
-        if !self.halted {
-            self.halted = true;
+        if !self.tables.state.is_halted() {
             self.control.halt();
+            self.tables.state.set_halted();
             return Some(ControlEvent::DeviceFailed);
         }
         let waits = |slot: &CompletionQueueSlot| slot.armed.load(Ordering::Relaxed) != 0;
@@ -646,23 +669,26 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     }
 
     fn poll_control(&mut self, now: Instant) -> Option<ControlEvent> {
-        while !self.tables.is_faulty() {
-            if let Some(event) = self.sideband.poll(now) {
-                if let Some(event) = self.named(event) {
-                    return Some(event);
-                }
-            } else if let Some(event) = self.control.poll(now) {
-                if let Some(event) = self.reported(event) {
-                    return Some(event);
-                }
-            } else {
-                return None;
+        self.more = false;
+        for _ in 0..ROUNDS {
+            if self.tables.is_faulty() {
+                return self.after_fault();
+            }
+            // Those of what is gone are passed over.
+            if let Some(event) = self.next_event(now)? {
+                return Some(event);
             }
         }
-        self.after_fault()
+        // A peer can cause events of what is gone, so that many of them are no fault.
+        self.more = true;
+        None
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        let to_halt = self.tables.is_faulty() && !self.tables.state.is_halted();
+        if self.more || to_halt {
+            return Some(Instant::ZERO);
+        }
         self.sideband.next_deadline()
     }
 }

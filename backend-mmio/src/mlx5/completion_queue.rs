@@ -178,8 +178,9 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         let entry = defs::Completion::decode(words);
         let pair = self.tables.queue_pairs.get(place_of(entry.user_index));
         let pair = pair.ok_or(DeviceFault::UnknownQueuePair)?;
-        let number = pair.number.load(Ordering::Relaxed);
-        let current = pair.user_index.load(Ordering::Relaxed) == entry.user_index;
+        // Whoever sees that the queue pair is gone also sees what is owed.
+        let number = pair.number.load(Ordering::Acquire);
+        let current = pair.user_index.load(Ordering::Acquire) == entry.user_index;
         if number == 0 || !current {
             return self.stranger(current.then_some(pair), tail).map(Some);
         }
@@ -188,11 +189,15 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         }
         let received = match tail.kind() {
             CompletionKind::REQUEST | CompletionKind::FAILED_REQUEST => false,
-            CompletionKind::RECEIVE | CompletionKind::FAILED_RECEIVE => true,
+            kind if kind.is_of_receive() => true,
             _ => return Err(DeviceFault::UnknownKind),
         };
+        let message = tail.kind().is_message();
         let status = match tail.kind() {
-            CompletionKind::REQUEST | CompletionKind::RECEIVE => DtoStatus::Success,
+            CompletionKind::REQUEST => DtoStatus::Success,
+            _ if message => DtoStatus::Success,
+            // No message, though it took a buffer, and no peer that speaks of DAT does it.
+            CompletionKind::WRITE_IMMEDIATE => DtoStatus::BadResponse,
             _ => status(entry.syndrome).ok_or(DeviceFault::UnknownSyndrome)?,
         };
         let queue = if received {
@@ -208,31 +213,31 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         } else {
             0
         };
-        // A failure has no length.
-        let length = match tail.kind() {
-            CompletionKind::RECEIVE => entry.length,
-            _ => 0,
-        };
+        // Of others it says nothing about the buffer.
+        let length = if message { entry.length } else { 0 };
         let token = if shared == 0 {
             let oldest = queue.oldest(self.tables.requests);
             let (index, slot) = oldest.ok_or(DeviceFault::WrongIndex)?;
             if index as u16 != tail.index() {
                 return Err(DeviceFault::WrongIndex);
             }
-            if received && length > slot.extent() {
+            // All is read before the place may be posted again.
+            let (token, extent) = (slot.token(), slot.extent());
+            if received && length > extent {
                 return Err(DeviceFault::ImpossibleLength);
             }
-            let step = if received { 1 } else { slot.extent() };
+            let step = if received { 1 } else { extent };
             queue.set_tail(index.wrapping_add(step));
-            slot.token()
+            token
         } else {
             let slot = self.shared_slot(shared, tail.index());
             let slot = slot.ok_or(DeviceFault::WrongIndex)?;
             if length > slot.extent() {
                 return Err(DeviceFault::ImpossibleLength);
             }
+            let token = slot.token();
             slot.now(Whereabouts::Returned);
-            slot.token()
+            token
         };
         let queue_pair = pair.token.load();
         self.advance();
@@ -269,14 +274,12 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             return Err(DeviceFault::UnknownQueuePair);
         }
         self.advance();
-        let received = matches!(
-            tail.kind(),
-            CompletionKind::RECEIVE | CompletionKind::FAILED_RECEIVE
-        );
+        let received = tail.kind().is_of_receive();
         let taken = pair.filter(|_| received).and_then(|pair| {
             let slot = self.shared_slot(pair.shared.load(Ordering::Relaxed), tail.index())?;
+            let token = slot.token();
             slot.now(Whereabouts::Returned);
-            Some((slot.token(), pair.token.load()))
+            Some((token, pair.token.load()))
         });
         Ok(match taken {
             Some((token, queue_pair)) => Sight::Taken(Completion {
@@ -307,10 +310,11 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
                     else {
                         continue;
                     };
-                    let step = if blocks { slot.extent() } else { 1 };
+                    let (token, extent) = (slot.token(), slot.extent());
+                    let step = if blocks { extent } else { 1 };
                     queue.set_tail(index.wrapping_add(step));
                     return Some(Completion {
-                        token: slot.token(),
+                        token,
                         status: DtoStatus::Flushed,
                         length: 0,
                         queue_pair,
@@ -379,7 +383,9 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         for _ in 0..=self.entries {
             if self.tables.is_faulty() {
-                return Ok(self.flush());
+                // Until the device is halted it may still use what is posted.
+                let halted = self.tables.state.is_halted();
+                return Ok(if halted { self.flush() } else { None });
             }
             match self.examine() {
                 Ok(Some(Sight::Taken(completion))) => return Ok(Some(completion)),
@@ -415,7 +421,10 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
     fn arm(&mut self, solicited_only: bool) -> Armed {
         self.slot.armed.store(1, Ordering::Relaxed);
         if self.tables.is_faulty() {
-            return if self.tables.has_flushed(u32::from(self.name)) {
+            H::store_before_load();
+            // Before the device is halted nothing is there; whoever halts it tells the queues that are armed.
+            let halted = self.tables.state.is_halted();
+            return if halted && self.tables.has_flushed(u32::from(self.name)) {
                 Armed::Missed
             } else {
                 Armed::Armed

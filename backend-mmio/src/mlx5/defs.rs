@@ -276,8 +276,14 @@ pub struct CompletionKind(pub u8);
 impl CompletionKind {
     /// A request that succeeded.
     pub const REQUEST: Self = Self(0);
+    /// A write of a peer that took a receive, with a number that DAT has no use for.
+    pub const WRITE_IMMEDIATE: Self = Self(1);
     /// A message that came.
     pub const RECEIVE: Self = Self(2);
+    /// A message that came with a number that DAT has no use for.
+    pub const RECEIVE_IMMEDIATE: Self = Self(3);
+    /// A message that came and closed a window of this side.
+    pub const RECEIVE_INVALIDATE: Self = Self(4);
     /// No completion: the last of a queue that goes on elsewhere.
     pub const MOVED: Self = Self(5);
     /// A request that failed.
@@ -286,7 +292,27 @@ impl CompletionKind {
     pub const FAILED_RECEIVE: Self = Self(14);
     /// Not written yet.
     pub const NONE: Self = Self(15);
+
+    /// Whether it is of a message that came.
+    #[must_use]
+    pub const fn is_message(self) -> bool {
+        matches!(
+            self,
+            Self::RECEIVE | Self::RECEIVE_IMMEDIATE | Self::RECEIVE_INVALIDATE
+        )
+    }
+
+    /// Whether it is of something that took a receive.
+    #[must_use]
+    pub const fn is_of_receive(self) -> bool {
+        self.is_message() || matches!(self, Self::WRITE_IMMEDIATE | Self::FAILED_RECEIVE)
+    }
 }
+
+/// The most bytes of a piece of memory: the bit above says that the bytes themselves follow.
+pub const LONGEST_PIECE: u32 = (1 << 31) - 1;
+/// The most bytes of a window: what lies behind it is one piece, whose count of this device runs to there.
+pub const LONGEST_WINDOW: u64 = 1 << 31;
 
 /// The last word of a completion, which is written last: whose turn it is, and what it is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

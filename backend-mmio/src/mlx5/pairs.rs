@@ -162,6 +162,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
                 slots: send_slots.unwrap_or_default(),
                 pair,
                 windows: self.tables.windows,
+                state: self.tables.state,
                 number: made.number,
                 blocks: geometry.send_blocks,
                 head: 0,
@@ -191,7 +192,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             .begin(sends, geometry.send_blocks, request.request_queue);
         pair.token.store(request.token);
         pair.shared.store(made.shared, Ordering::Relaxed);
-        pair.user_index.store(made.user_index, Ordering::Relaxed);
+        pair.user_index.store(made.user_index, Ordering::Release);
         pair.number.store(made.send.number, Ordering::Release);
     }
 
@@ -204,8 +205,6 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         if number == 0 {
             return;
         }
-        pair.number.store(0, Ordering::Relaxed);
-        self.control.destroy_queue_pair(number);
         let shared = pair.shared.load(Ordering::Relaxed).checked_sub(1);
         let shared = shared.and_then(|place| {
             let queue = self.tables.shared_receive_queues.get(place as usize)?;
@@ -214,6 +213,9 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         self.owe(&pair.requests, pair.requests.outstanding());
         let received = shared.unwrap_or(pair.receives.outstanding());
         self.owe(&pair.receives, received);
+        // What may come is owed before anybody can miss the queue pair, and the device, which may take long, goes last.
+        pair.number.store(0, Ordering::Release);
+        self.control.destroy_queue_pair(number);
     }
 
     /// Puts a new send queue in the place of another one, whose memory is free then, the receive queue's included.

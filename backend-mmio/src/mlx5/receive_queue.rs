@@ -2,7 +2,7 @@
 
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
-use super::defs::{Data, doorbell};
+use super::defs::{Data, LONGEST_PIECE, doorbell};
 use super::storage::{QueueCell, QueuePairSlot, RequestSlot};
 use crate::hal::{DeviceWord, Hal, Unit};
 
@@ -104,6 +104,8 @@ pub struct MmioReceiveSlot<'a, 's, H> {
     queue: &'a mut MmioReceiveQueue<'s, H>,
     segments: u32,
     length: u32,
+    /// All lengths laid over each other: a bit is in it that is in one of them.
+    lengths: u32,
 }
 
 impl<H: Hal> WorkSlot for MmioReceiveSlot<'_, '_, H> {
@@ -122,10 +124,14 @@ impl<H: Hal> WorkSlot for MmioReceiveSlot<'_, '_, H> {
         }
         self.segments = self.segments.wrapping_add(1);
         self.length = self.length.saturating_add(segment.length);
+        self.lengths |= segment.length;
     }
 
     #[inline(always)]
     fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+        if self.lengths > LONGEST_PIECE {
+            return Err(Rejected);
+        }
         self.queue
             .publish(request.token, self.segments, self.length);
         Ok(())
@@ -151,6 +157,7 @@ impl<'s, H: Hal> WorkQueue for MmioReceiveQueue<'s, H> {
             queue: self,
             segments: 0,
             length: 0,
+            lengths: 0,
         })
     }
 

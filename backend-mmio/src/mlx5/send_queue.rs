@@ -9,11 +9,11 @@ use dat_core::backend::{
 use dat_core::flags::MemoryPrivileges;
 
 use super::defs::{
-    BLOCK_UNITS, Control, ControlFlags, Data, KeyUpdate, Opcode, Opening, RemoteAddress, doorbell,
-    register,
+    BLOCK_UNITS, Control, ControlFlags, Data, KeyUpdate, LONGEST_PIECE, LONGEST_WINDOW, Opcode,
+    Opening, RemoteAddress, doorbell, register,
 };
 use super::objects::Held;
-use super::storage::{QueueCell, QueuePairSlot, RequestSlot, WindowSlot};
+use super::storage::{QueueCell, QueuePairSlot, RequestSlot, State, WindowSlot};
 use crate::hal::{DeviceWord, Hal, Unit};
 use crate::registers::RegisterIo;
 
@@ -30,6 +30,7 @@ pub struct MmioSendQueue<'s, H, R> {
     pub(crate) slots: &'s [RequestSlot],
     pub(crate) pair: &'s QueuePairSlot,
     pub(crate) windows: &'s [WindowSlot],
+    pub(crate) state: &'s State,
     pub(crate) number: u32,
     /// Blocks of the ring, and of the descriptors that were committed; the latter runs freely.
     pub(crate) blocks: u32,
@@ -127,6 +128,9 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
 
     #[inline(always)]
     fn tell_device(&mut self) {
+        if self.state.is_faulty() {
+            return;
+        }
         H::to_device();
         if let Some(word) = self.record.get(doorbell::SEND) {
             word.store(self.head & 0xFFFF);
@@ -142,6 +146,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
 pub struct MmioSendSlot<'a, 's, H, R> {
     queue: &'a mut MmioSendQueue<'s, H, R>,
     segments: u32,
+    /// All lengths laid over each other: a bit is in it that is in one of them.
+    lengths: u32,
 }
 
 impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
@@ -157,11 +163,19 @@ impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
         self.queue
             .fill(BEFORE_SEGMENTS.wrapping_add(self.segments), data.encode());
         self.segments = self.segments.wrapping_add(1);
+        self.lengths |= segment.length;
     }
 
     #[inline(always)]
     fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
-        let Self { queue, segments } = self;
+        let Self {
+            queue,
+            segments,
+            lengths,
+        } = self;
+        if lengths > LONGEST_PIECE {
+            return Err(Rejected);
+        }
         let mut flags = queue.flags(request.flags);
         if request.flags.contains(SendFlags::SOLICITED) {
             flags = flags.with(ControlFlags::SOLICITED);
@@ -219,6 +233,7 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
         Some(MmioSendSlot {
             queue: self,
             segments: 0,
+            lengths: 0,
         })
     }
 
@@ -231,6 +246,9 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
 
 impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
+        if request.length > LONGEST_WINDOW {
+            return Err(Rejected);
+        }
         let window = self.windows.get(request.window.0).ok_or(Rejected)?;
         let old = window.key.load(Ordering::Relaxed);
         let variant = (old as u8).wrapping_add(1);

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
-use super::defs::{Data, NextReceive, doorbell};
+use super::defs::{Data, LONGEST_PIECE, NextReceive, doorbell};
 use super::objects::Held;
 use super::receive_queue::write_data;
 use super::storage::{RequestSlot, SharedReceiveSlot, Whereabouts};
@@ -105,6 +105,8 @@ pub struct MmioSharedReceivePlace<'a, 's, H> {
     queue: &'a mut MmioSharedReceiveQueue<'s, H>,
     segments: u32,
     length: u32,
+    /// All lengths laid over each other: a bit is in it that is in one of them.
+    lengths: u32,
 }
 
 impl<H: Hal> WorkSlot for MmioSharedReceivePlace<'_, '_, H> {
@@ -122,9 +124,13 @@ impl<H: Hal> WorkSlot for MmioSharedReceivePlace<'_, '_, H> {
             write_data(self.queue.ring, first.wrapping_add(self.segments), data);
         }
         self.length = self.length.saturating_add(segment.length);
+        self.lengths |= segment.length;
     }
 
     fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+        if self.lengths > LONGEST_PIECE {
+            return Err(Rejected);
+        }
         self.queue
             .publish(request.token, self.segments, self.length);
         Ok(())
@@ -149,6 +155,7 @@ impl<'s, H: Hal> WorkQueue for MmioSharedReceiveQueue<'s, H> {
             queue: self,
             segments: 0,
             length: 0,
+            lengths: 0,
         })
     }
 

@@ -1,6 +1,6 @@
 //! What the driver remembers: lent by the caller, never seen by the device.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use dat_core::sync::Word64;
 
@@ -220,13 +220,13 @@ impl CompletionQueueSlot {
     pub(crate) fn owe(&self, completions: u32) {
         let owed = self.owed.load(Ordering::Relaxed);
         self.owed
-            .store(owed.wrapping_add(completions), Ordering::Relaxed);
+            .store(owed.wrapping_add(completions), Ordering::Release);
     }
 
     /// Lets a completion of a queue pair that is gone pass, if there may be one.
     pub(crate) fn forgive(&self) -> bool {
         let forgiven = self.forgiven.load(Ordering::Relaxed);
-        if forgiven == self.owed.load(Ordering::Relaxed) {
+        if forgiven == self.owed.load(Ordering::Acquire) {
             return false;
         }
         self.forgiven
@@ -296,6 +296,8 @@ pub(crate) fn place_of(user_index: u32) -> usize {
 #[derive(Debug)]
 pub struct State {
     fault: FaultCell,
+    /// Whether the device was halted for it.
+    halted: AtomicBool,
 }
 
 impl State {
@@ -304,12 +306,29 @@ impl State {
     pub const fn new() -> Self {
         Self {
             fault: FaultCell::new(),
+            halted: AtomicBool::new(false),
         }
     }
 
     /// What the device was caught at, if it was.
     pub fn fault(&self) -> Option<DeviceFault> {
         self.fault.get()
+    }
+
+    /// Whether the device is given up: then no register of it is written any more.
+    #[inline(always)]
+    pub(crate) fn is_faulty(&self) -> bool {
+        self.fault.is_set()
+    }
+
+    /// Whether the device touches nothing any more, so that what is posted may be flushed.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted.load(Ordering::Acquire)
+    }
+
+    /// The device is halted.
+    pub(crate) fn set_halted(&self) {
+        self.halted.store(true, Ordering::Release);
     }
 }
 
@@ -382,7 +401,7 @@ impl Tables<'_> {
 
     #[inline(always)]
     pub(crate) fn is_faulty(&self) -> bool {
-        self.state.fault.is_set()
+        self.state.is_faulty()
     }
 
     #[cold]
