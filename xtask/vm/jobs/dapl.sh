@@ -97,10 +97,12 @@ functional() {
         done
     done
 }
+# That a call fails is what these look for, so that only their end and their complaints are judged. Those of service points ask for qualifiers beyond 65535,
+# which no port is, and so make none.
 limits() {
     local what
     for what in ia pz cno evd ep rsp psp lmr rpost size_lmr; do
-        alone 60 "dapltest -T L -w 1 -m 100 limit_$what" 'LimitTest: ' '[Ee]rror|fails|failed' \
+        alone 60 "dapltest -T L -w 1 -m 100 limit_$what" 'LimitTest: ' '[Ee]rror' \
             dapltest -T L -D $device -w 1 -m 100 "limit_$what"
     done
 }
