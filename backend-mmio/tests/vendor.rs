@@ -226,7 +226,7 @@ fn random_segments(random: &mut fastrand::Rng, most: u32) -> Vec<Segment> {
     (0..random.u32(0..=most))
         .map(|_| Segment {
             address: random.u64(..),
-            length: random.u32(1..),
+            length: random.u32(1..1 << 31),
             key: random.u32(..),
         })
         .collect()
