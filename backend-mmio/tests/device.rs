@@ -439,6 +439,25 @@ fn other_kinds_end_it() {
     }
 }
 
+/// Completions that hold data, or that are compressed, are not what was asked for.
+#[test]
+fn completions_of_other_formats_end_it() {
+    for format in 1..4_u32 {
+        let mut bench = Bench::new();
+        bench.post_receive(1, 8).expect("room");
+        bench.complete(CompletionKind::RECEIVE, 0);
+        let ring = bench.memory.seen_at(bench.shared.ring.get(), 4);
+        let words = ring.expect("an entry").iter().flatten();
+        let tail = words.last().expect("a tail");
+        tail.store(tail.load() | format << 2);
+        let glance = bench.completions.borrow_mut().glance();
+        assert!(matches!(glance, Glance::Unclear), "{format}");
+        assert_eq!(bench.poll(), None);
+        let fault = bench.state.fault();
+        assert_eq!(fault, Some(DeviceFault::UnknownKind), "{format}");
+    }
+}
+
 /// A piece whose count has the bit that means something else is refused, and leaves the queue as it was.
 #[test]
 fn pieces_are_no_longer_than_their_count() {

@@ -366,6 +366,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
                 .bus()
                 .saturating_add(bytes(entries.saturating_mul(COMPLETION_UNITS))),
         };
+        H::to_register();
         let number = match self.control.create_completion_queue(&spec) {
             Ok(number) => number,
             Err(error) => {
@@ -404,6 +405,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         // The record stays where it is, in the memory of the first ring, so that goes on being held.
         let taken = self.supply.take(ring_units(entries), 0)?;
         let ring = initial(&taken.memory, entries);
+        H::to_register();
         let moved = self
             .control
             .move_completion_queue(queue.number, taken.memory.bus(), entries);
@@ -467,6 +469,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             posted: 0,
         };
         queue.begin();
+        H::to_register();
         let made = self
             .control
             .create_shared_receive_queue(&SharedReceiveQueueSpec {

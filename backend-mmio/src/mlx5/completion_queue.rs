@@ -120,6 +120,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         let known = pair.user_index.load(Ordering::Relaxed) == user_index
             && pair.number.load(Ordering::Relaxed) == number
             && number != 0
+            && tail.is_plain()
             && !self.tables.is_faulty();
         let received = tail.kind() == CompletionKind::RECEIVE;
         let (queue, length) = match tail.kind() {
@@ -172,6 +173,9 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         };
         if tail == CompletionTail::ALL_ONES {
             return Err(DeviceFault::AllOnes);
+        }
+        if !tail.is_plain() {
+            return Err(DeviceFault::UnknownKind);
         }
         H::from_device();
         let words = core::array::from_fn(|word| read(entry, word));
@@ -338,6 +342,9 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             let (from, tail) = written.ok_or(DeviceFault::WrongIndex)?;
             if tail.kind() == CompletionKind::MOVED {
                 break;
+            }
+            if tail == CompletionTail::ALL_ONES {
+                return Err(DeviceFault::AllOnes);
             }
             H::from_device();
             let index = index.wrapping_add(1);

@@ -155,7 +155,7 @@ pub unsafe trait Control {
     /// Gives a window back, bound or not.
     fn destroy_window(&mut self, key: u32);
 
-    /// Makes a completion queue; its number.
+    /// Makes a completion queue; its number. Its entries are neither compressed nor do they hold data of messages.
     ///
     /// # Errors
     /// `Resources`, `Device`.
@@ -195,7 +195,7 @@ pub unsafe trait Control {
     /// Gives a shared receive queue back.
     fn destroy_shared_receive_queue(&mut self, number: u32);
 
-    /// Makes a queue pair.
+    /// Makes a queue pair. No data of its messages goes to completion queues.
     ///
     /// # Errors
     /// `Resources`, `Device`.

@@ -325,6 +325,7 @@ impl CompletionTail {
     pub const ALL_ONES: Self = Self(u32::MAX);
     const OWNER: u32 = 1;
     const SOLICITED: u32 = 1 << 1;
+    const FORMAT: u32 = 3 << 2;
 
     /// What it is of.
     #[inline(always)]
@@ -338,6 +339,13 @@ impl CompletionTail {
     #[must_use]
     pub const fn lap(self) -> bool {
         self.0 & Self::OWNER != 0
+    }
+
+    /// Whether the completion is one by itself, with nothing of the message in it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_plain(self) -> bool {
+        self.0 & Self::FORMAT == 0
     }
 
     /// Whether the peer asked for a solicited completion.

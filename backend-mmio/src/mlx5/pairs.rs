@@ -121,6 +121,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             reads_in: checked(attributes.max_rdma_read_in),
             reads_out: checked(attributes.max_rdma_read_out),
         };
+        H::to_register();
         let made = match self.control.create_queue_pair(&spec) {
             Ok(made) => made,
             Err(error) => {
