@@ -21,6 +21,7 @@ const SUBTYPE_MASK: u32 = 0x0000_FFFF;
 const TYPE_SHIFT: u32 = 16;
 /// Where the kind starts in an [`Error`], which has the cause in its lowest byte.
 const KIND_SHIFT: u32 = 16;
+const CAUSE_MASK: u32 = 0xFF;
 /// Where the subtype starts there.
 const SUBTYPE_SHIFT: u32 = 8;
 /// The 2.0 type number of [`ErrorKind::NotImplemented`].
@@ -585,7 +586,12 @@ impl Error {
     /// The same error with its cause set.
     #[must_use]
     pub const fn because(self, cause: Cause) -> Self {
-        Self::packed(self.kind(), self.subtype(), cause)
+        let word = self.0.get() & !CAUSE_MASK | cause as u32;
+        match NonZeroU32::new(word) {
+            Some(word) => Self(word),
+            // No kind is 0.
+            None => self,
+        }
     }
 
     /// The call was abandoned: the object or its adapter went away meanwhile.

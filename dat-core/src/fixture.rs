@@ -4,7 +4,9 @@ use std::vec::Vec;
 
 use crate::Ia;
 use crate::attributes::{EpAttributes, IaAddress, IaAttributes, ProviderAttributes};
-use crate::backend::{ConnectFailure, ControlEvent, PrivateData, QueuePairKey, RequestKey};
+use crate::backend::{
+    ConnectFailure, ControlEvent, Extensions, PrivateData, QueuePairKey, RequestKey,
+};
 use crate::connection::PspParam;
 use crate::endpoint::ConnectParam;
 use crate::event::{ConnectionEventKind, Event};
@@ -50,7 +52,17 @@ impl<'s> Bench<'s> {
         adapter: IaAttributes,
         provider: ProviderAttributes,
     ) -> Self {
-        let device = TestBackend::new(adapter, provider);
+        Self::on(TestBackend::new(adapter, provider), storage)
+    }
+
+    /// Of a device with operations beyond the interface.
+    pub(crate) fn extended(storage: &'s mut TestStorage, extensions: Extensions) -> Self {
+        let device = TestBackend::new(IA_ATTRIBUTES, PROVIDER_ATTRIBUTES);
+        device.set_extensions(extensions);
+        Self::on(device, storage)
+    }
+
+    fn on(device: TestBackend, storage: &'s mut TestStorage) -> Self {
         let ia = Ia::open(device.clone(), storage.lend(), 8).unwrap();
         let pz = ia.pz_create().unwrap();
         let data = ia

@@ -75,6 +75,7 @@ impl Handle {
 
     /// Says why this handle does not name the live object whose handle is `expected`.
     #[cold]
+    #[inline(never)]
     pub(crate) fn refused(self, kind: HandleKind, instance: u16, subtype: Subtype) -> Error {
         let cause = if self.is_null() {
             Cause::NullHandle

@@ -48,6 +48,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `std` | `HostLock`, blocking waits on host threads |
+//! | `compact` | less memory: one way for all posts and all dequeues, private data of 64 bytes, one bind under way per window |
 //! | `spin` | `SpinLock` |
 //! | `critical-section` | `CriticalSectionLock`, and atomics for cores without compare-and-swap |
 //! | `defmt` | `defmt::Format` on public types, notices to defmt |
@@ -58,7 +59,7 @@
 //! parts, and of whoever writes a [`backend::Backend`].
 #![no_std]
 
-#[cfg(any(feature = "std", test))]
+#[cfg(any(feature = "std", test, loom))]
 extern crate std;
 
 pub mod attributes;
@@ -75,6 +76,8 @@ mod ia;
 pub mod id;
 mod logging;
 pub mod memory;
+#[cfg(all(test, loom))]
+mod models;
 mod record;
 mod shared;
 mod storage;
@@ -87,4 +90,4 @@ pub use error::{Abi, Cause, Error, ErrorKind, Result, Subtype};
 pub use error_text::strerror;
 pub use ia::{CloseError, Ia, IaParam, InterruptHandle, OpenError};
 pub use record::RecordSlot;
-pub use storage::{IaStorage, Storage};
+pub use storage::{IaPlaces, IaStorage, Storage};

@@ -9,12 +9,11 @@
 //! that made one of them up has one taker, unless it is the success of a plain transfer of an endpoint's own
 //! queue: that one is not claimed, since the claim would cost each of them an atomic exchange.
 
-use portable_atomic::{AtomicU32, Ordering};
-
-use crate::event::DtoOperation;
+use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::{CompletionFlags, DtoStatus, HandleKind};
 use crate::id::{EpId, Handle, SrqId};
 use crate::sync::Word64;
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// Place for one posted request; lend as many as all queues together may hold.
 #[derive(Debug)]
@@ -30,7 +29,7 @@ pub struct RecordSlot {
     length: AtomicU32,
     /// Next record of a list; the number of a posted bind.
     next: AtomicU32,
-    /// Taker of a shared buffer; the generation of the region for a bind.
+    /// Taker of a shared buffer; the generation of the region for a bind; what came with a receive.
     extra: AtomicU32,
 }
 
@@ -40,10 +39,16 @@ pub(crate) const NO_RECORD: u32 = u32::MAX;
 // The bits of a tag. Without `FREE` and `READY` the device has the request.
 const OPERATION: u32 = 0b11;
 const BIND: u32 = 1 << 2;
-const FREE: u32 = 1 << 3;
-const READY: u32 = 1 << 4;
-/// `Report` of a posted record, status of a ready one.
-const REPORT_SHIFT: u32 = 5;
+/// With `BIND`, an operation beyond the interface, where a bind has 0 as its operation.
+const WRITE_IMMEDIATE: u32 = BIND | 1;
+const FETCH_AND_ADD: u32 = BIND | 2;
+/// On the side of requests; on the other one a receive that came with a number.
+const COMPARE_AND_SWAP: u32 = BIND | 3;
+const RECEIVE_IMMEDIATE: u32 = COMPARE_AND_SWAP;
+/// `Report` of a posted record, status of a ready one. Flags shifted so far can be added in one go.
+const REPORT_SHIFT: u32 = 3;
+const FREE: u32 = 1 << 7;
+const READY: u32 = 1 << 8;
 /// On the side of receives.
 const RECEIVES: u32 = 1 << 9;
 /// The least bit of the sequence number.
@@ -76,13 +81,6 @@ impl Report {
         Self(flags.intersection(told).bits() << REPORT_SHIFT)
     }
 
-    /// This, without notification if the flags of a receive say so. An endpoint refuses all other flags,
-    /// and one that reports solicited completions refuses this one.
-    #[inline]
-    pub(crate) const fn and_quiet(self, flags: CompletionFlags) -> Self {
-        Self(self.0 | flags.bits() << REPORT_SHIFT)
-    }
-
     /// Whether a success is no event.
     pub(crate) const fn suppresses(self) -> bool {
         self.0 & Self::SUPPRESS.0 != 0
@@ -102,6 +100,8 @@ impl Report {
 pub(crate) enum RecordKind {
     Dto(DtoOperation),
     Bind,
+    /// Of a receive without its number.
+    Extended(ExtendedOperation),
 }
 
 impl RecordKind {
@@ -109,15 +109,31 @@ impl RecordKind {
         match self {
             Self::Dto(operation) => operation as u32,
             Self::Bind => BIND,
+            Self::Extended(ExtendedOperation::WriteImmediate) => WRITE_IMMEDIATE,
+            Self::Extended(ExtendedOperation::FetchAndAdd) => FETCH_AND_ADD,
+            Self::Extended(ExtendedOperation::CompareAndSwap) => COMPARE_AND_SWAP,
+            Self::Extended(ExtendedOperation::ReceiveImmediate { .. }) => RECEIVE_IMMEDIATE,
         }
     }
 
     #[inline(always)]
     const fn from_bits(tag: u32) -> Self {
         if tag & BIND != 0 {
-            Self::Bind
+            Self::special(tag)
         } else {
             Self::Dto(operation(tag))
+        }
+    }
+
+    const fn special(tag: u32) -> Self {
+        match (tag & (BIND | OPERATION), tag & RECEIVES) {
+            (WRITE_IMMEDIATE, _) => Self::Extended(ExtendedOperation::WriteImmediate),
+            (FETCH_AND_ADD, _) => Self::Extended(ExtendedOperation::FetchAndAdd),
+            (COMPARE_AND_SWAP, 0) => Self::Extended(ExtendedOperation::CompareAndSwap),
+            (RECEIVE_IMMEDIATE, _) => {
+                Self::Extended(ExtendedOperation::ReceiveImmediate { immediate: 0 })
+            }
+            _ => Self::Bind,
         }
     }
 }
@@ -129,6 +145,27 @@ const fn operation(tag: u32) -> DtoOperation {
         1 => DtoOperation::RdmaWrite,
         2 => DtoOperation::RdmaRead,
         _ => DtoOperation::Receive,
+    }
+}
+
+/// What a post makes of the tag of a free record, as the number to be added.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posting(u32);
+
+impl Posting {
+    /// For a request of this kind, reported so.
+    #[inline(always)]
+    pub(crate) const fn new(kind: RecordKind, report: Report) -> Self {
+        // A free record's tag has no other bits below the sequence number than the two.
+        let posted = STEP.wrapping_sub(FREE).wrapping_add(kind.bits());
+        Self(posted.wrapping_add(report.0))
+    }
+
+    /// The same, without notification if the flags of a receive say so. An endpoint refuses all other flags,
+    /// and one that reports solicited completions refuses this one.
+    #[inline(always)]
+    pub(crate) const fn and_quiet(self, flags: CompletionFlags) -> Self {
+        Self(self.0.wrapping_add(flags.bits() << REPORT_SHIFT))
     }
 }
 
@@ -186,12 +223,8 @@ pub(crate) struct Finished {
 impl FreeRecord<'_> {
     /// Fills in the record of a request that goes to the device; returns the token to send along.
     #[inline(always)]
-    pub(crate) fn post(self, kind: RecordKind, report: Report, cookie: u64, length: u32) -> u64 {
-        // A free record's tag has no other bits below the sequence number than the two.
-        let tag = self
-            .tag
-            .wrapping_add(STEP.wrapping_sub(FREE).wrapping_add(kind.bits()))
-            | report.0;
+    pub(crate) fn post(self, posting: Posting, cookie: u64, length: u32) -> u64 {
+        let tag = self.tag.wrapping_add(posting.0);
         self.record.cookie.store(cookie);
         self.record.length.store(length, Ordering::Relaxed);
         self.record.tag.store(tag, Ordering::Release);
@@ -335,6 +368,12 @@ impl RecordSlot {
         self.extra.load(Ordering::Relaxed)
     }
 
+    /// Makes a claimed receive one that came with a number.
+    pub(crate) fn add_immediate(&self, immediate: u32) {
+        self.extra.store(immediate, Ordering::Relaxed);
+        self.tag.fetch_or(RECEIVE_IMMEDIATE, Ordering::Relaxed);
+    }
+
     /// Turns the posted record into an event that waits to be dequeued.
     pub(crate) fn make_ready(&self, status: DtoStatus, length: u32, extra: u32) {
         self.length.store(length, Ordering::Relaxed);
@@ -393,6 +432,33 @@ impl RecordSlot {
                 Err(now) => first = now,
             }
         }
+    }
+}
+
+/// The records among which all are that a queue ever had since it was made, so that others need not be looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    first: u32,
+    end: u32,
+}
+
+impl Reach {
+    pub(crate) const NONE: Self = Self {
+        first: u32::MAX,
+        end: 0,
+    };
+
+    /// Adds a run.
+    pub(crate) fn extend(&mut self, base: u32, count: u32) {
+        if count != 0 {
+            self.first = self.first.min(base);
+            self.end = self.end.max(base.saturating_add(count));
+        }
+    }
+
+    /// The records.
+    pub(crate) fn of(self, records: &[RecordSlot]) -> &[RecordSlot] {
+        run(records, self.first, self.end.saturating_sub(self.first))
     }
 }
 

@@ -1,17 +1,22 @@
 //! The tables that the data path reaches without the control lock.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Extensions};
 use crate::endpoint::{EndpointSlot, SrqSlot};
 use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, RmrSlot};
 use crate::record::RecordSlot;
 use crate::sync::RawLock;
+use crate::sync::atomic::AtomicBool;
 
 /// Slices of slots that carry their own locks or are made of atomic words.
 pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) instance: u16,
     /// The provider needs no cache maintenance around RDMA.
     pub(crate) coherent: bool,
+    /// What the device can beyond the interface.
+    pub(crate) extensions: Extensions,
+    /// Whether the end of a connection with shared receives is an asynchronous event too.
+    pub(crate) tells_shared_ends: AtomicBool,
     pub(crate) local_regions: &'s [LmrSlot],
     pub(crate) remote_regions: &'s [RmrSlot<L>],
     pub(crate) event_dispatchers: &'s [EvdSlot<B::CompletionQueue, L>],

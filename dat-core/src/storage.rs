@@ -6,7 +6,7 @@ use crate::endpoint::{EndpointSlot, SrqSlot};
 use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, PzSlot, RmrSlot};
 use crate::record::RecordSlot;
-use crate::sync::RawLock;
+use crate::sync::{Places, RawLock};
 
 /// The storage of one interface adapter; the lengths of the slices are its limits.
 ///
@@ -125,6 +125,96 @@ impl<
     const EVENTS: usize,
     const RECORDS: usize,
 > Default for IaStorage<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// As [`IaStorage`], without first values: a `static` of it takes memory, but none of the image that the memory is filled
+/// from. It is lent once, and gets its values then.
+pub struct IaPlaces<
+    B: Backend,
+    L: RawLock,
+    const EPS: usize,
+    const EVDS: usize,
+    const SRQS: usize,
+    const REGIONS: usize,
+    const EVENTS: usize,
+    const RECORDS: usize,
+> {
+    protection_zones: Places<PzSlot, REGIONS>,
+    local_regions: Places<LmrSlot, REGIONS>,
+    remote_regions: Places<RmrSlot<L>, REGIONS>,
+    event_dispatchers: Places<EvdSlot<B::CompletionQueue, L>, EVDS>,
+    notification_objects: Places<CnoSlot<L>, EVDS>,
+    endpoints: Places<EndpointSlot<B::SendQueue, B::ReceiveQueue, L>, EPS>,
+    shared_receive_queues: Places<SrqSlot<B::SharedReceiveQueue, L>, SRQS>,
+    public_service_points: Places<PspSlot, EPS>,
+    reserved_service_points: Places<RspSlot, EPS>,
+    connection_requests: Places<CrSlot, EPS>,
+    events: Places<EventSlot, EVENTS>,
+    records: Places<RecordSlot, RECORDS>,
+}
+
+impl<
+    B: Backend,
+    L: RawLock,
+    const EPS: usize,
+    const EVDS: usize,
+    const SRQS: usize,
+    const REGIONS: usize,
+    const EVENTS: usize,
+    const RECORDS: usize,
+> IaPlaces<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
+{
+    /// Memory of which nothing is known.
+    pub const fn new() -> Self {
+        Self {
+            protection_zones: Places::new(),
+            local_regions: Places::new(),
+            remote_regions: Places::new(),
+            event_dispatchers: Places::new(),
+            notification_objects: Places::new(),
+            endpoints: Places::new(),
+            shared_receive_queues: Places::new(),
+            public_service_points: Places::new(),
+            reserved_service_points: Places::new(),
+            connection_requests: Places::new(),
+            events: Places::new(),
+            records: Places::new(),
+        }
+    }
+
+    /// Makes all slots empty, and lends them to an interface adapter.
+    pub fn lend(&'static mut self) -> Storage<'static, B, L> {
+        Storage {
+            protection_zones: self.protection_zones.fill(|| PzSlot::EMPTY),
+            local_regions: self.local_regions.fill(|| LmrSlot::EMPTY),
+            remote_regions: self.remote_regions.fill(|| RmrSlot::EMPTY),
+            event_dispatchers: self.event_dispatchers.fill(|| EvdSlot::EMPTY),
+            notification_objects: self.notification_objects.fill(|| CnoSlot::EMPTY),
+            endpoints: self.endpoints.fill(|| EndpointSlot::EMPTY),
+            shared_receive_queues: self.shared_receive_queues.fill(|| SrqSlot::EMPTY),
+            public_service_points: self.public_service_points.fill(|| PspSlot::EMPTY),
+            reserved_service_points: self.reserved_service_points.fill(|| RspSlot::EMPTY),
+            connection_requests: self.connection_requests.fill(|| CrSlot::EMPTY),
+            events: self.events.fill(|| EventSlot::EMPTY),
+            records: self.records.fill(|| RecordSlot::EMPTY),
+        }
+    }
+}
+
+impl<
+    B: Backend,
+    L: RawLock,
+    const EPS: usize,
+    const EVDS: usize,
+    const SRQS: usize,
+    const REGIONS: usize,
+    const EVENTS: usize,
+    const RECORDS: usize,
+> Default for IaPlaces<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
 {
     fn default() -> Self {
         Self::new()

@@ -95,6 +95,13 @@ pub trait CompletionQueue {
         Glance::Unclear
     }
 
+    /// The number that the peer sent along with what the last `poll` took, a receive of an endpoint's own queue: of an RDMA
+    /// Write that tells so. `glance` leaves such ones.
+    #[inline(always)]
+    fn immediate(&mut self) -> Option<u32> {
+        None
+    }
+
     /// Asks for one notification at the next completion (the next solicited or failed one if
     /// `solicited_only`).
     fn arm(&mut self, solicited_only: bool) -> Armed;

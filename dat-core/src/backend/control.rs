@@ -1,13 +1,13 @@
 //! The control path: values in, values out, answers by polling.
 
-use super::{CompletionQueue, DirectAccess, ReceiveQueue, SendQueue};
+use super::{CompletionQueue, DirectAccess, Extensions, ReceiveQueue, SendQueue};
 use crate::attributes::{EpAttributes, IaAddress, IaAttributes, ProviderAttributes};
 use crate::flags::{MemoryPrivileges, QualityOfService};
 use crate::memory::Region;
 use crate::time::Instant;
 
 /// Most private data that the core carries with a connection; a provider may allow less.
-pub const PRIVATE_DATA_MAX: usize = 256;
+pub const PRIVATE_DATA_MAX: usize = if cfg!(feature = "compact") { 64 } else { 256 };
 
 /// Private data of a connection request or an answer.
 pub type PrivateData = heapless::Vec<u8, PRIVATE_DATA_MAX>;
@@ -232,9 +232,12 @@ pub struct ConnectRequest<'a> {
 
 /// Why a connection attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is no allocator to box the data with, and the event around it carries as much elsewhere"
+#[cfg_attr(
+    not(feature = "compact"),
+    expect(
+        clippy::large_enum_variant,
+        reason = "there is no allocator to box the data with, and the event around it carries as much elsewhere"
+    )
 )]
 pub enum ConnectFailure {
     /// The peer's consumer said no.
@@ -373,6 +376,11 @@ pub unsafe trait Backend {
 
     /// What this provider can do.
     fn provider_attributes(&self) -> ProviderAttributes;
+
+    /// The operations beyond the interface that its send queues take.
+    fn extensions(&self) -> Extensions {
+        Extensions::empty()
+    }
 
     /// Makes a protection domain.
     fn create_domain(&mut self) -> Result<DomainKey, BackendError>;
@@ -535,10 +543,15 @@ pub unsafe trait Backend {
     /// The next control event, if there is one by `now`.
     fn poll_control(&mut self, now: Instant) -> Option<ControlEvent>;
 
+    /// Whether `poll_control` would say nothing now. False where that takes as much as to call it.
+    fn is_quiet(&self) -> bool {
+        false
+    }
+
     /// When `poll_control` should be called again even if nothing else happens.
     fn next_deadline(&self) -> Option<Instant>;
 
-    /// Loads and stores on registered memory of peers, if the backend sees it.
+    /// Loads and stores on registered memory of peers, if the backend sees it: always or never.
     fn direct_access(&mut self) -> Option<&mut dyn DirectAccess> {
         None
     }

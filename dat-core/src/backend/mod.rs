@@ -7,6 +7,7 @@
 mod completion;
 mod control;
 mod direct;
+mod extended;
 mod work;
 
 pub use completion::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
@@ -17,6 +18,7 @@ pub use control::{
     WindowKey,
 };
 pub use direct::DirectAccess;
+pub use extended::{ExtendedRequest, ExtendedSend, Extensions};
 pub use work::{
     BindRequest, ReceiveQueue, ReceiveRequest, Rejected, RemoteRange, Segment, SendFlags,
     SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,

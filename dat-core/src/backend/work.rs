@@ -2,7 +2,7 @@
 
 use bitflags::bitflags;
 
-use super::{RegionKeys, WindowKey};
+use super::{ExtendedRequest, RegionKeys, WindowKey};
 use crate::flags::{CompletionFlags, MemoryPrivileges};
 
 /// A piece of local memory in the device's terms, never empty in a committed request.
@@ -156,6 +156,28 @@ pub trait SendQueue: WorkQueue<Request = SendRequest> {
     /// # Errors
     /// [`Rejected`]: the device refused it; nothing changed.
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected>;
+
+    /// The same, if the queue has a shorter way to bind this window to this region; not for an unbind. The request has
+    /// the object of the region and not the keys, and of the privileges the remote ones alone count.
+    ///
+    /// `None`: nothing was done, and `bind` is called.
+    #[inline(always)]
+    fn bind_again(&mut self, _request: &BindRequest) -> Option<Result<u32, Rejected>> {
+        None
+    }
+
+    /// Queues and publishes an operation beyond the interface, doorbell included; only those are asked for that
+    /// [`Backend::extensions`](super::Backend::extensions) has.
+    ///
+    /// # Errors
+    /// [`Rejected`]: the device refused it; nothing changed.
+    fn post_extended(
+        &mut self,
+        _request: &ExtendedRequest,
+        _segments: &[Segment],
+    ) -> Result<(), Rejected> {
+        Err(Rejected)
+    }
 }
 
 /// A receive queue, shared or of one queue pair.

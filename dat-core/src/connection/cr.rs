@@ -41,6 +41,15 @@ impl CrSlot {
         ep: None,
         context: 0,
     };
+
+    /// Makes it a place of no request.
+    #[inline(never)]
+    pub(crate) fn vacate(&mut self) {
+        *self = Self {
+            generation: self.generation,
+            ..Self::EMPTY
+        };
+    }
 }
 
 /// What a query of a connection request tells.
@@ -159,7 +168,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.give_back_endpoint(control, ep, &mut aftermath);
             Ok(())
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         outcome
     }
 
@@ -179,6 +188,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let outcome = self.control.with(|control| {
             let slot = control.connection_request(cr)?;
             let ep = slot.ep;
+            // The request that takes its place is written over it.
+            let private_data = slot.private_data.clone();
             let incoming = Incoming {
                 request: slot.request,
                 remote: slot
@@ -188,16 +199,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 local: slot
                     .local
                     .ok_or(Error::internal(Cause::CorruptCompletion))?,
-                private_data: slot.private_data.clone(),
+                private_data: &private_data,
             };
             let target = Self::listening(control, qualifier)
                 .ok_or(Error::invalid_argument(2).because(Cause::UnknownValue))?;
             // The new request takes the slot of the old one, whose handle dies by that.
-            self.offer(control, target, cr.index() as u16, incoming, &mut aftermath)?;
+            self.offer(
+                control,
+                target,
+                cr.index() as u16,
+                &incoming,
+                &mut aftermath,
+            )?;
             self.give_back_endpoint(control, ep, &mut aftermath);
             Ok(())
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         outcome
     }
 
@@ -267,10 +284,7 @@ impl<B> Control<'_, B> {
     /// Ends a connection request; its private data goes with it (CRA-04).
     fn forget_request(&mut self, cr: CrId) {
         if let Some(slot) = self.connection_requests.get_mut(cr.index()) {
-            *slot = CrSlot {
-                generation: slot.generation,
-                ..CrSlot::EMPTY
-            };
+            slot.vacate();
         }
     }
 }

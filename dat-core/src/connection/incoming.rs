@@ -13,13 +13,13 @@ use crate::storage::find_slot;
 use crate::sync::RawLock;
 
 /// A connection request as the backend reports it.
-#[derive(Clone, Debug)]
-pub(crate) struct Incoming {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming<'a> {
     pub(crate) request: RequestKey,
     pub(crate) remote: IaAddress,
     pub(crate) remote_port: u64,
     pub(crate) local: IaAddress,
-    pub(crate) private_data: PrivateData,
+    pub(crate) private_data: &'a PrivateData,
 }
 
 /// A service point that requests can come to.
@@ -42,11 +42,12 @@ impl Target {
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// A request came in: it becomes the consumer's, or is refused as if nobody listened (PSC-02).
+    #[inline(never)]
     pub(crate) fn request_arrived(
         &self,
         control: &mut Control<'_, B>,
         listener: u64,
-        incoming: Incoming,
+        incoming: &Incoming<'_>,
         aftermath: &mut Aftermath,
     ) {
         let request = incoming.request;
@@ -66,12 +67,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Makes the connection request in slot `index` (which may hold one that is handed off), with
     /// its event at the service point. On an error nothing changed.
+    #[inline(never)]
     pub(super) fn offer(
         &self,
         control: &mut Control<'_, B>,
         target: Target,
         index: u16,
-        incoming: Incoming,
+        incoming: &Incoming<'_>,
         aftermath: &mut Aftermath,
     ) -> Result<CrId> {
         let (evd, qualifier, reserved, makes) = match target {
@@ -123,7 +125,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             );
         }
         if let Some(ep) = ep {
-            self.note_request(ep, qualifier, &incoming);
+            self.note_request(ep, qualifier, incoming);
         }
         if let Some(slot) = control.connection_requests.get_mut(usize::from(index)) {
             *slot = CrSlot {
@@ -134,7 +136,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 local: Some(incoming.local),
                 remote_port: incoming.remote_port,
                 qualifier,
-                private_data: incoming.private_data,
+                private_data: incoming.private_data.clone(),
                 ep,
                 context: 0,
             };
@@ -147,7 +149,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// What the endpoint of a request knows of its peer; a reserved one is pending now (E5).
-    fn note_request(&self, ep: EpId, qualifier: u64, incoming: &Incoming) {
+    fn note_request(&self, ep: EpId, qualifier: u64, incoming: &Incoming<'_>) {
         // The endpoint lives: it is reserved for this service point, or was just made.
         let _noted = self.with_endpoint(ep, |_, endpoint| {
             endpoint.step(Trigger::Request);

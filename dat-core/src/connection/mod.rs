@@ -6,6 +6,8 @@ mod psp;
 mod rsp;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod two_peers;
 
 pub use cr::{CrParam, CrSlot};
 pub(crate) use incoming::Incoming;

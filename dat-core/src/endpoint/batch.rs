@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use super::endpoint::{READ, SEND, WRITE};
 use super::post::{NO_REMOTE, Refusal, Request};
 use super::{Endpoint, ReceiveSide};
 use crate::backend::{Backend, WorkQueue};
@@ -181,7 +180,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             stopped: None,
         };
         for request in requests {
-            if let Err(refusal) = self.commit(endpoint, ep, request) {
+            if let Err(refusal) = self.try_request::<false>(endpoint, &request.alone(ep)) {
                 reached.stopped = Some(refusal);
                 break;
             }
@@ -195,34 +194,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             reached.refused_by_device(refused);
         }
         reached
-    }
-
-    #[inline]
-    fn commit(
-        &self,
-        endpoint: &mut Endpoint<B::SendQueue>,
-        ep: EpId,
-        request: &BatchRequest<'_>,
-    ) -> core::result::Result<(), Refusal> {
-        let Request {
-            segments,
-            cookie,
-            remote,
-            flags,
-            operation,
-            ..
-        } = request.alone(ep);
-        match operation {
-            DtoOperation::RdmaWrite => {
-                self.try_request::<WRITE, false>(endpoint, ep, segments, cookie, remote, flags)
-            }
-            DtoOperation::RdmaRead => {
-                self.try_request::<READ, false>(endpoint, ep, segments, cookie, remote, flags)
-            }
-            DtoOperation::Send | DtoOperation::Receive => {
-                self.try_request::<SEND, false>(endpoint, ep, segments, cookie, remote, flags)
-            }
-        }
     }
 
     /// Commits receives until one is refused, then rings once.

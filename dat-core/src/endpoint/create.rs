@@ -1,13 +1,13 @@
 //! Making endpoints.
 
+use super::ReceiveSide;
 use super::equip::Wanted;
 use super::limits::check_attributes;
 use super::modify::soft_watermark;
-use super::{Endpoint, ReceiveSide};
 use crate::attributes::EpAttributes;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::flags::{EndpointState, EvdFlags, WATERMARK_INFINITE};
+use crate::flags::{EndpointState, EvdFlags};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, EvdId, PzId, SrqId, next_generation};
 use crate::storage::find_slot;
@@ -48,11 +48,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<EpId> {
         self.control.with(|control| {
             self.check_handles(control, pz, receive, request, connect)?;
-            let adapter = self.limits(control)?;
             let asked = match attributes {
                 Some(asked) => {
-                    let provider = control.backend()?.provider_attributes();
-                    check_attributes(asked, &adapter, &provider, false, ATTRIBUTES)?;
+                    self.check_asked(control, asked, false, ATTRIBUTES)?;
                     if receive.is_none() && asked.max_recv_dtos != 0
                         || request.is_none() && asked.max_request_dtos != 0
                     {
@@ -62,7 +60,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     }
                     *asked
                 }
-                None => EpAttributes::default_for(&adapter),
+                None => self.default_attributes(control)?,
             };
             let wanted = Wanted {
                 pz,
@@ -98,13 +96,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             self.check_handles(control, pz, receive, request, connect)?;
             self.check_srq(srq)?;
-            check_attributes(
-                attributes,
-                &self.limits(control)?,
-                &control.backend()?.provider_attributes(),
-                true,
-                ATTRIBUTES_WITH_SRQ,
-            )?;
+            self.check_asked(control, attributes, true, ATTRIBUTES_WITH_SRQ)?;
             if request.is_none() && attributes.max_request_dtos != 0 {
                 return Err(
                     Error::invalid_argument(ATTRIBUTES_WITH_SRQ).because(Cause::DispatcherMissing)
@@ -121,15 +113,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
+    /// Checks what is asked of an endpoint against what adapter and provider can do.
+    #[inline(never)]
+    pub(super) fn check_asked(
+        &self,
+        control: &mut Control<'_, B>,
+        asked: &EpAttributes,
+        shared: bool,
+        argument: u8,
+    ) -> Result<()> {
+        let adapter = self.limits(control)?;
+        let provider = control.backend()?.provider_attributes();
+        check_attributes(asked, &adapter, &provider, shared, argument)
+    }
+
+    /// What an endpoint is like of which nothing is asked.
+    #[inline(never)]
+    fn default_attributes(&self, control: &mut Control<'_, B>) -> Result<EpAttributes> {
+        Ok(EpAttributes::default_for(&self.limits(control)?))
+    }
+
     /// Makes the endpoint that a request at a providing service point brings along (PSC-03).
     pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
-        let adapter = self.limits(control)?;
         let wanted = Wanted {
             pz: None,
             receive: None,
             request: None,
             connect: None,
-            attributes: EpAttributes::default_for(&adapter),
+            attributes: self.default_attributes(control)?,
         };
         let state = EndpointState::TentativeConnectionPending;
         self.new_endpoint(control, &wanted, None, state)
@@ -223,28 +234,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let before = endpoint.generation;
                 let generation = next_generation(before)?;
                 let id = EpId::new(self.shared.instance, generation, index);
-                *endpoint = Endpoint {
-                    id,
-                    generation,
-                    state,
-                    srq: tied,
-                    soft_high_watermark: if srq.is_some() {
-                        soft_watermark(wanted.attributes.srq_soft_hw)
-                    } else {
-                        WATERMARK_INFINITE
-                    },
-                    ..Endpoint::EMPTY
-                };
+                endpoint.vacate(generation);
+                endpoint.id = id;
+                endpoint.state = state;
+                endpoint.srq = tied;
+                if srq.is_some() {
+                    endpoint.soft_high_watermark = soft_watermark(wanted.attributes.srq_soft_hw);
+                }
                 slot.set_taken_queue(tied);
                 slot.handle.store(id.handle().to_raw());
                 match self.equip(control, slot, endpoint, side, wanted, ZONE) {
                     Ok(()) => Ok(id),
                     Err(error) => {
                         slot.handle.store(0);
-                        *endpoint = Endpoint {
-                            generation: before,
-                            ..Endpoint::EMPTY
-                        };
+                        endpoint.vacate(before);
                         *side = ReceiveSide::EMPTY;
                         Err(error)
                     }

@@ -48,7 +48,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
             })
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         if drains? {
             // Most often nothing is outstanding; else `progress` tries again.
             self.drain(ep);

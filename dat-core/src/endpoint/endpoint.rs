@@ -1,15 +1,15 @@
 //! The endpoint object: what a post needs first, then the rest.
 
-use portable_atomic::{AtomicU32, Ordering};
-
 use super::state::{Call, Legal, Trigger, legal, next};
 use crate::attributes::{EpAttributes, IaAddress};
 use crate::backend::{PrivateData, QueuePairKey};
+use crate::event::DtoOperation;
 use crate::event::EvdConfig;
 use crate::flags::{CompletionFlags, EndpointState};
 use crate::id::EpId;
 use crate::memory::RmrTriplet;
-use crate::record::{self, FreeRecord, NO_RECORD, RecordSlot, Report};
+use crate::record::{self, FreeRecord, NO_RECORD, Posting, Reach, RecordKind, RecordSlot, Report};
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;
 
@@ -142,6 +142,9 @@ impl WorkRing {
     }
 }
 
+/// What the record of a receive is for.
+pub(super) const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
+
 /// A request as a number that types can have.
 pub(super) const SEND: u8 = 0;
 pub(super) const WRITE: u8 = 1;
@@ -171,8 +174,8 @@ impl RequestLimits {
     };
 
     #[inline(always)]
-    pub(super) const fn segments<const OPERATION: u8>(&self) -> usize {
-        match OPERATION {
+    pub(super) const fn segments(&self, path: u8) -> usize {
+        match path {
             SEND => self.send_segments,
             WRITE => self.write_segments,
             _ => self.read_segments,
@@ -182,12 +185,8 @@ impl RequestLimits {
     /// Bytes that move if the segments have `total`: a read takes the whole remote range, the others
     /// all segments. `None` if that is too much for the endpoint or for the other side.
     #[inline(always)]
-    pub(super) fn extent<const OPERATION: u8>(
-        &self,
-        total: u64,
-        remote: &RmrTriplet,
-    ) -> Option<u32> {
-        let (length, most) = match OPERATION {
+    pub(super) fn extent(&self, path: u8, total: u64, remote: &RmrTriplet) -> Option<u32> {
+        let (length, most) = match path {
             SEND => (total, self.send_size),
             WRITE if total <= remote.length => (total, self.write_size),
             READ if remote.length <= total => (remote.length, self.read_size),
@@ -203,6 +202,8 @@ pub(crate) struct Endpoint<S> {
     /// The handle while requests may be posted, else one that nobody can ask for: state and identity
     /// in one compare.
     pub(crate) postable: EpId,
+    /// The same for binds.
+    pub(crate) bindable: EpId,
     /// The zone's tag as in a region's `meta` word.
     pub(crate) zone_tag: u64,
     /// Completion flags that a request post must not carry.
@@ -230,6 +231,7 @@ pub(crate) struct Endpoint<S> {
     pub(crate) soft_high_watermark: i32,
     pub(crate) hard_high_watermark: i32,
     pub(crate) context: u64,
+    pub(crate) reach: Reach,
 }
 
 /// What an endpoint knows of its connection.
@@ -261,6 +263,7 @@ impl Link {
 impl<S> Endpoint<S> {
     pub(crate) const EMPTY: Self = Self {
         postable: EpId::NULL,
+        bindable: EpId::NULL,
         zone_tag: 0,
         refused_flags: CompletionFlags::empty(),
         limits: RequestLimits::NONE,
@@ -282,7 +285,17 @@ impl<S> Endpoint<S> {
         soft_high_watermark: crate::flags::WATERMARK_INFINITE,
         hard_high_watermark: crate::flags::WATERMARK_INFINITE,
         context: 0,
+        reach: Reach::NONE,
     };
+
+    /// Makes the place one of no endpoint, with the number of the last life.
+    #[inline(never)]
+    pub(crate) fn vacate(&mut self, generation: u32) {
+        *self = Self {
+            generation,
+            ..Self::EMPTY
+        };
+    }
 
     /// Goes where `trigger` leads; false if it means nothing in this state. The only place that
     /// changes the state of a living endpoint.
@@ -295,13 +308,18 @@ impl<S> Endpoint<S> {
         true
     }
 
-    /// Brings `postable` up to date after a change of what it stands for.
+    /// Brings `postable` and `bindable` up to date after a change of what it stands for.
     pub(crate) fn refresh_postable(&mut self) {
         let postable = legal(Call::PostRequest, self.state) != Legal::Invalid;
         self.postable = if postable && self.send.is_some() {
             self.id
         } else {
             self.id.unaskable()
+        };
+        self.bindable = if self.refuses_binds {
+            self.id.unaskable()
+        } else {
+            self.postable
         };
     }
 
@@ -331,26 +349,28 @@ impl<S> Endpoint<S> {
 pub(crate) struct ReceiveSide<R> {
     /// The handle while receives may be posted, else one that nobody can ask for.
     pub(crate) postable: EpId,
-    /// The same, where a receive may have a segment.
-    pub(crate) postable_pieces: EpId,
     pub(crate) zone_tag: u64,
     pub(crate) refused_flags: CompletionFlags,
     pub(crate) max_segments: u32,
-    /// How its completions are reported, but for the flag of a post.
-    pub(crate) report: Report,
+    /// The longest segment that a receive may have; 0 where it can have none.
+    pub(crate) max_piece: u64,
+    /// What a post makes of a record, but for its flag.
+    pub(crate) posting: Posting,
     pub(crate) ring: WorkRing,
     pub(crate) queue: Option<R>,
+    pub(crate) reach: Reach,
 }
 
 impl<R> ReceiveSide<R> {
     pub(crate) const EMPTY: Self = Self {
         postable: EpId::NULL,
-        postable_pieces: EpId::NULL,
         zone_tag: 0,
         refused_flags: CompletionFlags::empty(),
         max_segments: 0,
-        report: Report::NOTIFY,
+        max_piece: 0,
+        posting: Posting::new(RECEIVE, Report::NOTIFY),
         ring: WorkRing::EMPTY,
         queue: None,
+        reach: Reach::NONE,
     };
 }

@@ -3,19 +3,20 @@
 //! One path for making and for changing: either everything is as wanted afterwards, or everything
 //! is as it was.
 
+use super::endpoint::RECEIVE;
 use super::limits::{count, refused_receive_flags, refused_request_flags, size};
 use super::link::{EndpointOf, SlotOf};
 use super::state::{Call, Legal, legal};
 use super::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 use crate::attributes::EpAttributes;
-use crate::backend::{Backend, QueuePair, QueuePairRequest};
+use crate::backend::{Backend, BackendError, QueuePair, QueuePairRequest};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{EvdConfig, backend_refused};
 use crate::flags::{CompletionFlags, EvdFlags};
 use crate::ia::{Control, Ia};
 use crate::id::{EvdId, PzId};
 use crate::memory::zone_tag;
-use crate::record::{self, Owner, Report};
+use crate::record::{self, Owner, Posting, Report};
 use crate::sync::RawLock;
 
 /// The receiving side of a backend's endpoint.
@@ -93,6 +94,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Holds the wanted zone, unless the endpoint is in it already.
+    #[inline(never)]
     fn change_zone(
         &self,
         control: &mut Control<'_, B>,
@@ -133,6 +135,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .map_or(0, |slot| slot.main.with(|queue| queue.max_receives))
     }
 
+    #[inline(never)]
     fn equip_in_zone(
         &self,
         control: &mut Control<'_, B>,
@@ -144,9 +147,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<()> {
         let attributes = &wanted.attributes;
         // Flushed ones that wait to be dequeued are in their records still.
-        let outstanding = record::all_of(self.shared.records, Owner::Receives(endpoint.id))
-            .filter(|record| !record.is_free())
-            .count() as u32;
+        let outstanding = record::all_of(
+            side.reach.of(self.shared.records),
+            Owner::Receives(endpoint.id),
+        )
+        .filter(|record| !record.is_free())
+        .count() as u32;
         let receives = match (endpoint.srq, wanted.receive) {
             (None, Some(_)) => count(attributes.max_recv_dtos),
             _ => 0,
@@ -205,7 +211,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(zone) = zone
             && (changed || endpoint.queue_pair.is_none())
             && let Err(error) =
-                self.fit_queue_pair(control, endpoint, side, zone, &attached, effective)
+                self.fit_queue_pair(control, endpoint, side, zone, &attached, &effective)
         {
             endpoint.ring = self.undo_ring(&request_ring);
             side.ring = self.undo_ring(&receive_ring);
@@ -214,6 +220,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         endpoint.ring = self.finish_ring(&request_ring);
         side.ring = self.finish_ring(&receive_ring);
+        endpoint
+            .reach
+            .extend(endpoint.ring.base, endpoint.ring.capacity);
+        side.reach.extend(side.ring.base, side.ring.capacity);
         endpoint.receive_evd = attached.receive;
         endpoint.request_evd = attached.request;
         endpoint.refuses_binds = attached
@@ -223,11 +233,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         endpoint.receive_places = places;
         endpoint.attributes = *attributes;
         set_limits(endpoint, side, zone);
-        slot.set_shared_receive_report(side.report);
+        slot.set_shared_receive_report(receive_report(attributes));
         Ok(())
     }
 
     /// The streams as they are.
+    #[inline(never)]
     fn streams_of(&self, endpoint: &EndpointOf<B>) -> Streams {
         let attributes = &endpoint.attributes;
         let places = endpoint
@@ -248,6 +259,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Takes the old streams off their dispatchers and puts the new ones on theirs. All old ones go
     /// first, since they fix what the dispatchers take.
+    #[inline(never)]
     fn exchange_streams(
         &self,
         control: &mut Control<'_, B>,
@@ -271,6 +283,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
+    #[inline(never)]
     fn restore_streams(
         &self,
         control: &mut Control<'_, B>,
@@ -353,6 +366,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Finds records for a queue of another length. Posted ones, and completions that wait to be dequeued,
     /// keep their old records, which go back when the endpoint is reset or freed.
+    #[inline(never)]
     fn change_ring(
         &self,
         owner: Owner,
@@ -421,6 +435,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Makes the queue pair, or changes it.
+    #[inline(never)]
     fn fit_queue_pair(
         &self,
         control: &mut Control<'_, B>,
@@ -428,9 +443,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         side: &mut ReceiveSideOf<B>,
         zone: u16,
         attached: &Attached,
-        attributes: EpAttributes,
+        attributes: &EpAttributes,
     ) -> Result<()> {
-        let refused = |error| backend_refused(error, Subtype::ResourceTep);
         let domain = control
             .protection_zones
             .get(usize::from(zone))
@@ -446,33 +460,59 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             request_queue: attached.request,
             receive_queue: attached.receive,
             shared_receive_queue,
-            attributes,
+            attributes: *attributes,
             vouched: B::READS_AT_POST,
         };
         let backend = control.backend()?;
-        if let (Some(key), Some(send)) = (endpoint.queue_pair, &mut endpoint.send) {
-            return backend
-                .modify_queue_pair(key, send, side.queue.as_mut(), &request)
-                .map_err(|error| match error {
-                    crate::backend::BackendError::State => endpoint.state.forbids(),
-                    other => refused(other),
-                });
+        if endpoint.queue_pair.is_some() {
+            change_queue_pair(backend, endpoint, side, &request)
+        } else {
+            make_queue_pair(backend, endpoint, side, &request)
         }
-        let QueuePair { key, send, receive } =
-            backend.create_queue_pair(&request).map_err(refused)?;
-        let soft = u32::try_from(endpoint.soft_high_watermark).ok();
-        let hard = u32::try_from(endpoint.hard_high_watermark).ok();
-        if (soft.is_some() || hard.is_some())
-            && let Err(error) = backend.set_high_watermarks(key, soft, hard)
-        {
-            backend.destroy_queue_pair(key, send, receive);
-            return Err(refused(error));
-        }
-        endpoint.queue_pair = Some(key);
-        endpoint.send = Some(send);
-        side.queue = receive;
-        Ok(())
     }
+}
+
+/// Changes the queue pair of an endpoint. A function of its own, like the next one: queues are long.
+#[inline(never)]
+fn change_queue_pair<B: Backend>(
+    backend: &mut B,
+    endpoint: &mut EndpointOf<B>,
+    side: &mut ReceiveSideOf<B>,
+    request: &QueuePairRequest,
+) -> Result<()> {
+    let (Some(key), Some(send)) = (endpoint.queue_pair, &mut endpoint.send) else {
+        return Err(Error::internal(Cause::EndpointState));
+    };
+    backend
+        .modify_queue_pair(key, send, side.queue.as_mut(), request)
+        .map_err(|error| match error {
+            BackendError::State => endpoint.state.forbids(),
+            other => backend_refused(other, Subtype::ResourceTep),
+        })
+}
+
+/// Makes the queue pair of an endpoint.
+#[inline(never)]
+fn make_queue_pair<B: Backend>(
+    backend: &mut B,
+    endpoint: &mut EndpointOf<B>,
+    side: &mut ReceiveSideOf<B>,
+    request: &QueuePairRequest,
+) -> Result<()> {
+    let refused = |error| backend_refused(error, Subtype::ResourceTep);
+    let QueuePair { key, send, receive } = backend.create_queue_pair(request).map_err(refused)?;
+    let soft = u32::try_from(endpoint.soft_high_watermark).ok();
+    let hard = u32::try_from(endpoint.hard_high_watermark).ok();
+    if (soft.is_some() || hard.is_some())
+        && let Err(error) = backend.set_high_watermarks(key, soft, hard)
+    {
+        backend.destroy_queue_pair(key, send, receive);
+        return Err(refused(error));
+    }
+    endpoint.queue_pair = Some(key);
+    endpoint.send = Some(send);
+    side.queue = receive;
+    Ok(())
 }
 
 /// Brings up to date what the posts check.
@@ -499,20 +539,21 @@ fn set_limits<S, R>(endpoint: &mut Endpoint<S>, side: &mut ReceiveSide<R>, zone:
     side.zone_tag = endpoint.zone_tag;
     side.refused_flags = refused_receive_flags(&attributes);
     side.max_segments = count(attributes.max_recv_iov);
-    side.report = if attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT {
-        Report::SOLICITED
-    } else {
-        Report::NOTIFY
-    };
+    side.max_piece = most(side.max_segments as usize, u64::MAX);
+    side.posting = Posting::new(RECEIVE, receive_report(&attributes));
     let postable = legal(Call::PostReceive, endpoint.state) != Legal::Invalid;
     side.postable = if postable && side.queue.is_some() {
         endpoint.id
     } else {
         endpoint.id.unaskable()
     };
-    side.postable_pieces = if side.max_segments == 0 {
-        endpoint.id.unaskable()
+}
+
+/// How completions of receives are reported, but for the flag of a post.
+fn receive_report(attributes: &EpAttributes) -> Report {
+    if attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT {
+        Report::SOLICITED
     } else {
-        side.postable
-    };
+        Report::NOTIFY
+    }
 }

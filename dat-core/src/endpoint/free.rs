@@ -1,14 +1,31 @@
 //! Freeing and resetting endpoints.
 
-use super::{Call, Endpoint, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
-use crate::backend::{Backend, DisconnectMode};
+use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
+use crate::backend::{Backend, DisconnectMode, QueuePairKey};
 use crate::error::{Result, Subtype};
 use crate::event::{Aftermath, backend_refused};
 use crate::flags::EndpointState;
 use crate::ia::{Control, Ia};
 use crate::id::EpId;
-use crate::record::{self, Owner};
+use crate::record::{self, Owner, Reach};
 use crate::sync::RawLock;
+
+/// What an endpoint that is gone leaves to be given back.
+struct Left<B: Backend> {
+    id: EpId,
+    queue_pair: Option<QueuePairKey>,
+    send: Option<B::SendQueue>,
+    receive: Option<B::ReceiveQueue>,
+    ring: WorkRing,
+    reach: Reach,
+    receive_reach: Reach,
+    receive_evd: Option<u16>,
+    request_evd: Option<u16>,
+    connect_evd: Option<u16>,
+    receive_places: u32,
+    srq: Option<u16>,
+    zone: Option<u16>,
+}
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Frees an endpoint; a connection or an attempt is ended first, without an event.
@@ -28,7 +45,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.destroy_endpoint_at(control, ep.index() as u16, &mut aftermath);
             Ok(())
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         outcome
     }
 
@@ -63,35 +80,39 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     // Or it may keep it: then it would take up places that the next life needs.
                     self.harvest_both(endpoint.request_evd, endpoint.receive_evd, &mut aftermath);
                     self.abandon_binds(endpoint.ring.records(self.shared.records));
-                    self.forget_work(ep);
-                    endpoint.ring = self.renew_ring(Owner::Requests(ep), endpoint.ring);
-                    side.ring = self.renew_ring(Owner::Receives(ep), side.ring);
+                    self.forget_work(ep, endpoint.reach, side.reach);
+                    let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
+                    self.renew_ring(requests, &mut endpoint.ring, &mut endpoint.reach);
+                    self.renew_ring(receives, &mut side.ring, &mut side.reach);
                     endpoint.link.clear();
                     endpoint.step(Trigger::Reset);
                     Ok(())
                 })
             })
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         outcome
     }
 
-    /// Takes back all records of a queue and gives it a run of the same length again.
-    fn renew_ring(&self, owner: Owner, ring: WorkRing) -> WorkRing {
-        record::give_back_all(self.shared.records, owner);
-        // The run that just became free is long enough.
-        record::allocate(self.shared.records, owner, ring.capacity)
-            .map_or(WorkRing::EMPTY, |base| WorkRing::new(base, ring.capacity))
+    /// Takes back all records of a queue and gives it its run again.
+    #[inline(never)]
+    fn renew_ring(&self, owner: Owner, ring: &mut WorkRing, reach: &mut Reach) {
+        let records = self.shared.records;
+        record::give_back_all(reach.of(records), owner);
+        record::allocate_at(records, owner, ring.base, ring.capacity);
+        *ring = WorkRing::new(ring.base, ring.capacity);
+        *reach = Reach::NONE;
+        reach.extend(ring.base, ring.capacity);
     }
 
     /// Drops what one endpoint has posted, and its completions that wait to be dequeued, wherever a
     /// device put them. Once a record is free no completion of it is recognised; a dispatcher that
     /// recognised one just before has it in its queue by the time its lock is free. So nobody else
     /// touches the records afterwards.
-    fn forget_work(&self, ep: EpId) {
+    fn forget_work(&self, ep: EpId, requests: Reach, receives: Reach) {
         let records = self.shared.records;
-        record::withdraw_all(records, Owner::Requests(ep));
-        record::withdraw_all(records, Owner::Receives(ep));
+        record::withdraw_all(requests.of(records), Owner::Requests(ep));
+        record::withdraw_all(receives.of(records), Owner::Receives(ep));
         for slot in self.shared.event_dispatchers {
             slot.queue
                 .with(|queue| queue.forget_endpoint(ep.index() as u16, &self.shared));
@@ -109,48 +130,60 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return;
         };
         self.end_quietly(control, slot, aftermath);
-        let (endpoint, side) = slot.main.with(|endpoint| {
+        // What goes with the endpoint is taken out of its place before that is emptied.
+        let taken = slot.main.with(|endpoint| {
             slot.receive.with(|side| {
-                let empty = Endpoint {
-                    generation: endpoint.generation,
-                    ..Endpoint::EMPTY
+                let left = Left::<B> {
+                    id: endpoint.id,
+                    queue_pair: endpoint.queue_pair,
+                    send: endpoint.send.take(),
+                    receive: side.queue.take(),
+                    ring: endpoint.ring,
+                    reach: endpoint.reach,
+                    receive_reach: side.reach,
+                    receive_evd: endpoint.receive_evd,
+                    request_evd: endpoint.request_evd,
+                    connect_evd: endpoint.connect_evd,
+                    receive_places: endpoint.receive_places,
+                    srq: endpoint.srq,
+                    zone: endpoint.zone,
                 };
-                (
-                    core::mem::replace(endpoint, empty),
-                    core::mem::replace(side, ReceiveSide::EMPTY),
-                )
+                endpoint.vacate(endpoint.generation);
+                *side = ReceiveSide::EMPTY;
+                (!left.id.is_null()).then_some(left)
             })
         });
-        if endpoint.id.is_null() {
+        let Some(left) = taken else {
             return;
-        }
+        };
         if let (Some(key), Some(send), Ok(backend)) =
-            (endpoint.queue_pair, endpoint.send, control.backend())
+            (left.queue_pair, left.send, control.backend())
         {
-            backend.destroy_queue_pair(key, send, side.queue);
+            backend.destroy_queue_pair(key, send, left.receive);
         }
         // What is left in the completion queues would take up places that go to others now.
-        self.harvest_both(endpoint.request_evd, endpoint.receive_evd, aftermath);
-        self.abandon_binds(endpoint.ring.records(self.shared.records));
-        self.forget_work(endpoint.id);
+        self.harvest_both(left.request_evd, left.receive_evd, aftermath);
+        self.abandon_binds(left.ring.records(self.shared.records));
+        self.forget_work(left.id, left.reach, left.receive_reach);
         // Until here events of the endpoint may be dequeued, and name it.
         slot.handle.store(0);
-        record::give_back_all(self.shared.records, Owner::Requests(endpoint.id));
-        record::give_back_all(self.shared.records, Owner::Receives(endpoint.id));
+        let records = self.shared.records;
+        record::give_back_all(left.reach.of(records), Owner::Requests(left.id));
+        record::give_back_all(left.receive_reach.of(records), Owner::Receives(left.id));
         // The size of a shared queue may have changed since the endpoint was tied to it.
-        let places = endpoint.srq.map_or(endpoint.receive_places, |srq| {
+        let places = left.srq.map_or(left.receive_places, |srq| {
             self.detach_endpoint_from_srq(srq)
         });
-        if let Some(evd) = endpoint.receive_evd {
+        if let Some(evd) = left.receive_evd {
             self.detach_stream(evd, Some(places));
         }
-        if let Some(evd) = endpoint.request_evd {
-            self.detach_stream(evd, Some(endpoint.ring.capacity));
+        if let Some(evd) = left.request_evd {
+            self.detach_stream(evd, Some(left.ring.capacity));
         }
-        if let Some(evd) = endpoint.connect_evd {
+        if let Some(evd) = left.connect_evd {
             self.detach_stream(evd, None);
         }
-        if let Some(zone) = endpoint.zone {
+        if let Some(zone) = left.zone {
             self.release_zone(control, zone);
         }
     }
@@ -158,6 +191,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Ends what an endpoint has of a connection without a word, and takes in what completed, so
     /// that buffers of a shared queue find their way back before their taker is gone, and that a bind
     /// the device carried out counts as carried out although nobody will hear of it.
+    #[inline(never)]
     fn end_quietly(
         &self,
         control: &mut Control<'_, B>,

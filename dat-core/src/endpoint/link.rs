@@ -4,16 +4,19 @@ use super::endpoint::Link;
 use super::{Endpoint, EndpointSlot, Trigger};
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::Result;
-use crate::event::{Aftermath, ConnectionEventKind, Event};
+use crate::event::{Aftermath, AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, Handle};
-use crate::sync::RawLock;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Guard, RawLock};
 
 /// The slot of an endpoint on a backend.
 pub(crate) type SlotOf<B, L> =
     EndpointSlot<<B as Backend>::SendQueue, <B as Backend>::ReceiveQueue, L>;
 /// The endpoint of a backend.
 pub(crate) type EndpointOf<B> = Endpoint<<B as Backend>::SendQueue>;
+/// The place of an endpoint, and the endpoint locked.
+type HeldEndpoint<'a, B, L> = (&'a SlotOf<B, L>, Guard<'a, L, EndpointOf<B>>);
 
 /// How a connection, or an attempt, comes to its end.
 #[derive(Clone, Copy, Debug)]
@@ -27,14 +30,6 @@ pub(crate) struct Ending {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// The slot of a handle, not yet known to be live.
-    pub(crate) fn endpoint_slot(&self, ep: EpId) -> Result<&SlotOf<B, L>> {
-        self.shared
-            .endpoints
-            .get(ep.index())
-            .ok_or_else(|| ep.refused(self.shared.instance))
-    }
-
     /// Runs `f` on a live endpoint under its main lock.
     ///
     /// # Errors
@@ -44,13 +39,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         ep: EpId,
         f: impl FnOnce(&SlotOf<B, L>, &mut EndpointOf<B>) -> Result<R>,
     ) -> Result<R> {
-        let slot = self.endpoint_slot(ep)?;
-        slot.main.with(|endpoint| {
-            if endpoint.id != ep || ep.is_null() {
-                return Err(ep.refused(self.shared.instance));
+        let (slot, mut endpoint) = self.hold_endpoint(ep)?;
+        f(slot, &mut endpoint)
+    }
+
+    /// A live endpoint, locked. A function of its own, for all the calls that begin with it.
+    #[inline(never)]
+    fn hold_endpoint(&self, ep: EpId) -> Result<HeldEndpoint<'_, B, L>> {
+        if let Some(slot) = self.shared.endpoints.get(ep.index()) {
+            let endpoint = slot.main.hold();
+            if endpoint.id == ep && !ep.is_null() {
+                return Ok((slot, endpoint));
             }
-            f(slot, endpoint)
-        })
+        }
+        Err(ep.refused(self.shared.instance))
     }
 
     /// Runs `f` on the endpoint that a backend's token names, if it still lives.
@@ -87,7 +89,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             0
         };
         self.tell_connection(endpoint, ending.kind, size, aftermath);
+        self.tell_shared_end(endpoint, ending.kind, aftermath);
         true
+    }
+
+    /// Queues the asynchronous event for the end of a connection whose endpoint takes from a shared queue, if it was asked for.
+    fn tell_shared_end(
+        &self,
+        endpoint: &EndpointOf<B>,
+        kind: ConnectionEventKind,
+        aftermath: &mut Aftermath,
+    ) {
+        use ConnectionEventKind::{Broken, Disconnected};
+        let has_ended = endpoint.srq.is_some() && matches!(kind, Broken | Disconnected);
+        if has_ended && self.shared.tells_shared_ends.load(Ordering::Relaxed) {
+            let event = Event::Async {
+                kind: AsyncEventKind::EpBroken,
+                handle: endpoint.id.handle(),
+                reason: REASON_PRIMARY,
+            };
+            self.push_event(self.async_evd, &event, aftermath);
+        }
+    }
+
+    /// Has the end of every connection whose endpoint takes from a shared queue be an asynchronous event of the endpoint as well,
+    /// [`AsyncEventKind::EpBroken`]: devices of InfiniBand say so when such an endpoint takes no more buffers, and programs for them
+    /// wait for it before they free it.
+    pub fn report_shared_ends(&self) {
+        self.shared.tells_shared_ends.store(true, Ordering::Relaxed);
     }
 
     /// Queues a connection event, if the consumer wants them; completions that are there precede it.
@@ -155,7 +184,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 ))
             });
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
     }
 
     /// The private data that came with the connection, or with its rejection.

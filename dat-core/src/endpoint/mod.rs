@@ -7,6 +7,7 @@ mod disconnect;
 #[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod endpoint;
 mod equip;
+mod extended;
 mod free;
 mod limits;
 mod link;
@@ -25,10 +26,13 @@ pub use batch::{BatchOperation, BatchReceive, BatchRefused, BatchRequest};
 pub use connect::ConnectParam;
 pub use endpoint::EndpointSlot;
 pub(crate) use endpoint::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
+pub use extended::Extended;
 pub(crate) use link::Ending;
 pub(crate) use post::send_flags;
 pub use query::{EpParam, EpStatus, RecvQuery};
 pub(crate) use refuse::{not_ready, refused_flags};
 pub(crate) use srq::SharedReceives;
 pub use srq::{SrqParam, SrqSlot};
+#[cfg(test)]
+pub(crate) use state::next;
 pub(crate) use state::{Call, Legal, Trigger, permit};

@@ -1,7 +1,6 @@
 //! Changing an endpoint before it is connected.
 
 use super::equip::Wanted;
-use super::limits::check_attributes;
 use super::{Call, EpParam, permit};
 use crate::attributes::EpAttributes;
 use crate::backend::Backend;
@@ -76,8 +75,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if !selected.difference(EpFields::PZ | PROVIDER).is_empty() {
                 permit(Call::ModifySettings, state)?;
             }
-            let adapter = self.limits(control)?;
-            let provider = control.backend()?.provider_attributes();
             self.with_endpoint(ep, |slot, endpoint| {
                 slot.receive.with(|side| {
                     let old = endpoint.attributes;
@@ -88,7 +85,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         return Err(endpoint.state.forbids());
                     }
                     let shared = endpoint.srq.is_some();
-                    check_attributes(&attributes, &adapter, &provider, shared, PARAMETERS)?;
+                    self.check_asked(control, &attributes, shared, PARAMETERS)?;
                     let present = |evd: u16| self.evd_id_at(evd);
                     let goal = Wanted {
                         pz: zone.or_else(|| {

@@ -17,7 +17,7 @@ use crate::flags::{CompletionFlags, MemoryPrivileges};
 use crate::ia::Ia;
 use crate::id::EpId;
 use crate::memory::{LmrSlot, LmrTriplet, LocalAccess, RmrTriplet};
-use crate::record::{FreeRecord, RecordKind, Report};
+use crate::record::{FreeRecord, Posting, RecordKind, Report};
 use crate::sync::RawLock;
 
 /// Sends name no remote memory.
@@ -139,7 +139,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<()> {
-        if let Ok(one) = <&[LmrTriplet; 1]>::try_from(segments) {
+        if cfg!(feature = "compact") {
+            self.post_unusual(&Request {
+                ep,
+                segments,
+                cookie,
+                remote,
+                flags,
+                operation: operation(OPERATION),
+            })
+        } else if let Ok(one) = <&[LmrTriplet; 1]>::try_from(segments) {
             self.post_counted::<OPERATION, 1>(ep, one, &[], one, cookie, remote, flags)
         } else {
             self.post_several::<OPERATION>(ep, segments, cookie, remote, flags)
@@ -174,7 +183,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some((first, rest)) = segments.split_first_chunk() {
             self.post_counted::<OPERATION, 3>(ep, first, rest, segments, cookie, remote, flags)
         } else {
-            self.post_otherwise::<OPERATION>(ep, segments, cookie, remote, flags)
+            self.post_unusual(&Request {
+                ep,
+                segments,
+                cookie,
+                remote,
+                flags,
+                operation: operation(OPERATION),
+            })
         }
     }
 
@@ -200,7 +216,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Attempt::Unusual => {}
             }
         }
-        self.post_unusual::<OPERATION>(&Request {
+        self.post_unusual(&Request {
             ep,
             segments,
             cookie,
@@ -210,78 +226,33 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// A request of few segments that is not plain. It comes in one piece: were a call with all its parts the
-    /// last thing its caller does, the compiler would save registers there before it looks at the count.
+    /// A request without segments, with empty ones, one that is refused, or one for which room has to be made. It comes in
+    /// one piece: were a call with all its parts the last thing its caller does, the compiler would save registers
+    /// there before it looks at the count.
     #[cold]
     #[inline(never)]
-    fn post_unusual<const OPERATION: u8>(&self, request: &Request<'_>) -> Result<()> {
-        self.post_otherwise::<OPERATION>(
-            request.ep,
-            request.segments,
-            request.cookie,
-            request.remote,
-            request.flags,
-        )
+    fn post_unusual(&self, request: &Request<'_>) -> Result<()> {
+        match self.attempt(request) {
+            Ok(()) => Ok(()),
+            Err(refusal) => self.post_again(request, refusal),
+        }
     }
 
-    /// A request without segments, with empty ones, one that is refused, or one for which room has to be made.
+    /// Posts a request of any operation, with the lock held in between.
     #[inline(never)]
-    fn post_otherwise<const OPERATION: u8>(
-        &self,
-        ep: EpId,
-        segments: &[LmrTriplet],
-        cookie: u64,
-        remote: &RmrTriplet,
-        flags: CompletionFlags,
-    ) -> Result<()> {
-        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
-            return Err(ep.refused(self.shared.instance));
-        };
-        let outcome = self.try_request::<OPERATION, true>(
-            &mut slot.main.hold(),
-            ep,
-            segments,
-            cookie,
-            remote,
-            flags,
-        );
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(refusal) => self.post_again::<OPERATION>(
-                &Request {
-                    ep,
-                    segments,
-                    cookie,
-                    remote,
-                    flags,
-                    operation: operation(OPERATION),
-                },
-                refusal,
-            ),
+    fn attempt(&self, request: &Request<'_>) -> core::result::Result<(), Refusal> {
+        match self.shared.endpoints.get(request.ep.index()) {
+            Some(slot) => self.try_request::<true>(&mut slot.main.hold(), request),
+            None => Err(Refusal::Invalid),
         }
     }
 
     /// A full queue may hold completions that leave no event: takes them in and tries once more.
     #[cold]
     #[inline(never)]
-    fn post_again<const OPERATION: u8>(
-        &self,
-        request: &Request<'_>,
-        mut refusal: Refusal,
-    ) -> Result<()> {
-        if refusal == Refusal::Full
-            && self.reclaim_requests(request.ep)
-            && let Some(slot) = self.shared.endpoints.get(request.ep.index())
-        {
-            let outcome = self.try_request::<OPERATION, true>(
-                &mut slot.main.hold(),
-                request.ep,
-                request.segments,
-                request.cookie,
-                request.remote,
-                request.flags,
-            );
-            match outcome {
+    fn post_again(&self, request: &Request<'_>, mut refusal: Refusal) -> Result<()> {
+        if refusal == Refusal::Full && self.reclaim_requests(request.ep) {
+            match self.attempt(request) {
                 Ok(()) => return Ok(()),
                 Err(again) => refusal = again,
             }
@@ -304,7 +275,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Attempt {
         let count = N.saturating_add(rest.len());
         // Where there can be no segment the limit of the length is 0.
-        let too_many = count > 1 && count > endpoint.limits.segments::<OPERATION>();
+        let too_many = count > 1 && count > endpoint.limits.segments(OPERATION);
         if endpoint.postable != ep || flags.intersects(endpoint.refused_flags) || too_many {
             return Attempt::Unusual;
         }
@@ -321,7 +292,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         for piece in first {
             let taken = if cut { remote.length } else { piece.length };
             // Read anew for each, which is cheaper than to keep it.
-            let access = local_access::<OPERATION>(endpoint.zone_tag);
+            let access = local_access(OPERATION, endpoint.zone_tag);
             // A longer piece makes the total too long, which is found before the commit.
             if !access.add(regions, piece, taken as u32, &mut place) {
                 return Attempt::Unusual;
@@ -338,13 +309,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Attempt::Unusual;
         };
         for piece in rest {
-            let access = local_access::<OPERATION>(endpoint.zone_tag);
+            let access = local_access(OPERATION, endpoint.zone_tag);
             if !access.add(regions, piece, piece.length as u32, &mut place) {
                 return Attempt::Unusual;
             }
             total = total.wrapping_add(piece.length);
         }
-        let Some(length) = endpoint.limits.extent::<OPERATION>(total, remote) else {
+        let Some(length) = endpoint.limits.extent(OPERATION, total, remote) else {
             return Attempt::Unusual;
         };
         let filled = if cut {
@@ -358,7 +329,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(free) = endpoint.ring.next(self.shared.records) else {
             return Attempt::Unusual;
         };
-        let request = request::<OPERATION>(&free, cookie, remote, flags, length);
+        let request = request(OPERATION, &free, cookie, remote, flags, length);
         if place.commit(&request).is_err() {
             free.withdraw();
             return Attempt::Refused;
@@ -372,43 +343,44 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Commits a request, and rings if it is `ALONE`.
-    #[inline(always)]
-    pub(super) fn try_request<const OPERATION: u8, const ALONE: bool>(
+    #[inline]
+    pub(super) fn try_request<const ALONE: bool>(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
-        ep: EpId,
-        segments: &[LmrTriplet],
-        cookie: u64,
-        remote: &RmrTriplet,
-        flags: CompletionFlags,
+        asked: &Request<'_>,
     ) -> core::result::Result<(), Refusal> {
-        if endpoint.postable != ep
-            || flags.intersects(endpoint.refused_flags)
-            || segments.len() > endpoint.limits.segments::<OPERATION>()
+        let path = path(asked.operation);
+        if endpoint.postable != asked.ep
+            || asked.flags.intersects(endpoint.refused_flags)
+            || asked.segments.len() > endpoint.limits.segments(path)
         {
             return Err(Refusal::Invalid);
         }
         let Some(queue) = &mut endpoint.send else {
             return Err(Refusal::Invalid);
         };
-        let Some(mut place) = queue.reserve(segments.len()) else {
+        let Some(mut place) = queue.reserve(asked.segments.len()) else {
             return Err(Refusal::Full);
         };
-        let access = local_access::<OPERATION>(endpoint.zone_tag);
         // A read takes the whole remote range; local room behind it stays untouched.
-        let regions = self.shared.local_regions;
-        let total = if OPERATION == READ {
-            copy_segments::<true>(regions, segments, access, remote.length, &mut place)?
-        } else {
-            copy_segments::<false>(regions, segments, access, 0, &mut place)?
+        let room = match path {
+            READ => asked.remote.length,
+            _ => u64::MAX,
         };
-        let Some(length) = endpoint.limits.extent::<OPERATION>(total, remote) else {
+        let total = copy_segments::<true>(
+            self.shared.local_regions,
+            asked.segments,
+            local_access(path, endpoint.zone_tag),
+            room,
+            &mut place,
+        )?;
+        let Some(length) = endpoint.limits.extent(path, total, asked.remote) else {
             return Err(Refusal::Invalid);
         };
         let Some(free) = endpoint.ring.next(self.shared.records) else {
             return Err(Refusal::Full);
         };
-        let request = request::<OPERATION>(&free, cookie, remote, flags, length);
+        let request = request(path, &free, asked.cookie, asked.remote, asked.flags, length);
         if place.commit(&request).is_err() {
             free.withdraw();
             return Err(Refusal::Device);
@@ -451,7 +423,7 @@ fn add_few<'p, const OPERATION: u8>(
         let Some((piece, others)) = pieces.split_first() else {
             break;
         };
-        let access = local_access::<OPERATION>(*zone);
+        let access = local_access(OPERATION, *zone);
         if !access.add(regions, piece, piece.length as u32, place) {
             return None;
         }
@@ -516,8 +488,8 @@ fn copy_segment<const LIMITED: bool>(
 
 /// What a request asks of the regions it names.
 #[inline(always)]
-fn local_access<const OPERATION: u8>(zone: u64) -> LocalAccess {
-    if OPERATION == READ {
+fn local_access(path: u8, zone: u64) -> LocalAccess {
+    if path == READ {
         writable(zone)
     } else {
         LocalAccess {
@@ -538,27 +510,42 @@ pub(super) fn writable(zone: u64) -> LocalAccess {
 
 /// Fills in the record of a request; returns what goes to the device.
 #[inline(always)]
-fn request<const OPERATION: u8>(
+fn request(
+    path: u8,
     free: &FreeRecord<'_>,
     cookie: u64,
     remote: &RmrTriplet,
     flags: CompletionFlags,
     length: u32,
 ) -> SendRequest {
-    let kind = RecordKind::Dto(operation(OPERATION));
+    let kind = RecordKind::Dto(operation(path));
     SendRequest {
-        token: free.post(kind, Report::of_request(flags), cookie, length),
-        operation: match OPERATION {
+        token: free.post(
+            Posting::new(kind, Report::of_request(flags)),
+            cookie,
+            length,
+        ),
+        operation: match path {
             SEND => SendOperation::Send,
             WRITE => SendOperation::RdmaWrite(range(remote)),
             _ => SendOperation::RdmaRead(range(remote)),
         },
         length,
-        flags: send_flags(flags, OPERATION == SEND),
+        flags: send_flags(flags, path == SEND),
+    }
+}
+
+/// The number of an operation's path.
+const fn path(operation: DtoOperation) -> u8 {
+    match operation {
+        DtoOperation::RdmaWrite => WRITE,
+        DtoOperation::RdmaRead => READ,
+        DtoOperation::Send | DtoOperation::Receive => SEND,
     }
 }
 
 /// The operation behind a path's number.
+#[inline(always)]
 const fn operation(path: u8) -> DtoOperation {
     match path {
         SEND => DtoOperation::Send,

@@ -132,9 +132,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             permit(Call::Inspect, endpoint.state)?;
             let records = self.shared.records;
             // Receives posted before the queue changed its length keep their old records.
-            let received = slot
-                .receive
-                .with(|_| !record::all_of(records, Owner::Receives(ep)).any(RecordSlot::is_posted));
+            let received = slot.receive.with(|side| {
+                let own = side.reach.of(records);
+                !record::all_of(own, Owner::Receives(ep)).any(RecordSlot::is_posted)
+            });
             Ok(EpStatus {
                 state: endpoint.state,
                 recv_idle: received && held == 0,

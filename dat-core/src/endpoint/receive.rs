@@ -1,5 +1,6 @@
 //! Posting receives, to an endpoint or to a shared queue: as `post`, with one segment for the common case.
 
+use super::endpoint::RECEIVE;
 use super::post::{Attempt, Refusal, copy_segments, writable};
 use super::refuse::refused_by_device;
 use super::{ReceiveSide, SharedReceives, SrqSlot};
@@ -7,16 +8,18 @@ use crate::backend::{
     Backend, ReceiveQueue, ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot,
 };
 use crate::error::{Result, Subtype};
-use crate::event::DtoOperation;
 use crate::flags::CompletionFlags;
 use crate::ia::Ia;
 use crate::id::{EpId, SrqId};
 use crate::memory::LmrTriplet;
-use crate::record::{RecordKind, RecordSlot, Report};
+use crate::record::{Posting, RecordSlot, Report};
 use crate::sync::{Guard, RawLock};
 
-const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
+/// The record of a buffer of a shared queue.
+const FOR_TAKER: Posting = Posting::new(RECEIVE, Report::TAKER);
 
+/// The receiving side of an endpoint, locked.
+type HeldReceiveSide<'a, B, L> = Guard<'a, L, ReceiveSide<<B as Backend>::ReceiveQueue>>;
 /// A shared receive queue, locked.
 type HeldSharedReceives<'a, B, L> =
     Guard<'a, L, SharedReceives<<B as Backend>::SharedReceiveQueue>>;
@@ -45,15 +48,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<()> {
-        if let Some(slot) = self.shared.endpoints.get(ep.index())
+        if !cfg!(feature = "compact")
             && let [piece] = segments
+            && let Some(slot) = self.shared.endpoints.get(ep.index())
+            && let Some(side) = slot.receive.try_hold()
         {
-            let side = &mut slot.receive.hold();
-            match self.post_piece_to_receive(side, ep, piece, cookie, flags) {
-                Attempt::Posted => return Ok(()),
-                Attempt::Refused => return Err(refused_by_device(Subtype::ResourceTep)),
-                Attempt::Unusual => {}
-            }
+            return self.post_piece_to_endpoint(ep, piece, side, cookie, flags);
         }
         self.post_recv_otherwise(ep, segments, cookie, flags)
     }
@@ -76,7 +76,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) else {
             return Err(srq.refused(self.shared.instance));
         };
-        if let [piece] = segments
+        if !cfg!(feature = "compact")
+            && let [piece] = segments
             && let Some(shared) = slot.main.try_hold()
         {
             // A free slot's null handle passes for a null handle, but it has no records and no queue.
@@ -127,20 +128,40 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome.map_err(|refusal| self.explain_shared_receive(srq, segments, &refusal))
     }
 
-    /// A receive of one segment that is not empty.
+    /// Posts a receive of one piece. A function of its own, which gets the one address that all of it starts from; the
+    /// table that leads there is no concern of it.
+    #[inline(never)]
+    fn post_piece_to_endpoint(
+        &self,
+        ep: EpId,
+        piece: &LmrTriplet,
+        mut held: HeldReceiveSide<'_, B, L>,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        if held.postable != ep {
+            return self.post_recv_elsewhere(ep, piece, held, cookie, flags);
+        }
+        match self.place_receive(&mut held, piece, cookie, flags) {
+            Attempt::Posted => Ok(()),
+            Attempt::Refused => self.receive_refused(held),
+            Attempt::Unusual => self.post_recv_unusual(piece, held, cookie, flags),
+        }
+    }
+
+    /// Puts a receive of one piece, if it is the common case, into its queue.
     #[inline(always)]
-    fn post_piece_to_receive(
+    fn place_receive(
         &self,
         side: &mut ReceiveSide<B::ReceiveQueue>,
-        ep: EpId,
         piece: &LmrTriplet,
         cookie: u64,
         flags: CompletionFlags,
     ) -> Attempt {
-        if side.postable_pieces != ep || flags.intersects(side.refused_flags) {
+        if flags.intersects(side.refused_flags) || piece.length > side.max_piece {
             return Attempt::Unusual;
         }
-        let Some(key) = self.receives_piece(side.zone_tag, piece) else {
+        let Some(key) = writable(side.zone_tag).check(self.shared.local_regions, piece) else {
             return Attempt::Unusual;
         };
         let Some(free) = side.ring.next(self.shared.records) else {
@@ -150,16 +171,50 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Attempt::Unusual;
         };
         let segment = looked_at(piece, key);
-        let report = side.report.and_quiet(flags);
-        let token = free.post(RECEIVE, report, cookie, segment.length);
+        let token = free.post(side.posting.and_quiet(flags), cookie, segment.length);
         side.ring.advance(&free);
         match queue.post_one(segment, &ReceiveRequest { token }) {
             Ok(()) => Attempt::Posted,
-            Err(Rejected) => {
-                side.ring.retreat(self.shared.records, 1);
-                Attempt::Refused
-            }
+            Err(Rejected) => Attempt::Refused,
         }
+    }
+
+    /// Takes back the newest receive, which the device refused.
+    #[cold]
+    #[inline(never)]
+    fn receive_refused(&self, mut side: HeldReceiveSide<'_, B, L>) -> Result<()> {
+        side.ring.retreat(self.shared.records, 1);
+        Err(refused_by_device(Subtype::ResourceTep))
+    }
+
+    /// A receive of one piece that is refused, or is to be looked at another way. It knows its endpoint from what is
+    /// locked, so that the common case need not keep it.
+    #[cold]
+    #[inline(never)]
+    fn post_recv_unusual(
+        &self,
+        piece: &LmrTriplet,
+        side: HeldReceiveSide<'_, B, L>,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        let ep = side.postable;
+        self.post_recv_elsewhere(ep, piece, side, cookie, flags)
+    }
+
+    /// A receive for an endpoint that does not take it.
+    #[cold]
+    #[inline(never)]
+    fn post_recv_elsewhere(
+        &self,
+        ep: EpId,
+        piece: &LmrTriplet,
+        side: HeldReceiveSide<'_, B, L>,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        drop(side);
+        self.post_recv_otherwise(ep, core::slice::from_ref(piece), cookie, flags)
     }
 
     /// Posts a buffer of one piece that was looked at. A function of its own: what the look takes is not kept for what
@@ -235,8 +290,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(free) = side.ring.next(self.shared.records) else {
             return Err(Refusal::Full);
         };
-        let report = side.report.and_quiet(flags);
-        let token = free.post(RECEIVE, report, cookie, length);
+        let token = free.post(side.posting.and_quiet(flags), cookie, length);
         if place.commit(&ReceiveRequest { token }).is_err() {
             free.withdraw();
             return Err(Refusal::Device);
@@ -277,7 +331,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Ok(length) = u32::try_from(total) else {
             return Err(Refusal::Invalid);
         };
-        let token = free.post(RECEIVE, Report::TAKER, cookie, length);
+        let token = free.post(FOR_TAKER, cookie, length);
         // Before the device may complete it, and somebody hand the record back.
         (shared.latest, shared.free_first) = (free.index, free.record.next());
         if place.commit(&ReceiveRequest { token }).is_err() || queue.ring().is_err() {
@@ -304,7 +358,7 @@ fn place_shared_receive<Q: ReceiveQueue>(
         return Attempt::Unusual;
     };
     let segment = looked_at(piece, key);
-    let token = free.post(RECEIVE, Report::TAKER, cookie, segment.length);
+    let token = free.post(FOR_TAKER, cookie, segment.length);
     // Before the device may complete it, and somebody hand the record back.
     (shared.latest, shared.free_first) = (free.index, free.record.next());
     match queue.post_one(segment, &ReceiveRequest { token }) {

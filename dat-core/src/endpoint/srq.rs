@@ -1,7 +1,5 @@
 //! Shared receive queues.
 
-use portable_atomic::{AtomicU32, Ordering};
-
 use crate::attributes::{IaAttributes, SrqAttributes};
 use crate::backend::{Backend, BackendError, SharedReceiveQueueKey};
 use crate::error::{Cause, Error, Result, Subtype};
@@ -14,7 +12,8 @@ use crate::id::{Handle, PzId, SrqId, next_generation};
 use crate::memory::zone_tag;
 use crate::record::{self, FreeRecord, NO_RECORD, Owner, RecordSlot};
 use crate::storage::find_slot;
-use crate::sync::{Mutex, RawLock};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Guard, Mutex, RawLock};
 
 /// Place for one shared receive queue.
 #[repr(C)]
@@ -172,6 +171,12 @@ pub struct SrqParam {
 const ATTRIBUTES_ARGUMENT: u8 = 3;
 const NUMBER_ARGUMENT: u8 = 2;
 
+/// The place of a shared receive queue, and the queue locked.
+type HeldSrq<'a, B, L> = (
+    &'a SrqSlot<<B as Backend>::SharedReceiveQueue, L>,
+    Guard<'a, L, SharedReceives<<B as Backend>::SharedReceiveQueue>>,
+);
+
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Makes a shared receive queue for `max_recv_dtos` buffers of up to `max_recv_iov` segments.
     ///
@@ -192,8 +197,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if !backend.provider_attributes().srq_supported {
                 return Err(Error::model_not_supported().because(Cause::Unsupported));
             }
-            let adapter = self.limits(control)?;
-            let (receives, segments) = check_sizes(attributes, &adapter)?;
+            let (receives, segments, max_endpoints) = self.sizes_of_srq(control, attributes)?;
             let exhausted =
                 |cause| Error::insufficient_resources(Subtype::ResourceSrq).because(cause);
             let index = find_slot(self.shared.shared_receive_queues, |slot| {
@@ -237,12 +241,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     generation,
                     key,
                     zone,
-                    max_endpoints: u32::try_from(adapter.max_ep_per_srq).unwrap_or_default(),
+                    max_endpoints,
                     ..SharedReceives::EMPTY
                 };
             });
             Ok(id)
         })
+    }
+
+    /// Buffers, segments of each, and endpoints of a queue as it is asked for.
+    #[inline(never)]
+    fn sizes_of_srq(
+        &self,
+        control: &mut Control<'_, B>,
+        asked: &SrqAttributes,
+    ) -> Result<(u32, u32, u32)> {
+        let adapter = self.limits(control)?;
+        let (receives, segments) = check_sizes(asked, &adapter)?;
+        let endpoints = u32::try_from(adapter.max_ep_per_srq).unwrap_or_default();
+        Ok((receives, segments, endpoints))
     }
 
     /// Frees a shared receive queue; buffers still on it are the consumer's again, without completion.
@@ -498,7 +515,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         for _ in 0..due {
             self.push_event(self.async_evd, &low_watermark_event(srq), &mut aftermath);
         }
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         Ok(())
     }
 
@@ -614,19 +631,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             &mut SharedReceives<B::SharedReceiveQueue>,
         ) -> Result<R>,
     ) -> Result<R> {
-        let refused = || srq.refused(self.shared.instance);
-        let slot = self
-            .shared
-            .shared_receive_queues
-            .get(srq.index())
-            .ok_or_else(refused)?;
-        slot.main.with(|queue| {
+        let (slot, mut queue) = self.hold_srq(srq)?;
+        f(slot, &mut queue)
+    }
+
+    #[inline(never)]
+    fn hold_srq(&self, srq: SrqId) -> Result<HeldSrq<'_, B, L>> {
+        if let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) {
+            let queue = slot.main.hold();
             if queue.id == srq && !srq.is_null() {
-                f(slot, queue)
-            } else {
-                Err(refused())
+                return Ok((slot, queue));
             }
-        })
+        }
+        Err(srq.refused(self.shared.instance))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What remains to be done once the locks of a call are released.
 
+use core::mem::ManuallyDrop;
 use core::task::Waker;
 
 use super::ProxyAgent;
@@ -8,20 +9,26 @@ use crate::id::EvdId;
 
 /// Wake-ups, notifications, failures and overflows that a call caused under its locks.
 ///
-/// A call touches few dispatchers. What finds no room here stays with the dispatcher, as what it owes;
+/// A call touches few dispatchers, and frees one dispatcher or notification object. What finds no room here stays with the dispatcher, as what it owes;
 /// `owing` says that some dispatcher owes something, and `Ia::settle` asks them all.
 #[derive(Debug, Default)]
 pub(crate) struct Aftermath {
     /// Of a dispatcher's waiter, and of all waiters of a notification object that loses its last one.
-    pub(crate) wakers: heapless::Vec<Waker, 12>,
+    /// `Ia::settle` takes them out; nothing else has to look whether there are any left.
+    pub(crate) wakers: ManuallyDrop<heapless::Vec<Waker, { room(12, 4) }>>,
     /// Index of a notification object and the dispatcher that fired.
-    pub(crate) notifications: heapless::Vec<(u16, EvdId), 8>,
-    pub(crate) overflowed: heapless::Vec<EvdId, 4>,
+    pub(crate) notifications: heapless::Vec<(u16, EvdId), { room(8, 2) }>,
+    pub(crate) overflowed: heapless::Vec<EvdId, { room(4, 2) }>,
     /// Dispatchers whose completion queue failed.
-    pub(crate) failed: heapless::Vec<(EvdId, DeviceFailure), 4>,
+    pub(crate) failed: heapless::Vec<(EvdId, DeviceFailure), { room(4, 1) }>,
     /// Agents of notification objects that have no dispatcher any more (CNW-05).
-    pub(crate) released: heapless::Vec<ProxyAgent, 4>,
+    pub(crate) released: heapless::Vec<ProxyAgent, { room(4, 1) }>,
     pub(crate) owing: bool,
+}
+
+/// So many, or so many with the feature `compact`.
+const fn room(most: usize, few: usize) -> usize {
+    if cfg!(feature = "compact") { few } else { most }
 }
 
 /// What a dispatcher has to report, because no call had room for it.

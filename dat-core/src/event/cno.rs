@@ -9,7 +9,7 @@ use crate::flags::CnoFields;
 use crate::ia::{Control, Ia};
 use crate::id::{CnoId, EvdId, Handle, next_generation};
 use crate::storage::find_slot;
-use crate::sync::{Mutex, RawLock};
+use crate::sync::{Guard, Mutex, RawLock};
 
 /// Called once when a notification object is triggered, after every lock is released (CNC-02).
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ impl<L: RawLock> CnoSlot<L> {
 }
 
 /// Wakers a notification object keeps; further waiters take turns.
-const WAKERS: usize = 8;
+const WAKERS: usize = if cfg!(feature = "compact") { 4 } else { 8 };
 
 /// Names one wait on a notification object.
 #[derive(Clone, Copy, Debug)]
@@ -337,18 +337,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cno: CnoId,
         f: impl FnOnce(&mut Cno) -> Result<R>,
     ) -> Result<R> {
-        let refused = || cno.refused(self.shared.instance);
-        let slot = self
-            .shared
-            .notification_objects
-            .get(cno.index())
-            .ok_or_else(refused)?;
-        slot.main.with(|object| {
-            if object.id != cno || cno.is_null() {
-                return Err(refused());
+        f(&mut *self.hold_cno(cno)?)
+    }
+
+    #[inline(never)]
+    fn hold_cno(&self, cno: CnoId) -> Result<Guard<'_, L, Cno>> {
+        if let Some(slot) = self.shared.notification_objects.get(cno.index()) {
+            let object = slot.main.hold();
+            if object.id == cno && !cno.is_null() {
+                return Ok(object);
             }
-            f(object)
-        })
+        }
+        Err(cno.refused(self.shared.instance))
     }
 
     /// Attaches a dispatcher; tells the index to keep. Called under the control lock.

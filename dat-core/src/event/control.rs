@@ -1,5 +1,6 @@
 //! Making, changing and freeing event dispatchers.
 
+use super::dequeue::HeldQueue;
 use super::queue::EvdQueue;
 use super::{Aftermath, slot};
 use crate::backend::{Backend, BackendError};
@@ -62,11 +63,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut aftermath = Aftermath::default();
         let made = self.control.with(|control| {
             let backend = control.backend()?;
-            if !backend.provider_attributes().may_merge(flags) {
+            if !merges(backend, flags) {
                 return Err(Error::invalid_argument(4).because(Cause::FlagCombination));
             }
-            let limit = backend.ia_attributes().max_evd_qlen;
-            if min_qlen > limit {
+            if min_qlen > longest(backend) {
                 return Err(exhausted(Cause::AboveLimit));
             }
             let index = find_slot(self.shared.event_dispatchers, |slot| {
@@ -105,28 +105,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Ok(place.queue.with(|queue| {
                 let generation = queue.generation.saturating_add(1);
                 let id = EvdId::new(self.shared.instance, generation, index);
-                *queue = EvdQueue {
-                    id,
-                    generation,
-                    waits: queue.waits,
-                    open: id,
-                    completions,
-                    ring_base: ring,
-                    ring_capacity: length,
-                    queue_length: length,
-                    depth: length,
-                    flags,
-                    enabled: true,
-                    waitable: true,
-                    cno,
-                    ..EvdQueue::EMPTY
-                };
+                queue.vacate();
+                queue.id = id;
+                queue.generation = generation;
+                queue.open = id;
+                queue.completions = completions;
+                queue.ring_base = ring;
+                queue.ring_capacity = length;
+                queue.queue_length = length;
+                queue.depth = length;
+                queue.flags = flags;
+                queue.enabled = true;
+                queue.waitable = true;
+                queue.cno = cno;
                 queue.refresh();
                 queue.keep_armed(&self.shared, &mut aftermath);
                 id
             }))
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         made
     }
 
@@ -182,7 +179,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             Ok(())
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         changed
     }
 
@@ -217,7 +214,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let exhausted =
                     |cause| Error::insufficient_resources(Subtype::ResourceTevd).because(cause);
                 let backend = control.backend()?;
-                if min_qlen > backend.ia_attributes().max_evd_qlen {
+                if min_qlen > longest(backend) {
                     return Err(exhausted(Cause::AboveLimit));
                 }
                 let ring = slot::allocate(self.shared.events, evd.index() as u16, length);
@@ -242,7 +239,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Ok(())
             })
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         resized
     }
 
@@ -334,7 +331,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.destroy_evd_at(control, evd.index() as u16, &mut aftermath);
             Ok(())
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         freed
     }
 
@@ -345,15 +342,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         aftermath: &mut Aftermath,
         f: impl FnOnce(&mut EvdQueue<B::CompletionQueue>, &mut Aftermath) -> Result<R>,
     ) -> Result<R> {
-        let slot = self
-            .shared
-            .event_dispatchers
-            .get(evd.index())
-            .ok_or_else(|| evd.refused(self.shared.instance))?;
-        slot.queue.with(|queue| {
-            queue.check(evd, self.shared.instance)?;
-            f(queue, aftermath)
-        })
+        f(&mut *self.hold_evd(evd)?, aftermath)
+    }
+
+    #[inline(never)]
+    fn hold_evd(&self, evd: EvdId) -> Result<HeldQueue<'_, B, L>> {
+        if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
+            let queue = slot.queue.hold();
+            if queue.id == evd && !evd.is_null() {
+                return Ok(queue);
+            }
+        }
+        Err(evd.refused(self.shared.instance))
     }
 
     /// As `with_evd`, where no other lock is held: settles by itself.
@@ -364,7 +364,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<R> {
         let mut aftermath = Aftermath::default();
         let outcome = self.with_evd(evd, &mut aftermath, f);
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         outcome
     }
 
@@ -395,6 +395,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 /// The number of events asked for in argument 2 (EVC-03, GEN-07).
+/// Whether these streams may share a dispatcher. A function of its own, like the next one: what the backend says of
+/// itself is long.
+#[inline(never)]
+fn merges<B: Backend>(backend: &B, streams: EvdFlags) -> bool {
+    backend.provider_attributes().may_merge(streams)
+}
+
+/// The most events that a dispatcher of the device can hold.
+#[inline(never)]
+fn longest<B: Backend>(backend: &B) -> i32 {
+    backend.ia_attributes().max_evd_qlen
+}
+
 fn checked_length(min_qlen: i32) -> Result<u32> {
     let invalid = |cause| Error::invalid_argument(2).because(cause);
     match u32::try_from(min_qlen) {

@@ -49,7 +49,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Whatever is not the way of most dequeues ends in another function, so that these keep nothing for it.
     #[inline(always)]
     fn dequeue_held(&self, mut queue: HeldQueue<'_, B, L>, evd: EvdId) -> Result<Event> {
-        if queue.open != evd {
+        if cfg!(feature = "compact") || queue.open != evd {
             return self.dequeue_otherwise(queue, evd);
         }
         match queue.look(&self.shared) {
@@ -153,7 +153,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EVS-01..04
     #[inline]
     pub fn evd_post_se(&self, evd: EvdId, pointer: u64) -> Result<()> {
-        if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
+        if !cfg!(feature = "compact")
+            && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
+        {
             let mut queue = slot.queue.hold();
             // Nobody is to be told, and no completion can be ahead.
             if queue.open == evd
@@ -197,6 +199,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Event::RmrBind(completion) if breaks(completion.status) => {
                 self.connection_failed(completion.ep);
             }
+            Event::Extended(completion) if breaks(completion.status) => {
+                self.connection_failed(completion.ep);
+            }
             _ => {}
         }
     }
@@ -224,6 +229,7 @@ pub(super) fn failed(event: &Event) -> bool {
     match event {
         Event::Dto(completion) => completion.status != DtoStatus::Success,
         Event::RmrBind(completion) => completion.status != DtoStatus::Success,
+        Event::Extended(completion) => completion.status != DtoStatus::Success,
         _ => false,
     }
 }

@@ -47,6 +47,39 @@ pub struct RmrBindCompletion {
     pub status: DtoStatus,
 }
 
+/// What an operation beyond the interface was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum ExtendedOperation {
+    /// An RDMA Write that tells the peer, with a number.
+    WriteImmediate,
+    /// An addition to a number at the peer.
+    FetchAndAdd,
+    /// An exchange of a number at the peer.
+    CompareAndSwap,
+    /// A receive that an RDMA Write of the peer has completed, which has put nothing into its buffer.
+    ReceiveImmediate {
+        /// The number that came.
+        immediate: u32,
+    },
+}
+
+/// An operation beyond the interface completed, of this side or of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ExtendedCompletion {
+    /// The endpoint it ran on.
+    pub ep: EpId,
+    /// The cookie of the post.
+    pub cookie: u64,
+    /// How it ended.
+    pub status: DtoStatus,
+    /// Bytes moved; for a receive those that the peer wrote. Meaningful for [`DtoStatus::Success`] only.
+    pub transferred_length: u64,
+    /// What it was.
+    pub operation: ExtendedOperation,
+}
+
 /// What happened to a connection; the values are the DAT event numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -103,6 +136,8 @@ pub enum Event {
     Dto(DtoCompletion),
     /// A bind completed.
     RmrBind(RmrBindCompletion),
+    /// An operation beyond the interface completed.
+    Extended(ExtendedCompletion),
     /// A peer asks for a connection.
     ConnectionRequest {
         /// The public service point it came to; `None` for a reserved one, which is gone by now (RSC-03).
@@ -143,6 +178,8 @@ impl Event {
         match self {
             Self::Dto(_) => 0x0_0001,
             Self::RmrBind(_) => 0x0_1001,
+            // The number that DAT 2.0 has for operations of InfiniBand.
+            Self::Extended(_) => 0x4_0000,
             Self::ConnectionRequest { .. } => 0x0_2001,
             Self::Connection { kind, .. } => *kind as u32,
             Self::Async { kind, .. } => *kind as u32,

@@ -1,6 +1,8 @@
 //! From a device's completion to an event: token, record, queue, endpoint.
 
-use super::event::{DtoCompletion, DtoOperation, Event, RmrBindCompletion};
+use super::event::{
+    DtoCompletion, DtoOperation, Event, ExtendedCompletion, ExtendedOperation, RmrBindCompletion,
+};
 use crate::backend::{Backend, Completion};
 use crate::endpoint::EndpointSlot;
 use crate::flags::{DtoStatus, HandleKind};
@@ -13,7 +15,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// Finds the record of a completion and books it out of its queue; `None` for a completion of
     /// something that is not posted (an earlier life, or a device's invention).
     #[inline]
-    fn book(&self, completion: &Completion) -> Option<Booked<'_, B, L>> {
+    fn book(&self, completion: &Completion, immediate: Option<u32>) -> Option<Booked<'_, B, L>> {
         let index = completion.token as u32;
         let record = self.records.get(index as usize)?;
         if !record.claim(completion.token) {
@@ -27,7 +29,12 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 }
                 self.endpoints.get(ep.index())?
             }
-            Owner::Receives(ep) => self.endpoints.get(ep.index())?,
+            Owner::Receives(ep) => {
+                if let Some(immediate) = immediate {
+                    record.add_immediate(immediate);
+                }
+                self.endpoints.get(ep.index())?
+            }
             Owner::Shared(srq) => {
                 let queue = srq.index() as u16;
                 let taker = Handle::from_raw(completion.queue_pair);
@@ -67,20 +74,37 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         })
     }
 
-    /// Turns a completion straight into an event; `None` if it makes none.
-    pub(crate) fn deliver(&self, completion: &Completion) -> Option<Event> {
+    /// Turns a completion straight into an event; `None` if it makes none. `immediate` is the number that came with a receive.
+    pub(crate) fn deliver(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         if completion.status == DtoStatus::Success
+            && immediate.is_none()
             && let Some(record) = self.records.get(completion.token as u32 as usize)
             && let Some(event) = self.deliver_plain(completion.token, moved(record, completion))
         {
             return Some(Event::Dto(event));
         }
-        self.deliver_unusual(completion)
+        self.deliver_unusual(completion, immediate)
+    }
+
+    /// What a completion says. A write with a number takes a buffer and leaves nothing in it; where the buffer is a shared one, whose
+    /// event cannot tell the number, that is no message that arrived.
+    fn understood(&self, completion: &Completion, immediate: Option<u32>) -> Completion {
+        let record = self.records.get(completion.token as u32 as usize);
+        let shared = || matches!(record.and_then(RecordSlot::owner), Some(Owner::Shared(_)));
+        if immediate.is_some() && completion.status == DtoStatus::Success && shared() {
+            return Completion {
+                status: DtoStatus::BadResponse,
+                length: 0,
+                ..*completion
+            };
+        }
+        *completion
     }
 
     /// Failures, suppressed ones, binds, shared buffers, and what a device made up.
-    fn deliver_unusual(&self, completion: &Completion) -> Option<Event> {
-        let booked = self.book(completion)?;
+    fn deliver_unusual(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
+        let completion = &self.understood(completion, immediate);
+        let booked = self.book(completion, immediate)?;
         let record = booked.record;
         let finished = Finished {
             kind: record.kind(),
@@ -100,8 +124,13 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Keeps a completion in its record, as an event to be dequeued later; tells the record and
     /// whether the event is a notification. `None` if it makes no event.
-    pub(crate) fn keep(&self, completion: &Completion) -> Option<(u32, bool)> {
-        let booked = self.book(completion)?;
+    pub(crate) fn keep(
+        &self,
+        completion: &Completion,
+        immediate: Option<u32>,
+    ) -> Option<(u32, bool)> {
+        let completion = &self.understood(completion, immediate);
+        let booked = self.book(completion, immediate)?;
         let record = booked.record;
         let success = completion.status == DtoStatus::Success;
         let report = match record.report() {
@@ -154,6 +183,20 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 transferred_length: u64::from(finished.length),
                 operation,
             }),
+            RecordKind::Extended(operation) => Event::Extended(ExtendedCompletion {
+                ep: EpId::from_handle(Handle::from_raw(endpoint)),
+                cookie: finished.cookie,
+                status: finished.status,
+                transferred_length: u64::from(finished.length),
+                operation: match operation {
+                    ExtendedOperation::ReceiveImmediate { .. } => {
+                        ExtendedOperation::ReceiveImmediate {
+                            immediate: finished.extra,
+                        }
+                    }
+                    request => request,
+                },
+            }),
             RecordKind::Bind => Event::RmrBind(RmrBindCompletion {
                 rmr: RmrId::from_handle(Handle::new(
                     self.instance,
@@ -191,6 +234,8 @@ struct Booked<'s, B: Backend, L> {
 fn moved(record: &RecordSlot, completion: &Completion) -> u32 {
     match record.kind() {
         RecordKind::Dto(DtoOperation::Receive) => completion.length.min(record.length()),
+        // It went elsewhere.
+        RecordKind::Extended(ExtendedOperation::ReceiveImmediate { .. }) => completion.length,
         _ => record.length(),
     }
 }

@@ -24,8 +24,9 @@ pub use cno_wait::CnoWait;
 pub use control::EvdParam;
 pub(crate) use control::backend_refused;
 pub use event::{
-    AsyncEventKind, ConnectionEventKind, DtoCompletion, DtoOperation, Event, REASON_LOW_WATERMARK,
-    REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK, RmrBindCompletion,
+    AsyncEventKind, ConnectionEventKind, DtoCompletion, DtoOperation, Event, ExtendedCompletion,
+    ExtendedOperation, REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK,
+    RmrBindCompletion,
 };
 pub use queue::EvdSlot;
 pub(crate) use queue::{EvdConfig, EvdQueue};

@@ -161,6 +161,17 @@ impl<C> EvdQueue<C> {
         context: 0,
     };
 
+    /// Makes the place one of no dispatcher.
+    #[inline(never)]
+    pub(crate) fn vacate(&mut self) {
+        *self = Self {
+            generation: self.generation,
+            // A wait of this life must not pass for one of the next.
+            waits: self.waits,
+            ..Self::EMPTY
+        };
+    }
+
     /// Events that can be dequeued without asking the device.
     pub(crate) fn queued(&self) -> u32 {
         self.ring_length.saturating_add(self.ready_length)
@@ -422,16 +433,20 @@ impl<C: CompletionQueue> EvdQueue<C> {
         L: RawLock,
     {
         let mut polled = first.map(Ok);
+        let mut immediate = None;
         // Completions without an event (suppressed, stale) are skipped; a device that delivers
         // nothing else for as long as its queue is deep gets another chance at the next call.
         for _ in 0..self.depth {
-            if polled.is_none() && self.failure.is_none() {
-                let completions = self.completions.as_mut();
-                polled = completions.and_then(|queue| queue.poll().transpose());
+            if polled.is_none()
+                && self.failure.is_none()
+                && let Some(queue) = &mut self.completions
+            {
+                polled = queue.poll().transpose();
+                immediate = queue.immediate();
             }
             match polled.take() {
                 Some(Ok(completion)) => {
-                    if let Some(event) = shared.deliver(&completion) {
+                    if let Some(event) = shared.deliver(&completion, immediate) {
                         return Ok(event);
                     }
                 }
@@ -509,10 +524,11 @@ impl<C: CompletionQueue> EvdQueue<C> {
             let Some(completions) = &mut self.completions else {
                 return;
             };
-            match completions.poll().transpose() {
-                Some(polled) => self.take_in(polled, shared, aftermath),
-                None => return,
-            }
+            let Some(polled) = completions.poll().transpose() else {
+                return;
+            };
+            let immediate = completions.immediate();
+            self.take_in(polled, immediate, shared, aftermath);
         }
     }
 
@@ -520,6 +536,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     pub(crate) fn take_in<B, L>(
         &mut self,
         polled: core::result::Result<Completion, DeviceFailure>,
+        immediate: Option<u32>,
         shared: &Shared<'_, B, L>,
         aftermath: &mut Aftermath,
     ) where
@@ -528,7 +545,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     {
         match polled {
             Ok(completion) => {
-                if let Some((index, notifies)) = shared.keep(&completion) {
+                if let Some((index, notifies)) = shared.keep(&completion, immediate) {
                     self.join_ready(index, shared);
                     self.announce(notifies, aftermath);
                 }
@@ -597,13 +614,24 @@ impl<C: CompletionQueue> EvdQueue<C> {
         if !(narrow && self.armed) {
             return;
         }
-        // Armed for solicited completions only: the next stream may want to hear of all. No stream
-        // is left, so what is still in the completion queue makes no events and wakes nobody.
+        self.arm_for_all(shared);
+    }
+
+    /// Armed for solicited completions only: the next stream may want to hear of all. No stream
+    /// is left, so what is still in the completion queue makes no events and wakes nobody.
+    #[cold]
+    #[inline(never)]
+    fn arm_for_all<B, L>(&mut self, shared: &Shared<'_, B, L>)
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
         self.armed = false;
         let mut nobody = Aftermath::default();
         let waker = self.waker.take();
         self.keep_armed(shared, &mut nobody);
         self.waker = waker;
+        nobody.wakers.clear();
         if !nobody.failed.is_empty() {
             // The next poll finds the failure again, and reports it.
             self.failure = None;
@@ -655,12 +683,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
         slot::give_back(shared.events, self.ring_base, self.ring_capacity);
         let completions = self.completions.take();
-        *self = Self {
-            generation: self.generation,
-            // A wait of this life must not pass for one of the next.
-            waits: self.waits,
-            ..Self::EMPTY
-        };
+        self.vacate();
         completions
     }
 

@@ -1,10 +1,9 @@
 //! Places for events that no posted request pays for: connection, request, asynchronous, software.
 
-use portable_atomic::{AtomicU32, Ordering};
-
 use super::event::{AsyncEventKind, ConnectionEventKind, Event};
 use crate::id::{CrId, EpId, Handle, PspId};
 use crate::sync::Word64;
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// Place for one queued event; lend as many as all event dispatchers together may queue.
 ///
@@ -40,7 +39,7 @@ impl EventSlot {
     #[inline(always)]
     pub(super) fn store(&self, event: &Event, after: u32) -> bool {
         let (tag, a, b, c) = match *event {
-            Event::Dto(_) | Event::RmrBind(_) => return false,
+            Event::Dto(_) | Event::RmrBind(_) | Event::Extended(_) => return false,
             Event::ConnectionRequest {
                 service_point,
                 qualifier,

@@ -160,7 +160,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
                 queue.keep_armed(&self.shared, &mut aftermath);
             });
-            self.settle(aftermath);
+            self.settle(&mut aftermath);
         }
     }
 }

@@ -120,6 +120,48 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         })
     }
 
+    /// What a wait for one event returns at once, if that is the success of a transfer which the device has ready or says now; `None` if it takes a
+    /// wait to tell. Does not call `progress`.
+    ///
+    /// Spec: EVW-01, EVW-05
+    #[inline]
+    pub fn evd_wait_now(&self, evd: EvdId, threshold: i32) -> Option<Waited> {
+        let slot = self.shared.event_dispatchers.get(evd.index())?;
+        let mut queue = slot.queue.hold();
+        if queue.open != evd || !queue.quick || threshold != 1 {
+            return None;
+        }
+        let asked = match queue.look(&self.shared)? {
+            Asked::Again => queue.ask(&self.shared),
+            asked => asked,
+        };
+        let asked = match asked {
+            Asked::Again => queue.look(&self.shared)?,
+            asked => asked,
+        };
+        match asked {
+            Asked::Plain(completion) => Some(Waited {
+                event: Event::Dto(completion),
+                more: 0,
+            }),
+            Asked::Aside { token, length } => {
+                self.take_in_aside(queue, token, length);
+                None
+            }
+            Asked::Nothing | Asked::Again | Asked::Unclear => None,
+        }
+    }
+
+    /// Queues something else than a plain success that a look took.
+    #[inline(never)]
+    fn take_in_aside(&self, mut queue: HeldQueue<'_, B, L>, token: u64, length: u32) {
+        let mut aftermath = Aftermath::default();
+        let completion = Completion::success(token, length);
+        queue.take_in(Ok(completion), None, &self.shared, &mut aftermath);
+        drop(queue);
+        self.settle(&mut aftermath);
+    }
+
     /// Begins a wait of any sort, if it may begin; returns its serial number.
     #[inline(never)]
     fn begin_wait(&self, evd: EvdId, threshold: i32) -> Result<u32> {
@@ -259,23 +301,15 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                         more: 0,
                     }));
                 }
-                Some(Asked::Aside { token, length }) => self.take_in_aside(queue, token, length),
+                Some(Asked::Aside { token, length }) => {
+                    self.ia.take_in_aside(queue, token, length);
+                }
                 Some(Asked::Nothing | Asked::Again | Asked::Unclear) | None => drop(queue),
             }
         } else {
             drop(queue);
         }
         self.poll_otherwise(waker)
-    }
-
-    /// Queues something else than a plain success that a look took.
-    #[inline(never)]
-    fn take_in_aside(&self, mut queue: HeldQueue<'_, B, L>, token: u64, length: u32) {
-        let mut aftermath = Aftermath::default();
-        let completion = Completion::success(token, length);
-        queue.take_in(Ok(completion), &self.ia.shared, &mut aftermath);
-        drop(queue);
-        self.ia.settle(aftermath);
     }
 
     /// A poll that finds something queued, more to wait for, or the wait over.
@@ -321,7 +355,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
             Poll::Ready(outcome)
         });
         self.finished = outcome.is_ready();
-        self.ia.settle(aftermath);
+        self.ia.settle(&mut aftermath);
         if let Poll::Ready(Ok(Waited { event, .. })) = &outcome
             && failed(event)
         {

@@ -2,9 +2,6 @@
 
 use core::fmt;
 
-use atomic_waker::AtomicWaker;
-use portable_atomic::{AtomicBool, AtomicU32};
-
 use super::Control;
 use super::driver::Driver;
 use super::tag::InstanceTag;
@@ -14,6 +11,7 @@ use crate::flags::{EvdFlags, HandleKind};
 use crate::id::{EvdId, Handle};
 use crate::shared::Shared;
 use crate::storage::Storage;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker};
 use crate::sync::{Mutex, RawLock};
 
 /// An open interface adapter: owner of every object made from it, and of the backend.
@@ -86,6 +84,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         };
         let instance = tag.get();
         let coherent = !backend.provider_attributes().lmr_sync_req;
+        let extensions = backend.extensions();
         let mut ia = Self {
             control: Mutex::new(Control {
                 backend: Some(backend),
@@ -101,6 +100,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             }),
             shared: Shared {
                 instance,
+                extensions,
+                tells_shared_ends: AtomicBool::new(false),
                 coherent,
                 local_regions: storage.local_regions,
                 remote_regions: storage.remote_regions,

@@ -4,8 +4,8 @@ use core::fmt;
 
 use super::Ia;
 use crate::backend::Backend;
-use crate::connection::{CrSlot, PspSlot, RspSlot};
-use crate::endpoint::{Endpoint, ReceiveSide};
+use crate::connection::{PspSlot, RspSlot};
+use crate::endpoint::ReceiveSide;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{Aftermath, Cno, EvdQueue};
 use crate::flags::CloseFlags;
@@ -128,6 +128,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     fn destroy_everything(&self) {
         let shared = &self.shared;
         let control = &self.control;
+        let mut aftermath = Aftermath::default();
         let (psps, rsps, crs, zones) = control.with(|control| {
             (
                 control.public_service_points.len(),
@@ -143,14 +144,12 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             control.with(|control| self.destroy_rsp_at(control, index));
         });
         each(shared.endpoints.len(), |index| {
-            let mut aftermath = Aftermath::default();
             control.with(|control| self.destroy_endpoint_at(control, index, &mut aftermath));
-            self.settle(aftermath);
+            self.settle(&mut aftermath);
         });
         each(crs, |index| {
-            let mut aftermath = Aftermath::default();
             control.with(|control| self.destroy_cr_at(control, index, &mut aftermath));
-            self.settle(aftermath);
+            self.settle(&mut aftermath);
         });
         each(shared.shared_receive_queues.len(), |index| {
             control.with(|control| self.destroy_srq_at(control, index));
@@ -162,14 +161,12 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             control.with(|control| self.destroy_lmr_at(control, index));
         });
         each(shared.event_dispatchers.len(), |index| {
-            let mut aftermath = Aftermath::default();
             control.with(|control| self.destroy_evd_at(control, index, &mut aftermath));
-            self.settle(aftermath);
+            self.settle(&mut aftermath);
         });
         each(shared.notification_objects.len(), |index| {
-            let mut aftermath = Aftermath::default();
             control.with(|control| self.destroy_cno_at(control, index, &mut aftermath));
-            self.settle(aftermath);
+            self.settle(&mut aftermath);
         });
         each(zones, |index| {
             control.with(|control| self.destroy_pz_at(control, index));
@@ -202,10 +199,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 };
             }
             for slot in control.connection_requests.iter_mut() {
-                *slot = CrSlot {
-                    generation: slot.generation,
-                    ..CrSlot::EMPTY
-                };
+                slot.vacate();
             }
         });
         for slot in shared.local_regions {
@@ -215,24 +209,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let _leftover = slot.main.with(RemoteRegion::take);
         }
         for slot in shared.event_dispatchers {
-            slot.queue.with(|queue| {
-                *queue = EvdQueue {
-                    generation: queue.generation,
-                    ..EvdQueue::EMPTY
-                };
-            });
+            slot.queue.with(EvdQueue::vacate);
         }
         for slot in shared.notification_objects {
             slot.main.with(Cno::vacate);
         }
         for slot in shared.endpoints {
             slot.handle.store(0);
-            slot.main.with(|endpoint| {
-                *endpoint = Endpoint {
-                    generation: endpoint.generation,
-                    ..Endpoint::EMPTY
-                };
-            });
+            slot.main
+                .with(|endpoint| endpoint.vacate(endpoint.generation));
             slot.receive.with(|side| *side = ReceiveSide::EMPTY);
         }
         for slot in shared.shared_receive_queues {

@@ -2,12 +2,10 @@
 
 use core::task::Waker;
 
-use atomic_waker::AtomicWaker;
-use portable_atomic::{AtomicBool, AtomicU32, Ordering};
-
 use super::Ia;
 use crate::backend::Backend;
 use crate::sync::RawLock;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker, Ordering};
 
 /// The one blocking wait that the device wakes, and how many others rely on it.
 ///
@@ -54,6 +52,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// There is more to do than whoever drives `progress` knows: an earlier deadline, or work at once.
+    #[inline(never)]
     pub(crate) fn wake_progress(&self) {
         self.progress_waker.wake();
         self.driver.waker.wake();

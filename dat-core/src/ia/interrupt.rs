@@ -2,12 +2,10 @@
 
 use core::task::Waker;
 
-use atomic_waker::AtomicWaker;
-use portable_atomic::{AtomicU32, Ordering};
-
 use super::Ia;
 use crate::backend::Backend;
 use crate::sync::RawLock;
+use crate::sync::atomic::{AtomicU32, AtomicWaker, Ordering};
 
 /// The part of an adapter that is safe in an interrupt handler: set a bit, wake a waker.
 ///

@@ -54,6 +54,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         handled.saturating_add(self.watch_endpoints(quiet.then_some(now)))
     }
 
+    /// Whether `progress` would find nothing to do, at whatever time: the device has nothing to say, and no endpoint is looked after. True only where the
+    /// backend can tell.
+    pub fn is_quiet(&self) -> bool {
+        self.control.with(|control| {
+            !control.watching && control.backend().is_ok_and(|backend| backend.is_quiet())
+        })
+    }
+
     /// When `progress` has something to do even if nothing else happens.
     ///
     /// Spec: GEN-09
@@ -68,13 +76,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
+    #[inline(never)]
     fn handle_next(&self, now: Instant) -> bool {
         let mut aftermath = Aftermath::default();
         let rest = self.control.with(|control| {
             let event = control.backend().ok()?.poll_control(now)?;
-            Some(self.take_in(control, event, &mut aftermath))
+            Some(self.take_in(control, &event, &mut aftermath))
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         match rest {
             None => return false,
             Some(Rest::Nothing) => {}
@@ -90,17 +99,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn take_in(
         &self,
         control: &mut Control<'_, B>,
-        event: ControlEvent,
+        event: &ControlEvent,
         aftermath: &mut Aftermath,
     ) -> Rest {
-        match event {
+        match *event {
             ControlEvent::ConnectionRequest {
                 listener,
                 request,
                 remote,
                 remote_port,
                 local,
-                private_data,
+                ref private_data,
             } => {
                 let incoming = Incoming {
                     request,
@@ -109,7 +118,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     local,
                     private_data,
                 };
-                self.request_arrived(control, listener, incoming, aftermath);
+                self.request_arrived(control, listener, &incoming, aftermath);
             }
             ControlEvent::Answered { queue_pair } => {
                 self.with_token(queue_pair, |_, endpoint| {
@@ -120,11 +129,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             ControlEvent::Established {
                 queue_pair,
-                private_data,
+                ref private_data,
             } => self.established(queue_pair, private_data, aftermath),
             ControlEvent::ConnectFailed {
                 queue_pair,
-                failure,
+                ref failure,
             } => self.attempt_failed(control, queue_pair, failure, aftermath),
             ControlEvent::Disconnected { queue_pair } => self.connection_over(
                 control,
@@ -170,7 +179,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Rest::Nothing
     }
 
-    fn established(&self, token: u64, private_data: PrivateData, aftermath: &mut Aftermath) {
+    fn established(&self, token: u64, private_data: &PrivateData, aftermath: &mut Aftermath) {
         self.with_token(token, |_, endpoint| {
             let active = endpoint.state == EndpointState::ActiveConnectionPending;
             if !endpoint.step(Trigger::Establish) {
@@ -178,18 +187,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             endpoint.link.deadline = None;
             if active {
-                endpoint.link.private_data = private_data;
+                endpoint.link.private_data.clone_from(private_data);
             }
             let size = endpoint.link.private_data.len();
             self.tell_established(endpoint, size, aftermath);
         });
     }
 
+    #[inline(never)]
     fn attempt_failed(
         &self,
         control: &mut Control<'_, B>,
         token: u64,
-        failure: ConnectFailure,
+        failure: &ConnectFailure,
         aftermath: &mut Aftermath,
     ) {
         self.with_token(token, |_, endpoint| {
@@ -199,7 +209,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 match failure {
                     ConnectFailure::PeerRejected(private_data) => {
                         if endpoint.state == EndpointState::ActiveConnectionPending {
-                            endpoint.link.private_data = private_data;
+                            endpoint.link.private_data.clone_from(private_data);
                         }
                         ConnectionEventKind::PeerRejected
                     }
@@ -235,15 +245,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.end_connection(control, endpoint, ending, aftermath)
         });
         if ended == Some(false) {
-            self.attempt_failed(control, token, ConnectFailure::NonPeerRejected, aftermath);
+            self.attempt_failed(control, token, &ConnectFailure::NonPeerRejected, aftermath);
         }
     }
 
     /// The device is gone: everything that was connected, or about to be, is not any more.
+    #[inline(never)]
     fn device_failed(&self) {
         let mut aftermath = Aftermath::default();
         self.report_catastrophe(&mut aftermath);
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         for slot in self.shared.endpoints {
             let token = slot.handle.load();
             if token == 0 {
@@ -259,11 +270,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     &mut aftermath,
                 );
             });
-            self.settle(aftermath);
+            self.settle(&mut aftermath);
         }
     }
 
     /// Looks after endpoints that drain, and, if told the time, those whose time is up.
+    #[inline(never)]
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
         let Some(look) = self.control.with(Control::begin_look) else {
             return 0;
@@ -312,7 +324,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Ok(self.end_connection(control, endpoint, ending, &mut aftermath))
             })
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         ended.unwrap_or(false)
     }
 
@@ -338,7 +350,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Ok(self.end_connection(control, endpoint, ending, &mut aftermath))
             })
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         ended.unwrap_or(false)
     }
 
@@ -363,7 +375,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             false
         });
-        self.settle(aftermath);
+        self.settle(&mut aftermath);
         if !armed {
             // Too busy to be armed: whoever drives `progress` looks again at once.
             self.wake_progress();

@@ -1,21 +1,21 @@
 //! What follows a call once its locks are released: wake-ups, agents, overflow reports.
 
-use portable_atomic::Ordering;
-
 use super::Ia;
 use crate::backend::{Backend, DeviceFailure};
 use crate::event::{Aftermath, AsyncEventKind, Event, Owed, REASON_PRIMARY};
 use crate::id::EvdId;
 use crate::logging::notice;
 use crate::sync::RawLock;
+use crate::sync::atomic::Ordering;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Carries an aftermath out; no lock may be held.
-    pub(crate) fn settle(&self, mut aftermath: Aftermath) {
-        self.settle_once(&mut aftermath);
+    #[inline(never)]
+    pub(crate) fn settle(&self, aftermath: &mut Aftermath) {
+        self.settle_once(aftermath);
         while core::mem::take(&mut aftermath.owing) {
-            self.settle_owed(&mut aftermath);
-            self.settle_once(&mut aftermath);
+            self.settle_owed(aftermath);
+            self.settle_once(aftermath);
         }
     }
 
@@ -125,7 +125,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let mut aftermath = Aftermath::default();
             slot.queue
                 .with(|queue| queue.harvest(&self.shared, &mut aftermath));
-            self.settle(aftermath);
+            self.settle(&mut aftermath);
         }
     }
 }

@@ -4,16 +4,16 @@
 //! before stays counted until the bind is known to have replaced it. So a region that a device
 //! may still open to peers is never freed, whichever way the bind ends (RMB-42).
 
-use super::lookup::slot_index;
-use super::rmr::{Binding, RemoteRegion};
-use super::{LmrSlot, LmrTriplet, LocalAccess};
-use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue};
+use super::lookup::{bind_asks, slot_index};
+use super::rmr::{Binding, NO_BIND, RemoteRegion};
+use super::{LmrSlot, LmrTriplet};
+use crate::backend::{Backend, BindRequest, RegionKeys, Rejected, SendQueue};
 use crate::endpoint::{Endpoint, not_ready, refused_flags, send_flags};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use crate::ia::Ia;
 use crate::id::{EpId, RmrId};
-use crate::record::{RecordKind, RecordSlot, Report};
+use crate::record::{Posting, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
 use crate::sync::{Guard, RawLock};
 
@@ -26,6 +26,21 @@ const FLAGS_ARGUMENT: u8 = 6;
 
 /// An endpoint that may be posted to, locked.
 type HeldEndpoint<'a, B, L> = Guard<'a, L, Endpoint<<B as Backend>::SendQueue>>;
+
+/// A remote region, locked.
+type HeldRegion<'a, L> = Guard<'a, L, RemoteRegion>;
+
+/// What came of trying the common case.
+enum Bound {
+    /// The context for peers.
+    Posted(u32),
+    /// The device refused.
+    Refused,
+    /// All but the device's part is done; the token.
+    Placed(u64),
+    /// Nothing was done: it is another case, or one to be refused.
+    Unusual,
+}
 
 /// A bind as the consumer asked for it.
 struct Bind<'a> {
@@ -58,7 +73,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - PROTECTION_VIOLATION: local region, remote region and endpoint are not in one zone.
     /// - INVALID_PARAMETER (ARG2): the piece reaches outside the region.
     /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding.
-    ///   (MEMORY_REGION): four binds of this remote region are outstanding.
+    ///   (MEMORY_REGION): four binds of this remote region are outstanding, or one with the feature `compact`.
     ///
     /// Spec: RMB-01..45, DTO-04..07, DTO-10, EVC-05
     #[inline(never)]
@@ -71,100 +86,258 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32> {
-        let bind = Bind {
+        if !cfg!(feature = "compact")
+            && let Some(place) = self.shared.endpoints.get(ep.index())
+            && let Some(slot) = self.shared.remote_regions.get(rmr.index())
+            && let Some(endpoint) = place.main.try_hold()
+        {
+            let Some(mut region) = slot.main.try_hold() else {
+                return self
+                    .bind_elsewhere(rmr, piece, privileges, ep, cookie, flags, endpoint, None);
+            };
+            // A null handle passes for the region of a free slot, whose zone tag is no endpoint's.
+            if endpoint.bindable != ep || region.id != rmr || region.sequence != NO_BIND {
+                let region = Some(region);
+                return self
+                    .bind_elsewhere(rmr, piece, privileges, ep, cookie, flags, endpoint, region);
+            }
+            // In a place that means nothing as long as it has no number.
+            let [pending, ..] = &mut region.pending;
+            pending.endpoint = ep.index() as u16;
+            return if flags.is_empty() {
+                self.bind_plainly::<true>(region, piece, privileges, endpoint, cookie, flags)
+            } else {
+                self.bind_with_flags(region, piece, privileges, endpoint, cookie, flags)
+            };
+        }
+        self.bind_unfound(rmr, piece, privileges, ep, cookie, flags)
+    }
+
+    /// A bind on an endpoint and of a remote region that were found and locked, the only one of its region under way. A
+    /// function of its own, which gets the addresses that all of it starts from; `BARE` is one without flags.
+    ///
+    /// The region, which was locked last, is released first.
+    #[inline(always)]
+    fn bind_plainly<const BARE: bool>(
+        &self,
+        mut region: HeldRegion<'_, L>,
+        piece: &LmrTriplet,
+        privileges: MemoryPrivileges,
+        mut endpoint: HeldEndpoint<'_, B, L>,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32> {
+        let meant = if BARE {
+            CompletionFlags::empty()
+        } else {
+            flags
+        };
+        match self.place_bind(&mut endpoint, &mut region, piece, privileges, cookie, meant) {
+            Bound::Posted(rmr_context) => {
+                drop(region);
+                drop(endpoint);
+                Ok(rmr_context)
+            }
+            Bound::Refused => self.bind_refused(region, endpoint),
+            Bound::Placed(token) => self.bind_first(region, endpoint, token, meant),
+            Bound::Unusual => self.bind_unusual(region, piece, privileges, endpoint, cookie, meant),
+        }
+    }
+
+    #[inline(never)]
+    fn bind_with_flags(
+        &self,
+        region: HeldRegion<'_, L>,
+        piece: &LmrTriplet,
+        privileges: MemoryPrivileges,
+        endpoint: HeldEndpoint<'_, B, L>,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32> {
+        self.bind_plainly::<false>(region, piece, privileges, endpoint, cookie, flags)
+    }
+
+    /// Looks and posts. What the bind is to be is in the first place for pending ones, which nobody sees while the
+    /// remote region is locked, before the device has it.
+    #[inline(always)]
+    fn place_bind(
+        &self,
+        from: &mut Endpoint<B::SendQueue>,
+        to: &mut RemoteRegion,
+        piece: &LmrTriplet,
+        privileges: MemoryPrivileges,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Bound {
+        let [pending, ..] = &mut to.pending;
+        let Some(asks) = bind_asks(privileges) else {
+            return Bound::Unusual;
+        };
+        if flags.intersects(from.refused_flags) || to.zone_tag != from.zone_tag {
+            return Bound::Unusual;
+        }
+        let regions = self.shared.local_regions;
+        let Some(slot) = regions.get(slot_index(piece.context)) else {
+            return Bound::Unusual;
+        };
+        if !slot.admits(piece, from.zone_tag, asks, || {}) {
+            return Bound::Unusual;
+        }
+        let Some(free) = from.ring.next(self.shared.records) else {
+            return Bound::Unusual;
+        };
+        let Some(queue) = &mut from.send else {
+            return Bound::Unusual;
+        };
+        // Where freeing and making regions waits for the lock of the endpoint, the slot has no other one by now.
+        let held = if B::READS_AT_POST {
+            slot.hold_window_again::<true>(piece.context)
+        } else {
+            slot.hold_window_again::<false>(piece.context)
+        };
+        if !held {
+            return Bound::Unusual;
+        }
+        let posting = Posting::new(RecordKind::Bind, Report::of_request(flags));
+        let token = free.post(posting, cookie, to.id.index() as u32);
+        from.ring.advance(&free);
+        to.sequence = FIRST_BIND;
+        free.record.set_extra(to.generation);
+        free.record.set_next(FIRST_BIND);
+        pending.piece.context = piece.context;
+        pending.piece.address = piece.address;
+        pending.piece.length = piece.length;
+        pending.sequence = FIRST_BIND;
+        pending.privileges = privileges;
+        let request = BindRequest {
+            token,
+            window: to.window,
+            region: slot.region_object(),
+            address: piece.address,
+            length: piece.length,
+            privileges,
+            flags: send_flags(flags, false),
+        };
+        match queue.bind_again(&request) {
+            Some(Ok(rmr_context)) => {
+                pending.rmr_context = rmr_context;
+                Bound::Posted(rmr_context)
+            }
+            Some(Err(Rejected)) => Bound::Refused,
+            None => Bound::Placed(token),
+        }
+    }
+
+    /// Hands a bind to the device that is all placed, and that the queue has no short way for.
+    #[inline(never)]
+    fn bind_first(
+        &self,
+        mut region: HeldRegion<'_, L>,
+        mut endpoint: HeldEndpoint<'_, B, L>,
+        token: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32> {
+        let window = region.window;
+        let [pending, ..] = &mut region.pending;
+        let piece = pending.piece;
+        let slot = self.shared.local_regions.get(slot_index(piece.context));
+        let (Some(slot), Some(queue)) = (slot, &mut endpoint.send) else {
+            return self.bind_refused(region, endpoint);
+        };
+        let request = BindRequest {
+            token,
+            window,
+            region: slot.region_keys(),
+            address: piece.address,
+            length: piece.length,
+            privileges: pending.privileges.intersection(REMOTE),
+            flags: send_flags(flags, false),
+        };
+        let Ok(rmr_context) = queue.bind(&request) else {
+            return self.bind_refused(region, endpoint);
+        };
+        pending.rmr_context = rmr_context;
+        drop(region);
+        drop(endpoint);
+        Ok(rmr_context)
+    }
+
+    /// Takes back what `place_bind` counted and put down for a bind that the device refused.
+    #[cold]
+    #[inline(never)]
+    fn bind_refused(
+        &self,
+        mut region: HeldRegion<'_, L>,
+        mut endpoint: HeldEndpoint<'_, B, L>,
+    ) -> Result<u32> {
+        let [pending, ..] = &mut region.pending;
+        self.shared.release_binding(pending);
+        *pending = Binding::NONE;
+        region.sequence = NO_BIND;
+        endpoint.ring.retreat(self.shared.records, 1);
+        drop(region);
+        drop(endpoint);
+        Err(refused_by_device())
+    }
+
+    /// As `bind_otherwise`, where locks are held: releasing them is left to it, so that the common case need not keep its
+    /// arguments for what comes behind that. What was found is known from what is locked.
+    #[cold]
+    #[inline(never)]
+    fn bind_unusual(
+        &self,
+        region: HeldRegion<'_, L>,
+        piece: &LmrTriplet,
+        privileges: MemoryPrivileges,
+        endpoint: HeldEndpoint<'_, B, L>,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32> {
+        let (rmr, ep) = (region.id, endpoint.bindable);
+        let region = Some(region);
+        self.bind_elsewhere(rmr, piece, privileges, ep, cookie, flags, endpoint, region)
+    }
+
+    /// As `bind_otherwise`, where locks are held.
+    #[expect(clippy::too_many_arguments, reason = "as they are at hand")]
+    #[cold]
+    #[inline(never)]
+    fn bind_elsewhere(
+        &self,
+        rmr: RmrId,
+        piece: &LmrTriplet,
+        privileges: MemoryPrivileges,
+        ep: EpId,
+        cookie: u64,
+        flags: CompletionFlags,
+        endpoint: HeldEndpoint<'_, B, L>,
+        region: Option<HeldRegion<'_, L>>,
+    ) -> Result<u32> {
+        drop(region);
+        drop(endpoint);
+        self.bind_unfound(rmr, piece, privileges, ep, cookie, flags)
+    }
+
+    /// As `bind_otherwise`, with the arguments as the consumer gave them.
+    #[cold]
+    #[inline(never)]
+    fn bind_unfound(
+        &self,
+        rmr: RmrId,
+        piece: &LmrTriplet,
+        privileges: MemoryPrivileges,
+        ep: EpId,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32> {
+        self.bind_otherwise(&Bind {
             rmr,
             piece,
             privileges,
             ep,
             cookie,
             flags,
-        };
-        if let Some(place) = self.shared.endpoints.get(ep.index())
-            && let Some(slot) = self.shared.remote_regions.get(rmr.index())
-            && let Some(endpoint) = place.main.try_hold()
-        {
-            return match slot.main.try_hold() {
-                Some(region) => self.bind_plainly(endpoint, region, &bind),
-                None => self.bind_unusual(endpoint, None, &bind),
-            };
-        }
-        self.bind_otherwise(&bind)
-    }
-
-    /// A bind that may go, the only one of its remote region under way; what it is to be is in the first place for
-    /// pending ones before all checks have passed, where it means nothing as long as it has no number.
-    #[inline(always)]
-    fn bind_plainly(
-        &self,
-        mut endpoint: HeldEndpoint<'_, B, L>,
-        mut region: Guard<'_, L, RemoteRegion>,
-        bind: &Bind<'_>,
-    ) -> Result<u32> {
-        let (from, to) = (&mut *endpoint, &mut *region);
-        let Some(slot) = self.shared.may_bind(from, to, bind) else {
-            return self.bind_unusual(endpoint, Some(region), bind);
-        };
-        let [pending, ..] = &mut to.pending;
-        let Some(free) = from.ring.next(self.shared.records) else {
-            return self.bind_unusual(endpoint, Some(region), bind);
-        };
-        let Some(queue) = &mut from.send else {
-            return self.bind_unusual(endpoint, Some(region), bind);
-        };
-        if !slot.hold_window_again(pending.piece.context) {
-            return self.bind_unusual(endpoint, Some(region), bind);
-        }
-        let report = Report::of_request(bind.flags);
-        let token = free.post(RecordKind::Bind, report, bind.cookie, to.id.index() as u32);
-        from.ring.advance(&free);
-        let sequence = next_sequence(to.sequence);
-        to.sequence = sequence;
-        free.record.set_extra(to.generation);
-        free.record.set_next(sequence);
-        let request = BindRequest {
-            token,
-            window: to.window,
-            region: slot.region_keys(),
-            address: pending.piece.address,
-            length: pending.piece.length,
-            privileges: pending.privileges.intersection(REMOTE),
-            flags: send_flags(bind.flags, false),
-        };
-        let Ok(rmr_context) = queue.bind(&request) else {
-            return self.bind_refused(endpoint, region);
-        };
-        pending.rmr_context = rmr_context;
-        pending.sequence = to.sequence;
-        Ok(rmr_context)
-    }
-
-    /// Takes back what `bind_plainly` counted and put down for a bind that the device refused.
-    #[cold]
-    #[inline(never)]
-    fn bind_refused(
-        &self,
-        mut endpoint: HeldEndpoint<'_, B, L>,
-        region: Guard<'_, L, RemoteRegion>,
-    ) -> Result<u32> {
-        let [pending, ..] = &region.pending;
-        self.shared.release_binding(pending);
-        endpoint.ring.retreat(self.shared.records, 1);
-        Err(refused_by_device())
-    }
-
-    /// As `bind_otherwise`, where locks are held: releasing them is left to it, so that the common case need not keep its
-    /// arguments for what comes behind that.
-    #[cold]
-    #[inline(never)]
-    fn bind_unusual(
-        &self,
-        endpoint: HeldEndpoint<'_, B, L>,
-        region: Option<Guard<'_, L, RemoteRegion>>,
-        bind: &Bind<'_>,
-    ) -> Result<u32> {
-        drop(region);
-        drop(endpoint);
-        self.bind_otherwise(bind)
+        })
     }
 
     /// A bind that is refused, that unbinds, that is not the only one of its region under way, or for which room has
@@ -216,7 +389,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(super) fn harvest_binds(&self) {
         for slot in self.shared.remote_regions {
             let pending = slot.main.with(|region| region.pending);
-            for binding in pending.iter().filter(|binding| binding.sequence != 0) {
+            for binding in pending.iter().filter(|binding| binding.sequence != NO_BIND) {
                 let request_evd = self
                     .shared
                     .endpoints
@@ -231,41 +404,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
-    /// The place of the local region, if a bind may go that is the only one of its remote region under way.
-    #[inline(always)]
-    fn may_bind(
-        &self,
-        endpoint: &Endpoint<B::SendQueue>,
-        region: &mut RemoteRegion,
-        bind: &Bind<'_>,
-    ) -> Option<&LmrSlot> {
-        let asked = bind.privileges.intersection(REMOTE);
-        let access = LocalAccess {
-            zone: endpoint.zone_tag,
-            // Each local privilege is the bit before the remote one.
-            privilege: MemoryPrivileges::from_bits_retain(asked.bits() >> 1),
-        };
-        let [pending, ..] = &mut region.pending;
-        // A null handle passes for the region of a free slot, whose zone tag is no endpoint's.
-        if endpoint.postable != bind.ep
-            || endpoint.refuses_binds
-            || bind.flags.intersects(endpoint.refused_flags)
-            || region.id != bind.rmr
-            || region.zone_tag != access.zone
-            || pending.sequence != 0
-            || asked.is_empty()
-            || MemoryPrivileges::from_bits(bind.privileges.bits()).is_none()
-        {
-            return None;
-        }
-        let slot = self.local_regions.get(slot_index(bind.piece.context))?;
-        pending.piece = *bind.piece;
-        pending.endpoint = bind.ep.index() as u16;
-        pending.privileges = bind.privileges;
-        access.check(self.local_regions, bind.piece)?;
-        Some(slot)
-    }
-
     /// Checks in the order of DTO-07, then posts.
     fn bind(
         &self,
@@ -337,7 +475,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         let Some(place) = region
             .pending
             .iter_mut()
-            .find(|binding| binding.sequence == 0)
+            .find(|binding| binding.sequence == NO_BIND)
         else {
             return Err(full(Subtype::ResourceMemoryRegion));
         };
@@ -351,8 +489,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         let sequence = next_sequence(region.sequence);
         let token = free.post(
-            RecordKind::Bind,
-            Report::of_request(bind.flags),
+            Posting::new(RecordKind::Bind, Report::of_request(bind.flags)),
             bind.cookie,
             bind.rmr.index() as u32,
         );
@@ -402,12 +539,15 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             let Some(place) = region
                 .pending
                 .iter_mut()
-                .find(|binding| binding.sequence == sequence && sequence != 0)
+                .find(|binding| binding.sequence == sequence && sequence != NO_BIND)
             else {
                 return;
             };
             let mut binding = core::mem::replace(place, Binding::NONE);
-            binding.sequence = 0;
+            binding.sequence = NO_BIND;
+            if region.pending.iter().all(|other| other.sequence == NO_BIND) {
+                region.sequence = NO_BIND;
+            }
             match status {
                 DtoStatus::Success => {
                     let before = core::mem::replace(&mut region.bound, binding);
@@ -434,10 +574,16 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 }
 
-/// The number of the bind after this one. All are odd: 0 marks a place that is free.
+/// The number of a bind of which no other one of its region is under way.
+const FIRST_BIND: u32 = next_sequence(NO_BIND);
+
+/// The number of the bind after this one: whatever number that is, it is not `NO_BIND`.
 #[inline(always)]
-fn next_sequence(last: u32) -> u32 {
-    last.wrapping_add(2)
+const fn next_sequence(last: u32) -> u32 {
+    match last.wrapping_add(1) {
+        NO_BIND => NO_BIND + 1,
+        next => next,
+    }
 }
 
 /// The device refused a bind.

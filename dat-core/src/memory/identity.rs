@@ -1,22 +1,22 @@
 //! What a post compares to know that a region is the one it names and may be used.
 
-#[cfg(not(target_has_atomic = "64"))]
-use portable_atomic::AtomicU32;
-#[cfg(target_has_atomic = "64")]
-use portable_atomic::AtomicU64;
-use portable_atomic::{Ordering, fence};
+#[cfg(any(not(target_has_atomic = "64"), halves))]
+use crate::sync::atomic::AtomicU32;
+#[cfg(all(target_has_atomic = "64", not(halves)))]
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::{Ordering, fence};
 
 /// Context, zone and privileges of the region in a slot, or nothing: one word, on 32-bit targets two
 /// halves of which the context is written last and read last.
 #[derive(Debug)]
 pub(super) struct Identity {
-    #[cfg(target_has_atomic = "64")]
+    #[cfg(all(target_has_atomic = "64", not(halves)))]
     whole: AtomicU64,
     /// Zone tag in the upper half, privileges in the lower.
-    #[cfg(not(target_has_atomic = "64"))]
+    #[cfg(any(not(target_has_atomic = "64"), halves))]
     meta: AtomicU32,
     /// The LMR context while the region lives, else one below `FIRST_CONTEXT`.
-    #[cfg(not(target_has_atomic = "64"))]
+    #[cfg(any(not(target_has_atomic = "64"), halves))]
     context: AtomicU32,
 }
 
@@ -37,7 +37,7 @@ pub(super) const fn word(context: u32, meta: u32) -> u64 {
     (context as u64) << 32 | meta as u64
 }
 
-#[cfg(target_has_atomic = "64")]
+#[cfg(all(target_has_atomic = "64", not(halves)))]
 impl Identity {
     /// No region.
     #[expect(
@@ -77,7 +77,7 @@ impl Identity {
     }
 }
 
-#[cfg(not(target_has_atomic = "64"))]
+#[cfg(any(not(target_has_atomic = "64"), halves))]
 impl Identity {
     /// No region.
     #[expect(

@@ -2,8 +2,6 @@
 
 use core::ptr;
 
-use portable_atomic::{Ordering, fence};
-
 use super::lookup::zone_of;
 use super::lookup::zone_part;
 use super::{LmrSlot, Region};
@@ -15,6 +13,7 @@ use crate::flags::{LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, MemoryType, Mem
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, LmrId, PzId, next_generation};
 use crate::sync::RawLock;
+use crate::sync::atomic::{Ordering, fence};
 
 /// What to make a local memory region of.
 #[derive(Debug)]
@@ -121,8 +120,9 @@ pub struct LmrParam {
     pub registered_address: u64,
 }
 
-/// `windows` of a slot that takes no binds: it is being freed, or holds no region.
-const CLOSED: u32 = u32::MAX;
+/// Set in `windows` of a slot that takes no binds: it is being freed, or holds no region. What is below may count binds
+/// that are about to find out.
+const CLOSED: u32 = 1 << 31;
 /// Set in `generation` of a slot that holds a cookie instead of a region.
 const HOLDS_COOKIE: u32 = 1 << 31;
 
@@ -196,21 +196,17 @@ impl LmrSlot {
     /// read of them since `is_named` said yes is true. A context that names nothing leaves the count
     /// alone, so it keeps nobody from freeing what lives here by now.
     pub(super) fn hold_window(&self, context: u32) -> bool {
-        self.is_named(context) && self.hold_window_again(context)
+        self.is_named(context) && self.hold_window_again::<false>(context)
     }
 
     /// As `hold_window`, for a context that has just been found to name the region, and so is not 0.
     ///
     /// A count that succeeds keeps the region that is here, or came behind the making of another one: the look after it
-    /// sees which.
+    /// sees which, unless no other can have been made (`ALONE`).
     #[inline(always)]
-    pub(super) fn hold_window_again(&self, context: u32) -> bool {
-        let counted = self
-            .windows
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
-                (count < CLOSED.wrapping_sub(1)).then_some(count.wrapping_add(1))
-            });
-        counted.is_ok() && (self.identity.context() == context || self.was_freed_meanwhile())
+    pub(super) fn hold_window_again<const ALONE: bool>(&self, context: u32) -> bool {
+        let open = (self.windows.fetch_add(1, Ordering::SeqCst) as i32) >= 0;
+        open && (ALONE || self.identity.context() == context) || self.was_freed_meanwhile()
     }
 
     /// The region was freed while a window was counted; no.
@@ -232,12 +228,21 @@ impl LmrSlot {
         let _changed = self
             .windows
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| {
-                (count != CLOSED).then_some(count.saturating_sub(1))
+                (count & !CLOSED != 0).then_some(count.wrapping_sub(1))
             });
     }
 
     fn id(&self, instance: u16, index: u16) -> LmrId {
         LmrId::new(instance, self.generation.load(Ordering::Relaxed), index)
+    }
+
+    /// As `region_keys`, without the keys of the device.
+    #[inline(always)]
+    pub(super) fn region_object(&self) -> RegionKeys {
+        RegionKeys {
+            object: self.object.load(Ordering::Relaxed),
+            ..RegionKeys::default()
+        }
     }
 
     pub(super) fn region_keys(&self) -> RegionKeys {
@@ -278,9 +283,7 @@ impl LmrSlot {
         self.identity
             .set(context, zone_part(region.zone) | region.privileges.bits());
         // A slot that was never used is open already, maybe with a stale bind passing through.
-        let _opened = self
-            .windows
-            .compare_exchange(CLOSED, 0, Ordering::SeqCst, Ordering::Relaxed);
+        self.windows.fetch_and(!CLOSED, Ordering::SeqCst);
     }
 
     /// Keeps a cookie in a free slot. All fields of a region without the ones that tell it from a
@@ -540,7 +543,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !slot.is_live() {
             return;
         }
-        slot.windows.store(CLOSED, Ordering::SeqCst);
+        slot.windows.fetch_or(CLOSED, Ordering::SeqCst);
         let zone = zone_of(slot.identity.meta());
         slot.identity.clear();
         self.outlast_posts();

@@ -1,12 +1,11 @@
 //! The table of local memory regions as posts see it: no lock, one slot per context.
 
-use portable_atomic::{AtomicU32, AtomicUsize, Ordering, fence};
-
 use super::LmrTriplet;
 use super::identity::{self, Identity};
 use crate::backend::{Segment, WorkSlot};
 use crate::error::{Cause, Error, Subtype};
 use crate::flags::MemoryPrivileges;
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 /// Place for one local memory region.
 ///
@@ -79,6 +78,34 @@ impl LmrSlot {
             .then_some(Cause::OutsideRegion)
     }
 
+    /// Whether the piece, which is not empty, lies in the region, and the region is the one it names, in the zone of
+    /// this tag, and has what is `relevant` of that tag. What else is wanted from the slot must be read before its
+    /// identity: `read` does.
+    #[inline(always)]
+    pub(super) fn admits(
+        &self,
+        piece: &LmrTriplet,
+        zone: u64,
+        relevant: u64,
+        read: impl FnOnce(),
+    ) -> bool {
+        let expected = identity::word(piece.context, 0) | zone;
+        // Each word is done with before the next is read, which keeps few of them alive at a time.
+        let base = self.base.load(Ordering::Relaxed) as u64;
+        let offset = piece.address.wrapping_sub(base);
+        let length = self.length.load(Ordering::Relaxed) as u64;
+        let Some(room) = length.checked_sub(offset) else {
+            return false;
+        };
+        // An empty piece is longer than any room here.
+        if piece.length.wrapping_sub(1) >= room {
+            return false;
+        }
+        read();
+        let differs = self.identity.settled() ^ expected;
+        differs & relevant == 0
+    }
+
     /// Why a context that leads here names no region.
     pub(super) fn absence(&self, context: u32) -> Cause {
         if context == 0 || self.generation.load(Ordering::Relaxed) == 0 {
@@ -90,10 +117,51 @@ impl LmrSlot {
 }
 
 /// What the lower word of an identity is compared with: the zone, and all local privileges, of which
-/// the comparison picks one.
+/// the comparison picks those that are asked for.
 pub(crate) const fn zone_tag(zone: u16) -> u64 {
     let local = MemoryPrivileges::LOCAL_READ.union(MemoryPrivileges::LOCAL_WRITE);
-    identity::word(0, zone_part(zone) | local.bits())
+    identity::word(0, zone_part(zone) | local.bits() | NO_PRIVILEGE)
+}
+
+/// A bit of all tags that no identity has: who asks for it is refused.
+const NO_PRIVILEGE: u32 = 1 << 3;
+
+/// The zone of a tag.
+pub(super) const fn zone_of_tag(tag: u64) -> u16 {
+    zone_of(tag as u32)
+}
+
+/// What is relevant of a tag to who asks for these privileges: the context, the zone, and they.
+const fn relevant(privileges: u32) -> i32 {
+    (0xFFFF_0000 | privileges) as i32
+}
+
+/// `relevant` for the local privileges that binds with each privilege ask for; for `NO_PRIVILEGE` where a bind asks for
+/// no remote one, or for what there is not.
+const BIND_ASKS: [i32; 64] = {
+    let remote = MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
+    let mut asks = [relevant(NO_PRIVILEGE); 64];
+    let mut privileges = 0;
+    while privileges < asks.len() {
+        let asked = privileges as u32 & remote.bits();
+        if asked != 0 && privileges as u32 & !MemoryPrivileges::all().bits() == 0 {
+            #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
+            {
+                // Each local privilege is the bit before the remote one.
+                asks[privileges] = relevant(asked >> 1);
+            }
+        }
+        privileges += 1;
+    }
+    asks
+};
+
+/// What is relevant of a tag to a bind with these privileges; `None`, or what no region has, if they are not right.
+#[inline(always)]
+pub(super) fn bind_asks(privileges: MemoryPrivileges) -> Option<u64> {
+    let asks = *BIND_ASKS.get(privileges.bits() as usize)?;
+    // The highest bit is set, and so are all of the context above it.
+    Some(i64::from(asks) as u64)
 }
 
 /// The zone's part of the lower word of an identity.
@@ -151,27 +219,12 @@ impl LocalAccess {
         .then_some(key)
     }
 
-    /// Whether the piece, which is not empty, lies in the region, and the region is the one it names and
-    /// allows the access. What else is wanted from the slot must be read before its identity: `read` does.
+    /// As the slot's `admits`.
     #[inline(always)]
     fn admits(self, region: &LmrSlot, piece: &LmrTriplet, read: impl FnOnce()) -> bool {
-        let expected = identity::word(piece.context, 0) | self.zone;
-        // Each word is done with before the next is read, which keeps few of them alive at a time.
-        let base = region.base.load(Ordering::Relaxed) as u64;
-        let offset = piece.address.wrapping_sub(base);
-        let length = region.length.load(Ordering::Relaxed) as u64;
-        let Some(room) = length.checked_sub(offset) else {
-            return false;
-        };
-        // An empty piece is longer than any room here.
-        if piece.length.wrapping_sub(1) >= room {
-            return false;
-        }
-        read();
         // One privilege is asked for, whatever others the region has.
         let relevant = identity::word(u32::MAX, 0xFFFF_0000 | self.privilege.bits());
-        let differs = region.identity.settled() ^ expected;
-        differs & relevant == 0
+        region.admits(piece, self.zone, relevant, read)
     }
 }
 

@@ -4,6 +4,8 @@ mod bind;
 mod identity;
 mod lmr;
 mod lookup;
+#[cfg(all(test, loom))]
+mod models;
 mod pz;
 mod region;
 mod rmr;

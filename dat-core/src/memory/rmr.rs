@@ -1,5 +1,6 @@
 //! Remote memory regions: making, querying and freeing them.
 
+use super::lookup::zone_of_tag;
 use crate::backend::{Backend, WindowKey};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::backend_refused;
@@ -8,10 +9,13 @@ use crate::ia::{Control, Ia};
 use crate::id::{Handle, PzId, RmrId, next_generation};
 use crate::memory::{LmrTriplet, zone_tag};
 use crate::storage::find_slot;
-use crate::sync::{Mutex, RawLock};
+use crate::sync::{Guard, Mutex, RawLock};
 
 /// Binds of one region that may be under way at once.
-pub(super) const PENDING_BINDS: usize = 4;
+pub(super) const PENDING_BINDS: usize = if cfg!(feature = "compact") { 1 } else { 4 };
+
+/// In the place of the number of a bind, where there is none.
+pub(super) const NO_BIND: u32 = 0;
 
 /// Place for one remote memory region.
 ///
@@ -37,15 +41,14 @@ impl<L: RawLock> RmrSlot<L> {
 pub(crate) struct RemoteRegion {
     pub(crate) id: RmrId,
     pub(crate) generation: u32,
-    pub(crate) zone: u16,
-    /// `zone_tag` of the zone.
+    /// `zone_tag` of its zone.
     pub(super) zone_tag: u64,
     pub(crate) window: WindowKey,
     /// What the last successful bind made of it; length 0 = unbound.
     pub(super) bound: Binding,
     /// Accepted binds whose completion is not known; each counts as a window on its region.
     pub(super) pending: [Binding; PENDING_BINDS],
-    /// Number of the last bind that was posted; odd.
+    /// Number of the last bind that was posted, if there is one under way, else `NO_BIND`.
     pub(super) sequence: u32,
     pub(crate) context: u64,
 }
@@ -54,12 +57,11 @@ impl RemoteRegion {
     pub(crate) const EMPTY: Self = Self {
         id: RmrId::NULL,
         generation: 0,
-        zone: 0,
         zone_tag: 0,
         window: WindowKey(0),
         bound: Binding::NONE,
         pending: [Binding::NONE; PENDING_BINDS],
-        sequence: 1,
+        sequence: NO_BIND,
         context: 0,
     };
 
@@ -79,7 +81,7 @@ impl RemoteRegion {
     fn latest(&self) -> Binding {
         self.pending
             .iter()
-            .filter(|binding| binding.sequence != 0)
+            .filter(|binding| binding.sequence != NO_BIND)
             .min_by_key(|binding| self.sequence.wrapping_sub(binding.sequence))
             .copied()
             .unwrap_or(self.bound)
@@ -92,7 +94,7 @@ pub(super) struct Binding {
     /// LMR context, address and length; of length 0 = unbound.
     pub(super) piece: LmrTriplet,
     pub(super) rmr_context: u32,
-    /// Number of the bind while it is pending, else 0.
+    /// Number of the bind while it is pending, else `NO_BIND`.
     pub(super) sequence: u32,
     /// Index of the endpoint it was posted to.
     pub(super) endpoint: u16,
@@ -107,7 +109,7 @@ impl Binding {
             length: 0,
         },
         rmr_context: 0,
-        sequence: 0,
+        sequence: NO_BIND,
         endpoint: 0,
         privileges: MemoryPrivileges::empty(),
     };
@@ -172,7 +174,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 *region = RemoteRegion {
                     id: RmrId::new(self.shared.instance, generation, index),
                     generation,
-                    zone,
                     zone_tag: zone_tag(zone),
                     window,
                     ..RemoteRegion::EMPTY
@@ -191,8 +192,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: RMQ-01, GEN-08
     pub fn rmr_query(&self, rmr: RmrId, mask: RmrFields) -> Result<RmrParam> {
         self.control.with(|control| {
-            let (zone, latest) =
-                self.with_remote_region(rmr, |region| (region.zone, region.latest()))?;
+            let (zone, latest) = self.with_remote_region(rmr, |region| {
+                (zone_of_tag(region.zone_tag), region.latest())
+            })?;
             if RmrFields::from_bits(mask.bits()).is_none() {
                 return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
             }
@@ -236,10 +238,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         // Only now that the device knows of no window may the regions behind it go.
         self.shared.release_binding(&region.bound);
-        for binding in &region.pending {
+        let pending = region.pending.iter();
+        for binding in pending.filter(|binding| binding.sequence != NO_BIND) {
             self.shared.release_binding(binding);
         }
-        self.release_zone(control, region.zone);
+        self.release_zone(control, zone_of_tag(region.zone_tag));
     }
 
     /// Runs `f` on a live remote region, under its lock.
@@ -251,18 +254,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         rmr: RmrId,
         f: impl FnOnce(&mut RemoteRegion) -> R,
     ) -> Result<R> {
-        let refused = || rmr.refused(self.shared.instance);
-        let slot = self
-            .shared
-            .remote_regions
-            .get(rmr.index())
-            .ok_or_else(refused)?;
-        slot.main.with(|region| {
+        Ok(f(&mut *self.hold_remote_region(rmr)?))
+    }
+
+    #[inline(never)]
+    fn hold_remote_region(&self, rmr: RmrId) -> Result<Guard<'_, L, RemoteRegion>> {
+        if let Some(slot) = self.shared.remote_regions.get(rmr.index()) {
+            let region = slot.main.hold();
             if region.id == rmr && !rmr.is_null() {
-                Ok(f(region))
-            } else {
-                Err(refused())
+                return Ok(region);
             }
-        })
+        }
+        Err(rmr.refused(self.shared.instance))
     }
 }

@@ -1,13 +1,12 @@
 //! Synchronising local regions with RDMA on machines whose caches need it.
 
-use portable_atomic::{Ordering, fence};
-
 use super::LmrTriplet;
 use super::lookup::outside_any;
 use crate::backend::{Backend, SyncDirection};
 use crate::error::{Error, Result};
 use crate::ia::Ia;
 use crate::sync::RawLock;
+use crate::sync::atomic::{Ordering, fence};
 
 /// Position of the segment list in both calls.
 const LIST_ARGUMENT: u8 = 2;

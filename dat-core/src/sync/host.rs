@@ -1,9 +1,16 @@
 //! A lock on which threads sleep.
 
+use std::sync::PoisonError;
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+#[cfg(not(loom))]
+use std::sync::{Condvar, Mutex};
 
 use super::RawLock;
+#[cfg(loom)]
+use super::atomic::{AtomicU32, Ordering};
+#[cfg(loom)]
+use super::explored::{Condvar, Mutex};
 
 const FREE: u32 = 0;
 /// The bit of who holds it.
@@ -12,7 +19,7 @@ const HELD: u32 = 1;
 const AWAITED: u32 = 2;
 
 /// How often a thread looks again before it goes to sleep.
-const LOOKS: u32 = 100;
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 
 /// The host's lock: waiters sleep instead of spinning.
 ///

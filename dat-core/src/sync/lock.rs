@@ -165,7 +165,8 @@ unsafe impl RawLock for CriticalSectionLock {
 
     type State<'a> = critical_section::RestoreState;
 
-    #[inline(always)]
+    // Out of line: every call has several of these, and the processors that need them have little memory.
+    #[inline(never)]
     unsafe fn acquire(&self) -> Self::State<'_> {
         // SAFETY: the caller keeps the state for `release`, in the same context, in nesting order.
         let state = unsafe { critical_section::acquire() };
@@ -173,7 +174,7 @@ unsafe impl RawLock for CriticalSectionLock {
         state
     }
 
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn release(&self, state: Self::State<'_>) {
         self.0.leave();
         // SAFETY: the state came from `acquire`, and all later sections are over, as the caller says.

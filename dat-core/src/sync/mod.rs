@@ -1,10 +1,14 @@
 //! Locks, words and bytes shared between threads and with devices. All of the crate's `unsafe` is in this module.
 
+pub(crate) mod atomic;
 mod bytes;
+#[cfg(loom)]
+pub(crate) mod explored;
 #[cfg(feature = "std")]
 mod host;
 mod lock;
 mod mutex;
+mod places;
 mod word;
 
 pub use bytes::{copy_from_shared, copy_shared, copy_to_shared, load_bytes, store_bytes};
@@ -17,4 +21,5 @@ pub use lock::SpinLock;
 pub use lock::{NoLock, RawLock, SplitLock};
 pub(crate) use mutex::Guard;
 pub use mutex::Mutex;
+pub use places::Places;
 pub use word::Word64;

@@ -12,6 +12,9 @@ use super::RawLock;
 #[repr(C)]
 pub struct Mutex<L, T> {
     lock: L,
+    /// Accesses to the value, for the model checker to find those at a time.
+    #[cfg(loom)]
+    accesses: super::explored::Accesses,
     value: UnsafeCell<T>,
 }
 
@@ -25,6 +28,8 @@ impl<L: RawLock, T> Mutex<L, T> {
     pub const fn new(value: T) -> Self {
         Self {
             lock: L::INIT,
+            #[cfg(loom)]
+            accesses: super::explored::Accesses::new(),
             value: UnsafeCell::new(value),
         }
     }
@@ -76,6 +81,8 @@ impl<L: RawLock, T> Deref for Guard<'_, L, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
+        #[cfg(loom)]
+        self.mutex.accesses.read();
         #[expect(unsafe_code)]
         // SAFETY: the lock is held as long as the guard lives, so no other guard, and with it no
         // other reference to the value, exists but those borrowed from this guard.
@@ -88,6 +95,8 @@ impl<L: RawLock, T> Deref for Guard<'_, L, T> {
 impl<L: RawLock, T> DerefMut for Guard<'_, L, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
+        #[cfg(loom)]
+        self.mutex.accesses.write();
         #[expect(unsafe_code)]
         // SAFETY: as in `deref`; `&mut self` keeps other borrows of this guard away.
         unsafe {

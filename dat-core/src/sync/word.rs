@@ -1,8 +1,10 @@
 //! A 64-bit word with relaxed accesses on every target.
 
-#[cfg(not(target_has_atomic = "64"))]
-use portable_atomic::AtomicU32;
-use portable_atomic::Ordering;
+#[cfg(any(not(target_has_atomic = "64"), halves))]
+use super::atomic::AtomicU32;
+#[cfg(all(target_has_atomic = "64", not(halves)))]
+use super::atomic::AtomicU64;
+use super::atomic::Ordering;
 
 /// A 64-bit word; on 32-bit targets it is two halves.
 ///
@@ -10,23 +12,23 @@ use portable_atomic::Ordering;
 /// protocol of the record that holds the word), so a torn pair is never observed.
 #[derive(Debug)]
 pub struct Word64 {
-    #[cfg(target_has_atomic = "64")]
-    whole: portable_atomic::AtomicU64,
-    #[cfg(not(target_has_atomic = "64"))]
+    #[cfg(all(target_has_atomic = "64", not(halves)))]
+    whole: AtomicU64,
+    #[cfg(any(not(target_has_atomic = "64"), halves))]
     halves: [AtomicU32; 2],
 }
 
 impl Word64 {
     /// A word of this value.
-    #[cfg(target_has_atomic = "64")]
+    #[cfg(all(target_has_atomic = "64", not(halves)))]
     pub const fn new(value: u64) -> Self {
         Self {
-            whole: portable_atomic::AtomicU64::new(value),
+            whole: AtomicU64::new(value),
         }
     }
 
     /// A word of this value.
-    #[cfg(not(target_has_atomic = "64"))]
+    #[cfg(any(not(target_has_atomic = "64"), halves))]
     pub const fn new(value: u64) -> Self {
         Self {
             halves: [
@@ -37,14 +39,14 @@ impl Word64 {
     }
 
     /// Its value.
-    #[cfg(target_has_atomic = "64")]
+    #[cfg(all(target_has_atomic = "64", not(halves)))]
     #[inline(always)]
     pub fn load(&self) -> u64 {
         self.whole.load(Ordering::Relaxed)
     }
 
     /// Its value.
-    #[cfg(not(target_has_atomic = "64"))]
+    #[cfg(any(not(target_has_atomic = "64"), halves))]
     #[inline(always)]
     pub fn load(&self) -> u64 {
         let [low, high] = &self.halves;
@@ -52,14 +54,14 @@ impl Word64 {
     }
 
     /// Gives it another value.
-    #[cfg(target_has_atomic = "64")]
+    #[cfg(all(target_has_atomic = "64", not(halves)))]
     #[inline(always)]
     pub fn store(&self, value: u64) {
         self.whole.store(value, Ordering::Relaxed);
     }
 
     /// Gives it another value.
-    #[cfg(not(target_has_atomic = "64"))]
+    #[cfg(any(not(target_has_atomic = "64"), halves))]
     #[inline(always)]
     pub fn store(&self, value: u64) {
         let [low, high] = &self.halves;

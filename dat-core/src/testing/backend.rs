@@ -7,9 +7,9 @@ use super::device::{Call, Completions, Pair, SharedReceives};
 use super::queues::{Place, TestCompletionQueue, TestReceiveQueue, TestSendQueue};
 use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::{
-    Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, ListenerKey,
-    QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration, RequestKey,
-    SharedReceiveQueueKey, SyncDirection, WindowKey,
+    Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, Extensions,
+    ListenerKey, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration,
+    RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
 };
 use crate::time::Instant;
 
@@ -23,6 +23,10 @@ unsafe impl Backend for TestBackend {
 
     /// It reads nothing, but the core is to treat it as if it did.
     const READS_AT_POST: bool = true;
+
+    fn extensions(&self) -> Extensions {
+        self.device().extensions
+    }
 
     fn ia_attributes(&self) -> IaAttributes {
         self.device().ia
@@ -107,6 +111,7 @@ unsafe impl Backend for TestBackend {
         Ok(TestCompletionQueue {
             backend: self.clone(),
             number,
+            last: 0,
         })
     }
 

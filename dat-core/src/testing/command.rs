@@ -8,7 +8,8 @@ use super::device::{Call, Device, Posted, Step};
 use super::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
-    BackendError, Completion, ControlEvent, DeviceFailure, QueuePairKey, SharedReceiveQueueKey,
+    BackendError, Completion, ControlEvent, DeviceFailure, Extensions, QueuePairKey,
+    SharedReceiveQueueKey,
 };
 use crate::flags::DtoStatus;
 use crate::time::Instant;
@@ -44,6 +45,8 @@ impl TestBackend {
             doorbells: 0,
             deadline: None,
             before_destroy: Step::default(),
+            immediates: BTreeMap::new(),
+            extensions: Extensions::empty(),
             during_post: Step::default(),
         })))
     }
@@ -198,6 +201,41 @@ impl TestBackend {
         };
         device.complete(queue, completion);
         true
+    }
+
+    /// The oldest receive of a queue pair completes with a number, for a write of so many bytes.
+    pub(crate) fn complete_with_number(&self, key: QueuePairKey, length: u32, number: u32) -> bool {
+        let token = self
+            .device()
+            .pairs
+            .get(&key.0)
+            .and_then(|pair| Some(pair.receives.front()?.work.token()));
+        if let Some(token) = token {
+            self.device().immediates.insert(token, number);
+        }
+        self.complete_receive(key, DtoStatus::Success, length, false)
+    }
+
+    /// A number comes with what will be in the buffer at `position` of a shared receive queue.
+    pub(crate) fn number_shared(
+        &self,
+        shared: SharedReceiveQueueKey,
+        position: usize,
+        number: u32,
+    ) {
+        let mut device = self.device();
+        let token = device
+            .shared
+            .get(&shared.0)
+            .and_then(|shared| Some(shared.receives.get(position)?.work.token()));
+        if let Some(token) = token {
+            device.immediates.insert(token, number);
+        }
+    }
+
+    /// What the device has beyond the interface; to be said before it is opened.
+    pub(crate) fn set_extensions(&self, extensions: Extensions) {
+        self.device().extensions = extensions;
     }
 
     /// A queue pair takes the buffer at `position` of a shared receive queue and completes it.

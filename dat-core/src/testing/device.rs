@@ -6,8 +6,8 @@ use std::vec::Vec;
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
     BackendError, BindRequest, Completion, ControlEvent, DeviceFailure, DisconnectMode,
-    ListenerKey, QueuePairKey, ReceiveRequest, RegionKeys, RequestKey, Segment, SendRequest,
-    SharedReceiveQueueKey, SyncDirection,
+    ExtendedRequest, Extensions, ListenerKey, QueuePairKey, ReceiveRequest, RegionKeys, RequestKey,
+    Segment, SendRequest, SharedReceiveQueueKey, SyncDirection,
 };
 use crate::flags::DtoStatus;
 use crate::time::Instant;
@@ -17,6 +17,7 @@ use crate::time::Instant;
 pub(crate) enum Work {
     Send(SendRequest),
     Bind(BindRequest),
+    Extended(ExtendedRequest),
     Receive(ReceiveRequest),
 }
 
@@ -25,6 +26,7 @@ impl Work {
         match self {
             Self::Send(request) => request.token,
             Self::Bind(request) => request.token,
+            Self::Extended(request) => request.token,
             Self::Receive(request) => request.token,
         }
     }
@@ -138,6 +140,9 @@ pub(super) struct Device {
     pub(super) doorbells: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) before_destroy: Step,
+    /// Numbers that come with completions, by their tokens.
+    pub(super) immediates: BTreeMap<u64, u32>,
+    pub(super) extensions: Extensions,
     pub(super) during_post: Step,
 }
 

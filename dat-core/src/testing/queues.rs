@@ -5,9 +5,9 @@ use std::vec::Vec;
 use super::TestBackend;
 use super::device::{Posted, Work};
 use crate::backend::{
-    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, QueuePairKey, ReceiveRequest,
-    Rejected, Segment, SendOperation, SendQueue, SendRequest, SharedReceiveQueueKey, WorkQueue,
-    WorkSlot,
+    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, ExtendedRequest, QueuePairKey,
+    ReceiveRequest, Rejected, Segment, SendOperation, SendQueue, SendRequest,
+    SharedReceiveQueueKey, WorkQueue, WorkSlot,
 };
 
 /// A completion queue of the test device.
@@ -15,6 +15,8 @@ use crate::backend::{
 pub(crate) struct TestCompletionQueue {
     pub(super) backend: TestBackend,
     pub(super) number: u16,
+    /// The token of what was polled last.
+    pub(super) last: u64,
 }
 
 impl CompletionQueue for TestCompletionQueue {
@@ -24,10 +26,17 @@ impl CompletionQueue for TestCompletionQueue {
             return Err(DeviceFailure::Broken);
         };
         match (completions.queued.pop_front(), completions.failure) {
-            (Some(completion), _) => Ok(Some(completion)),
+            (Some(completion), _) => {
+                self.last = completion.token;
+                Ok(Some(completion))
+            }
             (None, Some(failure)) => Err(failure),
             (None, None) => Ok(None),
         }
+    }
+
+    fn immediate(&mut self) -> Option<u32> {
+        self.backend.device().immediates.remove(&self.last)
     }
 
     fn arm(&mut self, solicited_only: bool) -> Armed {
@@ -243,6 +252,24 @@ impl SendQueue for TestSendQueue {
         slot.publish(Work::Bind(*request))?;
         ring(&self.backend, place).map_err(|_| Rejected)?;
         Ok(self.backend.device().key() as u32)
+    }
+
+    fn post_extended(
+        &mut self,
+        request: &ExtendedRequest,
+        segments: &[Segment],
+    ) -> Result<(), Rejected> {
+        let place = Place::Requests(self.key);
+        let slot = TestSlot::reserve(&self.backend, place, segments.len());
+        let mut slot = slot.ok_or(Rejected)?;
+        let mut sum = 0;
+        for segment in segments {
+            sum += segment.length;
+            slot.add(*segment);
+        }
+        assert_eq!(sum, request.length, "the length is the sum of the segments");
+        slot.publish(Work::Extended(*request))?;
+        ring(&self.backend, place).map_err(|_| Rejected)
     }
 }
 

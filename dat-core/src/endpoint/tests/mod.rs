@@ -2,6 +2,7 @@
 
 mod batch;
 mod connect;
+mod extended;
 mod life;
 mod machine;
 mod parameters;

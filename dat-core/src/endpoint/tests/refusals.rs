@@ -1,11 +1,13 @@
 //! Posts that the device refuses, when they are committed or when the doorbell rings.
 
-use crate::attributes::SrqAttributes;
+use super::parameters::make;
+use crate::attributes::{EpAttributes, SrqAttributes};
 use crate::backend::BackendError;
 use crate::error::{Cause, ErrorKind, Result, Subtype};
 use crate::event::Event;
-use crate::fixture::Bench;
+use crate::fixture::{Bench, SMALL};
 use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use crate::id::{EpId, SrqId};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::testing::TestStorage;
 
@@ -32,7 +34,7 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
             privileges: MemoryPrivileges::ALL,
         })
         .unwrap();
-    let rmr = ia.rmr_create(bench.pz).unwrap();
+    let rmrs: [_; 4] = core::array::from_fn(|_| ia.rmr_create(bench.pz).unwrap());
     let piece = LmrTriplet {
         context: lmr.lmr_context,
         address: 0x1000,
@@ -52,6 +54,7 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
             &|cookie| ia.post_rdma_read(ep, segments, cookie, &remote, none),
             &|cookie| {
                 let all = MemoryPrivileges::ALL;
+                let rmr = rmrs[cookie as usize % 4];
                 ia.rmr_bind(rmr, &piece, all, ep, cookie, none).map(|_| ())
             },
         ];
@@ -103,6 +106,141 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
     }
     // One binding is left, whatever was refused.
     ia.lmr_free(lmr.lmr).unwrap_err();
-    ia.rmr_free(rmr).unwrap();
+    for rmr in rmrs {
+        ia.rmr_free(rmr).unwrap();
+    }
     ia.lmr_free(lmr.lmr).unwrap();
+}
+
+/// Receives on what is gone, or never was, are refused by the handle, whatever else is wrong with them.
+///
+/// Spec: GEN-01, EPF-01, SRQR-01
+#[test]
+fn receives_on_what_is_gone_are_refused_by_the_handle() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let ep = bench.endpoint();
+    ia.ep_free(ep).unwrap();
+    for gone in [ep, EpId::NULL] {
+        let refused = ia
+            .post_recv(gone, &[], 1, CompletionFlags::empty())
+            .unwrap_err();
+        assert_eq!(refused.subtype(), Subtype::InvalidHandleEp);
+    }
+    let size = SrqAttributes {
+        max_recv_dtos: 4,
+        max_recv_iov: 2,
+        low_watermark: 0,
+    };
+    let srq = ia.srq_create(bench.pz, &size).unwrap();
+    ia.srq_free(srq).unwrap();
+    for gone in [srq, SrqId::NULL] {
+        let refused = ia.srq_post_recv(gone, &[], 1).unwrap_err();
+        assert_eq!(refused.subtype(), Subtype::InvalidHandleSrq);
+    }
+}
+
+/// The longest message and the longest access go, a byte more is told as too long; and where there is no room that is told,
+/// not that the longest is too long.
+///
+/// Spec: EPC-10, EPS-03, DTO-07, DTO-10
+#[test]
+fn the_longest_goes_and_a_byte_more_is_too_long() {
+    const MOST: u64 = 100;
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let attributes = EpAttributes {
+        max_message_size: MOST,
+        max_rdma_size: MOST,
+        max_request_dtos: 1,
+        ..SMALL
+    };
+    let lmr = ia
+        .lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(Region::pretend(0x1000, 256)),
+            pz: bench.pz,
+            privileges: MemoryPrivileges::ALL,
+        })
+        .unwrap();
+    let piece = |length| LmrTriplet {
+        context: lmr.lmr_context,
+        address: 0x1000,
+        length,
+    };
+    let remote = |length| RmrTriplet {
+        context: 1,
+        address: 0,
+        length,
+    };
+    let none = CompletionFlags::empty();
+    for operation in 0..3 {
+        let ep = make(&bench, &attributes).unwrap();
+        bench.connect(ep);
+        bench.establish(ep);
+        let post = |length| match operation {
+            0 => ia.post_send(ep, &[piece(length)], 1, none),
+            1 => ia.post_rdma_write(ep, &[piece(length)], 1, &remote(length), none),
+            _ => ia.post_rdma_read(ep, &[piece(length)], 1, &remote(length), none),
+        };
+        for length in [MOST + 1, MOST + 2] {
+            let refused = post(length).unwrap_err();
+            assert_eq!(refused.subtype(), Subtype::InvalidArg2);
+            assert_eq!(refused.cause(), Cause::MessageTooLong);
+        }
+        post(MOST).unwrap();
+        assert_eq!(post(MOST).unwrap_err().cause(), Cause::QueueFull);
+        ia.ep_free(ep).unwrap();
+    }
+}
+
+/// A receive takes as much as a length can say, and not a byte more; without room that is what is told.
+///
+/// Spec: SRQR-07, DTO-07
+#[test]
+fn a_buffer_is_as_long_as_a_length_can_say() {
+    const PART: usize = 1 << 30;
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let lmr = ia
+        .lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(Region::pretend(0x1000, PART)),
+            pz: bench.pz,
+            privileges: MemoryPrivileges::ALL,
+        })
+        .unwrap();
+    let attributes = EpAttributes {
+        max_recv_iov: 4,
+        max_recv_dtos: 1,
+        max_message_size: 1 << 30,
+        ..SMALL
+    };
+    let ep = make(&bench, &attributes).unwrap();
+    let size = SrqAttributes {
+        max_recv_dtos: 1,
+        max_recv_iov: 4,
+        low_watermark: 0,
+    };
+    let srq = ia.srq_create(bench.pz, &size).unwrap();
+    let whole = LmrTriplet {
+        context: lmr.lmr_context,
+        address: 0x1000,
+        length: PART as u64,
+    };
+    let less = LmrTriplet {
+        length: PART as u64 - 1,
+        ..whole
+    };
+    let own = |pieces: &[LmrTriplet]| ia.post_recv(ep, pieces, 1, CompletionFlags::empty());
+    let shared = |pieces: &[LmrTriplet]| ia.srq_post_recv(srq, pieces, 1);
+    for post in [&own as &dyn Fn(&[LmrTriplet]) -> Result<()>, &shared] {
+        let refused = post(&[whole; 4]).unwrap_err();
+        assert_eq!(refused.subtype(), Subtype::InvalidArg2);
+        assert_eq!(refused.cause(), Cause::MessageTooLong);
+        let longest = [whole, whole, whole, less];
+        post(&longest).unwrap();
+        assert_eq!(post(&longest).unwrap_err().cause(), Cause::QueueFull);
+    }
 }

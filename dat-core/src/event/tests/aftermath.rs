@@ -73,7 +73,7 @@ fn every_notification_object_hears_of_its_dispatcher() {
         });
         assert_eq!(queued, Ok(true));
     }
-    ia.settle(aftermath);
+    ia.settle(&mut aftermath);
     assert_eq!(wakes.take(), MANY);
     assert_eq!(CALLS.load(core::sync::atomic::Ordering::Relaxed), MANY);
     for (mut wait, (cno, evd)) in waits.into_iter().zip(pairs) {
@@ -105,7 +105,7 @@ fn every_dispatcher_of_a_notification_object_releases_one_that_waits() {
         });
         assert_eq!(queued, Ok(true));
     }
-    ia.settle(aftermath);
+    ia.settle(&mut aftermath);
     assert_eq!(wakes.take(), 2);
     let polls = waits.each_mut().map(|wait| wait.poll(&waker));
     for poll in &polls[..2] {
@@ -145,19 +145,19 @@ fn every_overflow_and_every_failure_is_reported() {
         });
         assert_eq!(outcome, Ok(()));
     }
-    ia.settle(aftermath);
+    ia.settle(&mut aftermath);
     assert_eq!(told(), expected(AsyncEventKind::EvdOverflow));
 
     let mut aftermath = Aftermath::default();
     for &(_, evd) in &pairs {
         let outcome = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
             let overrun = DeviceFailure::CompletionQueueOverrun;
-            queue.take_in(Err(overrun), &ia.shared, aftermath);
+            queue.take_in(Err(overrun), None, &ia.shared, aftermath);
             Ok(())
         });
         assert_eq!(outcome, Ok(()));
     }
-    ia.settle(aftermath);
+    ia.settle(&mut aftermath);
     assert_eq!(told(), expected(AsyncEventKind::EvdOverflow));
     let error = ia.evd_dequeue(ia.async_evd()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::QueueEmpty);
@@ -193,7 +193,7 @@ fn a_report_triggers_as_well() {
         Ok(())
     });
     assert_eq!(outcome, Ok(()));
-    ia.settle(aftermath);
+    ia.settle(&mut aftermath);
     let (_, waker) = WakeCount::new();
     assert_eq!(
         ia.cno_wait(own).unwrap().poll(&waker),

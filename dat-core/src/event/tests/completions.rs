@@ -3,14 +3,34 @@
 use core::task::Poll;
 use std::vec::Vec;
 
+use super::TestIa;
 use super::code;
 use super::connected::*;
 use crate::attributes::{EpAttributes, SrqAttributes};
-use crate::backend::{Completion, ControlEvent, PrivateData};
+use crate::backend::{Completion, ControlEvent, PrivateData, SharedReceiveQueueKey};
 use crate::error::{ErrorKind, Subtype};
 use crate::event::{DtoOperation, Event};
 use crate::flags::{CompletionFlags, DtoStatus, EvdFlags};
+use crate::id::{PzId, SrqId};
 use crate::testing::{Call, TestBackend, TestStorage, WakeCount, open};
+
+/// A shared queue that holds `length` buffers of one segment each, and what its device knows it by.
+fn shared_queue(ia: &TestIa<'_>, pz: PzId, length: i32) -> (SrqId, SharedReceiveQueueKey) {
+    let srq = ia
+        .srq_create(
+            pz,
+            &SrqAttributes {
+                max_recv_dtos: length,
+                max_recv_iov: 1,
+                low_watermark: 0,
+            },
+        )
+        .unwrap();
+    let key = ia.shared.shared_receive_queues[srq.index()]
+        .main
+        .with(|queue| queue.key);
+    (srq, key)
+}
 
 /// Spec: EVW-09, EVG-03, DTO-03, DTO-11
 #[test]
@@ -98,15 +118,7 @@ fn a_shared_buffer_is_reported_by_the_endpoint_that_took_it() {
     let mut storage = TestStorage::new();
     let ia = open(&mut storage, &device);
     let pz = ia.pz_create().unwrap();
-    let attributes = SrqAttributes {
-        max_recv_dtos: 8,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
-    let srq = ia.srq_create(pz, &attributes).unwrap();
-    let shared = ia.shared.shared_receive_queues[srq.index()]
-        .main
-        .with(|queue| queue.key);
+    let (srq, shared) = shared_queue(&ia, pz, 8);
     let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
     let attributes = EpAttributes {
         recv_completion_flags: CompletionFlags::UNSIGNALLED,
@@ -356,4 +368,65 @@ fn random_mixes_keep_every_stream_whole() {
             assert_eq!(seen, [completed[0], completed[1], made[2]]);
         }
     }
+}
+
+/// A write with a number takes a shared buffer and puts nothing into it; the event has no place for the number, so it is no
+/// success, whether it is taken from the device or was kept.
+///
+/// Spec: DTO-12, SRQR-06
+#[test]
+fn a_shared_buffer_that_only_a_number_came_for_is_no_message() {
+    for kept in [false, true] {
+        let device = TestBackend::default();
+        let mut storage = TestStorage::new();
+        let ia = open(&mut storage, &device);
+        let pz = ia.pz_create().unwrap();
+        let (srq, shared) = shared_queue(&ia, pz, 4);
+        let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
+        let attributes = EpAttributes {
+            recv_completion_flags: CompletionFlags::UNSIGNALLED,
+            ..EpAttributes::DEFAULT
+        };
+        let taker = connected_on(&ia, &device, (pz, Some(srq)), Some(evd), None, &attributes);
+        ia.srq_post_recv(srq, &[], 3).unwrap();
+        device.number_shared(shared, 0, 7);
+        assert!(device.complete_shared(shared, 0, taker.key, DtoStatus::Success, 1000));
+        if kept {
+            ia.evd_query(evd, crate::flags::EvdFields::all()).unwrap();
+        }
+        let Ok(Event::Dto(told)) = ia.evd_dequeue(evd) else {
+            panic!("an event of a transfer");
+        };
+        assert_eq!((told.ep, told.cookie), (taker.ep, 3));
+        assert_eq!(
+            (told.status, told.transferred_length),
+            (DtoStatus::BadResponse, 0)
+        );
+    }
+}
+
+/// A device of which only polls tell: it takes a wait to know, and whatever is there stays.
+///
+/// Spec: EVW-01, EVW-03, EVW-04
+#[test]
+fn what_only_a_wait_can_tell_stays() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, SHARED).unwrap();
+    let peer = connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
+    let now = |threshold| ia.evd_wait_now(evd, threshold);
+    assert_eq!(now(1), None);
+    send(&ia, peer.ep, 1);
+    succeed(&device, peer.key);
+    for threshold in [1, 2, 0, -1] {
+        assert_eq!(now(threshold), None);
+    }
+    let wait = ia.evd_wait(evd, 1).unwrap();
+    assert_eq!(now(1), None, "somebody waits");
+    drop(wait);
+    ia.evd_set_unwaitable(evd).unwrap();
+    assert_eq!(now(1), None, "nobody may wait");
+    assert_eq!(tags(&ia, evd), [1]);
+    assert_eq!(ia.evd_wait_now(crate::id::EvdId::NULL, 1), None);
 }

@@ -216,7 +216,7 @@ fn an_overflow_is_reported_once_until_the_queue_is_drained() {
         for _ in 0..count {
             let mut aftermath = Aftermath::default();
             ia.push_event(evd, &event, &mut aftermath);
-            ia.settle(aftermath);
+            ia.settle(&mut aftermath);
         }
     };
     let overflow = Event::Async {
@@ -253,7 +253,7 @@ fn waits_drain_an_overflowed_dispatcher_and_then_fail() {
     for pointer in 0..3 {
         let mut aftermath = Aftermath::default();
         ia.push_event(evd, &Event::Software { pointer }, &mut aftermath);
-        ia.settle(aftermath);
+        ia.settle(&mut aftermath);
     }
     for pointer in 0..2 {
         let mut wait = ia.evd_wait(evd, 1).unwrap();

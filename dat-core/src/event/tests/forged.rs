@@ -54,7 +54,7 @@ fn a_buffer_completes_once_wherever_it_is_told() {
         solicited: false,
     };
     let look = |taker| {
-        if ia.shared.deliver(&told(taker)).is_some() {
+        if ia.shared.deliver(&told(taker), None).is_some() {
             events.fetch_add(1, Ordering::Relaxed);
         }
         looks.fetch_add(1, Ordering::AcqRel);

@@ -308,7 +308,7 @@ fn a_destroyed_object_aborts_its_waiters() {
     ia.control.with(|control| {
         ia.destroy_cno_at(control, cno.handle().index() as u16, &mut aftermath);
     });
-    ia.settle(aftermath);
+    ia.settle(&mut aftermath);
     assert_eq!((wakes.take(), calls(2)), (1, (0, 1)));
     match wait.poll(&waker) {
         Poll::Ready(Err(error)) => assert_eq!(error.kind(), ErrorKind::Abort),

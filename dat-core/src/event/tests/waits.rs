@@ -156,7 +156,7 @@ fn a_waiter_learns_that_its_dispatcher_was_destroyed() {
     ia.control.with(|control| {
         ia.destroy_evd_at(control, evd.handle().index() as u16, &mut aftermath);
     });
-    ia.settle(aftermath);
+    ia.settle(&mut aftermath);
     assert_eq!(wakes.take(), 1);
     // Another dispatcher in its place, with another waiter, is none of its business.
     let next = ia.evd_create(8, None, EvdFlags::SOFTWARE).unwrap();

@@ -315,6 +315,31 @@ fn what_the_device_refuses_leaves_no_trace() {
     });
 }
 
+/// What is freed after a refused bind lets go of no window but its own.
+///
+/// Spec: RMB-42, LMF-01, RMF-01
+#[test]
+fn a_refused_bind_counts_for_nobody_when_its_region_is_freed() {
+    with_setting(|on| {
+        on.backend
+            .refuse_next(crate::backend::BackendError::Resources);
+        assert!(on.bind(&on.whole(), CompletionFlags::empty()).is_err());
+        let other = on.ia.rmr_create(on.pz).unwrap();
+        let flags = CompletionFlags::empty();
+        on.ia
+            .rmr_bind(other, &on.whole(), PEERS, on.endpoint.ep, 1, flags)
+            .unwrap();
+        on.complete(DtoStatus::Success);
+        on.ia.rmr_free(on.rmr).unwrap();
+        assert_eq!(
+            refusal(on.ia.lmr_free(on.lmr.lmr)).1,
+            Subtype::InvalidStateLmrInUse
+        );
+        on.ia.rmr_free(other).unwrap();
+        on.ia.lmr_free(on.lmr.lmr).unwrap();
+    });
+}
+
 /// An endpoint whose request dispatcher takes transfers only can be made, and makes no bind events.
 ///
 /// Spec: EVC-05, RMB-13, DTO-01

@@ -91,12 +91,14 @@ fn other_calls_wait_for_no_post() {
     }));
 }
 
-/// Regions come and go while another thread posts from them: the device finds alive what it reads.
+/// Regions come and go while another thread posts from them: the device finds alive what it reads. On a busy machine
+/// the other thread may come late, so the rounds go on until it has posted.
 ///
 /// Spec: LMF-02, EPS-03
 #[test]
 fn no_post_reads_a_region_that_was_given_back() {
     const ROUNDS: u32 = 3_000;
+    const PATIENCE: u32 = 1_000 * ROUNDS;
     let device = TestBackend::default();
     let mut storage = Storage::new();
     let ia = Ia::open(device.clone(), storage.lend(), 4).unwrap();
@@ -104,9 +106,9 @@ fn no_post_reads_a_region_that_was_given_back() {
     let key = device.pair(ep.handle().to_raw()).unwrap();
     let context = AtomicU32::new(0);
     let over = AtomicBool::new(false);
+    let posted = AtomicU32::new(0);
     thread::scope(|scope| {
-        let poster = scope.spawn(|| {
-            let mut posted = 0_u32;
+        scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 let piece = LmrTriplet {
                     context: context.load(Ordering::Relaxed),
@@ -117,22 +119,24 @@ fn no_post_reads_a_region_that_was_given_back() {
                     .post_send(ep, &[piece], 1, CompletionFlags::SUPPRESS)
                     .is_ok()
                 {
-                    posted += 1;
+                    posted.fetch_add(1, Ordering::Relaxed);
                     device.complete_request(key, DtoStatus::Success);
                 }
             }
-            posted
         });
-        for _ in 0..ROUNDS {
+        for round in 0..PATIENCE {
+            if round >= ROUNDS && posted.load(Ordering::Relaxed) != 0 {
+                break;
+            }
             let made = make(&ia, pz);
             context.store(made.lmr_context, Ordering::Relaxed);
             thread::yield_now();
             ia.lmr_free(made.lmr).unwrap();
         }
         over.store(true, Ordering::Relaxed);
-        // The test device looks whether what it reads is there.
-        assert!(poster.join().unwrap() != 0);
     });
+    // The test device looks whether what it reads is there.
+    assert!(posted.into_inner() != 0);
 }
 
 /// Whoever drives a backend without the core may not have it read memory: it could name any address.

@@ -1,0 +1,318 @@
+//! Operations beyond the interface.
+
+use crate::attributes::SrqAttributes;
+use crate::backend::{ExtendedSend, Extensions, RemoteRange, SendFlags};
+use crate::endpoint::Extended;
+use crate::error::{Cause, Error, ErrorKind, Subtype};
+use crate::event::{
+    AsyncEventKind, DtoOperation, Event, ExtendedCompletion, ExtendedOperation, REASON_PRIMARY,
+};
+use crate::fixture::{Bench, SMALL};
+use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use crate::id::EpId;
+use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use crate::testing::{TestStorage, Work};
+
+const NONE: CompletionFlags = CompletionFlags::empty();
+const REMOTE: RmrTriplet = RmrTriplet {
+    context: 9,
+    address: 0x8000,
+    length: 64,
+};
+const ADD: Extended = Extended::FetchAndAdd { add: 3 };
+const SWAP: Extended = Extended::CompareAndSwap {
+    compare: 1,
+    swap: 2,
+};
+const WRITE: Extended = Extended::WriteImmediate { immediate: 0x77 };
+
+/// A bench whose device has everything; its second endpoint is not connected.
+fn bench(storage: &mut TestStorage, extensions: Extensions) -> (Bench<'_>, EpId, LmrTriplet) {
+    let bench = Bench::extended(storage, extensions);
+    let region = bench.ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+        pz: bench.pz,
+        privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
+    });
+    let piece = LmrTriplet {
+        context: region.unwrap().lmr_context,
+        address: 0x1000,
+        length: 8,
+    };
+    let ep = bench.connected();
+    (bench, ep, piece)
+}
+
+/// Spec: DTO-04, DTO-11
+#[test]
+fn they_go_to_the_device_and_complete_in_their_own_words() {
+    let mut storage = TestStorage::new();
+    let (bench, ep, piece) = bench(&mut storage, Extensions::all());
+    let pair = bench.pair(ep);
+    assert_eq!(bench.ia.extensions(), Extensions::all());
+    let remote = RemoteRange {
+        address: 0x8000,
+        key: 9,
+    };
+    for (cookie, (asked, sent, told)) in [
+        (
+            WRITE,
+            ExtendedSend::WriteImmediate {
+                remote,
+                immediate: 0x77,
+            },
+            ExtendedOperation::WriteImmediate,
+        ),
+        (
+            ADD,
+            ExtendedSend::FetchAndAdd { remote, add: 3 },
+            ExtendedOperation::FetchAndAdd,
+        ),
+        (
+            SWAP,
+            ExtendedSend::CompareAndSwap {
+                remote,
+                compare: 1,
+                swap: 2,
+            },
+            ExtendedOperation::CompareAndSwap,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let cookie = cookie as u64;
+        let fenced = CompletionFlags::BARRIER_FENCE;
+        for status in [DtoStatus::Success, DtoStatus::Flushed] {
+            // What is behind the number of an atomic operation stays; a write takes all.
+            let room = if asked == WRITE {
+                piece
+            } else {
+                LmrTriplet {
+                    length: 60,
+                    ..piece
+                }
+            };
+            bench
+                .ia
+                .post_extended(ep, asked, &[room], cookie, &REMOTE, fenced)
+                .unwrap();
+            let (requests, _) = bench.device.posted(pair);
+            let [posted] = requests.as_slice() else {
+                panic!("{requests:?}");
+            };
+            let Work::Extended(request) = posted.work else {
+                panic!("{posted:?}");
+            };
+            assert_eq!((request.operation, request.length), (sent, 8));
+            assert_eq!(request.flags, SendFlags::FENCE);
+            assert_eq!(
+                (posted.segments[0].address, posted.segments[0].length),
+                (0x1000, 8)
+            );
+            bench.device.complete_request(pair, status);
+            let event = Event::Extended(ExtendedCompletion {
+                ep,
+                cookie,
+                status,
+                transferred_length: 8,
+                operation: told,
+            });
+            assert_eq!(bench.ia.evd_dequeue(bench.data), Ok(event));
+            assert_eq!(event.number(), 0x4_0000);
+        }
+        // Kept in its record, it is the same; a suppressed one is none.
+        for flags in [NONE, CompletionFlags::SUPPRESS] {
+            bench
+                .ia
+                .post_extended(ep, asked, &[piece], cookie, &REMOTE, flags)
+                .unwrap();
+            bench.device.complete_request(pair, DtoStatus::Success);
+            bench
+                .ia
+                .evd_query(bench.data, crate::flags::EvdFields::all())
+                .unwrap();
+            let event = bench.ia.evd_dequeue(bench.data);
+            assert_eq!(event.is_ok(), flags == NONE);
+        }
+    }
+}
+
+/// A receive that a write of the peer completes tells its number, and how much was written elsewhere.
+///
+/// Spec: DTO-11
+#[test]
+fn numbers_come_with_receives() {
+    let mut storage = TestStorage::new();
+    let (bench, ep, piece) = bench(&mut storage, Extensions::all());
+    let pair = bench.pair(ep);
+    for (cookie, number) in [(1, Some(0xFFFF_FFFF)), (2, None), (3, Some(0))] {
+        bench.ia.post_recv(ep, &[piece], cookie, NONE).unwrap();
+        match number {
+            Some(number) => bench.device.complete_with_number(pair, 1000, number),
+            None => bench
+                .device
+                .complete_receive(pair, DtoStatus::Success, 5, false),
+        };
+        let event = bench.ia.evd_dequeue(bench.data).unwrap();
+        match (event, number) {
+            (Event::Extended(told), Some(number)) => {
+                let immediate = ExtendedOperation::ReceiveImmediate { immediate: number };
+                assert_eq!((told.operation, told.cookie), (immediate, cookie));
+                assert_eq!((told.ep, told.transferred_length), (ep, 1000));
+            }
+            (Event::Dto(told), None) => {
+                assert_eq!(told.operation, DtoOperation::Receive);
+                assert_eq!((told.cookie, told.transferred_length), (cookie, 5));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Spec: DTO-06, DTO-07, GEN-06
+#[test]
+fn refusals_leave_no_trace() {
+    let mut storage = TestStorage::new();
+    let (bench, ep, piece) = bench(&mut storage, Extensions::all());
+    let pair = bench.pair(ep);
+    let refused = |ep, asked, segments: &[LmrTriplet], remote: &RmrTriplet, flags| {
+        let refused = bench
+            .ia
+            .post_extended(ep, asked, segments, 1, remote, flags);
+        assert_eq!(bench.device.posted(pair).0.len(), 0);
+        let error: Error = refused.unwrap_err();
+        (error.kind(), error.subtype(), error.cause())
+    };
+    let argument = |position: u8, cause| {
+        let error = Error::invalid_argument(position);
+        (error.kind(), error.subtype(), cause)
+    };
+    let short = RmrTriplet {
+        length: 7,
+        ..REMOTE
+    };
+    let odd = RmrTriplet {
+        address: 0x8004,
+        ..REMOTE
+    };
+    let other = LmrTriplet {
+        address: 0x2000,
+        ..piece
+    };
+    let small = LmrTriplet { length: 7, ..piece };
+    for asked in [WRITE, ADD, SWAP] {
+        let unconnected = bench.endpoint();
+        let (kind, ..) = refused(unconnected, asked, &[piece], &REMOTE, NONE);
+        assert_eq!(kind, ErrorKind::InvalidState);
+        bench.ia.ep_free(unconnected).unwrap();
+        let (kind, ..) = refused(unconnected, asked, &[piece], &REMOTE, NONE);
+        assert_eq!(kind, ErrorKind::InvalidHandle);
+        let unknown = CompletionFlags::from_bits_retain(0x8000);
+        assert_eq!(
+            refused(ep, asked, &[piece], &REMOTE, unknown).1,
+            Subtype::InvalidArg6
+        );
+        assert_eq!(
+            refused(ep, asked, &[other], &REMOTE, NONE).1,
+            Subtype::InvalidArg3
+        );
+        let too_short = refused(ep, asked, &[piece], &short, NONE);
+        assert_eq!(
+            (too_short.0, too_short.2),
+            (ErrorKind::LengthError, Cause::RemoteTooShort)
+        );
+    }
+    for asked in [ADD, SWAP] {
+        assert_eq!(
+            refused(ep, asked, &[piece], &odd, NONE),
+            argument(5, Cause::Misaligned)
+        );
+        assert_eq!(
+            refused(ep, asked, &[small], &REMOTE, NONE).0,
+            ErrorKind::LengthError
+        );
+        assert_eq!(
+            refused(ep, asked, &[], &REMOTE, NONE).0,
+            ErrorKind::LengthError
+        );
+        assert_eq!(
+            refused(ep, asked, &[small; 2], &REMOTE, NONE),
+            argument(2, Cause::TooManySegments)
+        );
+    }
+    // A full queue says so, and has room again once something is out of it.
+    for _ in 0..SMALL.max_request_dtos {
+        bench
+            .ia
+            .post_extended(ep, ADD, &[piece], 1, &REMOTE, CompletionFlags::SUPPRESS)
+            .unwrap();
+    }
+    let full = bench.ia.post_extended(ep, ADD, &[piece], 1, &REMOTE, NONE);
+    assert_eq!(full.unwrap_err().subtype(), Subtype::ResourceTep);
+    bench.device.complete_request(pair, DtoStatus::Success);
+    bench
+        .ia
+        .post_extended(ep, ADD, &[piece], 1, &REMOTE, NONE)
+        .unwrap();
+}
+
+#[test]
+fn devices_without_them_refuse_them() {
+    let mut storage = TestStorage::new();
+    let (bench, ep, piece) = bench(&mut storage, Extensions::FETCH_AND_ADD);
+    for (asked, has) in [(WRITE, false), (ADD, true), (SWAP, false)] {
+        let posted = bench
+            .ia
+            .post_extended(ep, asked, &[piece], 1, &REMOTE, NONE);
+        let expected = if has {
+            Ok(())
+        } else {
+            Err(Error::not_implemented())
+        };
+        assert_eq!(posted, expected);
+    }
+}
+
+/// An endpoint with a shared queue ends with an asynchronous event where that is wanted, once.
+#[test]
+fn the_end_of_shared_receives_is_told_if_wanted() {
+    for wanted in [false, true] {
+        let mut storage = TestStorage::new();
+        let bench = Bench::new(&mut storage);
+        if wanted {
+            bench.ia.report_shared_ends();
+        }
+        let sizes = SrqAttributes {
+            max_recv_dtos: 4,
+            max_recv_iov: 1,
+            low_watermark: 0,
+        };
+        let srq = bench.ia.srq_create(bench.pz, &sizes).unwrap();
+        let shared = bench.ia.ep_create_with_srq(
+            Some(bench.pz),
+            Some(bench.data),
+            Some(bench.data),
+            Some(bench.connections),
+            srq,
+            &SMALL,
+        );
+        let shared = shared.unwrap();
+        for (ep, told) in [(bench.endpoint(), false), (shared, wanted)] {
+            bench.connect(ep);
+            bench.establish(ep);
+            bench
+                .ia
+                .ep_disconnect(ep, crate::flags::CloseFlags::Abrupt)
+                .unwrap();
+            let event = bench.ia.evd_dequeue(bench.ia.async_evd());
+            let expected = Event::Async {
+                kind: AsyncEventKind::EpBroken,
+                handle: ep.handle(),
+                reason: REASON_PRIMARY,
+            };
+            assert_eq!(event.ok(), told.then_some(expected));
+            assert!(bench.ia.evd_dequeue(bench.ia.async_evd()).is_err());
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Regions that go while posts and binds name them; see `crate::models`.
+
+use loom::thread;
+use std::sync::Arc;
+
+use super::lmr::{Origin, Registered};
+use super::lookup::{outside_any, zone_tag};
+use super::{LmrSlot, LmrTriplet, LocalAccess};
+use crate::backend::RegionKeys;
+use crate::flags::MemoryPrivileges;
+use crate::models::prove;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::explored::{Accesses, set_under_way};
+
+const FIRST: u32 = 0x1_0000;
+const SECOND: u32 = 0x2_0000;
+const FIRST_BASE: usize = 0x1000;
+/// It overlaps the first one.
+const SECOND_BASE: usize = 0x1020;
+const LENGTH: usize = 0x40;
+
+const ACCESS: LocalAccess = LocalAccess {
+    zone: zone_tag(3),
+    privilege: MemoryPrivileges::LOCAL_READ,
+};
+
+fn registered(base: usize, key: u32) -> Registered {
+    Registered {
+        zone: 3,
+        privileges: MemoryPrivileges::LOCAL_READ,
+        base,
+        length: LENGTH,
+        keys: RegionKeys {
+            object: key as usize,
+            local: key,
+            remote: 0,
+        },
+        origin: Origin::Virtual,
+    }
+}
+
+fn piece(context: u32, address: usize) -> LmrTriplet {
+    LmrTriplet {
+        context,
+        address: address as u64,
+        length: 0x20,
+    }
+}
+
+/// Only in the first region, in both, only in the second.
+const PLACES: [usize; 3] = [FIRST_BASE, SECOND_BASE, SECOND_BASE + 0x20];
+
+struct Bench {
+    regions: [LmrSlot; 1],
+    /// How the consumer hears of the second region's context.
+    told: AtomicU32,
+}
+
+impl Bench {
+    fn new() -> Arc<Self> {
+        let bench = Self {
+            regions: [LmrSlot::EMPTY],
+            told: AtomicU32::new(0),
+        };
+        let region = registered(FIRST_BASE, 1);
+        bench.regions[0].fill(1, &region);
+        bench.regions[0].publish(FIRST, &region);
+        bench.told.store(0, Ordering::Relaxed);
+        set_under_way(true);
+        Arc::new(bench)
+    }
+
+    /// The slot's next region, once the first one is gone.
+    fn renew(&self) {
+        let region = registered(SECOND_BASE, 2);
+        self.regions[0].fill(2, &region);
+        self.regions[0].publish(SECOND, &region);
+        self.told.store(SECOND, Ordering::Release);
+    }
+}
+
+/// A post that names a region gets that region's key for what lies inside of it, or nothing: also while the region goes and
+/// another one takes its slot.
+///
+/// Spec: LMF-03, DTO-07
+#[test]
+fn a_post_meets_the_region_that_it_names() {
+    for (place, inside) in PLACES.into_iter().zip([true, true, false]) {
+        prove(None, move || {
+            let bench = Bench::new();
+            let other = bench.clone();
+            let thread = thread::spawn(move || {
+                other.regions[0].identity.clear();
+                other.renew();
+            });
+            let key = ACCESS.check(&bench.regions, &piece(FIRST, place));
+            assert!(key.is_none() || inside && key == Some(1));
+            thread.join().unwrap();
+            let late = ACCESS.check(&bench.regions, &piece(FIRST, FIRST_BASE));
+            assert_eq!(late, None);
+        });
+    }
+}
+
+/// Who was told of the new region finds it, and nothing of the one before.
+///
+/// Spec: LMC-01, DTO-07
+#[test]
+fn a_new_region_is_there_for_who_was_told() {
+    for (place, inside) in PLACES.into_iter().zip([false, true, true]) {
+        prove(None, move || {
+            let bench = Bench::new();
+            let other = bench.clone();
+            let thread = thread::spawn(move || {
+                other.regions[0].identity.clear();
+                other.renew();
+            });
+            if bench.told.load(Ordering::Acquire) == SECOND {
+                let key = ACCESS.check(&bench.regions, &piece(SECOND, place));
+                assert_eq!(key, inside.then_some(2));
+            }
+            thread.join().unwrap();
+        });
+    }
+}
+
+/// A piece to be synchronised is inside of the region that it names, or refused.
+///
+/// Spec: LSW-13
+#[test]
+fn a_piece_is_inside_of_the_region_that_it_names() {
+    prove(None, || {
+        let bench = Bench::new();
+        let other = bench.clone();
+        let thread = thread::spawn(move || {
+            other.regions[0].identity.clear();
+            other.renew();
+        });
+        let refused = outside_any(&bench.regions, &piece(FIRST, PLACES[2])).is_some();
+        assert!(refused);
+        thread.join().unwrap();
+        assert!(outside_any(&bench.regions, &piece(SECOND, PLACES[2])).is_none());
+    });
+}
+
+/// A region with a window is not freed: a bind that counted one has the region that it names until it lets go, and its
+/// object at the device; and a bind that is refused leaves nothing that keeps the region.
+///
+/// Spec: LMF-01, RMB-39
+#[test]
+fn a_region_stays_while_a_bind_holds_it() {
+    prove(None, || {
+        let bench = Bench::new();
+        let object = loom::sync::Arc::new(Accesses::new());
+        let (other, freed) = (bench.clone(), object.clone());
+        let thread = thread::spawn(move || {
+            let slot = &other.regions[0];
+            let closed = slot.close();
+            if closed {
+                freed.write();
+                slot.identity.clear();
+                other.renew();
+            }
+            closed
+        });
+        let slot = &bench.regions[0];
+        let mut held = false;
+        if slot.is_named(FIRST) {
+            let inside = slot.outside(&piece(FIRST, FIRST_BASE)).is_none();
+            // A bind is told that a piece is outside only of the region that it names.
+            assert!(inside || !slot.is_named(FIRST));
+            if slot.hold_window(FIRST) {
+                held = true;
+                assert!(inside);
+                assert_eq!(slot.region_keys().local, 1);
+                object.read();
+                slot.release_window();
+            }
+        }
+        let closed = thread.join().unwrap();
+        assert!(held || closed);
+        if !closed {
+            assert!(slot.close());
+            object.write();
+        } else {
+            // The second region has no window.
+            assert!(slot.close());
+        }
+    });
+}
+
+/// The quick way of a bind: one look at the region, one count, one more look.
+///
+/// Spec: LMF-01, RMB-39
+#[test]
+fn a_region_stays_while_a_quick_bind_holds_it() {
+    prove(None, || {
+        let bench = Bench::new();
+        let object = loom::sync::Arc::new(Accesses::new());
+        let (other, freed) = (bench.clone(), object.clone());
+        let thread = thread::spawn(move || {
+            let slot = &other.regions[0];
+            if slot.close() {
+                freed.write();
+                slot.identity.clear();
+                other.renew();
+            }
+        });
+        let slot = &bench.regions[0];
+        let place = piece(FIRST, FIRST_BASE);
+        if ACCESS.check(&bench.regions, &place).is_some() && slot.hold_window_again::<false>(FIRST)
+        {
+            assert_eq!(slot.region_object().object, 1);
+            object.read();
+            slot.release_window();
+        }
+        thread.join().unwrap();
+    });
+}
+
+/// A bind that guesses the context of a region that is just being made is refused, or has that region and nothing of the one
+/// before.
+///
+/// Spec: LMC-01, RMB-39
+#[test]
+fn a_guessed_region_is_whole() {
+    prove(None, || {
+        let bench = Bench::new();
+        let other = bench.clone();
+        let thread = thread::spawn(move || {
+            let slot = &other.regions[0];
+            // One that comes too early is counted for a moment.
+            while !slot.close() {
+                thread::yield_now();
+            }
+            slot.identity.clear();
+            other.renew();
+        });
+        let slot = &bench.regions[0];
+        if slot.is_named(SECOND) {
+            let inside = slot.outside(&piece(SECOND, PLACES[2])).is_none();
+            if slot.hold_window(SECOND) {
+                assert!(inside);
+                assert_eq!(slot.region_keys().local, 2);
+                slot.release_window();
+            }
+        }
+        thread.join().unwrap();
+    });
+}

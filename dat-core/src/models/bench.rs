@@ -1,0 +1,121 @@
+//! An adapter on the test device for models: one connected endpoint, little storage.
+
+use core::task::Waker;
+use loom::sync::{Condvar, Mutex};
+use std::boxed::Box;
+use std::sync::Arc;
+use std::task::Wake;
+
+use crate::attributes::EpAttributes;
+use crate::backend::{ControlEvent, PrivateData};
+use crate::endpoint::ConnectParam;
+use crate::event::{Wait, WakeReason};
+use crate::flags::{ConnectFlags, EvdFlags, QualityOfService, TIMEOUT_INFINITE};
+use crate::ia::Ia;
+use crate::id::{EpId, EvdId, PzId};
+use crate::storage::IaStorage;
+use crate::sync::explored::ModelLock;
+use crate::testing::TestBackend;
+use crate::time::Instant;
+
+type ModelStorage = IaStorage<TestBackend, ModelLock, 2, 3, 0, 1, 6, 4>;
+
+/// The adapter and its device; what threads of a model share.
+pub(super) struct Bench {
+    pub(super) ia: Ia<'static, TestBackend, ModelLock>,
+    pub(super) device: TestBackend,
+    pub(super) pz: PzId,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        let device = TestBackend::default();
+        // As long as the adapter lives, which is as long as the threads of a model do: not longer than the process.
+        let storage = Box::leak(Box::new(ModelStorage::new()));
+        let ia = Ia::open(device.clone(), storage.lend(), 2).unwrap();
+        let pz = ia.pz_create().unwrap();
+        // What is used here is there before any thread is.
+        ia.interrupt_handle().notify();
+        assert_eq!(ia.take_interrupts(), 1);
+        let past = Some(Instant::ZERO);
+        ia.evd_wait_until(ia.async_evd(), 1, past, &mut Sleeper::default())
+            .unwrap_err();
+        Self { ia, device, pz }
+    }
+
+    /// A dispatcher of requests.
+    pub(super) fn dispatcher(&self) -> EvdId {
+        let flags = EvdFlags::DTO | EvdFlags::RMR_BIND;
+        self.ia.evd_create(2, None, flags).unwrap()
+    }
+
+    /// A connected endpoint for one request at a time.
+    pub(super) fn connected(&self, evd: EvdId) -> EpId {
+        let attributes = EpAttributes {
+            max_recv_dtos: 0,
+            max_request_dtos: 1,
+            ..EpAttributes::DEFAULT
+        };
+        let ep = self
+            .ia
+            .ep_create(Some(self.pz), None, Some(evd), None, Some(&attributes))
+            .unwrap();
+        let peer = ConnectParam {
+            address: crate::fixture::PEER,
+            qualifier: 1,
+            timeout: TIMEOUT_INFINITE,
+            private_data: &[],
+            quality: QualityOfService::BEST_EFFORT,
+            flags: ConnectFlags::empty(),
+        };
+        self.ia.ep_connect(ep, &peer, Instant::ZERO).unwrap();
+        self.device.push_control(ControlEvent::Established {
+            queue_pair: ep.handle().to_raw(),
+            private_data: PrivateData::new(),
+        });
+        self.ia.progress(Instant::ZERO);
+        ep
+    }
+}
+
+/// A thread of a model that sleeps until it is woken.
+#[derive(Clone, Default)]
+pub(super) struct Sleeper(Arc<Bed>);
+
+#[derive(Default)]
+struct Bed {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Bed {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+impl Sleeper {
+    pub(super) fn sleep(&self) {
+        let mut woken = self.0.woken.lock().unwrap();
+        while !*woken {
+            woken = self.0.changed.wait(woken).unwrap();
+        }
+        *woken = false;
+    }
+}
+
+impl Wait for Sleeper {
+    fn now(&mut self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::from(self.0.clone())
+    }
+
+    fn wait(&mut self, _until: Option<Instant>) -> WakeReason {
+        self.sleep();
+        WakeReason::Woken
+    }
+}

@@ -1,0 +1,78 @@
+//! What is proved of threads that meet: every interleaving of each model is run, and every value that the memory model
+//! allows a load to see.
+//!
+//! Built and run by `cargo xtask harden models`, with `--cfg loom`. A model is a test like any other; told so by the
+//! environment it runs with one access of the core changed, and has to fail then.
+
+mod bench;
+mod latch;
+mod lock;
+mod record;
+mod slot;
+
+use std::env;
+use std::format;
+use std::println;
+use std::string::String;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::vec::Vec;
+
+use crate::sync::explored::{self, Change, Mutant};
+
+/// Names the access to be changed: file, line, column and change.
+const CHANGED: &str = "DAT_CORE_CHANGED";
+/// Asks for the accesses that can be changed.
+const LISTED: &str = "DAT_CORE_LISTED";
+
+/// Runs a model in all ways; `bound` is the number of times that a thread is interrupted where it could go on, if not all
+/// are tried.
+pub(crate) fn prove(bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+    explored::change(changed());
+    let runs = Arc::new(AtomicU64::new(0));
+    let counted = runs.clone();
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = bound;
+    builder.max_branches = 20_000;
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        explored::set_under_way(false);
+        model();
+    });
+    let bound = bound.map_or_else(|| String::from("all"), |bound| format!("{bound}"));
+    println!(
+        "proved: {} ways, {} accesses, {} interruptions",
+        runs.load(Ordering::Relaxed),
+        explored::accesses(),
+        bound
+    );
+    if env::var_os(LISTED).is_some() {
+        for Mutant {
+            file,
+            line,
+            column,
+            change,
+        } in explored::seen()
+        {
+            println!("changeable: {file}:{line}:{column}:{}", change.name());
+        }
+    }
+}
+
+fn changed() -> Option<Mutant> {
+    let named = env::var(CHANGED).ok()?;
+    let parts: Vec<&str> = named.split(':').collect();
+    let [file, line, column, change] = parts[..] else {
+        panic!("{named} names no access");
+    };
+    let change = Change::ALL
+        .into_iter()
+        .find(|known| known.name() == change)
+        .expect("a change that there is");
+    Some(Mutant {
+        file: file.into(),
+        line: line.parse().expect("a line"),
+        column: column.parse().expect("a column"),
+        change,
+    })
+}

@@ -1,0 +1,175 @@
+//! In-flight records between who posts, who polls and a device that says anything.
+
+use loom::thread;
+use std::sync::Arc;
+
+use super::prove;
+use crate::event::DtoOperation;
+use crate::flags::DtoStatus;
+use crate::id::EpId;
+use crate::record::{NO_RECORD, Owner, Posting, RecordKind, RecordSlot, Report, allocate, list};
+use crate::sync::Word64;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::explored::set_under_way;
+
+const COOKIES: [u64; 2] = [0x1111, 0x2222];
+
+struct Bench {
+    records: [RecordSlot; 2],
+    /// What the device was told last; it orders nothing.
+    doorbell: Word64,
+    returned: AtomicU32,
+}
+
+impl Bench {
+    fn new() -> Arc<Self> {
+        let bench = Self {
+            records: [RecordSlot::EMPTY; 2],
+            doorbell: Word64::new(0),
+            returned: AtomicU32::new(NO_RECORD),
+        };
+        let owner = Owner::Requests(EpId::new(1, 1, 0));
+        allocate(&bench.records, owner, 2).unwrap();
+        for record in &bench.records {
+            record.make_ready(DtoStatus::Success, 0, 0);
+            record.release();
+            assert_eq!(record.cookie(), 0);
+        }
+        bench.doorbell.store(0);
+        bench.returned.store(NO_RECORD, Ordering::Relaxed);
+        set_under_way(true);
+        Arc::new(bench)
+    }
+
+    fn post(&self, turn: usize) -> Option<u64> {
+        let free = self.records[0].free(0)?;
+        let kind = RecordKind::Dto(DtoOperation::Send);
+        let length = turn as u32 + 1;
+        Some(free.post(Posting::new(kind, Report::NOTIFY), COOKIES[turn], length))
+    }
+}
+
+/// A completion, whenever it is polled, is that of the request that its token names: with its cookie and its length. And a
+/// record that was given back can be posted again at once.
+#[test]
+fn a_completion_tells_of_its_own_post() {
+    prove(None, || {
+        let bench = Bench::new();
+        let poster = bench.clone();
+        let first = bench.post(0).unwrap();
+        bench.doorbell.store(first);
+        let thread = thread::spawn(move || {
+            if let Some(second) = poster.post(1) {
+                assert_ne!(second, first);
+                poster.doorbell.store(second);
+            }
+        });
+        for _ in 0..2 {
+            let token = bench.doorbell.load();
+            let record = &bench.records[0];
+            if let Some(plain) = record.plain(token) {
+                let turn = usize::from(token != first);
+                assert_eq!(record.cookie(), COOKIES[turn]);
+                assert_eq!(record.length(), turn as u32 + 1);
+                record.release_plain(plain);
+            }
+        }
+        thread.join().unwrap();
+        let record = &bench.records[0];
+        if let Some(plain) = record.plain(bench.doorbell.load()) {
+            record.release_plain(plain);
+        }
+        assert!(record.is_free());
+    });
+}
+
+/// The same where the completion is kept as an event, and dequeued afterwards.
+#[test]
+fn an_event_tells_of_its_own_post() {
+    prove(None, || {
+        let bench = Bench::new();
+        let poster = bench.clone();
+        let first = bench.post(0).unwrap();
+        bench.doorbell.store(first);
+        let thread = thread::spawn(move || {
+            if let Some(second) = poster.post(1) {
+                poster.doorbell.store(second);
+            }
+        });
+        for _ in 0..2 {
+            let token = bench.doorbell.load();
+            let record = &bench.records[0];
+            if record.claim(token) {
+                let turn = usize::from(token != first);
+                record.make_ready(DtoStatus::Flushed, 7, 9);
+                let finished = record.finished();
+                assert_eq!(finished.status, DtoStatus::Flushed);
+                assert_eq!(finished.cookie, COOKIES[turn]);
+                assert_eq!((finished.length, finished.extra), (7, 9));
+                assert_eq!(finished.kind, RecordKind::Dto(DtoOperation::Send));
+                record.release();
+                assert!(record.is_free() || record.is_posted());
+            }
+        }
+        thread.join().unwrap();
+    });
+}
+
+/// A completion that a device tells two cores at a time has one taker, who sees the whole of the post.
+#[test]
+fn a_completion_has_one_taker() {
+    prove(None, || {
+        let bench = Bench::new();
+        let other = bench.clone();
+        let third = bench.clone();
+        let taken = |bench: &Bench| {
+            let token = bench.doorbell.load();
+            let record = &bench.records[0];
+            let taken = record.claim(token);
+            if taken {
+                assert_eq!(record.cookie(), COOKIES[0]);
+                record.make_ready(DtoStatus::Success, 1, 0);
+                assert!(!record.claim(token));
+            }
+            taken
+        };
+        let poster = thread::spawn(move || {
+            let token = third.post(0).unwrap();
+            third.doorbell.store(token);
+        });
+        let thread = thread::spawn(move || taken(&other));
+        let own = taken(&bench);
+        let others = thread.join().unwrap();
+        poster.join().unwrap();
+        assert!(!(own && others));
+    });
+}
+
+/// Buffers that two hand back to a shared queue are all there for the one that takes them, once, with what they say.
+#[test]
+fn nothing_handed_back_is_lost() {
+    prove(None, || {
+        let bench = Bench::new();
+        let hand_back = |bench: &Bench, index: u32| {
+            let record = &bench.records[index as usize];
+            record.set_extra(index + 7);
+            record.push_returned(index, &bench.returned);
+        };
+        let others = [0, 1].map(|index| {
+            let bench = bench.clone();
+            thread::spawn(move || hand_back(&bench, index))
+        });
+        let mut found = std::vec::Vec::new();
+        let mut take = || {
+            let first = bench.returned.swap(NO_RECORD, Ordering::Acquire);
+            found.extend(list(&bench.records, first).map(RecordSlot::extra));
+        };
+        take();
+        for other in others {
+            other.join().unwrap();
+        }
+        take();
+        found.sort_unstable();
+        assert_eq!(found, [7, 8]);
+    });
+}

@@ -1,0 +1,452 @@
+//! Atomics for the model checker: loom's, made when they are first used, because those of the crate live in constants.
+//!
+//! Each place in the sources where an order is asked for can be weakened or left out, so that a proof can be asked whether
+//! it would notice (`models`). Loom knows a total order of fences alone. Here there is one between a sequentially consistent
+//! write and a sequentially consistent read that follows it without another write in between: less than the language promises.
+
+use core::panic::Location;
+use core::task::Waker;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::string::String;
+use std::sync::OnceLock;
+
+use portable_atomic::Ordering;
+
+/// What is done to an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Change {
+    /// Nothing is ordered.
+    Relaxed,
+    /// It is part of no order of all.
+    Partial,
+    /// It does nothing, and answers as if it had.
+    Omitted,
+}
+
+impl Change {
+    pub(crate) const ALL: [Self; 3] = [Self::Relaxed, Self::Partial, Self::Omitted];
+
+    /// As it is named between processes.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Relaxed => "relaxed",
+            Self::Partial => "partial",
+            Self::Omitted => "omitted",
+        }
+    }
+}
+
+/// A place in the sources, and what may be done to it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mutant {
+    pub(crate) file: String,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+    pub(crate) change: Change,
+}
+
+std::thread_local! {
+    static CHANGED: RefCell<Option<Mutant>> = const { RefCell::new(None) };
+    static SEEN: RefCell<BTreeSet<Mutant>> = const { RefCell::new(BTreeSet::new()) };
+    static ACCESSES: Cell<u64> = const { Cell::new(0) };
+    static UNDER_WAY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What is changed from here on.
+pub(crate) fn change(mutant: Option<Mutant>) {
+    CHANGED.set(mutant);
+}
+
+/// A model begins, or what it needs is there: accesses before that are not changed.
+pub(crate) fn set_under_way(under_way: bool) {
+    UNDER_WAY.set(under_way);
+}
+
+/// Every change that would have made a difference so far.
+pub(crate) fn seen() -> BTreeSet<Mutant> {
+    SEEN.with_borrow(Clone::clone)
+}
+
+/// Accesses so far.
+pub(crate) fn accesses() -> u64 {
+    ACCESSES.get()
+}
+
+/// How an access is done.
+enum Way {
+    With(Ordering),
+    NotAtAll(Ordering),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Load,
+    /// A store, or an exchange.
+    Write,
+    Fence,
+}
+
+fn way(place: &Location<'_>, order: Ordering, access: Access) -> Way {
+    let (writes, is_fence) = (access != Access::Load, access == Access::Fence);
+    ACCESSES.set(ACCESSES.get().wrapping_add(1));
+    if !UNDER_WAY.get() {
+        return Way::With(order);
+    }
+    let mut possible = std::vec::Vec::new();
+    if order != Ordering::Relaxed && !is_fence {
+        possible.push(Change::Relaxed);
+    }
+    if order == Ordering::SeqCst && !is_fence {
+        possible.push(Change::Partial);
+    }
+    if writes && order != Ordering::Relaxed {
+        possible.push(Change::Omitted);
+    }
+    let mutant = |change| Mutant {
+        file: place.file().into(),
+        line: place.line(),
+        column: place.column(),
+        change,
+    };
+    SEEN.with_borrow_mut(|seen| seen.extend(possible.iter().map(|&change| mutant(change))));
+    let changed = CHANGED.with_borrow(|changed| {
+        let changed = changed.as_ref()?;
+        (possible.contains(&changed.change) && mutant(changed.change) == *changed)
+            .then_some(changed.change)
+    });
+    match changed {
+        None => Way::With(order),
+        Some(Change::Relaxed) => Way::With(Ordering::Relaxed),
+        Some(Change::Partial) => Way::With(Ordering::AcqRel),
+        Some(Change::Omitted) => Way::NotAtAll(order),
+    }
+}
+
+/// The part of an order that a load has.
+fn of_load(order: Ordering) -> Ordering {
+    match order {
+        Ordering::Relaxed | Ordering::Release => Ordering::Relaxed,
+        _ => Ordering::Acquire,
+    }
+}
+
+/// The part of an order that a store has.
+fn of_store(order: Ordering) -> Ordering {
+    match order {
+        Ordering::Relaxed | Ordering::Acquire => Ordering::Relaxed,
+        _ => Ordering::Release,
+    }
+}
+
+loom::thread_local! {
+    /// The last write of the thread was in the order of all, and it has not read in it since.
+    static WRITTEN: Cell<bool> = Cell::new(false);
+}
+
+/// A read begins: it comes behind what was written before in the order of all.
+fn reads_in_total(order: Ordering) {
+    if order == Ordering::SeqCst && WRITTEN.with(|written| written.replace(false)) {
+        loom::sync::atomic::fence(order);
+    }
+}
+
+/// A write begins: what is not part of the order of all must not be ordered by those before that are.
+fn writes(order: Ordering) {
+    if order != Ordering::SeqCst {
+        WRITTEN.with(|written| written.set(false));
+    }
+}
+
+fn wrote_in_total(order: Ordering) {
+    if order == Ordering::SeqCst {
+        WRITTEN.with(|written| written.set(true));
+    }
+}
+
+fn of_both(order: Ordering) -> Ordering {
+    match order {
+        Ordering::SeqCst => Ordering::AcqRel,
+        order => order,
+    }
+}
+
+#[track_caller]
+pub(crate) fn fence(order: Ordering) {
+    match way(Location::caller(), order, Access::Fence) {
+        Way::NotAtAll(_) => {}
+        Way::With(order) => loom::sync::atomic::fence(order),
+    }
+}
+
+macro_rules! atomic {
+    ($name:ident, $value:ty) => {
+        /// An atomic that loom explores.
+        pub(crate) struct $name {
+            initial: $value,
+            explored: OnceLock<loom::sync::atomic::$name>,
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        }
+
+        impl $name {
+            pub(crate) const fn new(initial: $value) -> Self {
+                Self {
+                    initial,
+                    explored: OnceLock::new(),
+                }
+            }
+
+            fn explored(&self) -> &loom::sync::atomic::$name {
+                self.explored
+                    .get_or_init(|| loom::sync::atomic::$name::new(self.initial))
+            }
+
+            #[track_caller]
+            pub(crate) fn load(&self, order: Ordering) -> $value {
+                let (Way::With(order) | Way::NotAtAll(order)) =
+                    way(Location::caller(), order, Access::Load);
+                reads_in_total(order);
+                self.explored().load(of_load(order))
+            }
+
+            #[track_caller]
+            pub(crate) fn store(&self, value: $value, order: Ordering) {
+                if let Way::With(order) = way(Location::caller(), order, Access::Write) {
+                    writes(order);
+                    self.explored().store(value, of_store(order));
+                    wrote_in_total(order);
+                }
+            }
+        }
+    };
+}
+
+macro_rules! modify {
+    ($name:ident, $value:ty, $($call:ident),*) => {
+        impl $name {
+            $(
+                #[track_caller]
+                pub(crate) fn $call(&self, value: $value, order: Ordering) -> $value {
+                    match way(Location::caller(), order, Access::Write) {
+                        Way::With(order) => {
+                            reads_in_total(order);
+                            writes(order);
+                            let before = self.explored().$call(value, of_both(order));
+                            wrote_in_total(order);
+                            before
+                        }
+                        Way::NotAtAll(order) => self.explored().load(of_load(order)),
+                    }
+                }
+            )*
+
+            #[track_caller]
+            pub(crate) fn compare_exchange(
+                &self,
+                from: $value,
+                to: $value,
+                order: Ordering,
+                failed: Ordering,
+            ) -> Result<$value, $value> {
+                match way(Location::caller(), order, Access::Write) {
+                    Way::With(order) => {
+                        reads_in_total(order);
+                        writes(order);
+                        let failed = of_load(failed);
+                        let outcome = self.explored().compare_exchange(from, to, of_both(order), failed);
+                        if outcome.is_ok() {
+                            wrote_in_total(order);
+                        }
+                        outcome
+                    }
+                    Way::NotAtAll(order) => match self.explored().load(of_load(order)) {
+                        now if now == from => Ok(now),
+                        now => Err(now),
+                    },
+                }
+            }
+        }
+    };
+}
+
+atomic!(AtomicBool, bool);
+atomic!(AtomicU32, u32);
+#[cfg(not(halves))]
+atomic!(AtomicU64, u64);
+atomic!(AtomicUsize, usize);
+modify!(AtomicBool, bool, swap);
+modify!(
+    AtomicU32, u32, swap, fetch_add, fetch_sub, fetch_or, fetch_and
+);
+
+impl AtomicU32 {
+    #[track_caller]
+    pub(crate) fn compare_exchange_weak(
+        &self,
+        from: u32,
+        to: u32,
+        order: Ordering,
+        failed: Ordering,
+    ) -> Result<u32, u32> {
+        self.compare_exchange(from, to, order, failed)
+    }
+
+    #[track_caller]
+    pub(crate) fn fetch_update(
+        &self,
+        order: Ordering,
+        failed: Ordering,
+        mut change: impl FnMut(u32) -> Option<u32>,
+    ) -> Result<u32, u32> {
+        let mut now = self.load(failed);
+        while let Some(to) = change(now) {
+            match self.compare_exchange(now, to, order, failed) {
+                Ok(from) => return Ok(from),
+                Err(newer) => now = newer,
+            }
+        }
+        Err(now)
+    }
+}
+
+/// A value that is made when it is first used.
+pub(crate) struct Late<T>(OnceLock<T>);
+
+impl<T> core::fmt::Debug for Late<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Late")
+    }
+}
+
+impl<T: Default> Late<T> {
+    pub(crate) const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    pub(crate) fn get(&self) -> &T {
+        self.0.get_or_init(T::default)
+    }
+}
+
+/// Accesses to a value that must not be at a time.
+#[derive(Debug)]
+pub(crate) struct Accesses(Late<loom::cell::UnsafeCell<()>>);
+
+impl Accesses {
+    pub(crate) const fn new() -> Self {
+        Self(Late::new())
+    }
+
+    pub(crate) fn read(&self) {
+        self.0.get().with(|_| ());
+    }
+
+    pub(crate) fn write(&self) {
+        self.0.get().with_mut(|_| ());
+    }
+}
+
+/// A waker that is set by one and used by many.
+pub(crate) struct AtomicWaker(Late<loom::sync::Mutex<Option<Waker>>>);
+
+impl core::fmt::Debug for AtomicWaker {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("AtomicWaker")
+    }
+}
+
+impl AtomicWaker {
+    pub(crate) const fn new() -> Self {
+        Self(Late::new())
+    }
+
+    pub(crate) fn register(&self, waker: &Waker) {
+        *self.held() = Some(waker.clone());
+    }
+
+    pub(crate) fn take(&self) -> Option<Waker> {
+        self.held().take()
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = self.take() {
+            waker.wake();
+        }
+    }
+
+    fn held(&self) -> loom::sync::MutexGuard<'_, Option<Waker>> {
+        match self.0.get().lock() {
+            Ok(held) => held,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+}
+
+/// What `HostLock` sleeps in.
+#[cfg(feature = "std")]
+#[derive(Debug)]
+pub(crate) struct Mutex<T>(Late<loom::sync::Mutex<T>>);
+
+#[cfg(feature = "std")]
+impl Mutex<()> {
+    pub(crate) const fn new(_: ()) -> Self {
+        Self(Late::new())
+    }
+
+    pub(crate) fn lock(&self) -> std::sync::LockResult<loom::sync::MutexGuard<'_, ()>> {
+        self.0.get().lock()
+    }
+}
+
+/// What wakes it.
+#[cfg(feature = "std")]
+#[derive(Debug)]
+pub(crate) struct Condvar(Late<loom::sync::Condvar>);
+
+#[cfg(feature = "std")]
+impl Condvar {
+    pub(crate) const fn new() -> Self {
+        Self(Late::new())
+    }
+
+    pub(crate) fn wait<'a>(
+        &self,
+        held: loom::sync::MutexGuard<'a, ()>,
+    ) -> std::sync::LockResult<loom::sync::MutexGuard<'a, ()>> {
+        self.0.get().wait(held)
+    }
+
+    pub(crate) fn notify_one(&self) {
+        self.0.get().notify_one();
+    }
+}
+
+/// The lock of the models: loom's own, so that what is proved is what is behind it.
+#[derive(Debug)]
+pub(crate) struct ModelLock(Late<loom::sync::Mutex<()>>);
+
+#[expect(unsafe_code)]
+// SAFETY: loom's mutex is held from `acquire` until the state, which is its guard, is dropped.
+unsafe impl super::RawLock for ModelLock {
+    const INIT: Self = Self(Late::new());
+
+    type Control = Self;
+
+    type State<'a> = loom::sync::MutexGuard<'a, ()>;
+
+    unsafe fn acquire(&self) -> Self::State<'_> {
+        match self.0.get().lock() {
+            Ok(held) => held,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+
+    unsafe fn release(&self, state: Self::State<'_>) {
+        drop(state);
+    }
+}
