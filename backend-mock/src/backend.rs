@@ -1,7 +1,6 @@
 //! An adapter of the fabric, as the core drives it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
@@ -15,7 +14,7 @@ use dat_core::time::Instant;
 
 use crate::attributes;
 use crate::completion_queue::{CompletionRing, MockCompletionQueue};
-use crate::fabric::{Fabric, Shared};
+use crate::fabric::Fabric;
 use crate::link::usable;
 use crate::memory::Memory;
 use crate::node::Listener;
@@ -24,6 +23,7 @@ use crate::queue_pair::{Ending, QueuePair as Pair, State};
 use crate::receive_queue::{MockReceiveQueue, Owner};
 use crate::region::{Region, RemoteKey};
 use crate::send_queue::MockSendQueue;
+use crate::shared::{Arc, Shared};
 use crate::shared_receive::SharedReceive;
 use crate::window::Window;
 use crate::world::World;
@@ -219,7 +219,7 @@ unsafe impl Backend for MockBackend {
             }
         });
         // What other threads stored before is before, what they load after is after (LSW-31).
-        std::sync::atomic::fence(Ordering::SeqCst);
+        core::sync::atomic::fence(Ordering::SeqCst);
     }
 
     fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {

@@ -22,7 +22,8 @@
 //!
 //! A store is recognised by the changed value of its byte. Ranges are exact to the byte, where hardware would work on lines.
 
-use std::collections::BTreeMap;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 
 use dat_core::backend::SyncDirection;
 

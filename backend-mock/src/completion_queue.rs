@@ -1,14 +1,13 @@
 //! Completion queues.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use alloc::collections::VecDeque;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::backend::{Armed, Completion, CompletionQueue, ControlEvent, DeviceFailure};
 use dat_core::flags::DtoStatus;
 
-use crate::fabric::Shared;
 use crate::fault::CompletionFault;
+use crate::shared::{Arc, Shared};
 use crate::world::{Action, World};
 
 /// A completion that waits to be overtaken is delivered after so many microseconds at the latest.

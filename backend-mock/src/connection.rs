@@ -16,6 +16,7 @@
 //! Messages of one queue pair arrive in the order they were sent, data included. A message that meets a link that is down or
 //! a dead host is lost, except that *Ended* is repeated when the link is up again.
 
+use alloc::boxed::Box;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{ConnectFailure, ControlEvent, PrivateData};
 

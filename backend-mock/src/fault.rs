@@ -1,5 +1,7 @@
 //! Faults as data.
 
+use alloc::vec::Vec;
+
 /// What shall go wrong in a run. The same seed, plan and operations give the same run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]

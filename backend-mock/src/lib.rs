@@ -44,6 +44,14 @@
 //! # Limits
 //!
 //! Transfers take their time as a whole, whatever their size: there is no bandwidth. All memory is in this process.
+//!
+//! # Without std
+//!
+//! With the feature `bare` in the place of `std`, which is default, the crate needs an allocator alone: no thread steps the fabric, and nobody
+//! sleeps for it.
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
 
 mod attributes;
 mod backend;
@@ -54,6 +62,7 @@ mod direct;
 mod execute;
 mod fabric;
 mod fault;
+mod join;
 mod link;
 mod memory;
 mod node;
@@ -64,17 +73,23 @@ mod receive_queue;
 mod region;
 mod schedule;
 mod send_queue;
+mod shared;
 mod shared_receive;
 mod table;
+#[cfg(feature = "std")]
 mod wait;
 mod window;
 mod world;
 
 pub use backend::MockBackend;
 pub use completion_queue::MockCompletionQueue;
-pub use fabric::{Fabric, FabricThread};
+pub use fabric::Fabric;
 pub use fault::{Fault, FaultPlan, RemoteError};
+pub use join::Name;
 pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
 pub use receive_queue::{MockReceiveQueue, MockReceiveSlot};
 pub use send_queue::{MockSendQueue, MockSendSlot};
+#[cfg(feature = "std")]
+pub use shared::FabricThread;
+#[cfg(feature = "std")]
 pub use wait::MockWait;

@@ -1,5 +1,6 @@
 //! The ways between hosts.
 
+use alloc::vec::Vec;
 use dat_core::attributes::IaAddress;
 
 /// A time in which nothing passes between two hosts.

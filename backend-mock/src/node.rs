@@ -1,8 +1,8 @@
 //! Hosts and their adapters.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::ControlEvent;
@@ -11,6 +11,7 @@ use crate::coherence::Coherence;
 use crate::completion_queue::CompletionRing;
 use crate::options::NodeOptions;
 use crate::region::Memories;
+use crate::shared::Arc;
 use crate::shared_receive::SharedReceive;
 use crate::table::Table;
 

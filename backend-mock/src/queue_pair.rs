@@ -1,6 +1,8 @@
 //! Queue pairs inside the fabric.
 
-use std::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use dat_core::backend::{
     BindRequest, Completion, ConnectFailure, ControlEvent, QueuePairRequest, ReceiveInfo,
@@ -381,8 +383,8 @@ impl World {
         };
         let adapter = queue_pair.adapter;
         let shared = queue_pair.shared;
-        let held = std::mem::take(&mut queue_pair.held);
-        let sends = std::mem::take(&mut queue_pair.sends);
+        let held = core::mem::take(&mut queue_pair.held);
+        let sends = core::mem::take(&mut queue_pair.sends);
         queue_pair.receives.clear();
         queue_pair.first += sends.len() as u64;
         queue_pair.started = 0;

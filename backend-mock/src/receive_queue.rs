@@ -1,11 +1,10 @@
 //! Receive queues as the core holds them, shared or of one queue pair.
 
-use std::sync::Arc;
-
+use alloc::vec::Vec;
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
-use crate::fabric::Shared;
 use crate::queue_pair::{ReceiveEntry, State};
+use crate::shared::{Arc, Shared};
 
 /// What the buffers are for.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +102,7 @@ impl WorkSlot for MockReceiveSlot<'_> {
         let next = queue.spare.pop().unwrap_or_default();
         queue.committed.push(ReceiveEntry {
             token: request.token,
-            segments: std::mem::replace(&mut queue.scratch, next),
+            segments: core::mem::replace(&mut queue.scratch, next),
         });
         Ok(())
     }

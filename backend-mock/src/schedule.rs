@@ -1,7 +1,7 @@
 //! What is still to happen, in the order of virtual time.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use alloc::collections::BinaryHeap;
+use core::cmp::Ordering;
 
 #[derive(Debug)]
 struct Due<A> {
@@ -95,7 +95,7 @@ mod tests {
         schedule.add(5, 0, 'e');
         schedule.add(3, 0, 'c');
         assert_eq!(schedule.next_at(), Some(1));
-        let order: String = std::iter::from_fn(|| schedule.pop().map(|(_, name)| name)).collect();
+        let order: String = core::iter::from_fn(|| schedule.pop().map(|(_, name)| name)).collect();
         assert_eq!(order, "abcde");
         assert_eq!(schedule.next_at(), None);
     }

@@ -1,15 +1,14 @@
 //! The send queue as the core holds it.
 
-use std::sync::Arc;
-
+use alloc::vec::Vec;
 use dat_core::backend::{
     BindRequest, Rejected, Segment, SendFlags, SendOperation, SendQueue, SendRequest, WorkQueue,
     WorkSlot,
 };
 
-use crate::fabric::Shared;
 use crate::queue_pair::{SendEntry, State, Work};
 use crate::region::RemoteKey;
+use crate::shared::{Arc, Shared};
 use crate::world::World;
 
 /// The send queue of a queue pair. Requests gather here until the doorbell rings.
@@ -137,7 +136,7 @@ impl WorkSlot for MockSendSlot<'_> {
             SendOperation::RdmaRead(range) => Work::Read(range),
         };
         let next = queue.spare.pop().unwrap_or_default();
-        let segments = std::mem::replace(&mut queue.scratch, next);
+        let segments = core::mem::replace(&mut queue.scratch, next);
         queue.committed.push(SendEntry {
             token: request.token,
             work,

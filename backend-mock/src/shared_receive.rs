@@ -1,6 +1,7 @@
 //! Shared receive queues inside the fabric.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use dat_core::backend::{ControlEvent, Segment};
 

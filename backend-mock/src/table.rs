@@ -1,6 +1,7 @@
 //! A table whose keys carry a generation.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// So many freed places are kept back before one of them is used again.
 const QUARANTINE: usize = 64;

@@ -1,13 +1,15 @@
 //! Waiting for a fabric.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Wake, Waker};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::Waker;
+use std::task::Wake;
 
 use dat_core::event::{Wait, WakeReason};
 use dat_core::time::Instant;
 
-use crate::fabric::{Fabric, Shared};
+use crate::fabric::Fabric;
+use crate::shared::Shared;
 
 #[derive(Debug)]
 struct Signal {

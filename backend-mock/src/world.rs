@@ -1,5 +1,7 @@
 //! Everything that is in a fabric, and what happens next in it.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use dat_core::backend::ControlEvent;
@@ -8,6 +10,7 @@ use oorandom::Rand64;
 use crate::completion_queue::Entry;
 use crate::connection::{Message, PendingRequest};
 use crate::fault::{Fault, Faults};
+use crate::join::Joining;
 use crate::link::Links;
 use crate::node::{Adapter, Node};
 use crate::options::FabricOptions;
@@ -76,6 +79,8 @@ pub(crate) struct World {
     pub(crate) queue_pairs: Table<QueuePair>,
     pub(crate) requests: Table<PendingRequest>,
     pub(crate) connections: u64,
+    /// Queue pairs that are joined to one which is not joined to them yet.
+    pub(crate) joining: Vec<Joining>,
     pub(crate) links: Links,
     pub(crate) faults: Faults,
     /// Faults that name adapters not made yet.
@@ -95,13 +100,14 @@ impl World {
             queue_pairs: Table::default(),
             requests: Table::default(),
             connections: 0,
+            joining: Vec::new(),
             links: Links::default(),
             faults: Faults::default(),
             outages: Vec::new(),
             deliveries: 0,
             options,
         };
-        for fault in std::mem::take(&mut world.options.faults.faults) {
+        for fault in core::mem::take(&mut world.options.faults.faults) {
             world.inject(fault);
         }
         world

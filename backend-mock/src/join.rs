@@ -1,0 +1,80 @@
+//! Queue pairs that are joined by whoever drives them, as commands of devices do it: without a word to the peer, and without events.
+
+use dat_core::backend::{BackendError, QueuePairKey};
+
+use crate::backend::MockBackend;
+use crate::queue_pair::State;
+use crate::world::World;
+
+/// What a queue pair is called by those that join it: by an adapter, and by its number there.
+pub type Name = [u32; 2];
+
+/// A queue pair that waits for its peer.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    key: u32,
+    own: Name,
+    peer: Name,
+}
+
+impl MockBackend {
+    /// Joins an unconnected queue pair, of a name, to one of another name. They carry data once that one was joined to this, too. For
+    /// models of devices whose connections are made elsewhere.
+    ///
+    /// # Errors
+    /// [`BackendError::State`] if it is not unconnected.
+    pub fn join(&mut self, key: QueuePairKey, own: Name, peer: Name) -> Result<(), BackendError> {
+        self.enter(|world, _| {
+            let key = key.0 as u32;
+            let pair = world.queue_pairs.get(key);
+            if pair.is_none_or(|pair| pair.state != State::Unconnected) {
+                return Err(BackendError::State);
+            }
+            world.join(Joining { key, own, peer });
+            Ok(())
+        })
+    }
+
+    /// Takes a queue pair into error, whatever it was; it flushes. The peer is not told: what it sends finds nobody.
+    pub fn part(&mut self, key: QueuePairKey) {
+        self.enter(|world, adapter| {
+            let key = key.0 as u32;
+            world.joining.retain(|joining| joining.key != key);
+            world.fail_queue_pair(key, None);
+            if let Some(pair) = world.queue_pairs.get(key) {
+                let token = pair.token;
+                world.adapters[adapter].forget_connection_events(token);
+            }
+        });
+    }
+}
+
+impl World {
+    fn join(&mut self, joining: Joining) {
+        let unconnected = |world: &Self, key| {
+            let pair = world.queue_pairs.get(key);
+            pair.is_some_and(|pair| pair.state == State::Unconnected)
+        };
+        let mut waiting = core::mem::take(&mut self.joining);
+        waiting.retain(|other| other.own != joining.own && unconnected(self, other.key));
+        let other = waiting
+            .iter()
+            .position(|other| other.own == joining.peer && other.peer == joining.own);
+        match other {
+            None => waiting.push(joining),
+            Some(place) => {
+                let other = waiting.swap_remove(place);
+                self.connections += 1;
+                for (key, peer) in [(joining.key, other.key), (other.key, joining.key)] {
+                    if let Some(pair) = self.queue_pairs.get_mut(key) {
+                        pair.state = State::Connected;
+                        pair.connection = self.connections;
+                        pair.peer = Some(peer);
+                        pair.last_arrival = self.now;
+                    }
+                }
+            }
+        }
+        self.joining = waiting;
+    }
+}

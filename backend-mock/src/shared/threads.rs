@@ -1,0 +1,266 @@
+//! What all parts of a fabric share, among threads; and the fabric's own thread.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as WallInstant};
+
+use crate::fabric::Fabric;
+use crate::world::World;
+
+/// The fabric's own thread does not sleep for less than this, in microseconds: virtual time runs ahead of the clock by it.
+const AHEAD: u64 = 100;
+
+/// Virtual time pinned to the clock.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    started: WallInstant,
+    at: u64,
+}
+
+impl Pace {
+    fn now(&self) -> u64 {
+        let micros = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.at.saturating_add(micros)
+    }
+}
+
+struct Guarded {
+    world: World,
+    /// Set while the fabric has a thread of its own.
+    pace: Option<Pace>,
+    stop: bool,
+}
+
+/// What all parts of a fabric share.
+pub(crate) struct Shared {
+    guarded: Mutex<Guarded>,
+    /// Held by who waits for the lock, and taken by the fabric's own thread before it takes the lock again: locks are not
+    /// fair, and the others would wait until there is nothing left to do.
+    turn: Mutex<()>,
+    /// Something was given to the fabric to do.
+    work: Condvar,
+    /// Something became visible to the users of adapters.
+    visible: Condvar,
+    poll_steps: bool,
+    threaded: AtomicBool,
+    watches_posts: AtomicBool,
+}
+
+impl core::fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(world: World, poll_steps: bool) -> Self {
+        let watches_posts = AtomicBool::new(world.faults.watches_posts());
+        Self {
+            guarded: Mutex::new(Guarded {
+                world,
+                pace: None,
+                stop: false,
+            }),
+            turn: Mutex::new(()),
+            work: Condvar::new(),
+            visible: Condvar::new(),
+            poll_steps,
+            threaded: AtomicBool::new(false),
+            watches_posts,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Guarded> {
+        match self.guarded.try_lock() {
+            Ok(guarded) => guarded,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => self.lock_in_turn(),
+        }
+    }
+
+    /// Takes the lock after whoever waits for it already.
+    fn lock_in_turn(&self) -> MutexGuard<'_, Guarded> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something to the world, and wakes whom it concerns.
+    pub(crate) fn enter<R>(&self, act: impl FnOnce(&mut World) -> R) -> R {
+        let mut guarded = self.lock();
+        if !self.threaded.load(Ordering::Relaxed) {
+            return act(&mut guarded.world);
+        }
+        if let Some(pace) = guarded.pace {
+            guarded.world.now = guarded.world.now.max(pace.now());
+        }
+        let deliveries = guarded.world.deliveries;
+        let next = guarded.world.schedule.next_at();
+        let result = act(&mut guarded.world);
+        if guarded.world.schedule.next_at() != next {
+            self.work.notify_one();
+        }
+        if guarded.world.deliveries != deliveries {
+            self.visible.notify_all();
+        }
+        result
+    }
+
+    pub(crate) fn poll_steps(&self) -> bool {
+        self.poll_steps
+    }
+
+    pub(crate) fn watches_posts(&self) -> bool {
+        self.watches_posts.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn watch_posts(&self, watches: bool) {
+        self.watches_posts.store(watches, Ordering::Relaxed);
+    }
+
+    /// Wakes everyone who waits in [`Shared::wait_visible`].
+    pub(crate) fn wake_waiters(&self) {
+        // Under the lock, so that nobody is between looking and sleeping.
+        let _guarded = self.lock();
+        self.visible.notify_all();
+    }
+
+    /// Whether the fabric has a thread of its own.
+    pub(crate) fn is_threaded(&self) -> bool {
+        self.threaded.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps until `woken` says so, something new became visible since `*seen`, or `until` is past; true if woken or new.
+    pub(crate) fn wait_visible(
+        &self,
+        seen: &mut u64,
+        until: Option<u64>,
+        woken: impl Fn() -> bool,
+    ) -> bool {
+        let mut guarded = self.lock();
+        loop {
+            if woken() || guarded.world.deliveries != *seen {
+                *seen = guarded.world.deliveries;
+                return true;
+            }
+            let Some(pace) = guarded.pace else {
+                return true;
+            };
+            let now = guarded.world.now.max(pace.now());
+            guarded = match until {
+                Some(until) if until <= now => return false,
+                Some(until) => {
+                    let pause = Duration::from_micros(until - now);
+                    let waited = self.visible.wait_timeout(guarded, pause);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self
+                    .visible
+                    .wait(guarded)
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// The life of the fabric's own thread.
+    fn drive(&self) {
+        let mut guarded = self.lock();
+        while !guarded.stop {
+            let Some(pace) = guarded.pace else {
+                return;
+            };
+            let clock = pace.now();
+            guarded.world.now = guarded.world.now.max(clock);
+            match guarded.world.next_at() {
+                Some(at) if at <= clock.saturating_add(AHEAD) => {
+                    let deliveries = guarded.world.deliveries;
+                    guarded.world.step();
+                    if guarded.world.deliveries != deliveries {
+                        self.visible.notify_all();
+                    }
+                    // Let others in between two actions.
+                    drop(guarded);
+                    guarded = self.lock_in_turn();
+                }
+                Some(at) => {
+                    let pause = Duration::from_micros(at - clock);
+                    let waited = self.work.wait_timeout(guarded, pause);
+                    guarded = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                None => {
+                    guarded = self
+                        .work
+                        .wait(guarded)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+impl Fabric {
+    /// Gives the fabric a thread of its own, which steps it by the clock until the handle is dropped.
+    ///
+    /// Runs are not reproducible then.
+    ///
+    /// # Errors
+    /// The system has no thread to give. A fabric that has one already gives an error of kind `AlreadyExists`.
+    pub fn spawn_thread(&self) -> std::io::Result<FabricThread> {
+        {
+            let mut guarded = self.shared.lock();
+            if guarded.pace.is_some() {
+                return Err(std::io::ErrorKind::AlreadyExists.into());
+            }
+            let at = guarded.world.now;
+            guarded.stop = false;
+            guarded.pace = Some(Pace {
+                started: WallInstant::now(),
+                at,
+            });
+            self.shared.threaded.store(true, Ordering::Relaxed);
+        }
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new()
+            .name("fabric".into())
+            .spawn(move || shared.drive());
+        match thread {
+            Ok(thread) => Ok(FabricThread {
+                shared: Arc::clone(&self.shared),
+                thread: Some(thread),
+            }),
+            Err(error) => {
+                self.shared.end_thread();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn end_thread(&self) {
+        let mut guarded = self.lock();
+        guarded.stop = true;
+        guarded.pace = None;
+        self.threaded.store(false, Ordering::Relaxed);
+        self.work.notify_all();
+        self.visible.notify_all();
+    }
+}
+
+/// The thread of a fabric; dropping it ends the thread.
+#[derive(Debug)]
+pub struct FabricThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for FabricThread {
+    fn drop(&mut self) {
+        self.shared.end_thread();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, the panic was printed; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
