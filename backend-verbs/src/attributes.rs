@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use dat_core::attributes::{IaAddress, IaAttributes, ProviderAttributes};
+use dat_core::attributes::{IaAddress, IaAttributes, NamedAttribute, ProviderAttributes};
 use dat_core::flags::{
     CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
 };
@@ -53,6 +53,24 @@ fn version(text: &str) -> (u32, u32) {
 /// Depths travel in a byte.
 fn depth(told: i32) -> i32 {
     told.clamp(0, i32::from(u8::MAX))
+}
+
+/// How long packets are, under the name that programs for InfiniBand look for.
+const fn packet(told: u32) -> &'static [NamedAttribute] {
+    const fn bytes(value: &'static str) -> NamedAttribute {
+        NamedAttribute {
+            name: "DAT_IB_TRANSPORT_MTU",
+            value,
+        }
+    }
+    match told {
+        1 => const { &[bytes("256")] },
+        2 => const { &[bytes("512")] },
+        3 => const { &[bytes("1024")] },
+        4 => const { &[bytes("2048")] },
+        5 => const { &[bytes("4096")] },
+        _ => &[],
+    }
 }
 
 /// The attributes of an adapter (`Spec: IAQ-03, IAQ-04`).
@@ -139,7 +157,7 @@ pub(crate) fn provider(port: &Port) -> ProviderAttributes {
         lmr_sync_req: false,
         dto_async_return_guaranteed: true,
         rdma_write_for_rdma_read_req: port.is_iwarp(),
-        provider_specific_attributes: &[],
+        provider_specific_attributes: packet(port.state.packet),
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{Ordering, fence};
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
-    Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, ListenerKey,
-    QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration, RequestKey,
-    SharedReceiveQueueKey, SyncDirection, WindowKey,
+    Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, Extensions,
+    ListenerKey, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration,
+    RequestKey, SharedReceiveQueueKey, SyncDirection, WindowKey,
 };
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use dat_core::time::Instant;
@@ -21,7 +21,7 @@ use crate::directory::Directory;
 use crate::hal::{
     Access, Batch, CompletionChannel, CompletionQueue, Context, Domain, EventChannel,
     QueuePair as DevicePair, QueuePairPlan, ReceiveList, Region, SendList, SharedReceiveQueue,
-    WindowType,
+    Transport, WindowType,
 };
 use crate::objects::{BoundWindow, Objects};
 use crate::options::VerbsOptions;
@@ -127,7 +127,7 @@ impl VerbsBackend {
     ///
     /// Spec: EVW-01
     pub fn wait(&self) -> Result<VerbsWait, BackendError> {
-        VerbsWait::new(&self.signal, &self.completions)
+        VerbsWait::new(&self.signal, Some(&self.completions))
     }
 
     /// Has a function called, on a thread of this backend, whenever `progress` has something to do: a connection or device
@@ -185,7 +185,7 @@ impl VerbsBackend {
                 queue.marks.detach();
             }
         }
-        self.objects.lock().forget_queue_pair(number);
+        self.objects.forget_queue_pair(number);
     }
 
     /// Makes the device's queue pair that a request asks for.
@@ -225,6 +225,7 @@ impl VerbsBackend {
                 0
             },
             port: self.port.number,
+            atomics: self.port.limits.atomics,
         })?;
         if !self.directory.enter(device.number(), request.token) {
             return Err(BackendError::Device);
@@ -393,6 +394,18 @@ unsafe impl Backend for VerbsBackend {
         attributes::provider(&self.port)
     }
 
+    fn extensions(&self) -> Extensions {
+        let limits = &self.port.limits;
+        let mut extensions = Extensions::empty();
+        if limits.transport == Transport::InfiniBand {
+            extensions |= Extensions::WRITE_IMMEDIATE;
+        }
+        if limits.atomics {
+            extensions |= Extensions::FETCH_AND_ADD | Extensions::COMPARE_AND_SWAP;
+        }
+        extensions
+    }
+
     fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
         let domain = Arc::new(Domain::new(&self.context)?);
         self.domains
@@ -408,16 +421,18 @@ unsafe impl Backend for VerbsBackend {
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
         let domain = self.domain(registration.domain())?;
         let privileges = registration.privileges();
-        let access = Access::of_region(privileges, self.window_type().is_some());
+        let access = Access::of_region(
+            privileges,
+            self.window_type().is_some(),
+            self.port.limits.atomics,
+        );
         let region = Region::register(domain, registration, access)?;
         let (local, remote) = (region.local_key(), region.remote_key());
         let opens =
             privileges.intersects(MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE);
         let object = self
             .objects
-            .lock()
-            .regions
-            .insert(region)
+            .insert_region(region)
             .ok_or(BackendError::Resources)?;
         Ok(RegionKeys {
             object,
@@ -427,7 +442,7 @@ unsafe impl Backend for VerbsBackend {
     }
 
     fn deregister(&mut self, region: RegionKeys) {
-        self.objects.lock().deregister(region.object);
+        self.objects.deregister(region.object);
     }
 
     /// Devices of hosts take part in the coherence of caches, so a fence is all there is to do.
@@ -439,15 +454,13 @@ unsafe impl Backend for VerbsBackend {
         let kind = self.window_type().ok_or(BackendError::NotSupported)?;
         let window = BoundWindow::new(self.domain(domain)?, kind)?;
         self.objects
-            .lock()
-            .windows
-            .insert(window)
+            .insert_window(window)
             .map(WindowKey)
             .ok_or(BackendError::Resources)
     }
 
     fn destroy_window(&mut self, window: WindowKey) {
-        self.objects.lock().windows.remove(window.0);
+        self.objects.remove_window(window.0);
     }
 
     fn create_completion_queue(
@@ -592,6 +605,7 @@ unsafe impl Backend for VerbsBackend {
                 list: send,
                 number: device.number(),
                 objects: Arc::clone(&self.objects),
+                places: self.objects.places(),
             },
             receive: receive.map(|list| VerbsReceiveQueue {
                 list,
@@ -728,6 +742,13 @@ unsafe impl Backend for VerbsBackend {
         self.pending.pop_front()
     }
 
+    fn is_quiet(&self) -> bool {
+        self.sink.is_none()
+            && self.pending.is_empty()
+            && self.signal.is_quiet()
+            && !self.directory.has_changes()
+    }
+
     /// Nothing here depends on the time: devices and kernel have their own.
     fn next_deadline(&self) -> Option<Instant> {
         None
@@ -749,9 +770,7 @@ impl Drop for VerbsBackend {
             }
         }
         self.pairs.clear();
-        let mut tables = self.objects.lock();
-        tables.windows.clear();
-        tables.regions.clear();
+        self.objects.clear();
     }
 }
 

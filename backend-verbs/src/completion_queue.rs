@@ -173,6 +173,10 @@ impl CompletionQueue for VerbsCompletionQueue {
         }
     }
 
+    fn immediate(&mut self) -> Option<u32> {
+        self.batch.immediate()
+    }
+
     /// Arms the device, then looks once more: what slipped in between may not notify.
     ///
     /// Before there is a queue pair nothing completes, and it is not known yet which completions count; a device that

@@ -13,6 +13,7 @@ use crate::hal::{
     AsyncEvent, CONNECT_DATA, CmEvent, CmEventKind, CmParameters, ConnectionId, REJECT_DATA,
     REPLY_DATA, Step,
 };
+use crate::options::LongQualifiers;
 use crate::private_data::{Brought, Name, SPLIT_MOST, join, pack, receive, split, unpack};
 use crate::queue_pair::{Pair, State};
 use crate::signal::Source;
@@ -81,8 +82,12 @@ pub(crate) struct Announced {
 }
 
 /// The port that a connection qualifier is.
-fn port_of(qualifier: u64) -> Result<u16, BackendError> {
-    match u16::try_from(qualifier) {
+fn port_of(qualifier: u64, long: LongQualifiers) -> Result<u16, BackendError> {
+    let short = match long {
+        LongQualifiers::Refused => qualifier,
+        LongQualifiers::Shortened => qualifier & u64::from(u16::MAX),
+    };
+    match u16::try_from(short) {
         Ok(port) if port != 0 => Ok(port),
         _ => Err(BackendError::Address),
     }
@@ -100,7 +105,7 @@ impl VerbsBackend {
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
         let mut port = match qualifier {
-            Some(qualifier) => port_of(qualifier)?,
+            Some(qualifier) => port_of(qualifier, self.options.long_qualifiers)?,
             None => 0,
         };
         let key = self.listeners.next_key().ok_or(BackendError::Resources)?;
@@ -128,7 +133,8 @@ impl VerbsBackend {
             .listeners
             .insert(Listener { token, _ids: ids })
             .ok_or(BackendError::Resources)?;
-        Ok((ListenerKey(key), u64::from(port)))
+        // A longer one is told as it was asked for.
+        Ok((ListenerKey(key), qualifier.unwrap_or(port.into())))
     }
 
     pub(crate) fn start_connection(
@@ -140,7 +146,10 @@ impl VerbsBackend {
             .address
             .socket_address()
             .ok_or(BackendError::Address)?;
-        let remote = with_port(address, port_of(request.qualifier)?);
+        let remote = with_port(
+            address,
+            port_of(request.qualifier, self.options.long_qualifiers)?,
+        );
         let local = self.port.towards(remote).ok_or(BackendError::Address)?;
         let data = request.private_data;
         let (private_data, first) = if data.len() < CONNECT_DATA {
@@ -704,10 +713,18 @@ mod tests {
     /// Spec: PSC-01, EPK-05
     #[test]
     fn qualifiers_are_ports() {
-        assert_eq!(port_of(1), Ok(1));
-        assert_eq!(port_of(65_535), Ok(65_535));
+        let refused = LongQualifiers::Refused;
+        assert_eq!(port_of(1, refused), Ok(1));
+        assert_eq!(port_of(65_535, refused), Ok(65_535));
         for wrong in [0, 65_536, u64::MAX] {
-            assert_eq!(port_of(wrong), Err(BackendError::Address));
+            assert_eq!(port_of(wrong, refused), Err(BackendError::Address));
+        }
+        let shortened = LongQualifiers::Shortened;
+        for (long, port) in [(1, 1), (0xAFF_AB1E, 0xAB1E), (u64::MAX, u16::MAX)] {
+            assert_eq!(port_of(long, shortened), Ok(port));
+        }
+        for wrong in [0, 65_536, u64::MAX << 16] {
+            assert_eq!(port_of(wrong, shortened), Err(BackendError::Address));
         }
     }
 }

@@ -158,6 +158,11 @@ impl Directory {
         self.expect_data(number);
     }
 
+    /// Whether anything was noted since `take_changes`.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.changed.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether anything was noted since the last call.
     pub(crate) fn take_changes(&self) -> bool {
         self.changed.load(Ordering::Relaxed) != 0 && self.changed.swap(0, Ordering::AcqRel) != 0

@@ -1,11 +1,13 @@
 //! Regions and windows, which binds name on the data path.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
 use dat_core::backend::BackendError;
 
-use crate::hal::{Domain, Guard, Guarded, Region, Window, WindowType};
+use crate::hal::{CallAgain, Domain, Guarded, Region, RequestsAgain, Share, Window, WindowType};
 use crate::table::Table;
 
 /// A window and what is known to be open through it.
@@ -42,24 +44,124 @@ impl BoundWindow {
     }
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Tables {
-    // Dropped first: no region goes with a window open on it.
-    pub(crate) windows: Table<BoundWindow>,
-    pub(crate) regions: Table<Region>,
+/// A window that was bound, and what binds it to the same region once more.
+#[derive(Debug)]
+pub(crate) struct Again<T> {
+    /// The key of the region.
+    pub(crate) region: usize,
+    pub(crate) how: T,
+    pub(crate) bound: BoundWindow,
 }
 
-/// Regions and windows of an adapter. A bind holds the lock while it is posted, so that what it names stays.
-pub(crate) struct Objects {
-    tables: Guarded<Tables>,
+/// Binds by requests, on one queue pair.
+#[derive(Debug)]
+pub(crate) struct OnPair {
+    pub(crate) requests: RequestsAgain,
+    /// The number of the queue pair.
+    pub(crate) number: u32,
 }
 
-impl Default for Objects {
-    fn default() -> Self {
-        Self {
-            tables: Guarded::new(Tables::default()),
+/// What is in the place of a window.
+#[derive(Debug)]
+#[repr(u8)]
+pub(crate) enum Held {
+    Nothing,
+    Window(BoundWindow),
+    /// Of type 2, open to the region that it was bound to last.
+    Posted(Again<OnPair>),
+    /// Of type 1, with the region that it was bound to last.
+    Called(Again<CallAgain>),
+}
+
+/// The place of a window, which stays when the window goes.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The key of the window, or of the next one if there is none.
+    pub(crate) key: usize,
+    pub(crate) held: Held,
+}
+
+impl Place {
+    /// The window, which keeps no region from now on.
+    pub(crate) fn window(&mut self) -> Option<&mut BoundWindow> {
+        self.held = match mem::replace(&mut self.held, Held::Nothing) {
+            Held::Called(Again { how, mut bound, .. }) => {
+                bound.address = how.address();
+                Held::Window(bound)
+            }
+            Held::Posted(Again { how, mut bound, .. }) => {
+                bound.address = how.requests.address();
+                bound.last_key = how.requests.key();
+                Held::Window(bound)
+            }
+            held => held,
+        };
+        match &mut self.held {
+            Held::Window(window) => Some(window),
+            _ => None,
         }
     }
+
+    /// Keeps the region that the window was bound to, if that is where the next bind may find everything as it is.
+    pub(crate) fn keep(&mut self, key: usize, region: Arc<Region>) {
+        self.held = match mem::replace(&mut self.held, Held::Nothing) {
+            Held::Window(bound) => match (bound.window.kind(), bound.bound_on) {
+                (WindowType::One, _) => Held::Called(Again {
+                    region: key,
+                    how: CallAgain::new(region, bound.address),
+                    bound,
+                }),
+                (WindowType::Two, Some(number)) => Held::Posted(Again {
+                    region: key,
+                    how: OnPair {
+                        requests: RequestsAgain::new(region, bound.address, bound.last_key),
+                        number,
+                    },
+                    bound,
+                }),
+                (WindowType::Two, None) => Held::Window(bound),
+            },
+            held => held,
+        };
+    }
+
+    fn keeps(&self, key: usize) -> bool {
+        match &self.held {
+            Held::Nothing | Held::Window(_) => false,
+            Held::Called(again) => again.region == key,
+            Held::Posted(again) => again.region == key,
+        }
+    }
+}
+
+/// A place that all may know. Whoever binds the window has it locked until the device has the bind.
+pub(crate) type SharedPlace = Share<Guarded<Place>>;
+
+/// Bits of a window's key that say which place.
+const INDEX_BITS: u32 = 16;
+/// Generations that fit above.
+const LAST_GENERATION: usize = (1 << 30) - 1;
+
+/// The place that the key of a window speaks of.
+#[inline(always)]
+pub(crate) fn place_of(key: usize) -> usize {
+    usize::from(key as u16)
+}
+
+/// The places of windows. Their number only ever grows.
+#[derive(Debug, Default)]
+struct Windows {
+    places: Vec<SharedPlace>,
+    free: VecDeque<usize>,
+}
+
+/// Regions and windows of an adapter.
+///
+/// Places are locked before the table of regions, or alone.
+#[derive(Default)]
+pub(crate) struct Objects {
+    windows: Guarded<Windows>,
+    regions: Guarded<Table<Arc<Region>>>,
 }
 
 impl fmt::Debug for Objects {
@@ -68,19 +170,84 @@ impl fmt::Debug for Objects {
     }
 }
 
-impl Tables {
+impl Objects {
+    /// All places of windows that there are now.
+    pub(crate) fn places(&self) -> Box<[SharedPlace]> {
+        self.windows.lock().places.as_slice().into()
+    }
+
+    /// Stores a window under a key that is never 0; `None` if all places are taken.
+    pub(crate) fn insert_window(&self, window: BoundWindow) -> Option<usize> {
+        let mut windows = self.windows.lock();
+        let held = Held::Window(window);
+        if let Some(index) = windows.free.pop_front() {
+            let mut place = windows.places.get(index)?.lock();
+            place.held = held;
+            return Some(place.key);
+        }
+        let index = windows.places.len();
+        if index >> INDEX_BITS != 0 {
+            return None;
+        }
+        let key = 1 << INDEX_BITS | index;
+        let place = Place { key, held };
+        windows.places.push(Share::new(Guarded::new(place)));
+        Some(key)
+    }
+
+    /// Gives the window under this key back, which closes it.
+    pub(crate) fn remove_window(&self, key: usize) {
+        let mut windows = self.windows.lock();
+        let index = place_of(key);
+        let Some(place) = windows.places.get(index) else {
+            return;
+        };
+        let mut place = place.lock();
+        if place.key != key || place.window().is_none() {
+            return;
+        }
+        place.held = Held::Nothing;
+        if key >> INDEX_BITS < LAST_GENERATION {
+            place.key = key.wrapping_add(1 << INDEX_BITS);
+            drop(place);
+            windows.free.push_back(index);
+        }
+    }
+
+    /// Stores a region under a key that is never 0; `None` if all places are taken.
+    pub(crate) fn insert_region(&self, region: Region) -> Option<usize> {
+        self.regions.lock().insert(Arc::new(region))
+    }
+
+    /// The region under this key. Who asks holds the place of a window, and lets the region go, or leaves it there,
+    /// before the place.
+    pub(crate) fn region(&self, key: usize) -> Option<Arc<Region>> {
+        self.regions.lock().get(key).map(Arc::clone)
+    }
+
     /// Takes a region from the device. False: there is no such region.
     ///
     /// # Panics
     /// Never returns if the device keeps the memory: the process ends.
-    pub(crate) fn deregister(&mut self, key: usize) -> bool {
-        let Some(region) = self.regions.remove(key) else {
+    pub(crate) fn deregister(&self, key: usize) -> bool {
+        let Some(region) = self.regions.lock().remove(key) else {
             return false;
         };
-        if let Err(region) = region.release() {
+        // Nobody finds it from here on. Where it is kept it was put before, by somebody who held the place.
+        if Arc::strong_count(&region) > 1 {
+            for place in self.places() {
+                let mut place = place.lock();
+                if place.keeps(key) {
+                    place.window();
+                }
+            }
+        }
+        if let Err(region) = Region::release(region) {
             // Most likely a window is open on it after all.
-            for (_, window) in self.windows.iter_mut() {
-                if window.regions.contains(&key) {
+            for place in self.places() {
+                if let Some(window) = place.lock().window()
+                    && window.regions.contains(&key)
+                {
                     // One that cannot be renewed stays, and then the region does not go either.
                     let _renewed = window.renew();
                 }
@@ -91,24 +258,34 @@ impl Tables {
     }
 
     /// The queue pair of this number is gone, and windows that only it could close with it.
-    pub(crate) fn forget_queue_pair(&mut self, number: u32) {
-        for (_, window) in self.windows.iter_mut() {
-            if window.bound_on == Some(number) {
+    pub(crate) fn forget_queue_pair(&self, number: u32) {
+        for place in self.places() {
+            if let Some(window) = place.lock().window()
+                && window.bound_on == Some(number)
+            {
                 // If there is no other window to be had, this one can never be bound again.
                 let _renewed = window.renew();
             }
         }
     }
+
+    /// Gives back all windows, and then all regions: none goes with a window open on it.
+    pub(crate) fn clear(&self) {
+        for place in self.places() {
+            place.lock().held = Held::Nothing;
+        }
+        self.regions.lock().clear();
+    }
 }
 
-impl Objects {
-    #[inline(always)]
-    pub(crate) fn lock(&self) -> Guard<'_, Tables> {
-        self.tables.lock()
+impl Drop for Objects {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
 /// The next key of a window of type 2: the lowest byte counts, the rest is the device's.
+#[inline(always)]
 pub(crate) fn next_key(key: u32) -> u32 {
     key & !0xFF | key.wrapping_add(1) & 0xFF
 }

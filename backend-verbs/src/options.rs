@@ -43,6 +43,19 @@ pub struct VerbsOptions {
     pub inline: u32,
     /// Which windows to use where the device has both kinds; else it is the kind that it has.
     pub windows: WindowKind,
+    /// What a connection qualifier beyond 65,535 is, which is the highest port.
+    pub long_qualifiers: LongQualifiers,
+}
+
+/// What connection qualifiers are that no port can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LongQualifiers {
+    /// Refused.
+    #[default]
+    Refused,
+    /// The port of their last 16 bits, as OFA's provider has it, with which programs agree on longer ones. Two that end
+    /// alike are the same port, and the second to listen finds it in use.
+    Shortened,
 }
 
 impl Default for VerbsOptions {
@@ -55,6 +68,7 @@ impl Default for VerbsOptions {
             not_ready_timer: 20,
             inline: 256,
             windows: WindowKind::Domain,
+            long_qualifiers: LongQualifiers::Refused,
         }
     }
 }

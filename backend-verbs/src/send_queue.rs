@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use dat_core::backend::{
-    BindRequest, Rejected, Segment, SendFlags, SendQueue, SendRequest, WorkQueue, WorkSlot,
+    BindRequest, ExtendedRequest, Rejected, Segment, SendFlags, SendQueue, SendRequest, WorkQueue,
+    WorkSlot,
 };
 
 use crate::hal::{Access, Guard, NotBound, Opening, Region, SendList, SendPlace, WindowType};
-use crate::objects::{BoundWindow, Objects, Tables, next_key};
-use crate::table::Table;
+use crate::objects::{BoundWindow, Held, Objects, Place, SharedPlace, next_key, place_of};
 
 /// The send queue of a queue pair.
 ///
@@ -21,6 +21,8 @@ pub struct VerbsSendQueue {
     /// The number of the queue pair at the device.
     pub(crate) number: u32,
     pub(crate) objects: Arc<Objects>,
+    /// The places of windows in there, as far as it knows them.
+    pub(crate) places: Box<[SharedPlace]>,
 }
 
 /// A reserved place of a send queue.
@@ -63,76 +65,149 @@ impl SendQueue for VerbsSendQueue {
     /// another only once that one is gone.
     ///
     /// Spec: RMB-18, RMB-19
-    #[inline(always)]
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
-        let mut opening = Opening::new(
-            request.token,
-            request.flags & SendFlags::FENCE,
-            request.address,
-            request.length,
-            Access::of_window(request.privileges),
-        );
+        let index = place_of(request.window.0);
+        if index >= self.places.len() {
+            // Windows were made since it last looked.
+            self.places = self.objects.places();
+        }
+        let place = self.places.get(index).ok_or(Rejected)?;
+        let mut place = place.lock();
+        bind(
+            &mut self.list,
+            self.number,
+            &self.objects,
+            &mut place,
+            request,
+        )
+    }
+
+    /// Most windows are bound to one region again and again: what such a bind takes is kept with the window.
+    #[inline(always)]
+    fn bind_again(&mut self, request: &BindRequest) -> Option<Result<u32, Rejected>> {
         let (list, number) = (&mut self.list, &self.number);
-        let mut held = self.objects.lock();
-        let tables = &mut *held;
-        let Some(window) = tables.windows.get_mut(request.window.0) else {
-            return Err(reject(held));
-        };
-        if request.length == 0 {
-            return unbind(list, *number, window, &tables.regions, opening);
+        let place = self.places.get(place_of(request.window.0))?;
+        let mut locked = place.try_lock()?;
+        let place = &mut *locked;
+        if place.key != request.window.0 || request.length == 0 {
+            return unready(locked);
         }
-        let object = request.region.object;
-        let Some(region) = tables.regions.get(object) else {
-            return Err(reject(held));
-        };
-        if !region.is_in(window.window.domain()) {
-            return Err(reject(held));
-        }
-        window.address = request.address;
-        if window.regions[0] != object {
-            window.regions = [object, window.regions[0]];
-        }
-        match window.window.kind() {
-            WindowType::One => match list.bind_by_call(&window.window, &mut opening, region) {
-                Ok(key) => Ok(key),
-                Err(Rejected) => Err(reject(held)),
-            },
-            WindowType::Two => {
-                let key = next_key(window.last_key);
-                match rebind(list, *number, window, &opening, Some((region, key))) {
-                    Ok(()) => Ok(key),
-                    Err(Rejected) => Err(reject(held)),
+        match &mut place.held {
+            Held::Posted(again)
+                if again.region == request.region.object && again.how.number == *number =>
+            {
+                let window = &mut again.bound.window;
+                match list.requests_again(window, &mut again.how.requests, request) {
+                    Ok(()) => {
+                        let key = again.how.requests.key();
+                        window.set_remote_key(key);
+                        drop(locked);
+                        Some(Ok(key))
+                    }
+                    Err(refused) => not_bound(locked, refused),
                 }
             }
+            Held::Called(again) if again.region == request.region.object => {
+                match list.call_again(&again.bound.window, &mut again.how, request) {
+                    Ok(key) => {
+                        drop(locked);
+                        Some(Ok(key))
+                    }
+                    Err(Rejected) => not_bound(locked, NotBound::Unchanged),
+                }
+            }
+            _ => unready(locked),
         }
+    }
+
+    fn post_extended(
+        &mut self,
+        request: &ExtendedRequest,
+        segments: &[Segment],
+    ) -> Result<(), Rejected> {
+        self.list.post_extended(request, segments)
     }
 }
 
-/// Nothing was bound. All refusals leave here, so that a bind that goes on need not remember that it did.
+/// What a bind takes is not there. All such binds, and those that are refused, leave by functions of their own, so that
+/// one that goes on need not remember that it does.
 #[cold]
 #[inline(never)]
-fn reject(objects: Guard<'_, Tables>) -> Rejected {
-    drop(objects);
-    Rejected
+fn unready(place: Guard<'_, Place>) -> Option<Result<u32, Rejected>> {
+    drop(place);
+    None
+}
+
+/// A window was not bound.
+#[cold]
+#[inline(never)]
+fn not_bound(mut place: Guard<'_, Place>, refused: NotBound) -> Option<Result<u32, Rejected>> {
+    if refused == NotBound::Closed
+        && let Some(window) = place.window()
+    {
+        window.bound_on = None;
+    }
+    Some(Err(Rejected))
+}
+
+/// Binds the window in a place, and keeps what binding it again takes.
+fn bind(
+    list: &mut SendList,
+    number: u32,
+    objects: &Objects,
+    place: &mut Place,
+    request: &BindRequest,
+) -> Result<u32, Rejected> {
+    if place.key != request.window.0 {
+        return Err(Rejected);
+    }
+    let window = place.window().ok_or(Rejected)?;
+    let mut opening = Opening::new(
+        request.token,
+        request.flags & SendFlags::FENCE,
+        request.address,
+        request.length,
+        Access::of_window(request.privileges),
+    );
+    if request.length == 0 {
+        return unbind(list, number, window, objects, opening);
+    }
+    let object = request.region.object;
+    let region = objects.region(object).ok_or(Rejected)?;
+    if !region.is_in(window.window.domain()) {
+        return Err(Rejected);
+    }
+    window.address = request.address;
+    if window.regions[0] != object {
+        window.regions = [object, window.regions[0]];
+    }
+    let key = match window.window.kind() {
+        WindowType::One => list.bind_by_call(&window.window, &mut opening, &region)?,
+        WindowType::Two => {
+            let key = next_key(window.last_key);
+            rebind(list, number, window, &opening, Some((&region, key)))?;
+            key
+        }
+    };
+    place.keep(object, region);
+    Ok(key)
 }
 
 /// To unbind, providers want to hear of the region that is bound, and of a place in it.
-#[cold]
-#[inline(never)]
 fn unbind(
     list: &mut SendList,
     number: u32,
     window: &mut BoundWindow,
-    regions: &Table<Region>,
+    objects: &Objects,
     opening: Opening,
 ) -> Result<u32, Rejected> {
-    let region = regions
-        .get(window.regions[0])
+    let region = objects
+        .region(window.regions[0])
         .filter(|region| region.is_in(window.window.domain()));
     match (window.window.kind(), region) {
         (WindowType::One, Some(region)) => {
             let mut opening = opening.at(window.address);
-            list.bind_by_call(&window.window, &mut opening, region)
+            list.bind_by_call(&window.window, &mut opening, &region)
         }
         (WindowType::One, None) => {
             // The region of the last bind is gone, so that this one was refused or flushed; what is open is an earlier one's.
@@ -152,7 +227,6 @@ fn unbind(
 }
 
 /// Closes a window of type 2 if it is open, and opens it to a region if it is to be, under another key.
-#[inline(always)]
 fn rebind(
     list: &mut SendList,
     number: u32,
@@ -189,7 +263,7 @@ mod bind_tests;
 mod tests {
     use core::sync::atomic::AtomicU8;
 
-    use dat_core::backend::{RemoteRange, SendOperation};
+    use dat_core::backend::{ExtendedSend, RemoteRange, SendOperation};
 
     use super::*;
     use crate::hal::fake::{Device, Posted};
@@ -204,6 +278,7 @@ mod tests {
             list: device.send_list(depth, segments),
             number: 17,
             objects: Arc::default(),
+            places: Box::default(),
         }
     }
 
@@ -270,6 +345,61 @@ mod tests {
                 data: None,
             };
             assert_eq!(device.take_requests(), (1, vec![posted]));
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_the_interface_goes_at_once_and_as_it_was_asked_for() {
+        let device = Device::new();
+        let mut queue = queue(&device, 4, 2);
+        let remote = RemoteRange {
+            address: 0xABC8,
+            key: 99,
+        };
+        for (operation, opcode) in [
+            (
+                ExtendedSend::WriteImmediate {
+                    remote,
+                    immediate: 7,
+                },
+                1,
+            ),
+            (
+                ExtendedSend::CompareAndSwap {
+                    remote,
+                    compare: 8,
+                    swap: 9,
+                },
+                5,
+            ),
+            (ExtendedSend::FetchAndAdd { remote, add: 10 }, 6),
+        ] {
+            let asked = ExtendedRequest {
+                token: 5,
+                operation,
+                length: 3,
+                flags: SendFlags::FENCE,
+            };
+            queue
+                .post_extended(&asked, &[segment(1), segment(2)])
+                .expect("taken");
+            let posted = Posted {
+                token: 5,
+                opcode,
+                flags: SIGNALLED | 1,
+                segments: vec![(0x1000, 1, 7), (0x2000, 2, 7)],
+                remote: (0xABC8, 99),
+                data: None,
+            };
+            assert_eq!(device.take_requests(), (1, vec![posted]));
+            assert_eq!(queue.post_extended(&asked, &[segment(1); 3]), Err(Rejected));
+            device.refuse_after(0);
+            assert_eq!(queue.post_extended(&asked, &[]), Err(Rejected));
+            device.refuse_nothing();
+            // What comes behind is not refused for it.
+            commit(&mut queue, 6, 1);
+            queue.ring().expect("taken");
+            assert_eq!(tokens(&device.take_requests().1), [6]);
         }
     }
 
@@ -422,6 +552,7 @@ mod tests {
             list: device.carrying_list(64, 3, inline),
             number: 17,
             objects: Arc::default(),
+            places: Box::default(),
         }
     }
 

@@ -85,9 +85,17 @@ impl Signal {
         self.armed.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether a notification of a completion queue may be there.
+    /// Whether a notification of a completion queue may be there; it is asked for now.
     pub(crate) fn expects_completions(&self) -> bool {
-        self.armed.load(Ordering::Acquire) != 0 || self.take_ready(Source::Completions)
+        // Both are looked at: what marks the source is the notification of an armed queue.
+        self.take_ready(Source::Completions) | (self.armed.load(Ordering::Acquire) != 0)
+    }
+
+    /// Whether no source has something to say, and nobody was alerted who has not looked.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.armed.load(Ordering::Acquire) == 0
+            && !self.raised.load(Ordering::Relaxed)
+            && !self.ready.iter().any(|mark| mark.load(Ordering::Relaxed))
     }
 
     /// Wakes whoever sleeps, or will.
@@ -200,5 +208,47 @@ impl Drop for Watcher {
             // It has nothing to panic about, and nobody to tell.
             let _ended = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: GEN-09
+    #[test]
+    fn it_is_quiet_when_all_that_was_said_was_asked_for() {
+        let signal = Signal::new().expect("a descriptor");
+        assert!(!signal.is_quiet(), "nobody has looked yet");
+        for source in [Source::Connections, Source::Device, Source::Completions] {
+            assert!(signal.take_ready(source));
+        }
+        assert!(signal.is_quiet());
+        signal.set_ready(Source::Device);
+        assert!(!signal.is_quiet());
+        assert!(signal.take_ready(Source::Device) && signal.is_quiet());
+        signal.alert();
+        assert!(!signal.is_quiet());
+        signal.calm();
+        assert!(signal.is_quiet());
+    }
+
+    /// Spec: GEN-09
+    #[test]
+    fn a_notification_is_asked_for_once() {
+        let signal = Signal::new().expect("a descriptor");
+        signal.take_ready(Source::Completions);
+        assert!(!signal.expects_completions());
+        signal.armed();
+        assert!(!signal.is_quiet() && signal.expects_completions());
+        signal.set_ready(Source::Completions);
+        assert!(signal.expects_completions());
+        signal.disarmed();
+        assert!(
+            !signal.expects_completions(),
+            "its mark went with the queue"
+        );
+        signal.set_ready(Source::Completions);
+        assert!(signal.expects_completions() && !signal.expects_completions());
     }
 }

@@ -105,6 +105,7 @@ impl Sink {
             list: list.expect("it takes requests"),
             number: sink::NUMBER,
             objects: Arc::clone(&self.objects),
+            places: Box::default(),
         }
     }
 
@@ -150,7 +151,7 @@ impl Sink {
     #[must_use]
     pub fn region(&self, key: u32) -> RegionKeys {
         let region = self.device.region(key);
-        let object = self.objects.lock().regions.insert(region);
+        let object = self.objects.insert_region(region);
         RegionKeys {
             object: object.expect("there is room"),
             local: key,
@@ -166,7 +167,7 @@ impl Sink {
     pub fn window(&self) -> WindowKey {
         let window = BoundWindow::new(self.device.domain(), self.window_type);
         let window = window.expect("it makes windows");
-        let key = self.objects.lock().windows.insert(window);
+        let key = self.objects.insert_window(window);
         WindowKey(key.expect("there is room"))
     }
 

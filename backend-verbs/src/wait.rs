@@ -70,13 +70,14 @@ pub struct VerbsWait {
     bell: Arc<Bell>,
     waker: Waker,
     signal: Arc<Signal>,
-    completions: Arc<CompletionChannel>,
+    /// None for one that completions leave asleep.
+    completions: Option<Arc<CompletionChannel>>,
 }
 
 impl VerbsWait {
     pub(crate) fn new(
         signal: &Arc<Signal>,
-        completions: &Arc<CompletionChannel>,
+        completions: Option<&Arc<CompletionChannel>>,
     ) -> Result<Self, BackendError> {
         let bell = Arc::new(Bell {
             state: AtomicU32::new(QUIET),
@@ -86,7 +87,7 @@ impl VerbsWait {
             waker: Waker::from(Arc::clone(&bell)),
             bell,
             signal: Arc::clone(signal),
-            completions: Arc::clone(completions),
+            completions: completions.map(Arc::clone),
         })
     }
 
@@ -95,7 +96,15 @@ impl VerbsWait {
     /// # Errors
     /// `Resources`: out of descriptors.
     pub fn another(&self) -> Result<Self, BackendError> {
-        Self::new(&self.signal, &self.completions)
+        Self::new(&self.signal, self.completions.as_ref())
+    }
+
+    /// One more, for a thread that takes in what happens at peers and on the device, and leaves completions to others.
+    ///
+    /// # Errors
+    /// As [`another`](Self::another).
+    pub fn without_completions(&self) -> Result<Self, BackendError> {
+        Self::new(&self.signal, None)
     }
 }
 
@@ -127,7 +136,8 @@ impl Wait for VerbsWait {
         let watched = [
             self.bell.descriptor.fd(),
             self.signal.attention(),
-            self.completions.fd(),
+            // No descriptor is watched in its place.
+            self.completions.as_ref().map_or(-1, |channel| channel.fd()),
         ];
         let happened = sleep_on(watched, longest);
         self.bell.forget();

@@ -5,7 +5,7 @@ use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use dat_core::backend::{BackendError, DeviceFailure};
-use rdma_sys::{ibv_cq, ibv_create_cq, ibv_destroy_cq, ibv_resize_cq, ibv_wc};
+use rdma_sys::{ibv_cq, ibv_create_cq, ibv_destroy_cq, ibv_resize_cq, ibv_wc, ibv_wc_opcode};
 
 use super::{CompletionChannel, Context, refusal};
 
@@ -43,6 +43,9 @@ pub(crate) struct WorkCompletion {
 /// The bit of an operation code that marks receives.
 pub(crate) const RECEIVED: u32 = 1 << 7;
 
+/// The operation code of receives that an RDMA Write completed.
+const RECEIVED_WITH_NUMBER: u32 = ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM;
+
 /// What the next completion is, if it was taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Success {
@@ -63,6 +66,8 @@ pub(crate) struct Batch {
     count: u32,
     /// The next one that is asked for.
     next: u32,
+    /// The number that came with the last one that `take` took.
+    immediate: Option<u32>,
     /// The device claimed to have written more than there is room for, or fewer than none.
     nonsense: bool,
 }
@@ -87,6 +92,7 @@ impl Batch {
             entries: [const { MaybeUninit::zeroed() }; BATCH],
             count: 0,
             next: 0,
+            immediate: None,
             nonsense: false,
         }
     }
@@ -121,8 +127,17 @@ impl Batch {
             length: first.byte_len,
             queue_pair: first.qp_num,
         };
+        let with_number = (first.status, first.opcode) == (0, RECEIVED_WITH_NUMBER);
+        // SAFETY: any bits are a number.
+        let number = unsafe { first.imm_data_invalidated_rkey_union.imm_data };
+        self.immediate = with_number.then_some(number);
         self.next += 1;
         Some(taken)
+    }
+
+    /// The number that came with what was taken last, if one did.
+    pub(crate) const fn immediate(&self) -> Option<u32> {
+        self.immediate
     }
 
     /// Takes the next one if it is a success; one of a receive only if `receives` says so.
@@ -136,7 +151,7 @@ impl Batch {
         let token = first.wr_id;
         let success = if is_request(first) {
             Success::Request { token }
-        } else if first.status == 0 && receives() {
+        } else if is_receive(first) && receives() {
             let length = first.byte_len;
             Success::Receive { token, length }
         } else {
@@ -156,6 +171,12 @@ impl Batch {
         self.next = 1;
         Some(token)
     }
+}
+
+/// Whether a completion is the success of a receive with nothing beside its data.
+#[inline(always)]
+fn is_receive(completion: &ibv_wc) -> bool {
+    completion.status == 0 && completion.opcode == RECEIVED
 }
 
 /// Whether a completion is the success of a request, which one word tells.

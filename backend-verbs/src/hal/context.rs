@@ -6,9 +6,9 @@ use core::ptr::NonNull;
 
 use dat_core::backend::BackendError;
 use rdma_sys::{
-    ibv_close_device, ibv_context, ibv_device, ibv_device_attr, ibv_device_cap_flags,
-    ibv_free_device_list, ibv_get_device_list, ibv_get_device_name, ibv_open_device,
-    ibv_query_device, ibv_query_port, ibv_transport_type,
+    ibv_atomic_cap, ibv_close_device, ibv_context, ibv_device, ibv_device_attr,
+    ibv_device_cap_flags, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name,
+    ibv_open_device, ibv_query_device, ibv_query_port, ibv_transport_type,
 };
 
 use super::refusal;
@@ -58,6 +58,7 @@ pub(crate) struct DeviceLimits {
     pub(crate) windows_type_2: bool,
     pub(crate) shared_receive_queues: i32,
     pub(crate) shared_buffers: i32,
+    pub(crate) atomics: bool,
 }
 
 /// What a port reports.
@@ -65,6 +66,8 @@ pub(crate) struct DeviceLimits {
 pub(crate) struct PortState {
     pub(crate) active: bool,
     pub(crate) message_bytes: u32,
+    /// Bytes of a packet, as verbs encodes them.
+    pub(crate) packet: u32,
 }
 
 /// The list of devices that libibverbs made.
@@ -188,6 +191,7 @@ impl Context {
                 || has(ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW_TYPE_2B),
             shared_receive_queues: told.max_srq,
             shared_buffers: told.max_srq_wr,
+            atomics: told.atomic_cap != ibv_atomic_cap::IBV_ATOMIC_NONE,
         })
     }
 
@@ -202,6 +206,7 @@ impl Context {
         Ok(PortState {
             active: told.state == rdma_sys::ibv_port_state::IBV_PORT_ACTIVE,
             message_bytes: told.max_msg_sz,
+            packet: told.active_mtu,
         })
     }
 }

@@ -368,7 +368,13 @@ unsafe extern "C" fn post_send(
             state.room = state.room.map(|room| room - 1);
             let request = &*next;
             let remote = match request.opcode {
-                ibv_wr_opcode::IBV_WR_RDMA_WRITE | ibv_wr_opcode::IBV_WR_RDMA_READ => {
+                ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP
+                | ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD => {
+                    (request.wr.atomic.remote_addr, request.wr.atomic.rkey)
+                }
+                ibv_wr_opcode::IBV_WR_RDMA_WRITE
+                | ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM
+                | ibv_wr_opcode::IBV_WR_RDMA_READ => {
                     (request.wr.rdma.remote_addr, request.wr.rdma.rkey)
                 }
                 ibv_wr_opcode::IBV_WR_LOCAL_INV => {

@@ -2,6 +2,8 @@
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+use std::sync::Arc;
 
 use dat_core::sync::{HostLock, RawLock};
 
@@ -13,6 +15,18 @@ pub(crate) struct Guarded<T> {
 
 // SAFETY: the value is reached through a guard alone, and there is one guard at a time.
 unsafe impl<T: Send> Sync for Guarded<T> {}
+
+impl<T: Default> Default for Guarded<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> core::fmt::Debug for Guarded<T> {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_struct("Guarded").finish_non_exhaustive()
+    }
+}
 
 impl<T> Guarded<T> {
     pub(crate) const fn new(value: T) -> Self {
@@ -29,6 +43,14 @@ impl<T> Guarded<T> {
         // the function that made them.
         unsafe { self.lock.acquire() };
         Guard(self)
+    }
+
+    /// As `lock`, if nobody else has the value: who goes another way where somebody does need not keep anything over a
+    /// wait.
+    #[inline(always)]
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        // SAFETY: as above.
+        unsafe { self.lock.try_acquire() }.map(|()| Guard(self))
     }
 }
 
@@ -58,6 +80,56 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         // SAFETY: acquired when the guard was made.
         unsafe { self.0.lock.release(()) };
+    }
+}
+
+/// A share of a value, as `Arc`, that is the address of the value itself.
+pub(crate) struct Share<T>(NonNull<T>);
+
+// SAFETY: as for `Arc`, which it stands for.
+unsafe impl<T: Send + Sync> Send for Share<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Share<T> {}
+
+impl<T> Share<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self::of(Arc::new(value))
+    }
+
+    fn of(shared: Arc<T>) -> Self {
+        // SAFETY: the address of a value is not null.
+        Self(unsafe { NonNull::new_unchecked(Arc::into_raw(shared).cast_mut()) })
+    }
+}
+
+impl<T> Clone for Share<T> {
+    fn clone(&self) -> Self {
+        // SAFETY: `of` took the address from an `Arc`, whose share this is; there is one more now.
+        unsafe { Arc::increment_strong_count(self.0.as_ptr()) };
+        Self(self.0)
+    }
+}
+
+impl<T> Deref for Share<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the value lives as long as its shares, and nobody has more than a reference to it.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> Drop for Share<T> {
+    fn drop(&mut self) {
+        // SAFETY: the share that `of` or `clone` took.
+        unsafe { Arc::decrement_strong_count(self.0.as_ptr()) };
+    }
+}
+
+impl<T> core::fmt::Debug for Share<T> {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_struct("Share").finish_non_exhaustive()
     }
 }
 

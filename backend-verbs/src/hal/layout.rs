@@ -70,12 +70,12 @@ fn structures_are_laid_out_as_in_the_headers() {
         ibv_device { transport_type, name }
         ibv_device_attr { fw_ver, max_mr_size, vendor_id, hw_ver, max_qp, max_qp_wr, device_cap_flags, max_sge,
             max_sge_rd, max_cq, max_cqe, max_mr, max_pd, max_qp_rd_atom, max_res_rd_atom, max_qp_init_rd_atom, max_mw,
-            max_srq, max_srq_wr, phys_port_cnt }
+            max_srq, max_srq_wr, phys_port_cnt, atomic_cap }
         ibv_mr { lkey, rkey }
         ibv_mw { rkey, type_ }
         ibv_mw_bind { wr_id, send_flags, bind_info }
         ibv_mw_bind_info { mr, addr, length, mw_access_flags }
-        ibv_port_attr { state, max_msg_sz }
+        ibv_port_attr { state, max_msg_sz, active_mtu }
         ibv_qp { qp_context, qp_num }
         ibv_qp_attr { qp_state, qp_access_flags, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout,
             retry_cnt, rnr_retry }

@@ -67,18 +67,24 @@ impl Access {
     const REMOTE_WRITE: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
     const REMOTE_READ: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
     const BIND: u32 = ibv_access_flags::IBV_ACCESS_MW_BIND.0;
+    const ATOMIC: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0;
 
-    /// The rights of a region, on which windows may be opened if `bindable`.
+    /// The rights of a region, on which windows may be opened if `bindable`. Whoever may read and write it may do both at once, on
+    /// devices that have `atomics`.
     ///
     /// Verbs grants peers the right to write only where the owner may write too, so that is added: the core
     /// still refuses local posts without the privilege.
-    pub(crate) fn of_region(privileges: MemoryPrivileges, bindable: bool) -> Self {
+    pub(crate) fn of_region(privileges: MemoryPrivileges, bindable: bool, atomics: bool) -> Self {
         let mut access = Self::remote(privileges);
         if privileges.intersects(MemoryPrivileges::LOCAL_WRITE | MemoryPrivileges::REMOTE_WRITE) {
             access |= Self::LOCAL_WRITE;
         }
         if bindable {
             access |= Self::BIND;
+        }
+        let both = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
+        if atomics && privileges.contains(both) {
+            access |= Self::ATOMIC;
         }
         Self(access)
     }
@@ -90,16 +96,20 @@ impl Access {
     }
 
     /// The rights that a window opens.
+    #[inline(always)]
     pub(crate) fn of_window(privileges: MemoryPrivileges) -> Self {
-        Self(Self::remote(privileges))
+        // Looked up, which takes less than to move two bits.
+        let places = privileges.bits() as usize & (OPENED.len() - 1);
+        Self(u32::from(OPENED[places]))
     }
 
     /// What peers may do through a queue pair at most.
-    pub(crate) const fn of_queue_pair() -> Self {
-        Self(Self::LOCAL_WRITE | Self::REMOTE_WRITE | Self::REMOTE_READ)
+    pub(crate) const fn of_queue_pair(atomics: bool) -> Self {
+        let plain = Self::LOCAL_WRITE | Self::REMOTE_WRITE | Self::REMOTE_READ;
+        Self(if atomics { plain | Self::ATOMIC } else { plain })
     }
 
-    fn remote(privileges: MemoryPrivileges) -> u32 {
+    const fn remote(privileges: MemoryPrivileges) -> u32 {
         let mut access = 0;
         if privileges.contains(MemoryPrivileges::REMOTE_READ) {
             access |= Self::REMOTE_READ;
@@ -110,6 +120,18 @@ impl Access {
         access
     }
 }
+
+/// What a window opens by the bits of its privileges, as verbs has it.
+static OPENED: [u8; 64] = {
+    let mut opened = [0; 64];
+    let mut bits = 0;
+    while bits < opened.len() {
+        let privileges = MemoryPrivileges::from_bits_retain(bits as u32);
+        opened[bits] = Access::remote(privileges) as u8;
+        bits += 1;
+    }
+    opened
+};
 
 /// A registered region.
 #[derive(Debug)]
@@ -186,8 +208,15 @@ impl Region {
 
 impl Region {
     /// Takes the memory from the device; gives the region back if the device does not let go of it.
-    pub(crate) fn release(self) -> Result<(), Self> {
-        let region = ManuallyDrop::new(self);
+    ///
+    /// # Panics
+    /// Never returns if somebody else has the region still: the process ends, as where a device keeps it.
+    pub(crate) fn release(shared: Arc<Self>) -> Result<(), Self> {
+        let Some(region) = Arc::into_inner(shared) else {
+            eprintln!("a region that is taken from the device is in use");
+            std::process::abort();
+        };
+        let region = ManuallyDrop::new(region);
         // SAFETY: made by `register`; neither used nor dropped again unless the device refused.
         let refused = unsafe { (region.deregister)(region.raw()) };
         if refused != 0 && refusal::of(refused.abs()) != BackendError::Device {
@@ -268,7 +297,8 @@ impl Window {
     }
 
     /// Notes the key of a bind that was posted (type 2): soft-RoCE names the window by it in the next one.
-    pub(super) fn set_remote_key(&mut self, key: u32) {
+    #[inline(always)]
+    pub(crate) fn set_remote_key(&mut self, key: u32) {
         // SAFETY: the window lives, and nobody else reads or writes the word meanwhile.
         unsafe { (*self.raw()).rkey = key };
     }

@@ -7,6 +7,7 @@
 //! Only the basic verbs are used: on 64-bit machines `rdma-sys` 0.3.0 cannot reach the extended ones.
 
 mod address;
+mod again;
 mod channel;
 mod completion_queue;
 mod connection;
@@ -31,6 +32,7 @@ pub(crate) mod sink;
 mod sleep;
 
 pub(crate) use address::{InterfaceAddress, interface_addresses};
+pub(crate) use again::{CallAgain, RequestsAgain};
 pub(crate) use channel::CompletionChannel;
 pub(crate) use completion_queue::{Batch, CompletionQueue, RECEIVED, Success, WorkCompletion};
 pub(crate) use connection::{
@@ -39,7 +41,7 @@ pub(crate) use connection::{
 };
 pub(crate) use context::{Context, DeviceLimits, PortState, Transport, device_names};
 pub(crate) use events::AsyncEvent;
-pub(crate) use guarded::{Guard, Guarded};
+pub(crate) use guarded::{Guard, Guarded, Share};
 pub(crate) use memory::{Access, Domain, Region, Window, WindowType};
 pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};
 pub(crate) use receive_list::{ReceiveList, ReceivePlace};

@@ -22,6 +22,8 @@ pub(crate) struct QueuePair {
     domain: Arc<Domain>,
     /// Bytes that a request can carry itself.
     inline: u32,
+    /// Peers may do atomic operations.
+    atomics: bool,
     _queues: [Arc<CompletionQueue>; 2],
     _shared: Option<Arc<SharedReceiveQueue>>,
 }
@@ -47,6 +49,8 @@ pub(crate) struct QueuePairPlan<'a> {
     /// Bytes that requests should be able to carry themselves.
     pub(crate) inline: u32,
     pub(crate) port: u8,
+    /// Peers may do atomic operations.
+    pub(crate) atomics: bool,
 }
 
 /// A step towards a connection, with what is ours to decide about it.
@@ -87,6 +91,7 @@ impl QueuePair {
             raw,
             domain,
             inline,
+            atomics: false,
             _queues: queues,
             _shared: None,
         }
@@ -98,7 +103,7 @@ impl QueuePair {
         let mut attributes = blank();
         attributes.qp_state = ibv_qp_state::IBV_QPS_INIT;
         attributes.port_num = plan.port;
-        attributes.qp_access_flags = Access::of_queue_pair().0;
+        attributes.qp_access_flags = Access::of_queue_pair(plan.atomics).0;
         made.modify(
             &mut attributes,
             ibv_qp_attr_mask::IBV_QP_STATE
@@ -158,6 +163,7 @@ impl QueuePair {
             } else {
                 wanted.cap.max_inline_data
             },
+            atomics: plan.atomics,
             _queues: [
                 Arc::clone(plan.request_queue),
                 Arc::clone(plan.receive_queue),
@@ -195,7 +201,9 @@ impl QueuePair {
         };
         let mask = id.fill_attributes(&mut attributes)?;
         match step {
-            Step::Initialise => attributes.qp_access_flags = Access::of_queue_pair().0,
+            Step::Initialise => {
+                attributes.qp_access_flags = Access::of_queue_pair(self.atomics).0;
+            }
             Step::Receive {
                 reads_in,
                 not_ready_timer,

@@ -52,6 +52,36 @@ impl Target {
     }
 }
 
+/// The place of a receive, with its segments right behind it.
+///
+/// `next` of the receive is null but while it is in a list; `num_sge` says how many segments it was handed over with.
+#[repr(C)]
+struct Place {
+    receive: ibv_recv_wr,
+    /// The place that is filled after this one: the first again after the last.
+    following: NonNull<Place>,
+}
+
+impl Place {
+    /// Where its segments are, which are part of it.
+    ///
+    /// # Safety
+    /// It is a place of a list.
+    #[inline(always)]
+    unsafe fn segments(place: NonNull<Self>) -> NonNull<ibv_sge> {
+        // SAFETY: they come behind, in the same allocation.
+        unsafe { place.add(1).cast() }
+    }
+}
+
+/// Words of a place without its segments, and of a segment.
+const PLACE_WORDS: usize = size_of::<Place>() / size_of::<u64>();
+const SEGMENT_WORDS: usize = size_of::<ibv_sge>() / size_of::<u64>();
+
+// So the sizes of both are multiples of a word.
+const _: () =
+    assert!(align_of::<Place>() == align_of::<u64>() && align_of::<ibv_sge>() == align_of::<u64>());
+
 /// A receive of one segment.
 #[repr(C)]
 struct One {
@@ -83,16 +113,17 @@ type Keeper = Arc<dyn Any + Send + Sync>;
 pub(crate) struct ReceiveList {
     /// Where they go, or a function of ours that refuses what comes behind a refused receive.
     target: Target,
-    /// The newest receive that is committed and not handed over; null if there is none.
-    newest: *mut ibv_recv_wr,
+    /// The newest receive that is committed and not handed over, if there is one.
+    newest: Option<NonNull<Place>>,
     /// The oldest one, if there is one.
-    start: NonNull<ibv_recv_wr>,
+    start: NonNull<Place>,
     /// The place to be filled next; once the last one is filled and handed over the first comes again.
-    next: NonNull<ibv_recv_wr>,
-    /// Behind the last place.
-    end: NonNull<ibv_recv_wr>,
+    next: NonNull<Place>,
     /// The places for receives, each with its segments.
-    first: NonNull<ibv_recv_wr>,
+    first: NonNull<Place>,
+    last: NonNull<Place>,
+    /// All of them.
+    places: NonNull<[u64]>,
     refused: u32,
     /// The request that the device refused when it last refused one and nobody had looked yet, else null.
     bad: *mut ibv_recv_wr,
@@ -101,8 +132,6 @@ pub(crate) struct ReceiveList {
     post_to_device: Post,
     /// The place of one receive that is posted at once, and its segment.
     one: NonNull<One>,
-    /// The segments of all places.
-    segments: NonNull<[ibv_sge]>,
     _keeper: Option<Keeper>,
 }
 
@@ -122,7 +151,7 @@ impl core::fmt::Debug for ReceiveList {
 #[derive(Debug)]
 pub(crate) struct ReceivePlace<'a> {
     list: &'a mut ReceiveList,
-    place: NonNull<ibv_recv_wr>,
+    place: NonNull<Place>,
     segments: SegmentCursor,
 }
 
@@ -138,20 +167,20 @@ impl ReceivePlace<'_> {
     pub(crate) fn commit(self, token: u64) {
         let place = self.place;
         // SAFETY: `begin` made sure that the place is one of the list and free; nothing refers to it but the receive
-        // before.
-        unsafe {
+        // before, which becomes that of a list here.
+        let following = unsafe {
             let to = &mut *place.as_ptr();
-            to.wr_id = token;
-            // Whoever hands over ends the list.
-            to.next = place.add(1).as_ptr();
-            to.num_sge = self.segments.count();
-            self.list.next = place.add(1);
-        }
-        if self.list.newest.is_null() {
-            self.list.start = place;
-        }
-        self.list.newest = place.as_ptr();
-        if self.list.next == self.list.end {
+            to.receive.wr_id = token;
+            to.receive.num_sge = self.segments.count();
+            match self.list.newest {
+                None => self.list.start = place,
+                Some(before) => (*before.as_ptr()).receive.next = place.as_ptr().cast(),
+            }
+            to.following
+        };
+        self.list.newest = Some(place);
+        self.list.next = following;
+        if following == self.list.first {
             self.list.turn();
         }
     }
@@ -214,42 +243,63 @@ impl ReceiveList {
     fn over(target: Target, keeper: Option<Keeper>, room: usize, segments: u32) -> Self {
         // One at least, as devices have it: then there is always room for one.
         let stride = NonZeroUsize::new(segments as usize).unwrap_or(NonZeroUsize::MIN);
-        let segments = leak(vec![NO_SEGMENT; room.saturating_mul(stride.get())]);
-        let places = (0..room).map(|place| ibv_recv_wr {
-            sg_list: segments
-                .cast::<ibv_sge>()
-                .as_ptr()
-                .wrapping_add(place.wrapping_mul(stride.get())),
-            num_sge: UNFILLED,
-            ..blank()
-        });
-        let first = leak(places.collect()).cast::<ibv_recv_wr>();
+        let words = words_of_place(stride);
+        let places = leak(vec![0_u64; room.saturating_mul(words)]);
+        let start = places.cast::<u64>();
+        // SAFETY: so many are there.
+        let place =
+            |number: usize| unsafe { start.add(number.wrapping_mul(words)) }.cast::<Place>();
+        let first = place(0);
+        for number in 0..room {
+            let behind = number.wrapping_add(1);
+            let following = if behind == room { first } else { place(behind) };
+            // SAFETY: the place is there, with its segments, and nothing refers to it yet. Segments are words, which are
+            // zero.
+            unsafe {
+                place(number).write(Place {
+                    receive: ibv_recv_wr {
+                        sg_list: Place::segments(place(number)).as_ptr(),
+                        num_sge: UNFILLED,
+                        ..blank()
+                    },
+                    following,
+                });
+            }
+        }
         Self {
             target,
-            newest: ptr::null_mut(),
+            newest: None,
             start: first,
             next: first,
-            // SAFETY: so many were made.
-            end: unsafe { first.add(room) },
             first,
+            last: place(room.wrapping_sub(1)),
+            places,
             refused: 0,
             bad: ptr::null_mut(),
             stride,
             post_to_device: target.post,
             one: One::new(),
-            segments,
             _keeper: keeper,
         }
     }
 
     fn room(&self) -> usize {
-        self.number_of(self.end)
+        self.places.len() / words_of_place(self.stride)
     }
 
-    /// How many places are before this one, or before the end.
-    fn number_of(&self, place: NonNull<ibv_recv_wr>) -> usize {
-        // SAFETY: both lead to the same allocation, `place` not before `first`.
-        unsafe { place.offset_from_unsigned(self.first) }
+    /// How many places are before this one.
+    fn number_of(&self, place: NonNull<Place>) -> usize {
+        let bytes = place.addr().get().wrapping_sub(self.first.addr().get());
+        bytes / (words_of_place(self.stride) * size_of::<u64>())
+    }
+
+    /// The place that is filled before this one.
+    fn before(&self, place: NonNull<Place>) -> NonNull<Place> {
+        if place == self.first {
+            return self.last;
+        }
+        // SAFETY: a place of the list that is not the first.
+        unsafe { place.cast::<u64>().sub(words_of_place(self.stride)) }.cast()
     }
 
     /// The place of a receive of so many segments; `None` if it is too long.
@@ -259,11 +309,8 @@ impl ReceiveList {
             return None;
         }
         let place = self.next;
-        // SAFETY: a place of the list: where the last one is filled, `next` goes back to the first. It has `stride`
-        // segments, and only the place that is filled refers to them.
-        let segments = unsafe {
-            SegmentCursor::new(NonNull::new_unchecked((*place.as_ptr()).sg_list), segments)
-        };
+        // SAFETY: a place of the list. It has `stride` segments, and only the place that is filled refers to them.
+        let segments = unsafe { SegmentCursor::new(Place::segments(place), segments) };
         Some(ReceivePlace {
             list: self,
             place,
@@ -271,12 +318,10 @@ impl ReceiveList {
         })
     }
 
-    /// The last place is filled: hands over, and begins with the first again.
+    /// The last place is filled: hands over, before the first is filled again.
     #[cold]
     fn turn(&mut self) {
-        if self.post_all() {
-            self.next = self.first;
-        }
+        self.post_all();
     }
 
     /// Hands over what was committed.
@@ -293,7 +338,7 @@ impl ReceiveList {
     /// Hands over what was committed. False: there was nothing, or it was refused; then `settle` tells.
     #[inline(always)]
     pub(crate) fn hand_over(&mut self) -> bool {
-        !self.newest.is_null() && self.post_all()
+        self.newest.is_some() && self.post_all()
     }
 
     /// Tells of what was refused since the last time.
@@ -311,20 +356,22 @@ impl ReceiveList {
     /// # Errors
     /// The other list has no room for them, or its queue does not take them.
     pub(crate) fn repeat_on(&self, other: &mut Self) -> Result<(), BackendError> {
-        let kept = self.number_of(if self.came_round() {
-            self.end
+        let kept = if self.came_round() {
+            self.room()
         } else {
-            self.next
-        });
+            self.number_of(self.next)
+        };
         if kept > other.room() {
             return Err(BackendError::State);
         }
-        for place in 0..kept {
+        let mut place = self.first;
+        for _ in 0..kept {
             // SAFETY: a place of the list, which was filled with so many segments and handed over.
             let (token, segments) = unsafe {
-                let receive = &*self.first.add(place).as_ptr();
+                let Place { receive, following } = &*place.as_ptr();
                 let count = usize::try_from(receive.num_sge).unwrap_or(0);
-                let segments = core::slice::from_raw_parts(receive.sg_list, count);
+                let segments = core::slice::from_raw_parts(Place::segments(place).as_ptr(), count);
+                place = *following;
                 (receive.wr_id, segments)
             };
             let mut copy = other.begin(segments.len()).ok_or(BackendError::State)?;
@@ -370,26 +417,23 @@ impl ReceiveList {
     #[inline(always)]
     pub(crate) fn post_kept(&mut self, segment: Segment, token: u64) -> bool {
         let place = self.next;
-        // SAFETY: `next` is a place of the list, so that this is another one or their end.
-        let behind = unsafe { place.add(1) };
-        self.next = if behind == self.end {
-            self.first
-        } else {
-            behind
-        };
         // SAFETY: the queue lives. The place is one of the list, with one segment at least, and nothing else refers to
         // either until the call returns; by then the device has copied them.
         let answer = unsafe {
-            let receive = place.as_ptr();
-            (*receive).sg_list.write(ibv_sge {
+            let to = place.as_ptr();
+            self.next = (*to).following;
+            Place::segments(place).write(ibv_sge {
                 addr: segment.address,
                 length: segment.length,
                 lkey: segment.key,
             });
-            (*receive).wr_id = token;
-            (*receive).next = ptr::null_mut();
-            (*receive).num_sge = 1;
-            (self.post_to_device)(self.target.queue.as_ptr(), receive, &raw mut self.bad)
+            (*to).receive.wr_id = token;
+            (*to).receive.num_sge = 1;
+            (self.post_to_device)(
+                self.target.queue.as_ptr(),
+                &raw mut (*to).receive,
+                &raw mut self.bad,
+            )
         };
         answer == 0
     }
@@ -397,70 +441,85 @@ impl ReceiveList {
     /// Takes back the receive that `post_kept` posted last and the device refused.
     pub(crate) fn retreat(&mut self) {
         self.bad = ptr::null_mut();
-        let behind = if self.next == self.first {
-            self.end
-        } else {
-            self.next
-        };
-        // SAFETY: the place before, or the last one.
-        unsafe {
-            self.next = behind.sub(1);
-            (*self.next.as_ptr()).num_sge = UNFILLED;
-        }
+        self.next = self.before(self.next);
+        // SAFETY: a place of the list.
+        unsafe { (*self.next.as_ptr()).receive.num_sge = UNFILLED };
     }
 
     /// Whether the last place was filled and handed over.
     fn came_round(&self) -> bool {
-        // SAFETY: there is one place at least.
-        unsafe { (*self.end.sub(1).as_ptr()).num_sge != UNFILLED }
+        // SAFETY: a place of the list.
+        unsafe { (*self.last.as_ptr()).receive.num_sge != UNFILLED }
     }
 
     /// Posts what was committed, of which there is something. False: some of it was refused.
     #[inline(always)]
     fn post_all(&mut self) -> bool {
+        self.newest = None;
         // SAFETY: the queue lives. The places are linked from `start` up to the last committed one, and have their
         // segments. Nothing else refers to either until the call returns; by then the device has copied them.
         let answer = unsafe {
-            (*self.newest).next = ptr::null_mut();
-            self.newest = ptr::null_mut();
             (self.target.post)(
                 self.target.queue.as_ptr(),
-                self.start.as_ptr(),
+                self.start.as_ptr().cast(),
                 &raw mut self.bad,
             )
         };
         if answer != 0 {
             self.refuse();
         }
+        self.unlink();
         answer == 0
+    }
+
+    /// Undoes the links of what was just posted.
+    #[inline(always)]
+    fn unlink(&mut self) {
+        let mut receive = self.start.as_ptr().cast::<ibv_recv_wr>();
+        loop {
+            // SAFETY: one of the list, which ends with null.
+            let next = unsafe { core::mem::replace(&mut (*receive).next, ptr::null_mut()) };
+            if next.is_null() {
+                break;
+            }
+            receive = next;
+        }
     }
 
     /// Counts as refused what was just posted, all of it from `bad` on, and what comes behind.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self) {
-        let start = self.start;
         let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
-        let (mut count, mut taken) = (0_u32, 0);
-        let mut receive = start.as_ptr();
-        let mut last = receive;
-        while !receive.is_null() {
-            if receive == bad {
-                taken = count;
-            }
-            count = count.wrapping_add(1);
-            last = receive;
+        let mut place = self.start;
+        // Their places are filled again, so that what is kept for others to repeat stays without gaps.
+        self.next = place;
+        let mut refused = 0_u32;
+        loop {
             // SAFETY: one of the list, which ends with null.
-            receive = unsafe { (*receive).next };
+            let (receive, next) = unsafe {
+                let to = place.as_ptr();
+                (&raw mut (*to).receive, (*to).receive.next)
+            };
+            if receive == bad {
+                (self.next, refused) = (place, 0);
+            }
+            refused = refused.wrapping_add(1);
+            let Some(next) = NonNull::new(next.cast()) else {
+                break;
+            };
+            place = next;
         }
         // SAFETY: one of the list, which was refused as all behind the first that was.
-        unsafe { (*last).num_sge = UNFILLED };
-        self.refused = self.refused.saturating_add(count.wrapping_sub(taken));
+        unsafe { (*place.as_ptr()).receive.num_sge = UNFILLED };
+        self.refused = self.refused.saturating_add(refused);
         self.target.post = refuse_all;
-        // Their places are filled again, so that what is kept for others to repeat stays without gaps.
-        // SAFETY: a place of the list.
-        self.next = unsafe { start.add(taken as usize) };
     }
+}
+
+/// Words of a place with so many segments.
+fn words_of_place(segments: NonZeroUsize) -> usize {
+    PLACE_WORDS.saturating_add(segments.get().saturating_mul(SEGMENT_WORDS))
 }
 
 /// Places for the receives that a queue pair may have, and for one to be filled.
@@ -482,8 +541,7 @@ impl Drop for ReceiveList {
     fn drop(&mut self) {
         // SAFETY: made by `over`, with so many places, and dropped once.
         unsafe {
-            free(NonNull::slice_from_raw_parts(self.first, self.room()));
-            free(self.segments);
+            free(self.places);
             drop(Box::from_raw(self.one.as_ptr()));
         }
     }

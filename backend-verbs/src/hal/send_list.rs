@@ -5,10 +5,13 @@ use core::num::NonZeroUsize;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use dat_core::backend::{BackendError, Rejected, Segment, SendFlags, SendOperation, SendRequest};
+use dat_core::backend::{
+    BackendError, ExtendedRequest, ExtendedSend, Rejected, RemoteRange, Segment, SendFlags,
+    SendOperation, SendRequest,
+};
 use rdma_sys::{
-    bind_mw_t, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp, ibv_send_flags, ibv_send_wr, ibv_sge,
-    ibv_wr_opcode, rdma_t,
+    atomic_t, bind_mw_t, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp, ibv_send_flags,
+    ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t,
 };
 
 use super::segments::{NO_SEGMENT, SegmentCursor};
@@ -322,23 +325,119 @@ impl SendList {
         self.bind = refuse_bind;
     }
 
+    /// Posts an operation beyond the interface, alone.
+    ///
+    /// # Errors
+    /// The device refused it, or there are more segments than a request has.
+    pub(crate) fn post_extended(
+        &mut self,
+        request: &ExtendedRequest,
+        pieces: &[Segment],
+    ) -> Result<(), Rejected> {
+        self.clear();
+        let mut segments = [NO_SEGMENT; MOST_SEGMENTS];
+        if pieces.len() > segments.len().min(self.stride.get()) {
+            return Err(Rejected);
+        }
+        for (to, piece) in segments.iter_mut().zip(pieces) {
+            *to = ibv_sge {
+                addr: piece.address,
+                length: piece.length,
+                lkey: piece.key,
+            };
+        }
+        let mut wanted = ibv_send_wr {
+            wr_id: request.token,
+            sg_list: segments.as_mut_ptr(),
+            num_sge: pieces.len() as i32,
+            send_flags: flags(request.flags),
+            ..blank()
+        };
+        match request.operation {
+            ExtendedSend::WriteImmediate { remote, immediate } => {
+                wanted.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM;
+                wanted.imm_data_invalidated_rkey_union.imm_data = immediate;
+                wanted.wr.rdma = rdma_t {
+                    remote_addr: remote.address,
+                    rkey: remote.key,
+                };
+            }
+            ExtendedSend::FetchAndAdd { remote, add } => {
+                wanted.opcode = ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
+                wanted.wr.atomic = atomic(remote, add, 0);
+            }
+            ExtendedSend::CompareAndSwap {
+                remote,
+                compare,
+                swap,
+            } => {
+                wanted.opcode = ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
+                wanted.wr.atomic = atomic(remote, compare, swap);
+            }
+        }
+        // SAFETY: the queue pair lives, and the request with its segments until the call returns.
+        let answer =
+            unsafe { (self.post)(self.queue_pair.as_ptr(), &raw mut wanted, &raw mut self.bad) };
+        self.bad = ptr::null_mut();
+        if answer == 0 { Ok(()) } else { Err(Rejected) }
+    }
+
     /// Binds a window of type 1, which gives it another key; an opening of no length unbinds it.
-    #[inline(always)]
     pub(crate) fn bind_by_call(
         &mut self,
         window: &Window,
         opening: &mut Opening,
         region: &Region,
     ) -> Result<u32, Rejected> {
-        self.clear();
         opening.0.bind_info.mr = region.raw();
-        // SAFETY: queue pair, window and region live; the caller holds the lock of the window.
-        let answer =
-            unsafe { (self.bind)(self.queue_pair.as_ptr(), window.raw(), &raw mut opening.0) };
+        // SAFETY: the region lives.
+        unsafe { self.call(window, &mut opening.0) }
+    }
+
+    /// Binds a window of type 1 with these arguments.
+    ///
+    /// # Safety
+    /// They name a region that lives.
+    #[inline(always)]
+    pub(super) unsafe fn call(
+        &mut self,
+        window: &Window,
+        bind: &mut ibv_mw_bind,
+    ) -> Result<u32, Rejected> {
+        self.clear();
+        // SAFETY: queue pair and window live, and the region, as the caller says; it holds the lock of the window.
+        let answer = unsafe { (self.bind)(self.queue_pair.as_ptr(), window.raw(), bind) };
         if answer != 0 {
             return Err(Rejected);
         }
         Ok(window.remote_key())
+    }
+
+    /// Posts requests that bind a window of type 2, of which `open` opens it.
+    ///
+    /// # Errors
+    /// What the device refused; it is not bound.
+    ///
+    /// # Safety
+    /// They are linked and live, and so do the window and the region that they name.
+    #[inline(always)]
+    pub(super) unsafe fn post_bind(
+        &mut self,
+        first: *mut ibv_send_wr,
+        open: *mut ibv_send_wr,
+    ) -> Result<(), NotBound> {
+        self.clear();
+        // SAFETY: the queue pair lives, and the rest as the caller says.
+        let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), first, &raw mut self.bad) };
+        if answer == 0 {
+            return Ok(());
+        }
+        let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
+        Err(if first != open && bad == open {
+            NotBound::Closed
+        } else {
+            NotBound::Unchanged
+        })
     }
 
     /// Binds a window of type 2 to a new key, closing what was open by `old` first; without an opening it only
@@ -346,7 +445,6 @@ impl SendList {
     ///
     /// # Errors
     /// What the device refused; it is not bound.
-    #[inline(always)]
     pub(crate) fn bind_by_request(
         &mut self,
         window: &mut Window,
@@ -354,7 +452,6 @@ impl SendList {
         opening: &Opening,
         opened: Option<(&Region, u32)>,
     ) -> Result<(), NotBound> {
-        self.clear();
         // SAFETY: all were made by `over`, and nothing else refers to them: the device copied what they were before.
         let [close, open, nothing] = self.binds.map(|mut bind| unsafe { bind.as_mut() });
         let (token, flags) = (opening.0.wr_id, opening.0.send_flags);
@@ -395,21 +492,24 @@ impl SendList {
                 }
             }
         };
-        // SAFETY: queue pair, window and region live, and the requests until the call returns.
-        let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), first, &raw mut self.bad) };
-        if answer != 0 {
-            let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
-            let closed = old.is_some() && bad == self.binds[1].as_ptr();
-            return Err(if closed {
-                NotBound::Closed
-            } else {
-                NotBound::Unchanged
-            });
-        }
+        // SAFETY: window and region live, and the requests until the call returns.
+        unsafe { self.post_bind(first, self.binds[1].as_ptr())? };
         if let Some((_, key)) = opened {
             window.set_remote_key(key);
         }
         Ok(())
+    }
+}
+
+/// Segments of an operation beyond the interface; the core asks for no more.
+const MOST_SEGMENTS: usize = 32;
+
+fn atomic(remote: RemoteRange, compare_add: u64, swap: u64) -> atomic_t {
+    atomic_t {
+        remote_addr: remote.address,
+        compare_add,
+        swap,
+        rkey: remote.key,
     }
 }
 
@@ -468,7 +568,7 @@ impl Opening {
 
 /// Every request is signalled: the core wants one completion for each.
 #[inline(always)]
-fn flags(asked: SendFlags) -> u32 {
+pub(super) fn flags(asked: SendFlags) -> u32 {
     const FENCE: u32 = ibv_send_flags::IBV_SEND_FENCE.0;
     const SOLICITED: u32 = ibv_send_flags::IBV_SEND_SOLICITED.0;
     SIGNALLED
@@ -542,7 +642,7 @@ unsafe fn newest_from(first: *mut ibv_send_wr, bad: *mut ibv_send_wr) -> u32 {
     count.wrapping_sub(before)
 }
 
-fn blank() -> ibv_send_wr {
+pub(super) fn blank() -> ibv_send_wr {
     // SAFETY: integers and pointers, for which zero is a value.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }

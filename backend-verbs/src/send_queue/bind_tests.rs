@@ -36,7 +36,7 @@ impl Bench {
         device.work(None);
         let objects = Arc::<Objects>::default();
         let window = BoundWindow::new(device.domain(), kind).expect("it makes windows");
-        let window = WindowKey(objects.lock().windows.insert(window).expect("room"));
+        let window = WindowKey(objects.insert_window(window).expect("room"));
         let mut bench = Self {
             queue: queue(&device, &objects, 17),
             completions: VerbsCompletionQueue {
@@ -57,7 +57,7 @@ impl Bench {
 
     fn another_region(&self) -> RegionKeys {
         let region = self.device.region();
-        let object = self.objects.lock().regions.insert(region).expect("room");
+        let object = self.objects.insert_region(region).expect("room");
         RegionKeys {
             object,
             local: 0,
@@ -67,7 +67,7 @@ impl Bench {
 
     /// Binds the window to so many bytes; none unbinds.
     fn bind(&mut self, token: u64, length: u64) -> Result<u32, Rejected> {
-        self.queue.bind(&BindRequest {
+        let request = BindRequest {
             token,
             window: self.window,
             region: if length == 0 {
@@ -79,7 +79,12 @@ impl Bench {
             length,
             privileges: MemoryPrivileges::REMOTE_READ,
             flags: SendFlags::empty(),
-        })
+        };
+        // As the core does.
+        match self.queue.bind_again(&request) {
+            Some(bound) => bound,
+            None => self.queue.bind(&request),
+        }
     }
 
     /// Binds, which succeeds in every respect.
@@ -110,6 +115,7 @@ fn queue(device: &Device, objects: &Arc<Objects>, number: u32) -> VerbsSendQueue
         list: device.send_list(8, 1),
         number,
         objects: Arc::clone(objects),
+        places: Box::default(),
     }
 }
 
@@ -217,17 +223,17 @@ fn a_bind_that_is_refused_half_way_leaves_the_window_closed() {
 fn what_is_open_ends_with_window_and_region() {
     let mut bench = Bench::new();
     let key = bench.bound(1, 64);
-    bench.objects.lock().windows.remove(bench.window.0);
+    bench.objects.remove_window(bench.window.0);
     assert!(!bench.device.opens(key));
     assert_eq!(bench.device.windows(), 0);
     assert_eq!(bench.bind(2, 64), Err(Rejected));
 
     let mut bench = Bench::new();
     let key = bench.bound(1, 64);
-    assert!(bench.objects.lock().deregister(bench.region.object));
+    assert!(bench.objects.deregister(bench.region.object));
     assert!(!bench.device.opens(key));
     assert_eq!(bench.device.windows(), 1);
-    assert!(!bench.objects.lock().deregister(bench.region.object));
+    assert!(!bench.objects.deregister(bench.region.object));
     // The window goes on with another region.
     assert_eq!(bench.bind(2, 64), Err(Rejected));
     bench.region = bench.another_region();
@@ -250,13 +256,13 @@ fn an_unbind_closes_whatever_became_of_the_last_bind() {
         for _ in 0..refused {
             bench.region = bench.another_region();
             assert_eq!(bench.bind(2, 64), Err(Rejected));
-            assert!(bench.objects.lock().deregister(bench.region.object));
+            assert!(bench.objects.deregister(bench.region.object));
         }
         bench.device.refuse_nothing();
         assert!(bench.device.opens(key));
         bench.bound(3, 0);
         assert!(!bench.device.opens(key), "{refused}");
-        assert!(bench.objects.lock().deregister(open.object));
+        assert!(bench.objects.deregister(open.object));
         assert_eq!(bench.device.windows(), 1);
         bench.region = bench.another_region();
         let next = bench.bound(4, 64);
@@ -275,10 +281,95 @@ fn a_window_serves_one_queue_pair() {
     core::mem::swap(&mut bench.queue, &mut other);
     assert_eq!(bench.bind(2, 64), Err(Rejected));
     assert!(bench.device.opens(key));
-    bench.objects.lock().forget_queue_pair(17);
+    bench.objects.forget_queue_pair(17);
     assert!(!bench.device.opens(key));
     let next = bench.bound(3, 64);
     assert!(bench.device.opens(next));
-    bench.objects.lock().forget_queue_pair(17);
+    bench.objects.forget_queue_pair(17);
     assert!(bench.device.opens(next), "it is bound on another by now");
+}
+
+/// A window that is bound to one region again is not looked up, with another key each time; for another region it is,
+/// and for another queue pair.
+///
+/// Spec: RMB-01, RMB-10, RMB-21
+#[test]
+fn a_window_is_bound_again_without_a_look_at_the_tables() {
+    for kind in [WindowType::One, WindowType::Two] {
+        let mut bench = Bench::with(kind);
+        let (first, second) = (bench.region, bench.another_region());
+        let mut open = None;
+        let steps = [first, first, first, second, second, first, first];
+        let mut last = None;
+        for (token, region) in steps.into_iter().enumerate() {
+            let request = BindRequest {
+                token: token as u64,
+                window: bench.window,
+                region,
+                address: 0x1000,
+                length: 64,
+                privileges: MemoryPrivileges::REMOTE_READ,
+                flags: SendFlags::empty(),
+            };
+            let key = match bench.queue.bind_again(&request) {
+                Some(bound) => {
+                    assert_eq!(last, Some(region));
+                    bound.expect("taken")
+                }
+                None => {
+                    assert_ne!(last, Some(region));
+                    bench.queue.bind(&request).expect("taken")
+                }
+            };
+            last = Some(region);
+            assert_eq!(bench.completed(), [(token as u64, DtoStatus::Success)]);
+            assert!(bench.device.opens(key));
+            let before = open.replace(key);
+            assert!(before.is_none_or(|before| before != key && !bench.device.opens(before)));
+            // A key of another window, no bytes, or one who holds the place: not this way.
+            let other = BindRequest {
+                window: WindowKey(bench.window.0 + (1 << 16)),
+                ..request
+            };
+            assert_eq!(bench.queue.bind_again(&other), None);
+            assert_eq!(bench.queue.bind(&other), Err(Rejected));
+            let none = BindRequest {
+                length: 0,
+                ..request
+            };
+            assert_eq!(bench.queue.bind_again(&none), None);
+            let place = bench.objects.places()[0].clone();
+            let held = place.lock();
+            assert_eq!(bench.queue.bind_again(&request), None);
+            drop(held);
+        }
+        // The regions go, wherever they are kept.
+        assert!(bench.objects.deregister(second.object));
+        assert!(bench.objects.deregister(first.object));
+        assert_eq!(bench.bind(9, 64), Err(Rejected));
+        assert_eq!(bench.device.windows(), 1);
+    }
+}
+
+/// A place is given to another window once its window is gone, under another key.
+///
+/// Spec: RMF-01
+#[test]
+fn the_key_of_a_window_dies_with_it() {
+    let mut bench = Bench::new();
+    let old = bench.window;
+    bench.bound(1, 64);
+    bench.objects.remove_window(old.0);
+    bench.objects.remove_window(old.0);
+    let window =
+        BoundWindow::new(bench.device.domain(), WindowType::Two).expect("it makes windows");
+    bench.window = WindowKey(bench.objects.insert_window(window).expect("room"));
+    assert_ne!(bench.window, old);
+    bench.bound(2, 64);
+    let new = bench.window;
+    bench.window = old;
+    assert_eq!(bench.bind(3, 64), Err(Rejected));
+    bench.objects.remove_window(old.0);
+    bench.window = new;
+    bench.bound(4, 64);
 }
