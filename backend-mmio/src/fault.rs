@@ -41,6 +41,10 @@ faults! {
     AllOnes = 8,
     /// A failure of no known kind.
     UnknownSyndrome = 9,
+    /// It had completions and no room for them, so that some are lost.
+    Overrun = 10,
+    /// It did not answer a command, or answered another one.
+    Silent = 32,
 }
 
 /// The first fault of a device, once there is one.
@@ -63,11 +67,19 @@ impl FaultCell {
         DeviceFault::from_value(self.0.load(Ordering::Acquire))
     }
 
+    /// No fault, of a device that begins.
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    /// Keeps a fault if it is the first; says whether it was.
     #[cold]
-    pub(crate) fn set(&self, fault: DeviceFault) {
-        if !self.is_set() {
+    pub(crate) fn set(&self, fault: DeviceFault) -> bool {
+        let first = !self.is_set();
+        if first {
             self.0.store(fault as u32, Ordering::Release);
         }
+        first
     }
 }
 
@@ -79,11 +91,13 @@ mod tests {
     fn the_first_fault_stays() {
         let cell = FaultCell::new();
         assert_eq!((cell.is_set(), cell.get()), (false, None));
-        cell.set(DeviceFault::PhaseJump);
-        cell.set(DeviceFault::AllOnes);
+        assert!(cell.set(DeviceFault::PhaseJump));
+        assert!(!cell.set(DeviceFault::AllOnes));
         assert_eq!(
             (cell.is_set(), cell.get()),
             (true, Some(DeviceFault::PhaseJump))
         );
+        cell.clear();
+        assert_eq!(cell.get(), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Memory that the device shares, and the order of accesses to it. One of the two rooms with `unsafe`.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 use core::sync::atomic::{compiler_fence, fence};
 
@@ -18,6 +19,11 @@ pub unsafe trait Hal: Clone {
     /// Whether device and processor see the same memory without maintenance.
     const COHERENT: bool;
 
+    /// The same of this one, where platforms of one type differ.
+    fn is_coherent(&self) -> bool {
+        Self::COHERENT
+    }
+
     /// What was stored to memory before is there for a device that sees what is stored afterwards.
     fn to_device();
 
@@ -29,6 +35,11 @@ pub unsafe trait Hal: Clone {
 
     /// What was stored to memory before is there before anything is loaded afterwards.
     fn store_before_load();
+
+    /// What was stored to a register is on its way to the device, also where the processor gathers such stores.
+    fn flush_register() {
+        Self::store_before_load();
+    }
 
     /// Maintains the caches over consumer memory, for platforms that are not coherent; complete on return.
     fn synchronise(&self, direction: SyncDirection, address: u64, length: u64);
@@ -118,13 +129,87 @@ impl fmt::Debug for DeviceWord {
     }
 }
 
-/// 16 bytes of device memory, the piece that descriptors are made of.
-pub(crate) type Unit = [DeviceWord; 4];
+/// Reads up to four bytes of consumer memory, which others may be writing; what is missing is 0.
+///
+/// # Safety
+/// So many bytes at the address are in a region that is registered, and stay so during the call.
+#[expect(unsafe_code)]
+// UNSAFETY: what is at an address cannot be checked here.
+pub(crate) unsafe fn read_consumer(address: u64, bytes: u32) -> u32 {
+    let mut read = [0; 4];
+    // What was registered has exposed its provenance.
+    let first = core::ptr::with_exposed_provenance::<AtomicU8>(address as usize);
+    for (place, byte) in read.iter_mut().take(bytes as usize).enumerate() {
+        // SAFETY: the caller says that the byte is there; whoever shares it does so with atomic accesses of bytes.
+        *byte = unsafe { &*first.wrapping_add(place) }.load(Ordering::Relaxed);
+    }
+    u32::from_be_bytes(read)
+}
+
+/// 16 bytes of memory that the device shares, the piece that descriptors are made of.
+#[derive(Debug, Default)]
+#[repr(C, align(16))]
+pub struct DeviceUnit([DeviceWord; 4]);
+
+impl DeviceUnit {
+    /// A unit of zeros.
+    pub const fn new() -> Self {
+        Self([const { DeviceWord::new() }; 4])
+    }
+
+    /// Puts numbers in, in any order, and two at once where the processor can.
+    ///
+    /// The device is told of them by something else, behind a barrier.
+    #[inline(always)]
+    pub(crate) fn put(&self, [first, second, third, fourth]: [u32; 4]) {
+        #[cfg(target_pointer_width = "64")]
+        {
+            let pairs = [first, third].map(u64::from);
+            let [low, high] = [second, fourth].map(u64::from);
+            self.put_pair::<0>(pairs[0] << 32 | low);
+            self.put_pair::<1>(pairs[1] << 32 | high);
+        }
+        #[cfg(not(target_pointer_width = "64"))]
+        for (word, number) in self.0.iter().zip([first, second, third, fourth]) {
+            word.store(number);
+        }
+    }
+
+    /// Puts two numbers into one half.
+    #[cfg(target_pointer_width = "64")]
+    #[inline(always)]
+    #[expect(unsafe_code)]
+    fn put_pair<const HALF: usize>(&self, numbers: u64) {
+        const { assert!(HALF < 2) };
+        let pairs = core::ptr::from_ref(self).cast_mut().cast::<u64>();
+        // SAFETY: a unit has two halves of 8 bytes, aligned to that, all of them inside of cells. The device is no thread of
+        // this program; threads that play it look at a unit once they were told of it, which orders this before.
+        unsafe { pairs.add(HALF).write_volatile(numbers.to_be()) };
+    }
+}
+
+impl Deref for DeviceUnit {
+    type Target = [DeviceWord; 4];
+
+    #[inline(always)]
+    fn deref(&self) -> &[DeviceWord; 4] {
+        &self.0
+    }
+}
+
+impl<'a> IntoIterator for &'a DeviceUnit {
+    type Item = &'a DeviceWord;
+    type IntoIter = core::slice::Iter<'a, DeviceWord>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
 
 /// Memory that the device shares, lent to the driver.
 #[derive(Clone, Copy)]
 pub struct DmaMemory<'s> {
-    units: &'s [Unit],
+    units: &'s [DeviceUnit],
     bus: u64,
 }
 
@@ -137,7 +222,7 @@ impl<'s> DmaMemory<'s> {
     /// the device writes them.
     #[expect(unsafe_code)]
     // UNSAFETY: where the bus leads cannot be checked here.
-    pub const unsafe fn new(units: &'s [[DeviceWord; 4]], bus: u64) -> Self {
+    pub const unsafe fn new(units: &'s [DeviceUnit], bus: u64) -> Self {
         Self { units, bus }
     }
 
@@ -161,10 +246,10 @@ impl<'s> DmaMemory<'s> {
 
     /// The words of the piece that the device sees at an address, if it is within and starts with a unit of 16 bytes.
     #[must_use]
-    pub fn seen_at(&self, bus: u64, units: usize) -> Option<&'s [[DeviceWord; 4]]> {
+    pub fn seen_at(&self, bus: u64, units: usize) -> Option<&'s [DeviceUnit]> {
         let offset = bus.checked_sub(self.bus)?;
-        let first = usize::try_from(offset / size_of::<Unit>() as u64).ok()?;
-        if offset % size_of::<Unit>() as u64 != 0 {
+        let first = usize::try_from(offset / size_of::<DeviceUnit>() as u64).ok()?;
+        if offset % size_of::<DeviceUnit>() as u64 != 0 {
             return None;
         }
         self.units.get(first..first.checked_add(units)?)
@@ -174,11 +259,13 @@ impl<'s> DmaMemory<'s> {
     pub(crate) fn part(&self, first: usize, units: usize) -> Option<Self> {
         Some(Self {
             units: self.units.get(first..first.checked_add(units)?)?,
-            bus: self.bus.checked_add((first * size_of::<Unit>()) as u64)?,
+            bus: self
+                .bus
+                .checked_add((first * size_of::<DeviceUnit>()) as u64)?,
         })
     }
 
-    pub(crate) const fn units(&self) -> &'s [Unit] {
+    pub(crate) const fn units(&self) -> &'s [DeviceUnit] {
         self.units
     }
 }
@@ -202,8 +289,18 @@ mod tests {
     }
 
     #[test]
+    fn units_hold_numbers_in_their_order() {
+        let unit = DeviceUnit::new();
+        unit.put([0x0102_0304, 2, 3, 0xFFFF_FFF0]);
+        assert_eq!(
+            unit.each_ref().map(DeviceWord::load),
+            [0x0102_0304, 2, 3, 0xFFFF_FFF0]
+        );
+    }
+
+    #[test]
     fn memory_is_found_where_the_device_sees_it() {
-        let units = [const { [const { DeviceWord::new() }; 4] }; 4];
+        let units = [const { DeviceUnit::new() }; 4];
         // SAFETY: there is no device.
         #[expect(unsafe_code)]
         let memory = unsafe { DmaMemory::new(&units, 0x1000) };

@@ -10,6 +10,9 @@
 //! | [`mlx5::Control`] | objects of the device: regions, queues, their numbers; a hypervisor, a boot program, `mlx5dv` |
 //! | [`Sideband`] | the channel over which connections come about |
 //!
+//! Paravirtual adapters ([`pvrdma`]) are driven as a whole: their commands are the driver's own, and the platform gives a
+//! [`pvrdma::Mapping`], a [`pvrdma::Rendezvous`] and [`RegisterWords`] in the place of the last three.
+//!
 //! # Storage
 //! All memory is lent: [`mlx5::Storage`] for what the driver remembers, [`DmaMemory`] for what the device shares. Queues
 //! get a run of either and give it back when they are destroyed.
@@ -22,23 +25,28 @@
 //! was posted on queue pairs, flushed. Buffers of shared queues that are with the device are kept.
 //!
 //! # Unsafe code
-//! In the modules of [`Hal`] and [`RegisterIo`], beside the promise of the backend itself, which rests on the one that
-//! [`mlx5::Control`] asks for.
+//! In the modules of [`Hal`], [`RegisterIo`] and [`RegisterWords`], beside the promises of the backends themselves, which rest on those that
+//! [`mlx5::Control`] and [`pvrdma::Mapping`] ask for.
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
+mod calls;
 mod fault;
 mod hal;
 pub mod mlx5;
+pub mod over_queues;
+pub mod pvrdma;
 mod registers;
 mod runs;
 mod sideband;
+mod words;
 
 pub use fault::DeviceFault;
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 pub use hal::CoherentHal;
-pub use hal::{DeviceWord, DmaMemory, Hal};
+pub use hal::{DeviceUnit, DeviceWord, DmaMemory, Hal};
 pub use registers::{MappedRegisters, RegisterIo};
-pub use sideband::Sideband;
+pub use sideband::{Peer, Sideband};
+pub use words::{MappedWords, RegisterWords};

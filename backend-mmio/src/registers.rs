@@ -7,6 +7,13 @@ use volatile::{VolatilePtr, access::WriteOnly};
 pub trait RegisterIo: Clone {
     /// Writes 8 bytes at an offset that is a multiple of 8, the most significant first; none outside of the window.
     fn write(&self, offset: u32, value: u64);
+
+    /// Writes a block of 64 bytes from an offset on, in order, each word the most significant byte first: a descriptor, so that the device
+    /// need not fetch it. The first word alone is the doorbell, and a window that takes no more may leave it at that.
+    fn copy(&self, offset: u32, block: [u64; 8]) {
+        let [doorbell, ..] = block;
+        self.write(offset, doorbell);
+    }
 }
 
 /// Registers that are mapped into the address space, uncached.
@@ -16,7 +23,8 @@ pub trait RegisterIo: Clone {
 #[derive(Clone, Copy, Debug)]
 pub struct MappedRegisters {
     base: NonNull<u8>,
-    length: u32,
+    /// How many registers of 8 bytes there are.
+    count: u32,
 }
 
 // SAFETY: it only stands for an address; `new` asks that registers may be written from any thread.
@@ -32,7 +40,10 @@ impl MappedRegisters {
     #[expect(unsafe_code)]
     // UNSAFETY: what is mapped where cannot be checked here.
     pub const unsafe fn new(base: NonNull<u8>, length: u32) -> Self {
-        Self { base, length }
+        Self {
+            base,
+            count: length / 8,
+        }
     }
 }
 
@@ -40,12 +51,8 @@ impl RegisterIo for MappedRegisters {
     #[inline(always)]
     #[expect(unsafe_code)]
     fn write(&self, offset: u32, value: u64) {
-        let inside = offset.is_multiple_of(8)
-            && self
-                .length
-                .checked_sub(8)
-                .is_some_and(|last| offset <= last);
-        if !inside {
+        // The number of the register; more than there can be if the offset is no multiple of 8.
+        if offset.rotate_right(3) >= self.count {
             return;
         }
         let value = value.to_be();
@@ -60,6 +67,12 @@ impl RegisterIo for MappedRegisters {
             let register = unsafe { register.cast::<u32>().add(place) };
             // SAFETY: the half is mapped, aligned to 4, and may be written.
             unsafe { VolatilePtr::new_restricted(WriteOnly, register) }.write(half);
+        }
+    }
+
+    fn copy(&self, offset: u32, block: [u64; 8]) {
+        for (place, word) in (offset..).step_by(8).zip(block) {
+            self.write(place, word);
         }
     }
 }

@@ -6,6 +6,15 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
+/// The queue pair at the other end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number there.
+    pub queue_pair: u32,
+    /// The address of its port, as it lies in memory, by words.
+    pub address: [u32; 4],
+}
+
 /// Connection management, by whatever channel the platform has beside the queue pairs.
 ///
 /// Queue pairs are named by their device numbers, here and in the events: a `queue_pair` in a [`ControlEvent`] of a sideband
@@ -58,6 +67,23 @@ pub trait Sideband {
 
     /// Ends a connection or an attempt.
     fn disconnect(&mut self, queue_pair: u32, mode: DisconnectMode);
+
+    /// A queue pair is gone: destroyed, or replaced by one of another number when it was reset or modified. Its connection
+    /// and its attempts went before; the number may come again for another queue pair.
+    fn forget(&mut self, queue_pair: u32) {
+        let _nothing_kept = queue_pair;
+    }
+
+    /// Whether a queue pair is its own: then nobody else is told of it, and its `Established` is for the driver alone.
+    fn owns(&self, queue_pair: u32) -> bool {
+        let _none_of_its_own = queue_pair;
+        false
+    }
+
+    /// The device reports that a queue pair failed on its own. That its connection broke is told already.
+    fn failed(&mut self, queue_pair: u32) {
+        let _nothing_kept = queue_pair;
+    }
 
     /// The next event about a connection.
     fn poll(&mut self, now: Instant) -> Option<ControlEvent>;

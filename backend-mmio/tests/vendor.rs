@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use backend_mmio::mlx5::defs::{
     Completion, CompletionKind, CompletionTail, Control as ControlUnit, Data, KeyUpdate, Opcode,
@@ -18,16 +19,22 @@ use backend_mmio::mlx5::{
     MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
     SharedReceiveSlot, State, Storage, WindowSlot,
 };
-use backend_mmio::{CoherentHal, DeviceWord, DmaMemory, RegisterIo, Sideband};
+use backend_mmio::{CoherentHal, DeviceUnit, DeviceWord, DmaMemory, RegisterIo, Sideband};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend, BackendError, BindRequest, CompletionQueue, ConnectRequest, ControlEvent,
-    DisconnectMode, DomainKey, Glance, ListenerKey, QueuePairRequest, ReceiveRequest, RegionKeys,
-    Registration, RemoteRange, RequestKey, Segment, SendFlags, SendOperation, SendQueue,
-    SendRequest, WorkQueue, WorkSlot,
+    DisconnectMode, DomainKey, Glance, ListenerKey, PrivateData, QueuePairRequest, ReceiveRequest,
+    RegionKeys, Registration, RemoteRange, RequestKey, Segment, SendFlags, SendOperation,
+    SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
-use dat_core::flags::MemoryPrivileges;
+use dat_core::endpoint::ConnectParam;
+use dat_core::flags::{
+    CompletionFlags, ConnectFlags, EvdFlags, MemoryPrivileges, QualityOfService, TIMEOUT_INFINITE,
+};
+use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use dat_core::sync::NoLock;
 use dat_core::time::Instant;
+use dat_core::{Ia, IaStorage};
 
 const REQUESTS: usize = 10_000;
 const RECEIVES: usize = 2_000;
@@ -40,7 +47,17 @@ const WINDOW: u32 = 0x81_2345 << 8 | 0xF0;
 #[derive(Default)]
 struct Still {
     pair: Option<QueuePairSpec>,
+    /// Bytes that it takes in descriptors.
+    inline: u32,
+    connected: bool,
 }
+
+/// The tests take turns: what was made last is known by one place.
+static TURN: Mutex<()> = Mutex::new(());
+/// The queue pair that was made last.
+static GEOMETRY: Mutex<Option<QueuePairSpec>> = Mutex::new(None);
+/// The block that was written to a doorbell last.
+static BLOCK: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
 /// What was made last.
 static USER_INDEX: AtomicU32 = AtomicU32::new(0);
@@ -55,7 +72,7 @@ unsafe impl Control for Still {
             domains: 1,
             regions: 1,
             windows: 1,
-            completion_queues: 1,
+            completion_queues: 8,
             completions: 64,
             queue_pairs: 1,
             work_requests: 64,
@@ -64,6 +81,7 @@ unsafe impl Control for Still {
             shared_buffers: 0,
             rdma_reads: 1,
             transfer: u64::MAX,
+            inline: self.inline,
         }
     }
 
@@ -74,7 +92,11 @@ unsafe impl Control for Still {
     fn destroy_domain(&mut self, _domain: u32) {}
 
     fn register(&mut self, _registration: &Registration) -> Result<RegionKeys, BackendError> {
-        Err(BackendError::NotSupported)
+        Ok(RegionKeys {
+            object: 1,
+            local: 0x100,
+            remote: 0x200,
+        })
     }
 
     fn deregister(&mut self, _region: RegionKeys) {}
@@ -112,11 +134,13 @@ unsafe impl Control for Still {
     fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
         assert_eq!(self.pair, None);
         self.pair = Some(*spec);
+        *GEOMETRY.lock().expect("one test at a time") = Some(*spec);
         USER_INDEX.store(spec.user_index, Ordering::Relaxed);
         RINGS[1].store(spec.ring as u32, Ordering::Relaxed);
         Ok(MadeQueuePair {
             number: PAIR,
             doorbell: 0x800,
+            takes_blocks: self.inline != 0,
         })
     }
 
@@ -145,7 +169,8 @@ impl Sideband for Still {
     fn stop_listening(&mut self, _listener: ListenerKey) {}
 
     fn connect(&mut self, _: u32, _: &ConnectRequest<'_>) -> Result<u64, BackendError> {
-        Err(BackendError::NotSupported)
+        self.connected = true;
+        Ok(1)
     }
 
     fn accept(&mut self, _: RequestKey, _: u32, _: &[u8]) -> Result<(), BackendError> {
@@ -157,7 +182,10 @@ impl Sideband for Still {
     fn disconnect(&mut self, _queue_pair: u32, _mode: DisconnectMode) {}
 
     fn poll(&mut self, _now: Instant) -> Option<ControlEvent> {
-        None
+        core::mem::take(&mut self.connected).then(|| ControlEvent::Established {
+            queue_pair: u64::from(PAIR),
+            private_data: PrivateData::new(),
+        })
     }
 }
 
@@ -171,6 +199,13 @@ impl RegisterIo for Doorbell {
     fn write(&self, offset: u32, value: u64) {
         let told = [offset, (value >> 32) as u32, value as u32];
         for (word, told) in RUNG.iter().zip(told) {
+            word.store(told, Ordering::Relaxed);
+        }
+    }
+
+    fn copy(&self, offset: u32, block: [u64; 8]) {
+        self.write(offset, block[0]);
+        for (word, told) in BLOCK.iter().zip(block) {
             word.store(told, Ordering::Relaxed);
         }
     }
@@ -244,21 +279,19 @@ fn listed(segments: &[Segment]) -> String {
     })
 }
 
-/// Spec: EPW-04, EPW-06, RMB-18
-#[test]
-fn descriptors_are_the_vendors_byte_for_byte() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
-    let units: &'static [[DeviceWord; 4]] = slots(1 << 14, || [const { DeviceWord::new() }; 4]);
+type Driver = MmioBackend<'static, Still, Still, Doorbell, CoherentHal>;
+
+/// The driver on a device, the memory that they share, and what is known of the device.
+fn driver(control: Still) -> (Driver, DmaMemory<'static>, &'static State) {
+    let units: &'static [DeviceUnit] = slots(1 << 14, DeviceUnit::new);
     // SAFETY: there is no device.
     #[expect(unsafe_code, reason = "memory that no device sees")]
     let memory = unsafe { DmaMemory::new(units, 0x1000) };
     let state: &State = Box::leak(Box::new(State::new()));
     let storage = Storage {
         state,
-        queue_pairs: slots(1, || QueuePairSlot::EMPTY),
-        completion_queues: slots(1, || CompletionQueueSlot::EMPTY),
+        queue_pairs: slots(2, || QueuePairSlot::EMPTY),
+        completion_queues: slots(8, || CompletionQueueSlot::EMPTY),
         shared_receive_queues: slots(0, || SharedReceiveSlot::EMPTY),
         requests: slots(1024, || RequestSlot::EMPTY),
         requests_taken: slots(64, || false),
@@ -266,13 +299,147 @@ fn descriptors_are_the_vendors_byte_for_byte() {
         memory_taken: slots(1024, || false),
     };
     let parts = Parts {
-        control: Still::default(),
+        control,
         sideband: Still::default(),
         registers: Doorbell,
         hal: CoherentHal,
         memory,
     };
-    let mut backend = MmioBackend::new(parts, storage);
+    (MmioBackend::new(parts, storage), memory, state)
+}
+
+/// Data that lies in descriptors, as the core posts it, is what the vendor's structures are; and a descriptor of one block goes to
+/// the doorbell whole.
+///
+/// Spec: EPS-01, EPW-04
+#[test]
+fn carried_data_is_the_vendors_byte_for_byte() {
+    const INLINE: u32 = 156;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (backend, memory, _) = driver(Still {
+        inline: INLINE,
+        ..Still::default()
+    });
+    let lent: &'static mut IaStorage<Driver, NoLock, 2, 8, 1, 8, 256, 512> =
+        Box::leak(Box::new(IaStorage::new()));
+    let ia = Ia::open(backend, lent.lend(), 8).expect("an adapter");
+    let zone = ia.pz_create().expect("a zone");
+    let bytes: &'static [AtomicU8] = slots(4096, || AtomicU8::new(0));
+    let region = Region::from_static(bytes);
+    let address = region.address();
+    let lmr = ia
+        .lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(region),
+            pz: zone,
+            privileges: MemoryPrivileges::ALL,
+        })
+        .expect("a region");
+    let done = ia.evd_create(64, None, EvdFlags::DTO).expect("events");
+    let connections = ia
+        .evd_create(8, None, EvdFlags::CONNECTION)
+        .expect("events");
+    let attributes = EpAttributes {
+        max_request_dtos: 60,
+        ..EpAttributes::DEFAULT
+    };
+    let ep = ia
+        .ep_create(
+            Some(zone),
+            Some(done),
+            Some(done),
+            Some(connections),
+            Some(&attributes),
+        )
+        .expect("an endpoint");
+    let connect = ConnectParam {
+        address: IaAddress::Node(0),
+        qualifier: 1,
+        timeout: TIMEOUT_INFINITE,
+        private_data: &[],
+        quality: QualityOfService::BEST_EFFORT,
+        flags: ConnectFlags::empty(),
+    };
+    ia.ep_connect(ep, &connect, Instant::ZERO).expect("a start");
+    ia.progress(Instant::ZERO);
+    let ring = u64::from(RINGS[1].load(Ordering::Relaxed));
+    let geometry = *GEOMETRY.lock().expect("what was made");
+    let spec = geometry.expect("a queue pair");
+    let receives = u64::from((spec.receive_entries * spec.receive_units).next_multiple_of(4));
+    let (mut lines, mut ours, mut head) = (String::new(), Vec::new(), 0_u32);
+    for cookie in 0..50 {
+        let send = random.bool();
+        let length = random.u32(1..=INLINE);
+        let (offset, first) = (random.usize(0..2000), random.u8(..));
+        for (place, byte) in bytes[offset..][..length as usize].iter().enumerate() {
+            byte.store(
+                (place as u8).wrapping_mul(7).wrapping_add(first),
+                Ordering::Relaxed,
+            );
+        }
+        let piece = LmrTriplet {
+            context: lmr.lmr_context,
+            address: address + offset as u64,
+            length: u64::from(length),
+        };
+        let remote = RmrTriplet {
+            context: random.u32(..),
+            address: random.u64(..),
+            length: 4096,
+        };
+        let none = CompletionFlags::empty();
+        let posted = if send {
+            ia.post_send(ep, &[piece], cookie, none)
+        } else {
+            ia.post_rdma_write(ep, &[piece], cookie, &remote, none)
+        };
+        posted.expect("room");
+        let opcode = if send { 0x0A } else { 0x08 };
+        writeln!(
+            lines,
+            "carried {head} {opcode} {PAIR} 8 {} {} {length} {first}",
+            remote.address, remote.context
+        )
+        .expect("a string");
+        let units = 1 + u32::from(!send) + (length + 4).div_ceil(16);
+        let unit = |place: u32| {
+            let place = (head * 4 + place) % (spec.send_blocks * 4);
+            let bus = ring + (receives + u64::from(place)) * 16;
+            memory.seen_at(bus, 1).expect("a unit")[0]
+                .each_ref()
+                .map(DeviceWord::load)
+        };
+        let words: Vec<u32> = (0..units).flat_map(unit).collect();
+        if units <= 4 {
+            let block = BLOCK.iter().flat_map(|word| {
+                let word = word.load(Ordering::Relaxed);
+                [(word >> 32) as u32, word as u32]
+            });
+            let block: Vec<u32> = block.take(words.len()).collect();
+            assert_eq!(block, words, "the doorbell takes it whole");
+        }
+        ours.push(hex(words));
+        head += units.div_ceil(4);
+    }
+    let Some(theirs) = vendor(&lines) else {
+        return;
+    };
+    assert_eq!(theirs.lines().count(), ours.len());
+    for ((ours, theirs), line) in ours.iter().zip(theirs.lines()).zip(lines.lines()) {
+        assert_eq!(ours, theirs, "{line}");
+    }
+}
+
+/// Spec: EPW-04, EPW-06, RMB-18
+#[test]
+fn descriptors_are_the_vendors_byte_for_byte() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut backend, memory, state) = driver(Still::default());
     let mut completions = backend.create_completion_queue(0, 31).expect("a queue");
     let window = backend.create_window(DomainKey(1)).expect("a window");
     let attributes = EpAttributes {

@@ -1,6 +1,7 @@
 //! Writing completions.
 
-use std::sync::atomic::{Ordering, fence};
+use alloc::vec::Vec;
+use core::sync::atomic::{Ordering, fence};
 
 use backend_mmio::mlx5::DeviceEvent;
 use backend_mmio::mlx5::defs::{
@@ -173,7 +174,7 @@ pub(crate) fn put(
     }
     fence(Ordering::Release);
     let unit = memory.seen_at(bus + 48, 1).and_then(|units| units.first());
-    if let Some([.., last]) = unit {
+    if let Some(last) = unit.and_then(|unit| unit.last()) {
         let tail = match tail {
             CompletionTail::ALL_ONES => tail,
             _ => tail.in_lap(*written & spec.entries != 0),

@@ -1,6 +1,6 @@
 //! Objects and commands.
 
-use std::fmt;
+use core::fmt;
 
 use backend_mmio::mlx5::defs::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
 use backend_mmio::mlx5::{
@@ -17,6 +17,7 @@ use dat_core::time::Instant;
 use crate::completion::put;
 use crate::device::{CompletionQueue, Device, Pair, Shared as SharedQueue};
 use crate::fabric::Shared;
+use crate::sideband::Devices;
 use crate::window::SEND_DOORBELL;
 
 /// The control path of a model device. Dropping it takes the device off the fabric.
@@ -37,7 +38,7 @@ impl ModelControl {
         &self,
         act: impl FnOnce(&mut Device) -> Result<R, BackendError>,
     ) -> Result<R, BackendError> {
-        self.shared.command(self.device, act)
+        self.shared.on(self.device, act)
     }
 
     fn do_on(&self, act: impl FnOnce(&mut Device)) {
@@ -254,6 +255,7 @@ unsafe impl Control for ModelControl {
                     send,
                     receive,
                     spec: *spec,
+                    carried: None,
                     sends_read: 0,
                     receives_read: 0,
                 },
@@ -261,6 +263,7 @@ unsafe impl Control for ModelControl {
             Ok(MadeQueuePair {
                 number,
                 doorbell: SEND_DOORBELL,
+                takes_blocks: true,
             })
         })
     }
@@ -268,16 +271,26 @@ unsafe impl Control for ModelControl {
     fn destroy_queue_pair(&mut self, number: u32) {
         self.do_on(|device| {
             if let Some(pair) = device.pairs.remove(&number) {
-                let Device { backend, .. } = device;
+                let Device { backend, spare, .. } = device;
+                if device.joins {
+                    backend.part(pair.key);
+                }
                 backend.destroy_queue_pair(pair.key, pair.send, pair.receive);
+                if let Some(carried) = pair.carried {
+                    carried.give_back(backend, spare);
+                }
             }
         });
     }
 
-    fn poll(&mut self, _now: Instant) -> Option<DeviceEvent> {
-        self.on(|device| Ok(device.events.pop_front()))
-            .ok()
-            .flatten()
+    fn poll(&mut self, now: Instant) -> Option<DeviceEvent> {
+        let event = self.on(|device| {
+            if device.joins {
+                device.failures(now);
+            }
+            Ok(device.events.pop_front())
+        });
+        event.ok().flatten()
     }
 
     fn halt(&mut self) {

@@ -1,14 +1,17 @@
 //! The objects of a device.
 
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 
 use backend_mmio::mlx5::defs::{ArmCommand, doorbell};
 use backend_mmio::mlx5::{CompletionQueueSpec, DeviceEvent, QueuePairSpec, SharedReceiveQueueSpec};
 use backend_mmio::{DeviceWord, DmaMemory};
 use backend_mock::{MockBackend, MockCompletionQueue, MockReceiveQueue, MockSendQueue};
-use dat_core::backend::{QueuePairKey, SharedReceiveQueueKey};
+use dat_core::backend::{Backend, ControlEvent, QueuePairKey, SharedReceiveQueueKey};
+use dat_core::time::Instant;
 
+use crate::carried::{Carried, Spare};
 use crate::lie::Lie;
+use crate::sideband::Connects;
 
 /// A completion queue.
 pub(crate) struct CompletionQueue {
@@ -27,6 +30,8 @@ pub(crate) struct Pair {
     pub(crate) send: MockSendQueue,
     pub(crate) receive: Option<MockReceiveQueue>,
     pub(crate) spec: QueuePairSpec,
+    /// Data of its descriptors, once there was any.
+    pub(crate) carried: Option<Carried>,
     /// Blocks and receives that were read since the beginning.
     pub(crate) sends_read: u32,
     pub(crate) receives_read: u32,
@@ -43,7 +48,7 @@ pub(crate) struct Shared {
 }
 
 /// A device.
-pub(crate) struct Device {
+pub struct Device {
     pub(crate) backend: MockBackend,
     pub(crate) memory: DmaMemory<'static>,
     pub(crate) completion_queues: BTreeMap<u32, CompletionQueue>,
@@ -54,8 +59,17 @@ pub(crate) struct Device {
     pub(crate) next_number: u32,
     pub(crate) events: VecDeque<DeviceEvent>,
     pub(crate) halted: bool,
+    /// Whether its queue pairs are joined by its sideband, and not connected by the fabric.
+    pub(crate) joins: bool,
     /// What is wrong with the next completion.
     pub(crate) lie: Option<Lie>,
+    pub(crate) spare: Spare,
+    /// The block that was just written to the doorbell of a queue pair.
+    pub(crate) burst: Option<(u32, [u64; 8])>,
+    /// Descriptors that were taken from the register, not from memory.
+    pub(crate) bursts: u64,
+    /// Descriptors with their data in them.
+    pub(crate) inline: u64,
 }
 
 /// The first number of an object: those below are an adapter's own.
@@ -73,7 +87,12 @@ impl Device {
             next_number: FIRST_NUMBER,
             events: VecDeque::new(),
             halted: false,
+            joins: false,
             lie: None,
+            spare: Spare::default(),
+            burst: None,
+            bursts: 0,
+            inline: 0,
         }
     }
 
@@ -82,6 +101,47 @@ impl Device {
         let number = self.next_number;
         self.next_number += 1;
         number
+    }
+}
+
+impl Connects for Device {
+    fn adapter(&mut self) -> &mut MockBackend {
+        &mut self.backend
+    }
+
+    fn key(&self, number: u32) -> Option<QueuePairKey> {
+        self.pairs.get(&number).map(|pair| pair.key)
+    }
+
+    fn ended(&mut self, _number: u32) {}
+
+    /// Events of the fabric about something else become events of the device.
+    fn connection_event(&mut self, now: Instant) -> Option<ControlEvent> {
+        loop {
+            let event = match self.backend.poll_control(now)? {
+                ControlEvent::SharedReceiveLimit { queue } => {
+                    DeviceEvent::SharedReceiveLimit(queue as u32)
+                }
+                ControlEvent::SharedReceiveFailed { queue } => {
+                    DeviceEvent::SharedReceiveFailed(queue as u32)
+                }
+                ControlEvent::DeviceFailed => DeviceEvent::Failed,
+                event => return Some(event),
+            };
+            self.events.push_back(event);
+        }
+    }
+}
+
+impl Device {
+    /// Takes what the fabric tells of queue pairs that it did not connect: that they failed. The rest is no news of a device.
+    pub(crate) fn failures(&mut self, now: Instant) {
+        while let Some(event) = self.connection_event(now) {
+            if let ControlEvent::Broken { queue_pair } = event {
+                let failed = DeviceEvent::QueuePairFailed(queue_pair as u32);
+                self.events.push_back(failed);
+            }
+        }
     }
 }
 

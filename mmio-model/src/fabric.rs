@@ -1,12 +1,15 @@
 //! The devices, and what joins them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
+use backend_mmio::Sideband;
 use backend_mmio::mlx5::{
     CompletionQueueSlot, Limits, MmioBackend, Parts, QueuePairSlot, RequestSlot, SharedReceiveSlot,
     State, Storage, WindowSlot,
 };
-use backend_mock::{Fabric, FabricOptions, NodeOptions};
+use backend_mmio::over_queues::{MmioQueueSideband, QueueSideband};
+use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
 use dat_core::backend::BackendError;
 use dat_core::time::Instant;
 
@@ -14,13 +17,28 @@ use crate::control::ModelControl;
 use crate::device::Device;
 use crate::fetch::WindowKeys;
 use crate::hal::ModelHal;
+use crate::junction::{Meetings, ModelJunction, channels};
 use crate::lie::Lie;
+use crate::lock::{Arc, Guard, Mutex, lock};
 use crate::memory;
-use crate::sideband::ModelSideband;
+use crate::sideband::{Devices, FabricSideband};
 use crate::window::ModelRegisters;
 
+/// The connections of a model device.
+pub type ModelSideband = FabricSideband<Shared>;
+
 /// The driver on a model device.
-pub type ModelBackend = MmioBackend<'static, ModelControl, ModelSideband, ModelRegisters, ModelHal>;
+pub type ModelBackend =
+    MmioBackend<'static, ModelControl, ModelSideband, ModelRegisters, ModelHal<Shared>>;
+
+/// The driver on a model device whose connections come about over its own queue pairs.
+pub type SpeakingBackend = MmioBackend<
+    'static,
+    ModelControl,
+    MmioQueueSideband<'static, ModelRegisters, ModelHal<Shared>, ModelJunction<Shared>>,
+    ModelRegisters,
+    ModelHal<Shared>,
+>;
 
 /// Memory that a device shares with its driver, in bytes.
 const MEMORY: usize = 1 << 20;
@@ -44,6 +62,7 @@ const LIMITS: Limits = Limits {
     shared_buffers: 512,
     rdma_reads: 16,
     transfer: 1 << 31,
+    inline: 156,
 };
 
 /// The first index of a window: its keys have their highest bit set, which the fabric's do not.
@@ -99,15 +118,19 @@ impl World {
 
 /// What all parts of all devices share.
 #[derive(Clone, Default)]
-pub(crate) struct Shared(Arc<Mutex<World>>);
+pub struct Shared(Arc<Mutex<World>>);
 
 impl Shared {
-    pub(crate) fn enter(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn enter(&self) -> Guard<'_, World> {
+        lock(&self.0)
     }
+}
 
-    /// Carries out a command on a device: everything that was posted is read before, and what completed is written after.
-    pub(crate) fn command<R>(
+impl Devices for Shared {
+    type Device = Device;
+
+    /// Everything that was posted is read before, and what completed is written after.
+    fn on<R>(
         &self,
         device: usize,
         act: impl FnOnce(&mut Device) -> Result<R, BackendError>,
@@ -126,6 +149,7 @@ impl Shared {
 pub struct ModelFabric {
     fabric: Fabric,
     shared: Shared,
+    meetings: Meetings,
 }
 
 impl ModelFabric {
@@ -135,6 +159,7 @@ impl ModelFabric {
         Self {
             fabric: Fabric::new(options),
             shared: Shared::default(),
+            meetings: Meetings::default(),
         }
     }
 
@@ -147,14 +172,60 @@ impl ModelFabric {
     /// The same; what is known of the device can be asked from outside.
     #[must_use]
     pub fn device_in(&self, options: NodeOptions, state: &'static State) -> ModelBackend {
-        let memory = memory::shared(MEMORY);
-        let backend = self.fabric.node(options);
-        let device = {
-            let mut world = self.shared.enter();
-            world.devices.push(Some(Device::new(backend, memory)));
-            world.devices.len() - 1
+        let device = self.add(options, false);
+        let sideband = FabricSideband {
+            devices: self.shared.clone(),
+            device,
         };
+        self.driver(device, options, state, sideband)
+    }
+
+    /// A device whose connections come about over its own queue pairs, with all others that are so.
+    ///
+    /// # Panics
+    /// If it has not enough for its channels.
+    #[must_use]
+    pub fn speaking_device(&self, options: NodeOptions) -> SpeakingBackend {
+        let device = self.add(options, true);
+        let junction = ModelJunction {
+            devices: self.shared.clone(),
+            device,
+            address: options.address,
+            meetings: self.meetings.clone(),
+            by_driver: false,
+        };
+        let port = [device as u32, 0, 0, 0];
+        let sideband = QueueSideband::new(channels(), junction, options.address, port);
+        let state = Box::leak(Box::new(State::new()));
+        let mut driver = self.driver(device, options, state, sideband);
+        if let Err(error) = driver.open_channels() {
+            panic!("{error:?}");
+        }
+        driver
+    }
+
+    /// Puts a device on the fabric: its number.
+    fn add(&self, options: NodeOptions, joins: bool) -> usize {
+        let memory = memory::shared(MEMORY);
+        let mut device = Device::new(self.fabric.node(options), memory);
+        device.joins = joins;
+        let mut world = self.shared.enter();
+        world.devices.push(Some(device));
+        world.devices.len() - 1
+    }
+
+    fn driver<S: Sideband>(
+        &self,
+        device: usize,
+        options: NodeOptions,
+        state: &'static State,
+        sideband: S,
+    ) -> MmioBackend<'static, ModelControl, S, ModelRegisters, ModelHal<Shared>> {
         let shared = &self.shared;
+        let memory = match shared.enter().device(device) {
+            (Some(device), _) => device.memory,
+            (None, _) => memory::shared(0),
+        };
         let limits = Limits {
             name: options.name,
             windows: if options.memory_windows {
@@ -170,18 +241,24 @@ impl ModelFabric {
                 device,
                 limits,
             },
-            sideband: ModelSideband {
-                shared: shared.clone(),
-                device,
-            },
+            sideband,
             registers: ModelRegisters {
                 shared: shared.clone(),
                 device,
             },
-            hal: ModelHal,
+            hal: ModelHal {
+                devices: shared.clone(),
+                device,
+                coherent: options.coherent,
+            },
             memory,
         };
         MmioBackend::new(parts, storage(&limits, state))
+    }
+
+    /// Adds a fault to the plan of the fabric.
+    pub fn inject(&self, fault: Fault) {
+        self.fabric.inject(fault);
     }
 
     /// Lets the next thing happen: reads what was posted, moves the fabric one step, writes what completed; false if
@@ -200,6 +277,14 @@ impl ModelFabric {
         }
     }
 
+    /// How many descriptors a device found with their data in them, and how many it took from the doorbell register.
+    #[must_use]
+    pub fn taken_inline(&self, device: usize) -> (u64, u64) {
+        let mut world = self.shared.enter();
+        let (device, _) = world.device(device);
+        device.map_or((0, 0), |device| (device.inline, device.bursts))
+    }
+
     /// Lets everything happen that is due until a moment.
     pub fn run_until(&self, until: Instant) {
         let mut world = self.shared.enter();
@@ -215,14 +300,14 @@ impl ModelFabric {
     }
 }
 
-fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
-    Vec::leak(std::iter::repeat_with(empty).take(count).collect())
+pub(crate) fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
+    Vec::leak(core::iter::repeat_with(empty).take(count).collect())
 }
 
 fn storage(limits: &Limits, state: &'static State) -> Storage<'static> {
     Storage {
         state,
-        queue_pairs: slots(limits.queue_pairs as usize, || QueuePairSlot::EMPTY),
+        queue_pairs: slots(2 * limits.queue_pairs as usize, || QueuePairSlot::EMPTY),
         completion_queues: slots(limits.completion_queues as usize, || {
             CompletionQueueSlot::EMPTY
         }),

@@ -1,24 +1,27 @@
 //! Reading descriptors, and handing on what they ask for.
 
-use std::collections::HashMap;
-use std::sync::atomic::{Ordering, fence};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{Ordering, fence};
 
 use backend_mmio::mlx5::DeviceEvent;
 use backend_mmio::mlx5::defs::{
-    BLOCK_UNITS, Control, ControlFlags, Data, KeyUpdate, NextReceive, Opcode, RemoteAddress,
-    doorbell,
+    BLOCK_UNITS, Control, ControlFlags, Data, InlineData, KeyUpdate, NextReceive, Opcode,
+    RemoteAddress, doorbell,
 };
 use dat_core::backend::{
-    BindRequest, ReceiveRequest, RegionKeys, RemoteRange, Segment, SendFlags, SendOperation,
-    SendQueue, SendRequest, WindowKey, WorkQueue, WorkSlot,
+    BindRequest, DomainKey, ReceiveRequest, RegionKeys, RemoteRange, Segment, SendFlags,
+    SendOperation, SendQueue, SendRequest, WindowKey, WorkQueue, WorkSlot,
 };
 use dat_core::flags::MemoryPrivileges;
 
+use crate::carried::Carried;
 use crate::completion::Origin;
 use crate::device::{Device, Pair, published, unit};
 
 /// The keys of windows, as peers know them, and those that the fabric gave them.
-pub(crate) type WindowKeys = HashMap<u32, u32>;
+pub(crate) type WindowKeys = BTreeMap<u32, u32>;
 
 /// A descriptor that the device cannot make sense of.
 struct Senseless;
@@ -29,6 +32,10 @@ struct Descriptor {
     remote: Option<RemoteAddress>,
     update: Option<KeyUpdate>,
     data: Vec<Data>,
+    /// Data that is in it.
+    carried: Option<Vec<u8>>,
+    /// Whether it was written to the doorbell.
+    whole: bool,
 }
 
 impl Device {
@@ -111,6 +118,11 @@ impl Device {
     /// Reads the requests of a queue pair that were posted, as far as its state lets it.
     pub(crate) fn fetch_sends(&mut self, number: u32, windows: &mut WindowKeys) {
         let Self {
+            backend,
+            spare,
+            burst,
+            bursts,
+            inline,
             pairs,
             memory,
             windows: known,
@@ -122,12 +134,24 @@ impl Device {
         };
         let record = pair.spec.record;
         while published(memory, record, doorbell::SEND, pair.sends_read) != 0 {
-            let step = read_descriptor(memory, pair, number).and_then(|descriptor| {
+            let step = read_descriptor(memory, pair, number, *burst).and_then(|descriptor| {
+                let whole = descriptor.whole;
                 let blocks = u32::from(descriptor.control.units).div_ceil(BLOCK_UNITS);
                 let posted = match descriptor.update {
                     Some(update) => bind(pair, number, &descriptor, update, known, windows)?,
-                    None => post(pair, number, &descriptor, windows)?,
+                    None => {
+                        if descriptor.carried.is_some() && pair.carried.is_none() {
+                            let domain = DomainKey(pair.spec.domain as usize);
+                            let made = Carried::new(backend, spare, domain, pair.spec.send_blocks);
+                            pair.carried = Some(made.map_err(|_| Senseless)?);
+                        }
+                        post(pair, number, &descriptor, windows)?
+                    }
                 };
+                if posted {
+                    *bursts += u64::from(whole);
+                    *inline += u64::from(descriptor.carried.is_some());
+                }
                 Ok(posted.then_some(blocks))
             });
             match step {
@@ -169,11 +193,27 @@ fn read_descriptor(
     memory: &backend_mmio::DmaMemory<'static>,
     pair: &Pair,
     number: u32,
+    burst: Option<(u32, [u64; 8])>,
 ) -> Result<Descriptor, Senseless> {
     let first = pair.sends_read * BLOCK_UNITS;
     let mask = pair.spec.send_blocks * BLOCK_UNITS - 1;
     let start = first_send_unit(pair);
+    // What was written to the doorbell is the block that is read next, or it is not looked at.
+    let burst = burst.filter(|(pair, _)| *pair == number);
+    let burst = burst.map(|(_, block)| block).filter(|[first, ..]| {
+        let control = [(*first >> 32) as u32, *first as u32, 0, 0];
+        Control::decode(control).index == pair.sends_read as u16
+    });
     let read = |place: u32| {
+        if let (Some(block), 0..BLOCK_UNITS) = (burst, place) {
+            let [high, low] = [2 * place, 2 * place + 1].map(|word| block[word as usize]);
+            return Ok([
+                (high >> 32) as u32,
+                high as u32,
+                (low >> 32) as u32,
+                low as u32,
+            ]);
+        }
         let place = start + (first.wrapping_add(place) & mask);
         unit(memory, pair.spec.ring, place).ok_or(Senseless)
     };
@@ -201,13 +241,30 @@ fn read_descriptor(
         }
         update = Some(KeyUpdate::decode(units).ok_or(Senseless)?);
     }
-    let data = (next..u32::from(control.units)).map(|place| Ok(Data::decode(read(place)?)));
-    Ok(Descriptor {
+    let units = u32::from(control.units);
+    let first = if next < units { read(next)? } else { [0; 4] };
+    let inline = InlineData::decode(first[0]).filter(|_| update.is_none());
+    let mut descriptor = Descriptor {
         control,
         remote,
         update,
-        data: data.collect::<Result<_, _>>()?,
-    })
+        data: Vec::new(),
+        carried: None,
+        whole: burst.is_some(),
+    };
+    if let Some(inline) = inline {
+        if next + inline.units() != units || control.opcode == Opcode::RDMA_READ {
+            return Err(Senseless);
+        }
+        let words = (next..units).map(read).collect::<Result<Vec<_>, _>>()?;
+        let bytes = words.iter().flatten().flat_map(|word| word.to_be_bytes());
+        let bytes = bytes.skip(4).take(inline.length as usize);
+        descriptor.carried = Some(bytes.collect());
+    } else {
+        let data = (next..units).map(|place| Ok(Data::decode(read(place)?)));
+        descriptor.data = data.collect::<Result<_, _>>()?;
+    }
+    Ok(descriptor)
 }
 
 fn flags(control: &Control) -> SendFlags {
@@ -239,11 +296,19 @@ fn post(
         (Opcode::RDMA_READ, Some(range)) => SendOperation::RdmaRead(range),
         _ => SendOperation::Send,
     };
-    let data = &descriptor.data;
+    let block = u32::from(descriptor.control.index) & (pair.spec.send_blocks - 1);
+    let carried = match (&descriptor.carried, &pair.carried) {
+        (Some(data), Some(carried)) => Some(carried.keep(block, data).ok_or(Senseless)?),
+        _ => None,
+    };
+    let data: Vec<Segment> = match carried {
+        Some(segment) => vec![segment],
+        None => descriptor.data.iter().copied().map(segment).collect(),
+    };
     let length = data.iter().map(|piece| piece.length);
     let mut slot = pair.send.reserve(data.len()).ok_or(Senseless)?;
-    for piece in data {
-        slot.segment(segment(*piece));
+    for piece in &data {
+        slot.segment(*piece);
     }
     let request = SendRequest {
         token: Origin::Request(descriptor.control.index).token(number),
@@ -261,7 +326,7 @@ fn bind(
     number: u32,
     descriptor: &Descriptor,
     update: KeyUpdate,
-    known: &std::collections::BTreeMap<u32, usize>,
+    known: &BTreeMap<u32, usize>,
     windows: &mut WindowKeys,
 ) -> Result<bool, Senseless> {
     let old = descriptor.control.immediate;

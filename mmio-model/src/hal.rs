@@ -1,18 +1,37 @@
 //! The order between a driver and a device that is code of the same program.
+#![expect(unsafe_code, reason = "the device is this crate's own")]
 
-use std::sync::atomic::{Ordering, fence};
+use core::fmt;
+use core::sync::atomic::{Ordering, fence};
 
 use backend_mmio::Hal;
-use dat_core::backend::SyncDirection;
+use dat_core::backend::{Backend, SyncDirection};
 
-/// Barriers towards a model device, on every processor.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ModelHal;
+use crate::sideband::{Connects, Devices};
 
-#[expect(unsafe_code, reason = "the device is this crate's own")]
-// SAFETY: the device is threads of this program, whose registers are calls, and among threads a full fence orders everything.
-unsafe impl Hal for ModelHal {
+/// Barriers towards a model device, on every processor, and caches that it may not see.
+#[derive(Clone)]
+pub struct ModelHal<D> {
+    pub(crate) devices: D,
+    pub(crate) device: usize,
+    /// Whether device and processor see the same consumer memory.
+    pub(crate) coherent: bool,
+}
+
+impl<D> fmt::Debug for ModelHal<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "host of device {}", self.device)
+    }
+}
+
+// SAFETY: the device is threads of this program, whose registers are calls, and among threads a full fence orders everything. The
+// caches are those of the fabric, which maintains them.
+unsafe impl<D: Devices + Clone> Hal for ModelHal<D> {
     const COHERENT: bool = true;
+
+    fn is_coherent(&self) -> bool {
+        self.coherent
+    }
 
     fn to_device() {
         fence(Ordering::SeqCst);
@@ -30,7 +49,12 @@ unsafe impl Hal for ModelHal {
         fence(Ordering::SeqCst);
     }
 
-    fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
+    fn synchronise(&self, direction: SyncDirection, address: u64, length: u64) {
+        fence(Ordering::SeqCst);
+        let _gone = self.devices.on(self.device, |device| {
+            device.adapter().sync(direction, address, length);
+            Ok(())
+        });
         fence(Ordering::SeqCst);
     }
 }

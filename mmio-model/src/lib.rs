@@ -20,21 +20,31 @@
 //!   when a descriptor is read.
 //! - A send doorbell is obeyed at once; receives are looked for in every [`ModelFabric::step`], and before each command.
 //! - It executes one descriptor after the other, however it is fenced.
+//!
+//! # Without std
+//! With the feature `bare` in the place of `std`, which is default, it needs an allocator alone, and lives in a firmware image beside the driver.
+#![cfg_attr(not(feature = "std"), no_std)]
 
+extern crate alloc;
+
+mod carried;
 mod completion;
 mod control;
 mod device;
 mod fabric;
 mod fetch;
 mod hal;
+mod junction;
 mod lie;
+mod lock;
 mod memory;
+pub mod pvrdma;
 mod sideband;
 mod window;
 
 pub use control::ModelControl;
-pub use fabric::{ModelBackend, ModelFabric};
+pub use fabric::{ModelBackend, ModelFabric, ModelSideband, SpeakingBackend};
 pub use hal::ModelHal;
+pub use junction::ModelJunction;
 pub use lie::Lie;
-pub use sideband::ModelSideband;
 pub use window::ModelRegisters;

@@ -1,6 +1,9 @@
 //! Memory that driver and device share.
 
-use backend_mmio::{DeviceWord, DmaMemory};
+use alloc::alloc::{alloc_zeroed, handle_alloc_error};
+use core::alloc::Layout;
+
+use backend_mmio::{DeviceUnit, DmaMemory};
 
 /// Where devices see the first byte of their memory.
 const BUS: u64 = 0x4000_0000;
@@ -9,13 +12,18 @@ const BUS: u64 = 0x4000_0000;
 ///
 /// It is taken from the system as zeros, which costs nothing until they are used.
 pub(crate) fn shared(bytes: usize) -> DmaMemory<'static> {
-    let units = bytes / 16;
-    let zeros: &'static mut [[u32; 4]] = Vec::leak(vec![[0; 4]; units]);
-    let first = zeros.as_mut_ptr().cast::<[DeviceWord; 4]>();
-    // SAFETY: a `DeviceWord` is a word in which all bits may be anything, and has the size and the alignment of one. The
-    // slice was leaked, so it stays, and nobody else has it.
-    #[expect(unsafe_code, reason = "words of zeros become words of a device")]
-    let words = unsafe { core::slice::from_raw_parts(first, units) };
+    let units = (bytes / size_of::<DeviceUnit>()).max(1);
+    let layout = Layout::array::<DeviceUnit>(units).expect("memory that there can be");
+    // SAFETY: the layout is of at least one unit.
+    #[expect(unsafe_code, reason = "zeros become units of a device")]
+    let zeros = unsafe { alloc_zeroed(layout) };
+    if zeros.is_null() {
+        handle_alloc_error(layout);
+    }
+    // SAFETY: there are so many units, aligned as they are, in which all bits may be anything. They are never freed, and
+    // nobody else has them.
+    #[expect(unsafe_code, reason = "zeros become units of a device")]
+    let words = unsafe { core::slice::from_raw_parts(zeros.cast::<DeviceUnit>(), units) };
     // SAFETY: the device is the one of this crate, which reaches the memory through this view alone.
     #[expect(unsafe_code, reason = "the device is this crate's own")]
     unsafe {

@@ -1,9 +1,9 @@
 //! Connections, over the fabric.
 
-use std::fmt;
+use core::fmt;
 
 use backend_mmio::Sideband;
-use backend_mmio::mlx5::DeviceEvent;
+use backend_mock::MockBackend;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
     Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey, QueuePairKey,
@@ -11,63 +11,70 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
-use crate::device::Device;
-use crate::fabric::Shared;
+/// Devices of one layout, and what joins them.
+pub trait Devices {
+    /// One of them.
+    type Device: Connects;
+
+    /// Has something done by a device, between what it has to do.
+    fn on<R>(
+        &self,
+        device: usize,
+        act: impl FnOnce(&mut Self::Device) -> Result<R, BackendError>,
+    ) -> Result<R, BackendError>;
+}
+
+/// A device as a sideband sees it.
+pub trait Connects {
+    /// Its adapter of the fabric.
+    fn adapter(&mut self) -> &mut MockBackend;
+
+    /// What the fabric calls a queue pair.
+    fn key(&self, number: u32) -> Option<QueuePairKey>;
+
+    /// The connection of a queue pair was ended.
+    fn ended(&mut self, number: u32);
+
+    /// The next event about a connection.
+    fn connection_event(&mut self, now: Instant) -> Option<ControlEvent>;
+}
 
 /// The connections of a model device. Queue pairs have their numbers as tokens in the fabric.
-pub struct ModelSideband {
-    pub(crate) shared: Shared,
+pub struct FabricSideband<D> {
+    pub(crate) devices: D,
     pub(crate) device: usize,
 }
 
-impl fmt::Debug for ModelSideband {
+impl<D> fmt::Debug for FabricSideband<D> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "connections of device {}", self.device)
     }
 }
 
-impl ModelSideband {
+impl<D: Devices> FabricSideband<D> {
     fn on<R>(
         &self,
-        act: impl FnOnce(&mut Device) -> Result<R, BackendError>,
+        act: impl FnOnce(&mut MockBackend) -> Result<R, BackendError>,
     ) -> Result<R, BackendError> {
-        self.shared.command(self.device, act)
+        self.devices.on(self.device, |device| act(device.adapter()))
+    }
+
+    fn key(&self, number: u32) -> Result<QueuePairKey, BackendError> {
+        let key = self
+            .devices
+            .on(self.device, |device| Ok(device.key(number)));
+        key?.ok_or(BackendError::State)
     }
 }
 
-fn key(device: &Device, number: u32) -> Result<QueuePairKey, BackendError> {
-    let pair = device.pairs.get(&number);
-    pair.map(|pair| pair.key).ok_or(BackendError::State)
-}
-
-impl Device {
-    /// The next event of the fabric about a connection; others become events of the device.
-    pub(crate) fn connection_event(&mut self, now: Instant) -> Option<ControlEvent> {
-        loop {
-            match self.backend.poll_control(now)? {
-                ControlEvent::SharedReceiveLimit { queue } => {
-                    let event = DeviceEvent::SharedReceiveLimit(queue as u32);
-                    self.events.push_back(event);
-                }
-                ControlEvent::SharedReceiveFailed { queue } => {
-                    let event = DeviceEvent::SharedReceiveFailed(queue as u32);
-                    self.events.push_back(event);
-                }
-                ControlEvent::DeviceFailed => self.events.push_back(DeviceEvent::Failed),
-                event => return Some(event),
-            }
-        }
-    }
-}
-
-impl Sideband for ModelSideband {
+impl<D: Devices> Sideband for FabricSideband<D> {
     fn address(&self) -> IaAddress {
-        let address = self.on(|device| Ok(device.backend.ia_attributes().ia_address));
+        let address = self.on(|adapter| Ok(adapter.ia_attributes().ia_address));
         address.unwrap_or(IaAddress::Node(0))
     }
 
     fn private_data_limit(&self) -> u32 {
-        let limit = self.on(|device| Ok(device.backend.provider_attributes()));
+        let limit = self.on(|adapter| Ok(adapter.provider_attributes()));
         limit.map_or(0, |provider| provider.max_private_data_size as u32)
     }
 
@@ -76,12 +83,12 @@ impl Sideband for ModelSideband {
         token: u64,
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
-        self.on(|device| device.backend.listen(token, qualifier))
+        self.on(|adapter| adapter.listen(token, qualifier))
     }
 
     fn stop_listening(&mut self, listener: ListenerKey) {
-        let _gone = self.on(|device| {
-            device.backend.stop_listening(listener);
+        let _gone = self.on(|adapter| {
+            adapter.stop_listening(listener);
             Ok(())
         });
     }
@@ -91,10 +98,8 @@ impl Sideband for ModelSideband {
         queue_pair: u32,
         request: &ConnectRequest<'_>,
     ) -> Result<u64, BackendError> {
-        self.on(|device| {
-            let key = key(device, queue_pair)?;
-            device.backend.connect(key, request)
-        })
+        let key = self.key(queue_pair)?;
+        self.on(|adapter| adapter.connect(key, request))
     }
 
     fn accept(
@@ -103,29 +108,29 @@ impl Sideband for ModelSideband {
         queue_pair: u32,
         private_data: &[u8],
     ) -> Result<(), BackendError> {
-        self.on(|device| {
-            let key = key(device, queue_pair)?;
-            device.backend.accept(request, key, private_data)
-        })
+        let key = self.key(queue_pair)?;
+        self.on(|adapter| adapter.accept(request, key, private_data))
     }
 
     fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]) {
-        let _gone = self.on(|device| {
-            device.backend.reject(request, by_consumer, private_data);
+        let _gone = self.on(|adapter| {
+            adapter.reject(request, by_consumer, private_data);
             Ok(())
         });
     }
 
     fn disconnect(&mut self, queue_pair: u32, mode: DisconnectMode) {
-        let _gone = self.on(|device| {
-            let key = key(device, queue_pair)?;
-            device.backend.disconnect(key, mode);
+        let _gone = self.devices.on(self.device, |device| {
+            let key = device.key(queue_pair).ok_or(BackendError::State)?;
+            device.adapter().disconnect(key, mode);
+            device.ended(queue_pair);
             Ok(())
         });
     }
 
     fn poll(&mut self, now: Instant) -> Option<ControlEvent> {
-        self.on(|device| Ok(device.connection_event(now)))
+        self.devices
+            .on(self.device, |device| Ok(device.connection_event(now)))
             .ok()
             .flatten()
     }

@@ -1,6 +1,6 @@
 //! The register window.
 
-use std::fmt;
+use core::fmt;
 
 use backend_mmio::RegisterIo;
 use backend_mmio::mlx5::DeviceEvent;
@@ -25,6 +25,23 @@ impl fmt::Debug for ModelRegisters {
 }
 
 impl RegisterIo for ModelRegisters {
+    /// A descriptor is taken as it comes; of its place in memory only the record is looked at.
+    fn copy(&self, offset: u32, block: [u64; 8]) {
+        let [doorbell, ..] = block;
+        if offset & !register::SEND_STRIDE != SEND_DOORBELL {
+            return;
+        }
+        let number = doorbell as u32 >> 8;
+        let mut world = self.shared.enter();
+        let (device, windows) = world.device(self.device);
+        if let Some(device) = device.filter(|device| !device.halted) {
+            device.burst = Some((number, block));
+            device.fetch_sends(number, windows);
+            device.burst = None;
+            device.complete();
+        }
+    }
+
     fn write(&self, offset: u32, value: u64) {
         let (high, low) = ((value >> 32) as u32, value as u32);
         let mut world = self.shared.enter();

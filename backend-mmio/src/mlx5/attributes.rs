@@ -6,7 +6,8 @@ use dat_core::flags::{
 };
 
 use super::control::Limits;
-use super::defs::LONGEST_PIECE;
+use super::defs::{KeyUpdate, LONGEST_PIECE, QUEUE_ENTRIES};
+use super::send_queue::{blocks_for, blocks_of};
 use super::storage::Tables;
 
 /// A count as the attributes have it.
@@ -16,11 +17,19 @@ fn count(least: u32, places: usize) -> i32 {
 }
 
 /// The attributes of the adapter (`Spec: IAQ-03, IAQ-04`).
-pub(super) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) -> IaAttributes {
+pub(crate) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) -> IaAttributes {
     let any = usize::MAX;
     let segments = count(limits.segments, any);
-    let pairs = count(limits.queue_pairs, tables.queue_pairs.len());
+    let pairs = count(limits.queue_pairs, tables.lives.len() / 2);
     let reads = count(limits.rdma_reads, any);
+    // Of the shortest, which may be binds; one place of the chain is never posted, and one entry is of the queue itself.
+    let blocks = if limits.windows == 0 {
+        blocks_for(1)
+    } else {
+        blocks_of(u32::from(KeyUpdate::BIND_UNITS))
+    };
+    let requests = limits.work_requests.min(QUEUE_ENTRIES / blocks.max(1));
+    let entries = QUEUE_ENTRIES - 1;
     // A transfer may be of one piece.
     let transfer = limits.transfer.min(u64::from(LONGEST_PIECE));
     IaAttributes {
@@ -32,11 +41,11 @@ pub(super) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) 
         firmware_version_minor: 0,
         ia_address: address,
         max_eps: pairs,
-        max_dto_per_ep: count(limits.work_requests, any),
+        max_dto_per_ep: count(requests, any),
         max_rdma_read_per_ep_in: reads,
         max_rdma_read_per_ep_out: reads,
         max_evds: count(limits.completion_queues, tables.completion_queues.len()),
-        max_evd_qlen: count(limits.completions, any),
+        max_evd_qlen: count(limits.completions.min(entries), any),
         max_iov_segments_per_dto: segments,
         max_lmrs: count(limits.regions, any),
         max_lmr_block_size: u64::MAX,
@@ -51,7 +60,7 @@ pub(super) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) 
             tables.shared_receive_queues.len(),
         ),
         max_ep_per_srq: pairs,
-        max_recv_per_srq: count(limits.shared_buffers, any),
+        max_recv_per_srq: count(limits.shared_buffers.min(entries), any),
         max_iov_segments_per_rdma_read: segments,
         max_iov_segments_per_rdma_write: segments,
         max_rdma_read_in: reads.saturating_mul(pairs),
@@ -64,7 +73,7 @@ pub(super) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) 
 }
 
 /// The attributes of the provider (`Spec: IAQ-05` to `IAQ-10`).
-pub(super) fn provider(limits: &Limits, private_data: u32, coherent: bool) -> ProviderAttributes {
+pub(crate) fn provider(limits: &Limits, private_data: u32, coherent: bool) -> ProviderAttributes {
     ProviderAttributes {
         provider_name: "mmio",
         provider_version_major: 0,

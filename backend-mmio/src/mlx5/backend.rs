@@ -21,7 +21,8 @@ use super::objects::{Supply, record};
 use super::receive_queue::MmioReceiveQueue;
 use super::send_queue::MmioSendQueue;
 use super::shared_receive::MmioSharedReceiveQueue;
-use super::storage::{CompletionQueueSlot, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Storage, Tables};
+use super::storage::{NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Storage, Tables};
+use crate::calls::{common_calls, renamed};
 use crate::fault::DeviceFault;
 use crate::hal::{DmaMemory, Hal};
 use crate::registers::RegisterIo;
@@ -52,11 +53,11 @@ pub struct Parts<'s, C, S, R, H> {
 #[derive(Debug)]
 pub struct MmioBackend<'s, C, S, R, H> {
     pub(super) control: C,
-    sideband: S,
+    pub(crate) sideband: S,
     pub(super) registers: R,
     hal: H,
     pub(super) supply: Supply<'s>,
-    pub(super) tables: Tables<'s>,
+    pub(crate) tables: Tables<'s>,
     /// Where the search for a free queue pair begins: places rest as long as can be.
     next_pair: usize,
     /// Whether the sideband is asked first.
@@ -95,141 +96,97 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             windows,
             memory_taken,
         } = storage;
-        let queue_pairs = queue_pairs.get(..QUEUE_PAIRS).unwrap_or(queue_pairs);
+        let lives = queue_pairs.get(..2 * QUEUE_PAIRS).unwrap_or(queue_pairs);
+        let tables = Tables {
+            state,
+            lives,
+            completion_queues,
+            shared_receive_queues,
+            requests,
+            windows,
+        };
+        tables.clear();
         Self {
             control: parts.control,
             sideband: parts.sideband,
             registers: parts.registers,
             hal: parts.hal,
             supply: Supply::new(parts.memory, memory_taken, requests, requests_taken),
-            tables: Tables {
-                state,
-                queue_pairs,
-                completion_queues,
-                shared_receive_queues,
-                requests,
-                windows,
-            },
+            tables,
             next_pair: 0,
             sideband_first: true,
             more: false,
         }
     }
 
-    pub(super) fn alive(&self) -> Result<(), BackendError> {
-        if self.tables.is_faulty() {
-            return Err(BackendError::Device);
-        }
-        Ok(())
-    }
-
-    pub(super) fn pair(&self, key: QueuePairKey) -> Option<&'s QueuePairSlot> {
-        self.tables.queue_pairs.get(key.0)
+    /// The last life of a queue pair.
+    pub(super) fn life(&self, key: QueuePairKey) -> Option<&'s QueuePairSlot> {
+        self.tables.latest_at(key.0)
     }
 
     /// What the device calls a queue pair.
-    fn number(&self, key: QueuePairKey) -> Result<u32, BackendError> {
-        self.pair(key)
-            .map(|pair| pair.number.load(Ordering::Relaxed))
-            .filter(|number| *number != 0)
+    pub(crate) fn number(&self, key: QueuePairKey) -> Result<u32, BackendError> {
+        self.life(key)
+            .map(|life| life.number.load(Ordering::Relaxed))
+            .filter(|number| *number != NO_QUEUE)
             .ok_or(BackendError::State)
     }
 
     /// The core's token of the queue pair that the device gives this number.
     fn token(&self, number: u32) -> Option<u64> {
-        let pairs = self.tables.queue_pairs.iter();
-        let mut known =
-            pairs.filter(|pair| number != 0 && pair.number.load(Ordering::Relaxed) == number);
-        known.next().map(|pair| pair.token.load())
+        let mut known = self
+            .tables
+            .latest()
+            .filter(|life| life.lives() && life.number.load(Ordering::Relaxed) == number);
+        known.next().map(|life| life.token.load())
     }
 
     pub(super) fn completion_number(&self, name: Option<u16>) -> Result<Option<u32>, BackendError> {
         let Some(name) = name else {
             return Ok(None);
         };
-        self.tables
-            .completion_queues
-            .get(usize::from(name))
-            .map(|slot| slot.number.load(Ordering::Relaxed))
-            .filter(|number| *number != NO_QUEUE)
-            .map(Some)
-            .ok_or(BackendError::State)
+        self.tables.completion_number(name).map(Some)
     }
 
     pub(super) fn segments(&self) -> u32 {
         self.control.limits().segments.min(SEGMENTS)
     }
 
-    pub(super) fn shared_number(&self, key: SharedReceiveQueueKey) -> Result<u32, BackendError> {
-        self.tables
-            .shared_receive_queues
-            .get(key.0)
-            .map(|slot| slot.number.load(Ordering::Relaxed))
-            .filter(|number| *number != NO_QUEUE)
-            .ok_or(BackendError::State)
-    }
-
-    /// The core's token of a shared receive queue.
-    fn shared_token(&self, number: u32) -> Option<u64> {
-        let queues = self.tables.shared_receive_queues.iter();
-        let mut known = queues.filter(|slot| slot.number.load(Ordering::Relaxed) == number);
-        known.next().map(|slot| slot.token.load())
-    }
-
     /// An event of the sideband, with the core's token in the place of the number.
     fn named(&self, event: ControlEvent) -> Option<ControlEvent> {
-        Some(match event {
-            ControlEvent::Answered { queue_pair } => ControlEvent::Answered {
-                queue_pair: self.token(queue_pair as u32)?,
-            },
-            ControlEvent::Established {
-                queue_pair,
-                private_data,
-            } => ControlEvent::Established {
-                queue_pair: self.token(queue_pair as u32)?,
-                private_data,
-            },
-            ControlEvent::ConnectFailed {
-                queue_pair,
-                failure,
-            } => ControlEvent::ConnectFailed {
-                queue_pair: self.token(queue_pair as u32)?,
-                failure,
-            },
-            ControlEvent::Disconnected { queue_pair } => ControlEvent::Disconnected {
-                queue_pair: self.token(queue_pair as u32)?,
-            },
-            ControlEvent::Broken { queue_pair } => ControlEvent::Broken {
-                queue_pair: self.token(queue_pair as u32)?,
-            },
-            request @ ControlEvent::ConnectionRequest { .. } => request,
-            // Nothing that a sideband speaks of.
-            _ => return None,
-        })
+        let of = |number| (!self.sideband.owns(number)).then(|| self.token(number));
+        renamed(event, |number| of(number).flatten())
     }
 
     /// What the device reports, in the core's words.
-    fn reported(&self, event: DeviceEvent) -> Option<ControlEvent> {
+    fn reported(&mut self, event: DeviceEvent) -> Option<ControlEvent> {
         Some(match event {
             DeviceEvent::Completions(number) => {
-                let queues = self.tables.completion_queues.iter();
-                let (queue, slot) = (0..)
-                    .zip(queues)
-                    .find(|(_, slot)| slot.number.load(Ordering::Relaxed) == number)?;
+                let (queue, slot) = self.tables.completion_queue(number)?;
                 let serial = slot.serial.load(Ordering::Relaxed);
                 slot.serial.store(serial.wrapping_add(1), Ordering::Relaxed);
                 slot.armed.store(0, Ordering::Relaxed);
                 ControlEvent::Completions { queue }
             }
             DeviceEvent::SharedReceiveLimit(number) => ControlEvent::SharedReceiveLimit {
-                queue: self.shared_token(number)?,
+                queue: self.tables.shared_token(number)?,
             },
             DeviceEvent::SharedReceiveFailed(number) => ControlEvent::SharedReceiveFailed {
-                queue: self.shared_token(number)?,
+                queue: self.tables.shared_token(number)?,
             },
-            DeviceEvent::QueuePairFailed(number) => ControlEvent::Broken {
-                queue_pair: self.token(number)?,
-            },
+            DeviceEvent::QueuePairFailed(number) => {
+                self.sideband.failed(number);
+                if self.sideband.owns(number) {
+                    return None;
+                }
+                ControlEvent::Broken {
+                    queue_pair: self.token(number)?,
+                }
+            }
+            DeviceEvent::CompletionsLost(number) => {
+                self.tables.overran(number);
+                return None;
+            }
             DeviceEvent::Failed => {
                 self.tables.fault(DeviceFault::Reported);
                 return None;
@@ -246,9 +203,11 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             .into_iter()
             .find_map(|sideband| {
                 if sideband {
-                    self.sideband.poll(now).map(|event| self.named(event))
+                    let event = self.sideband.poll(now)?;
+                    Some(self.named(event))
                 } else {
-                    self.control.poll(now).map(|event| self.reported(event))
+                    let event = self.control.poll(now)?;
+                    Some(self.reported(event))
                 }
             })
     }
@@ -260,13 +219,8 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             self.tables.state.set_halted();
             return Some(ControlEvent::DeviceFailed);
         }
-        let waits = |slot: &CompletionQueueSlot| slot.armed.load(Ordering::Relaxed) != 0;
-        let queues = (0_u16..).zip(self.tables.completion_queues);
-        let mut flushed =
-            queues.filter(|(name, slot)| waits(slot) && self.tables.has_flushed(u32::from(*name)));
-        let (queue, slot) = flushed.next()?;
-        slot.armed.store(0, Ordering::Relaxed);
-        Some(ControlEvent::Completions { queue })
+        self.tables
+            .tell_waiting(|name| self.tables.has_flushed(name))
     }
 }
 
@@ -284,6 +238,9 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     type ReceiveQueue = MmioReceiveQueue<'s, H>;
     type SharedReceiveQueue = MmioSharedReceiveQueue<'s, H>;
 
+    /// Where the device takes data in descriptors.
+    const READS_AT_POST: bool = true;
+
     fn ia_attributes(&self) -> IaAttributes {
         let limits = Limits {
             segments: self.segments(),
@@ -294,11 +251,11 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
 
     fn provider_attributes(&self) -> ProviderAttributes {
         let private_data = self.sideband.private_data_limit();
-        attributes::provider(&self.control.limits(), private_data, H::COHERENT)
+        attributes::provider(&self.control.limits(), private_data, self.hal.is_coherent())
     }
 
     fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
-        self.alive()?;
+        self.tables.alive()?;
         let number = self.control.create_domain()?;
         Ok(DomainKey(number as usize))
     }
@@ -308,7 +265,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     }
 
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
-        self.alive()?;
+        self.tables.alive()?;
         self.control.register(registration)
     }
 
@@ -316,12 +273,8 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         self.control.deregister(region);
     }
 
-    fn sync(&mut self, direction: SyncDirection, address: u64, length: u64) {
-        self.hal.synchronise(direction, address, length);
-    }
-
     fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
-        self.alive()?;
+        self.tables.alive()?;
         if self.control.limits().windows == 0 {
             return Err(BackendError::NotSupported);
         }
@@ -343,21 +296,19 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         }
     }
 
+    #[inline(never)]
     fn create_completion_queue(
         &mut self,
         name: u16,
         depth: u32,
     ) -> Result<Self::CompletionQueue, BackendError> {
-        self.alive()?;
-        let slot = self.tables.completion_queues.get(usize::from(name));
-        let slot = slot.ok_or(BackendError::Resources)?;
-        if slot.number.load(Ordering::Relaxed) != NO_QUEUE {
-            return Err(BackendError::State);
-        }
+        self.tables.alive()?;
+        let slot = self.tables.free_completion_queue(name)?;
         // One more than asked for: the entry that says that the queue moved.
         let entries = room(depth.saturating_add(1))?;
         let taken = self.supply.take(ring_units(entries).saturating_add(1), 0)?;
         let ring = initial(&taken.memory, entries);
+        let record = record(&taken.memory, ring_units(entries))?;
         let spec = CompletionQueueSpec {
             ring: taken.memory.bus(),
             entries,
@@ -378,7 +329,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         Ok(MmioCompletionQueue {
             hal: PhantomData,
             registers: self.registers.clone(),
-            record: record(&taken.memory, ring_units(entries)),
+            record,
             held: taken.held,
             moved: None,
             ring,
@@ -386,7 +337,6 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             slot,
             name,
             number,
-            entries,
             next: 0,
             flushing: 0,
         })
@@ -397,8 +347,8 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         queue: &mut Self::CompletionQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
-        self.alive()?;
-        if depth < queue.entries {
+        self.tables.alive()?;
+        if depth < queue.entries() {
             return Ok(());
         }
         let entries = room(depth.saturating_add(1))?;
@@ -416,7 +366,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         if let Some(old) = queue.moved.replace(taken.held) {
             self.supply.give_back(old);
         }
-        queue.move_to(ring, entries).map_err(|fault| {
+        queue.move_to(ring).map_err(|fault| {
             self.tables.fault(fault);
             BackendError::Device
         })
@@ -431,6 +381,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         }
     }
 
+    #[inline(never)]
     fn create_shared_receive_queue(
         &mut self,
         token: u64,
@@ -438,14 +389,12 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         depth: u32,
         segments: u32,
     ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError> {
-        self.alive()?;
+        self.tables.alive()?;
         let limits = self.control.limits();
         if depth > limits.shared_buffers || segments > self.segments() {
             return Err(BackendError::Resources);
         }
-        let mut slots = self.tables.shared_receive_queues.iter().enumerate();
-        let free = slots.find(|(_, slot)| slot.number.load(Ordering::Relaxed) == NO_QUEUE);
-        let (key, shared) = free.ok_or(BackendError::Resources)?;
+        let (key, shared) = self.tables.free_shared()?;
         let places = room(depth.saturating_add(1))?;
         let units = segments.saturating_add(1).next_power_of_two();
         let ring = places.checked_mul(units).ok_or(BackendError::Resources)?;
@@ -458,7 +407,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         let mut queue = MmioSharedReceiveQueue {
             hal: PhantomData,
             ring: taken.memory.units(),
-            record: record(&taken.memory, ring as usize),
+            record: record(&taken.memory, ring as usize)?,
             slots: self.supply.slots(),
             held: taken.held,
             shared,
@@ -511,13 +460,9 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         key: SharedReceiveQueueKey,
         limit: u32,
     ) -> Result<bool, BackendError> {
-        self.alive()?;
-        let number = self.shared_number(key)?;
+        self.tables.alive()?;
+        let number = self.tables.shared_number(key)?;
         self.control.arm_shared_receive_limit(number, limit)
-    }
-
-    fn shared_receive_available(&self, _key: SharedReceiveQueueKey) -> Option<u32> {
-        None
     }
 
     fn destroy_shared_receive_queue(
@@ -525,9 +470,11 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         key: SharedReceiveQueueKey,
         queue: Self::SharedReceiveQueue,
     ) {
-        if let Ok(number) = self.shared_number(key) {
+        if let Ok(number) = self.tables.shared_number(key) {
             self.control.destroy_shared_receive_queue(number);
             queue.shared.number.store(NO_QUEUE, Ordering::Relaxed);
+            // Who took from it is gone, and what they left behind is none of the next queue's.
+            self.tables.forget_shared(key);
         }
         self.supply.give_back(queue.held);
     }
@@ -536,7 +483,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         &mut self,
         request: &QueuePairRequest,
     ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError> {
-        let places = self.tables.queue_pairs.len();
+        let places = self.tables.lives.len() / 2;
         let place = (0..places)
             .filter_map(|step| self.next_pair.saturating_add(step).checked_rem(places))
             .find(|place| self.number(QueuePairKey(*place)).is_err())
@@ -561,7 +508,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         if send.request.shared_receive_queue != request.shared_receive_queue {
             return Err(BackendError::NotSupported);
         }
-        let tail = send.pair.receives.tail();
+        let tail = send.life.receives.tail();
         let geometry = self.geometry(request)?;
         let fits = receive.as_ref().is_none_or(|receive| {
             let count = receive.head.wrapping_sub(tail);
@@ -610,45 +557,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         self.supply.give_back(send.held);
     }
 
-    fn set_high_watermarks(
-        &mut self,
-        _key: QueuePairKey,
-        soft: Option<u32>,
-        hard: Option<u32>,
-    ) -> Result<(), BackendError> {
-        // The device does not watch; there is nothing to do where nothing is wanted.
-        match (soft, hard) {
-            (None, None) => Ok(()),
-            _ => Err(BackendError::NotSupported),
-        }
-    }
-
-    fn receive_info(&self, _key: QueuePairKey) -> ReceiveInfo {
-        ReceiveInfo::default()
-    }
-
-    fn listen(
-        &mut self,
-        token: u64,
-        qualifier: Option<u64>,
-    ) -> Result<(ListenerKey, u64), BackendError> {
-        self.alive()?;
-        self.sideband.listen(token, qualifier)
-    }
-
-    fn stop_listening(&mut self, listener: ListenerKey) {
-        self.sideband.stop_listening(listener);
-    }
-
-    fn connect(
-        &mut self,
-        key: QueuePairKey,
-        request: &ConnectRequest<'_>,
-    ) -> Result<u64, BackendError> {
-        self.alive()?;
-        let number = self.number(key)?;
-        self.sideband.connect(number, request)
-    }
+    common_calls!();
 
     fn accept(
         &mut self,
@@ -656,13 +565,9 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         key: QueuePairKey,
         private_data: &[u8],
     ) -> Result<(), BackendError> {
-        self.alive()?;
+        self.tables.alive()?;
         let number = self.number(key)?;
         self.sideband.accept(request, number, private_data)
-    }
-
-    fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]) {
-        self.sideband.reject(request, by_consumer, private_data);
     }
 
     fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode) {

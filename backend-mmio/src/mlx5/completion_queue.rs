@@ -9,12 +9,12 @@ use super::defs::{
     self, ArmCommand, COMPLETION_UNITS, COUNTER, CompletionKind, CompletionTail, Syndrome,
     doorbell, register,
 };
-use super::objects::Held;
+use super::objects::{Held, Record};
 use super::storage::{
-    CompletionQueueSlot, QueueCell, QueuePairSlot, RequestSlot, Tables, Whereabouts, place_of,
+    CompletionQueueSlot, NO_QUEUE, QueuePairSlot, RequestSlot, Tables, Whereabouts, life_of,
 };
 use crate::fault::DeviceFault;
-use crate::hal::{DeviceWord, Hal, Unit};
+use crate::hal::{DeviceUnit, DeviceWord, Hal};
 use crate::registers::RegisterIo;
 
 /// A completion queue.
@@ -25,44 +25,36 @@ pub struct MmioCompletionQueue<'s, H, R> {
     pub(crate) held: Held,
     /// The memory of its ring, if that is not the first.
     pub(crate) moved: Option<Held>,
+    /// A power of two.
     pub(crate) ring: &'s [Entry],
-    pub(crate) record: &'s [DeviceWord],
+    pub(crate) record: &'s Record,
     pub(crate) tables: Tables<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
     /// The core's number.
     pub(crate) name: u16,
     /// The device's number.
     pub(crate) number: u32,
-    /// Entries, a power of two; and the index of the next one, which runs freely.
-    pub(crate) entries: u32,
+    /// The index of the next entry, which runs freely.
     pub(crate) next: u32,
     /// The place of the queue pair that is flushed next, once the device is given up.
     pub(crate) flushing: usize,
 }
 
+/// What a short look is enough for.
+const REQUEST: u32 = CompletionTail::new(0, CompletionKind::REQUEST, false).in_turn(false);
+const RECEIVE: u32 = CompletionTail::new(0, CompletionKind::RECEIVE, false).in_turn(false);
+
+/// A token that no queue pair has.
+const NOBODY: u64 = u64::MAX;
+
 /// An entry of the ring.
-pub(crate) type Entry = [Unit; COMPLETION_UNITS as usize];
+pub(crate) type Entry = [DeviceUnit; COMPLETION_UNITS as usize];
 
 /// A word of an entry, read once; the place is one of those in [`defs::Completion`].
 #[inline(always)]
 fn read(entry: &Entry, word: usize) -> u32 {
     let unit = entry.get(word / 4).and_then(|unit| unit.get(word % 4));
     unit.map_or(0, DeviceWord::load)
-}
-
-/// The oldest entry, at a short look.
-enum Look<'s> {
-    /// None is there.
-    Nothing,
-    /// A success, and nothing is wrong with it.
-    Plain {
-        queue: &'s QueueCell,
-        /// Where the oldest descriptor of the queue is then.
-        tail: u32,
-        completion: Completion,
-    },
-    /// It takes a longer look.
-    Unclear,
 }
 
 /// The oldest entry, at a longer look.
@@ -74,86 +66,95 @@ enum Sight {
 }
 
 impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
+    /// How many entries there are.
+    #[inline(always)]
+    pub(crate) fn entries(&self) -> u32 {
+        self.ring.len() as u32
+    }
+
     /// The entry of an index.
     #[inline(always)]
     fn entry(&self, index: u32) -> Option<&'s Entry> {
         self.ring
-            .get((index & self.entries.wrapping_sub(1)) as usize)
+            .get(index as usize & self.ring.len().wrapping_sub(1))
+    }
+
+    /// The owner bit of an index.
+    #[inline(always)]
+    fn lap(&self, index: u32) -> bool {
+        index as usize & self.ring.len() != 0
     }
 
     /// An entry and its tail, if it was written in this lap.
-    #[inline(always)]
     fn written(&self, index: u32) -> Option<(&'s Entry, CompletionTail)> {
         let entry = self.entry(index)?;
         let tail = CompletionTail(read(entry, defs::Completion::TAIL));
         if tail.kind() == CompletionKind::NONE {
             return (tail == CompletionTail::ALL_ONES).then_some((entry, tail));
         }
-        let lap = index & self.entries != 0;
-        (tail.lap() == lap).then_some((entry, tail))
+        (tail.lap() == self.lap(index)).then_some((entry, tail))
     }
 
     #[inline(always)]
-    fn advance(&mut self) {
-        self.next = self.next.wrapping_add(1);
-        if let Some(word) = self.record.get(doorbell::CONSUMER) {
-            word.store(self.next & COUNTER);
-        }
+    pub(crate) fn advance(&mut self) {
+        let next = self.next.wrapping_add(1);
+        self.next = next;
+        self.record[doorbell::CONSUMER].store(next & COUNTER);
     }
 
-    /// Looks at the oldest entry, reading it once, and checks it against what is posted.
+    /// Whether there is something where no plain success is: it takes a longer look.
+    #[inline(never)]
+    fn is_unclear(&self) -> bool {
+        let written = |index| self.written(index).is_some();
+        self.tables.is_faulty() || written(self.next) || written(self.next.wrapping_add(1))
+    }
+
+    /// Takes a plain success, reading it once and checking it against what is posted; nothing is taken if anything is wrong
+    /// with it, or if it is of a shared queue.
     #[inline(always)]
-    fn look(&self) -> Look<'s> {
-        let Some((entry, tail)) = self.written(self.next) else {
-            return if self.tables.is_faulty() || self.written(self.next.wrapping_add(1)).is_some() {
-                Look::Unclear
-            } else {
-                Look::Nothing
-            };
-        };
+    fn take<const RECEIVED: bool>(
+        &mut self,
+        entry: &Entry,
+        tail: CompletionTail,
+    ) -> Option<(u64, u32)> {
         H::from_device();
         let user_index = read(entry, defs::Completion::USER_INDEX) & COUNTER;
         let number = read(entry, defs::Completion::QUEUE_PAIR) & COUNTER;
-        let Some(pair) = self.tables.queue_pairs.get(place_of(user_index)) else {
-            return Look::Unclear;
-        };
-        let known = pair.user_index.load(Ordering::Relaxed) == user_index
-            && pair.number.load(Ordering::Relaxed) == number
-            && number != 0
-            && tail.is_plain()
-            && !self.tables.is_faulty();
-        let received = tail.kind() == CompletionKind::RECEIVE;
-        let (queue, length) = match tail.kind() {
-            CompletionKind::REQUEST => (&pair.requests, u32::MAX),
-            CompletionKind::RECEIVE if pair.shared.load(Ordering::Relaxed) == 0 => {
-                let length = read(entry, defs::Completion::LENGTH);
-                (&pair.receives, length)
-            }
-            _ => return Look::Unclear,
-        };
-        let here = queue.completes_on.load(Ordering::Relaxed) == u32::from(self.name);
-        let Some((index, slot)) = queue.oldest(self.tables.requests) else {
-            return Look::Unclear;
-        };
-        if !known || !here || index as u16 != tail.index() {
-            return Look::Unclear;
+        let life = self.tables.lives.get(life_of(user_index))?;
+        // In the opposite order of a beginning: a number of today has no name of yesterday. That of a life that is over is
+        // none of 24 bits, and neither is the name of any life once the device is given up.
+        let known = life.number.load(Ordering::Acquire) == number
+            && life.expected.load(Ordering::Relaxed) == user_index;
+        if !known {
+            return None;
         }
+        // Of a queue pair with a shared queue this one is empty.
+        let queue = if RECEIVED {
+            &life.receives
+        } else {
+            &life.requests
+        };
+        if !queue.is_of(self.name) {
+            return None;
+        }
+        let index = queue.oldest_index()?;
+        if index as u16 != tail.index() {
+            return None;
+        }
+        let slot = queue.slot(self.tables.requests, index)?;
         let extent = slot.extent();
-        if received && length > extent {
-            return Look::Unclear;
+        let (length, step) = if RECEIVED {
+            (read(entry, defs::Completion::LENGTH), 1)
+        } else {
+            (u32::MAX, extent)
+        };
+        if RECEIVED && length > extent {
+            return None;
         }
-        let step = if received { 1 } else { extent };
-        Look::Plain {
-            queue,
-            tail: index.wrapping_add(step),
-            completion: Completion {
-                token: slot.token(),
-                status: DtoStatus::Success,
-                length,
-                queue_pair: 0,
-                solicited: tail.solicited(),
-            },
-        }
+        let token = slot.token();
+        queue.set_tail(index.wrapping_add(step));
+        self.advance();
+        Some((token, length))
     }
 
     /// Takes the oldest entry, of whatever kind; reads it anew, once.
@@ -180,13 +181,13 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         H::from_device();
         let words = core::array::from_fn(|word| read(entry, word));
         let entry = defs::Completion::decode(words);
-        let pair = self.tables.queue_pairs.get(place_of(entry.user_index));
-        let pair = pair.ok_or(DeviceFault::UnknownQueuePair)?;
-        // Whoever sees that the queue pair is gone also sees what is owed.
-        let number = pair.number.load(Ordering::Acquire);
-        let current = pair.user_index.load(Ordering::Acquire) == entry.user_index;
-        if number == 0 || !current {
-            return self.stranger(current.then_some(pair), tail).map(Some);
+        let life = self.tables.lives.get(life_of(entry.user_index));
+        let life = life.ok_or(DeviceFault::UnknownQueuePair)?;
+        // Whoever sees that the queue pair is gone also sees what is owed; and in the opposite order of a beginning.
+        let number = life.number.load(Ordering::Acquire);
+        let known = life.user_index.load(Ordering::Acquire) == entry.user_index;
+        if number == NO_QUEUE || !known {
+            return self.stranger(known.then_some(life), tail).map(Some);
         }
         if number != entry.queue_pair {
             return Err(DeviceFault::UnknownQueuePair);
@@ -205,15 +206,15 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             _ => status(entry.syndrome).ok_or(DeviceFault::UnknownSyndrome)?,
         };
         let queue = if received {
-            &pair.receives
+            &life.receives
         } else {
-            &pair.requests
+            &life.requests
         };
-        if queue.completes_on.load(Ordering::Relaxed) != u32::from(self.name) {
+        if !queue.is_of(self.name) {
             return Err(DeviceFault::WrongQueue);
         }
         let shared = if received {
-            pair.shared.load(Ordering::Relaxed)
+            life.shared.load(Ordering::Relaxed)
         } else {
             0
         };
@@ -243,7 +244,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             slot.now(Whereabouts::Returned);
             token
         };
-        let queue_pair = pair.token.load();
+        let queue_pair = life.token.load();
         self.advance();
         Ok(Some(Sight::Taken(Completion {
             token,
@@ -267,11 +268,11 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         slot.is(Whereabouts::Posted).then_some(slot)
     }
 
-    /// An entry of a queue pair that is gone. A buffer that it had taken from a shared queue is told to the core, which
-    /// frees it.
+    /// An entry of a queue pair that is gone. A buffer that it had taken from a shared queue is told to the core, as that of
+    /// nobody, so that the core frees it.
     fn stranger(
         &mut self,
-        pair: Option<&QueuePairSlot>,
+        life: Option<&QueuePairSlot>,
         tail: CompletionTail,
     ) -> Result<Sight, DeviceFault> {
         if !self.slot.forgive() {
@@ -279,18 +280,18 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         }
         self.advance();
         let received = tail.kind().is_of_receive();
-        let taken = pair.filter(|_| received).and_then(|pair| {
-            let slot = self.shared_slot(pair.shared.load(Ordering::Relaxed), tail.index())?;
+        let taken = life.filter(|_| received).and_then(|life| {
+            let slot = self.shared_slot(life.shared.load(Ordering::Relaxed), tail.index())?;
             let token = slot.token();
             slot.now(Whereabouts::Returned);
-            Some((token, pair.token.load()))
+            Some(token)
         });
         Ok(match taken {
-            Some((token, queue_pair)) => Sight::Taken(Completion {
+            Some(token) => Sight::Taken(Completion {
                 token,
                 status: DtoStatus::Flushed,
                 length: 0,
-                queue_pair,
+                queue_pair: NOBODY,
                 solicited: false,
             }),
             None => Sight::Stale,
@@ -300,18 +301,16 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     /// The next completion of what was posted when the device was given up, or later: all are flushed.
     #[cold]
     fn flush(&mut self) -> Option<Completion> {
-        let pairs = self.tables.queue_pairs;
-        for _ in 0..=pairs.len() {
-            let Some(pair) = pairs.get(self.flushing) else {
+        for _ in 0..=self.tables.lives.len() {
+            let Some(life) = self.tables.latest_at(self.flushing) else {
                 self.flushing = 0;
                 continue;
             };
-            if pair.number.load(Ordering::Relaxed) != 0 {
-                let queue_pair = pair.token.load();
-                for (queue, blocks) in [(&pair.requests, true), (&pair.receives, false)] {
-                    let here = queue.completes_on.load(Ordering::Relaxed) == u32::from(self.name);
-                    let Some((index, slot)) = queue.oldest(self.tables.requests).filter(|_| here)
-                    else {
+            if life.lives() {
+                let queue_pair = life.token.load();
+                for (queue, blocks) in [(&life.requests, true), (&life.receives, false)] {
+                    let oldest = queue.oldest(self.tables.requests);
+                    let Some((index, slot)) = oldest.filter(|_| queue.is_of(self.name)) else {
                         continue;
                     };
                     let (token, extent) = (slot.token(), slot.extent());
@@ -334,11 +333,12 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     /// Takes over what is left in another ring, up to the entry that says that the device went on.
     ///
     /// That entry counts: everything behind it is one further.
-    pub(crate) fn move_to(&mut self, ring: &'s [Entry], entries: u32) -> Result<(), DeviceFault> {
+    pub(crate) fn move_to(&mut self, ring: &'s [Entry]) -> Result<(), DeviceFault> {
+        let entries = ring.len() as u32;
         let mut moved = 0_u32;
         loop {
             let index = self.next.wrapping_add(moved);
-            let written = self.written(index).filter(|_| moved < self.entries);
+            let written = self.written(index).filter(|_| moved < self.entries());
             let (from, tail) = written.ok_or(DeviceFault::WrongIndex)?;
             if tail.kind() == CompletionKind::MOVED {
                 break;
@@ -361,7 +361,6 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             moved = moved.wrapping_add(1);
         }
         self.ring = ring;
-        self.entries = entries;
         self.advance();
         Ok(())
     }
@@ -388,7 +387,7 @@ fn status(syndrome: Syndrome) -> Option<DtoStatus> {
 
 impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
-        for _ in 0..=self.entries {
+        for _ in 0..=self.entries() {
             if self.tables.is_faulty() {
                 // Until the device is halted it may still use what is posted.
                 let halted = self.tables.state.is_halted();
@@ -407,21 +406,19 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
 
     #[inline(always)]
     fn glance(&mut self) -> Glance {
-        match self.look() {
-            Look::Nothing => Glance::Nothing,
-            Look::Unclear => Glance::Unclear,
-            Look::Plain {
-                queue,
-                tail,
-                completion,
-            } => {
-                queue.set_tail(tail);
-                self.advance();
-                Glance::Success {
-                    token: completion.token,
-                    length: completion.length,
-                }
-            }
+        let Some(entry) = self.entry(self.next) else {
+            return Glance::Nothing;
+        };
+        let tail = CompletionTail(read(entry, defs::Completion::TAIL));
+        let taken = match tail.in_turn(self.lap(self.next)) {
+            REQUEST => self.take::<false>(entry, tail),
+            RECEIVE => self.take::<true>(entry, tail),
+            _ if self.is_unclear() => None,
+            _ => return Glance::Nothing,
+        };
+        match taken {
+            Some((token, length)) => Glance::Success { token, length },
+            None => Glance::Unclear,
         }
     }
 
@@ -431,7 +428,7 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
             H::store_before_load();
             // Before the device is halted nothing is there; whoever halts it tells the queues that are armed.
             let halted = self.tables.state.is_halted();
-            return if halted && self.tables.has_flushed(u32::from(self.name)) {
+            return if halted && self.tables.has_flushed(self.name) {
                 Armed::Missed
             } else {
                 Armed::Armed
@@ -443,9 +440,7 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
             consumer: self.next,
         };
         let word = command.encode();
-        if let Some(place) = self.record.get(doorbell::ARM) {
-            place.store(word);
-        }
+        self.record[doorbell::ARM].store(word);
         H::to_register();
         let value = u64::from(word) << 32 | u64::from(self.number);
         self.registers.write(register::COMPLETION_QUEUE, value);

@@ -32,6 +32,8 @@ pub struct Limits {
     pub rdma_reads: u32,
     /// Bytes per message and RDMA transfer.
     pub transfer: u64,
+    /// Bytes of a Send or an RDMA Write that may lie in its descriptor; 0 if none.
+    pub inline: u32,
 }
 
 /// A completion queue to make: memory that is ready, every entry set to its initial tail.
@@ -96,6 +98,8 @@ pub struct MadeQueuePair {
     pub number: u32,
     /// Where its send doorbell is in the register window: the first of two places.
     pub doorbell: u32,
+    /// Whether each of these takes a whole block, so that the device need not fetch it.
+    pub takes_blocks: bool,
 }
 
 /// What a device reports. Objects are named by their numbers; of those that are gone nothing is believed.
@@ -107,6 +111,8 @@ pub enum DeviceEvent {
     SharedReceiveLimit(u32),
     /// A shared receive queue failed.
     SharedReceiveFailed(u32),
+    /// A completion queue was full when the next completion came.
+    CompletionsLost(u32),
     /// A queue pair failed on its own.
     QueuePairFailed(u32),
     /// The device failed.
@@ -122,6 +128,9 @@ pub enum DeviceEvent {
 /// - When `deregister` returns neither touches that memory any more; after `halt` the device touches nothing but by
 ///   an error of its own, and what implements this was dropped when all is deregistered.
 /// - The device writes to memory of the driver only what completions are.
+///
+/// Beside that: an event that the device had queued for an object is gone when the call that destroys the object returns, since the next
+/// object may have its number.
 #[expect(unsafe_code)]
 // UNSAFETY: what a device does to memory is beyond the compiler.
 pub unsafe trait Control {

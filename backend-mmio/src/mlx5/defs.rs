@@ -248,6 +248,41 @@ impl Data {
     }
 }
 
+/// The word in front of data that lies in the descriptor itself, which follows at once and is filled up to a whole unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InlineData {
+    /// Bytes.
+    pub length: u32,
+}
+
+impl InlineData {
+    /// Says that data follows, and no key.
+    const FOLLOWS: u32 = 1 << 31;
+
+    /// The word.
+    #[must_use]
+    pub const fn encode(self) -> u32 {
+        self.length | Self::FOLLOWS
+    }
+
+    /// What a word means, if data follows.
+    #[must_use]
+    pub const fn decode(word: u32) -> Option<Self> {
+        if word & Self::FOLLOWS == 0 {
+            return None;
+        }
+        Some(Self {
+            length: word & !Self::FOLLOWS,
+        })
+    }
+
+    /// Units of the word and the data.
+    #[must_use]
+    pub const fn units(self) -> u32 {
+        self.length.saturating_add(4).div_ceil(UNIT_BYTES)
+    }
+}
+
 /// The first unit of a place in a shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextReceive {
@@ -339,6 +374,13 @@ impl CompletionTail {
     #[must_use]
     pub const fn lap(self) -> bool {
         self.0 & Self::OWNER != 0
+    }
+
+    /// Kind, format, and whether it was written in this lap, as one number: solicited or not, and whatever its index.
+    #[inline(always)]
+    #[must_use]
+    pub const fn in_turn(self, lap: bool) -> u32 {
+        self.0 & 0xFF & !Self::SOLICITED ^ lap as u32
     }
 
     /// Whether the completion is one by itself, with nothing of the message in it.

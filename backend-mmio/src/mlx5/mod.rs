@@ -7,17 +7,20 @@
 //!
 //! What makes the objects, and where connections come from, is the platform's: [`Control`] and [`Sideband`](crate::Sideband).
 
-mod attributes;
+pub(crate) mod attributes;
 mod backend;
 mod completion_queue;
 mod control;
 pub mod defs;
+mod lookup;
 mod objects;
 mod pairs;
 mod receive_queue;
 mod send_queue;
 mod shared_receive;
-mod storage;
+pub(crate) mod storage;
+#[cfg(test)]
+mod tests;
 
 pub use backend::{MmioBackend, Parts};
 pub use completion_queue::MmioCompletionQueue;

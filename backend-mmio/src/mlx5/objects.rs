@@ -3,7 +3,7 @@
 use dat_core::backend::BackendError;
 
 use super::storage::RequestSlot;
-use crate::hal::{DeviceWord, DmaMemory, Unit};
+use crate::hal::{DeviceUnit, DeviceWord, DmaMemory};
 use crate::runs::Runs;
 
 /// Units that memory is given out in: 256 bytes.
@@ -50,6 +50,7 @@ impl<'s> Supply<'s> {
         slots: &'s [RequestSlot],
         slots_taken: &'s mut [bool],
     ) -> Self {
+        let memory = aligned(memory);
         Self {
             memory,
             memory_runs: Runs::new(memory_taken, memory.units().len() / GRAIN_UNITS),
@@ -103,8 +104,27 @@ impl<'s> Supply<'s> {
     }
 }
 
-/// The words of the doorbell record that is the unit at a place of some memory.
-pub(crate) fn record<'s>(memory: &DmaMemory<'s>, place: usize) -> &'s [DeviceWord] {
-    let unit: Option<&'s Unit> = memory.units().get(place);
-    unit.and_then(|unit| unit.get(..2)).unwrap_or_default()
+/// What is left of some memory if the device is to see its first byte, and with it every grain, at a multiple of a grain: no
+/// entry lies across a line of 64 bytes then, which is what devices write at once.
+fn aligned(memory: DmaMemory<'_>) -> DmaMemory<'_> {
+    let grain = (GRAIN_UNITS * size_of::<DeviceUnit>()) as u64;
+    let beyond = memory.bus() % grain;
+    let skipped = if beyond == 0 { 0 } else { grain - beyond };
+    // Only memory that does not even lie on a unit has no such place.
+    let whole = skipped.is_multiple_of(size_of::<DeviceUnit>() as u64);
+    let units = memory.units().len();
+    let first = usize::try_from(skipped / size_of::<DeviceUnit>() as u64).unwrap_or(units);
+    let count = units.checked_sub(first).filter(|_| whole);
+    let rest = count.and_then(|count| memory.part(first, count));
+    rest.or_else(|| memory.part(0, 0)).unwrap_or(memory)
+}
+
+/// The words of a doorbell record.
+pub(crate) type Record = [DeviceWord; 2];
+
+/// The doorbell record in the unit at a place of some memory.
+pub(crate) fn record<'s>(memory: &DmaMemory<'s>, place: usize) -> Result<&'s Record, BackendError> {
+    let unit: Option<&'s DeviceUnit> = memory.units().get(place);
+    unit.and_then(|unit| unit.first_chunk())
+        .ok_or(BackendError::Resources)
 }

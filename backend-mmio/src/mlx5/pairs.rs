@@ -7,14 +7,17 @@ use dat_core::backend::{BackendError, QueuePairKey, QueuePairRequest};
 
 use super::backend::{MmioBackend, bytes, checked, room};
 use super::control::{Control, QueuePairSpec};
-use super::defs::{BLOCK_UNITS, ControlFlags, KeyUpdate};
+use super::defs::{BLOCK_UNITS, ControlFlags, DESCRIPTOR_UNITS, InlineData, KeyUpdate, UNIT_BYTES};
 use super::objects::record;
 use super::receive_queue::MmioReceiveQueue;
-use super::send_queue::{MmioSendQueue, blocks_for, blocks_of};
-use super::storage::{QueueCell, next_user_index};
-use crate::hal::{Hal, Unit};
+use super::send_queue::{BEFORE_SEGMENTS, MmioSendQueue, NO_BLOCK, blocks_for, blocks_of};
+use super::storage::{NO_QUEUE, life_of, next_user_index, taken_from};
+use crate::hal::{DeviceUnit, Hal};
 use crate::registers::RegisterIo;
 use crate::sideband::Sideband;
+
+/// Bytes of data that a descriptor has room for.
+const MOST_INLINE: u32 = (DESCRIPTOR_UNITS - BEFORE_SEGMENTS) * UNIT_BYTES - 4;
 
 /// How the rings of a queue pair are cut out of its memory.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +73,12 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             return Err(BackendError::Resources);
         }
         let mut blocks = blocks_for(segments);
+        if request.may_read_at_post() && limits.inline != 0 {
+            let inline = InlineData {
+                length: limits.inline.min(MOST_INLINE),
+            };
+            blocks = blocks.max(blocks_of(inline.units().saturating_add(BEFORE_SEGMENTS)));
+        }
         if limits.windows != 0 {
             blocks = blocks.max(blocks_of(u32::from(KeyUpdate::BIND_UNITS)));
         }
@@ -92,20 +101,22 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         place: usize,
         request: &QueuePairRequest,
     ) -> Result<Made<'s, R, H>, BackendError> {
-        self.alive()?;
-        let pair = self.pair(QueuePairKey(place)).ok_or(BackendError::State)?;
+        self.tables.alive()?;
+        let last = self.life(QueuePairKey(place)).ok_or(BackendError::State)?;
         let geometry = self.geometry(request)?;
         let request_queue = self.completion_number(request.request_queue)?;
         let receive_queue = self.completion_number(request.receive_queue)?;
         let shared_key = request.shared_receive_queue;
         let shared = match shared_key {
-            Some(key) => Some(self.shared_number(key)?),
+            Some(key) => Some(self.tables.shared_number(key)?),
             None => None,
         };
         let rings = geometry.receive_ring().saturating_add(geometry.send_ring());
         let units = rings.saturating_add(1) as usize;
         let taken = self.supply.take(units, geometry.slots() as usize)?;
-        let user_index = next_user_index(pair.user_index.load(Ordering::Relaxed), place);
+        let user_index = next_user_index(last.user_index.load(Ordering::Relaxed), place);
+        let life = self.tables.lives.get(life_of(user_index));
+        let life = life.ok_or(BackendError::State)?;
         let attributes = &request.attributes;
         let spec = QueuePairSpec {
             domain: request.domain.0 as u32,
@@ -122,6 +133,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             reads_out: checked(attributes.max_rdma_read_out),
         };
         H::to_register();
+        let record = record(&taken.memory, rings as usize)?;
         let made = match self.control.create_queue_pair(&spec) {
             Ok(made) => made,
             Err(error) => {
@@ -129,94 +141,99 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
                 return Err(error);
             }
         };
-        let all: &'s [Unit] = taken.memory.units();
+        let all: &'s [DeviceUnit] = taken.memory.units();
         let (receive_ring, rest) = all
             .split_at_checked(geometry.receive_ring() as usize)
             .unwrap_or_default();
         let send_ring = rest.get(..geometry.send_ring() as usize);
-        let record = record(&taken.memory, rings as usize);
+        let (send_ring, _) = send_ring.unwrap_or_default().as_chunks();
         let slots = self.supply.slots();
         let slots = slots.get(taken.first_slot..).unwrap_or_default();
         let (receive_slots, slots) = slots
             .split_at_checked(geometry.receive_entries as usize)
             .unwrap_or_default();
         let send_slots = slots.get(..geometry.send_blocks as usize);
-        let receive = shared_key.is_none().then_some(MmioReceiveQueue {
+        let inline_below = if request.may_read_at_post() {
+            match self.control.limits().inline {
+                0 => 0,
+                most => most.min(MOST_INLINE).saturating_add(1),
+            }
+        } else {
+            0
+        };
+        let mut receive = shared_key.is_none().then_some(MmioReceiveQueue {
             hal: PhantomData,
             ring: receive_ring,
             record,
             slots: receive_slots,
-            pair,
+            life,
             places: geometry.receive_entries,
             units: geometry.receive_units,
+            ended: false,
             head: 0,
             tail: 0,
         });
+        if let Some(receive) = &mut receive {
+            receive.end_places();
+        }
         Ok(Made {
             send: MmioSendQueue {
                 request: *request,
                 hal: PhantomData,
                 registers: self.registers.clone(),
                 held: taken.held,
-                ring: send_ring.unwrap_or_default(),
+                ring: send_ring,
                 record,
                 slots: send_slots.unwrap_or_default(),
-                pair,
+                life,
                 windows: self.tables.windows,
                 state: self.tables.state,
                 number: made.number,
-                blocks: geometry.send_blocks,
                 head: 0,
                 tail: 0,
                 doorbell: made.doorbell,
                 last: 0,
-                fence: ControlFlags(0),
+                flags: ControlFlags::COMPLETE,
+                inline_below,
+                takes_blocks: made.takes_blocks,
+                burst: NO_BLOCK,
             },
             receive,
             user_index,
             first_slot: taken.first_slot,
             geometry,
-            shared: shared_key.map_or(0, |key| (key.0 as u32).wrapping_add(1)),
+            shared: taken_from(shared_key),
         })
     }
 
     /// Puts a queue pair in its place.
     pub(super) fn settle(&self, made: &Made<'s, R, H>) {
-        let pair = made.send.pair;
+        let life = made.send.life;
         let request = &made.send.request;
         let geometry = made.geometry;
         let receives = made.first_slot;
         let sends = receives.saturating_add(geometry.receive_entries as usize);
-        pair.receives
+        life.receives
             .begin(receives, geometry.receive_entries, request.receive_queue);
-        pair.requests
+        life.requests
             .begin(sends, geometry.send_blocks, request.request_queue);
-        pair.token.store(request.token);
-        pair.shared.store(made.shared, Ordering::Relaxed);
-        pair.user_index.store(made.user_index, Ordering::Release);
-        pair.number.store(made.send.number, Ordering::Release);
+        life.token.store(request.token);
+        life.shared.store(made.shared, Ordering::Relaxed);
+        self.tables.expect(life, made.user_index);
+        life.number.store(made.send.number, Ordering::Release);
     }
 
     /// The device is done with a queue pair; completions of it may still be there.
     pub(super) fn retire(&mut self, key: QueuePairKey) {
-        let Some(pair) = self.pair(key) else {
+        let Some(life) = self.life(key).filter(|life| life.lives()) else {
             return;
         };
-        let number = pair.number.load(Ordering::Relaxed);
-        if number == 0 {
-            return;
-        }
-        let shared = pair.shared.load(Ordering::Relaxed).checked_sub(1);
-        let shared = shared.and_then(|place| {
-            let queue = self.tables.shared_receive_queues.get(place as usize)?;
-            Some(queue.places.load(Ordering::Relaxed))
-        });
-        self.owe(&pair.requests, pair.requests.outstanding());
-        let received = shared.unwrap_or(pair.receives.outstanding());
-        self.owe(&pair.receives, received);
+        let number = life.number.load(Ordering::Relaxed);
+        self.tables.owe_all(life);
         // What may come is owed before anybody can miss the queue pair, and the device, which may take long, goes last.
-        pair.number.store(0, Ordering::Release);
+        life.number.store(NO_QUEUE, Ordering::Release);
         self.control.destroy_queue_pair(number);
+        self.sideband.forget(number);
     }
 
     /// Puts a new send queue in the place of another one, whose memory is free then, the receive queue's included.
@@ -227,12 +244,5 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
     ) {
         let old = core::mem::replace(send, new);
         self.supply.give_back(old.held);
-    }
-
-    pub(super) fn owe(&self, queue: &QueueCell, completions: u32) {
-        let name = queue.completes_on.load(Ordering::Relaxed) as usize;
-        if let Some(slot) = self.tables.completion_queues.get(name) {
-            slot.owe(completions);
-        }
     }
 }

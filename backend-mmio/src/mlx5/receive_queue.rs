@@ -3,58 +3,94 @@
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
 use super::defs::{Data, LONGEST_PIECE, doorbell};
-use super::storage::{QueueCell, QueuePairSlot, RequestSlot};
-use crate::hal::{DeviceWord, Hal, Unit};
+use super::objects::Record;
+use super::storage::{QueuePairSlot, RequestSlot};
+use crate::hal::{DeviceUnit, DeviceWord, Hal};
 
 /// The receive queue of a queue pair.
 #[derive(Debug)]
 pub struct MmioReceiveQueue<'s, H> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
-    pub(crate) ring: &'s [Unit],
-    pub(crate) record: &'s [DeviceWord],
+    pub(crate) ring: &'s [DeviceUnit],
+    pub(crate) record: &'s Record,
     /// One for each place.
     pub(crate) slots: &'s [RequestSlot],
-    pub(crate) pair: &'s QueuePairSlot,
-    /// How many places there are.
+    pub(crate) life: &'s QueuePairSlot,
+    /// How many places there are, a power of two, or none.
     pub(crate) places: u32,
     /// Units of a place.
     pub(crate) units: u32,
+    /// Whether all places end behind their first unit, but for those that are posted.
+    pub(crate) ended: bool,
     pub(crate) head: u32,
     pub(crate) tail: u32,
 }
 
-/// Writes a segment to a place of a ring.
-#[inline(always)]
-pub(crate) fn write_data(ring: &[Unit], index: u32, data: Data) {
-    if let Some(unit) = ring.get(index as usize) {
-        for (word, value) in unit.iter().zip(data.encode()) {
-            word.store(value);
-        }
-    }
-}
-
 impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
-    pub(crate) fn cell(&self) -> &'s QueueCell {
-        &self.pair.receives
+    /// Puts an end behind the first unit of each place, so that a receive of one segment need not.
+    pub(crate) fn end_places(&mut self) {
+        if self.units > 1 {
+            let places = self.ring.chunks_exact(self.units as usize);
+            for end in places.filter_map(|place| place.get(1)) {
+                end.put(Data::END.encode());
+            }
+        }
+        self.ended = true;
     }
 
+    #[inline(always)]
+    fn has_room(&mut self) -> bool {
+        self.head.wrapping_sub(self.tail) < self.places || self.has_room_now()
+    }
+
+    /// Looks how far the device is.
+    #[cold]
+    fn has_room_now(&mut self) -> bool {
+        self.tail = self.life.receives.tail();
+        self.head.wrapping_sub(self.tail) < self.places
+    }
+
+    /// The place that is posted next, which there is one of if there is room.
+    #[inline(always)]
+    fn place(&self) -> u32 {
+        self.head & self.places.wrapping_sub(1)
+    }
+
+    /// The units of the place that is posted next, and what is behind it.
     #[inline(always)]
     fn first_unit(&self) -> u32 {
-        (self.head & self.places.wrapping_sub(1)).wrapping_mul(self.units)
+        self.place().wrapping_mul(self.units)
     }
 
+    /// Remembers the receive, and takes it into the ring.
     #[inline(always)]
-    fn publish(&mut self, token: u64, segments: u32, length: u32) {
-        if segments < self.units {
-            let end = self.first_unit().wrapping_add(segments);
-            write_data(self.ring, end, Data::END);
-        }
-        let place = self.head & self.places.wrapping_sub(1);
+    fn publish(&mut self, (place, head): (u32, u32), token: u64, length: u32) {
         if let Some(slot) = self.slots.get(place as usize) {
             slot.put(token, length);
         }
-        self.head = self.head.wrapping_add(1);
-        self.cell().set_head(self.head);
+        let head = head.wrapping_add(1);
+        self.head = head;
+        self.life.receives.set_head(head);
+    }
+
+    /// Posts one segment where places may end elsewhere; in words, which go in registers.
+    #[inline(never)]
+    fn post_otherwise(
+        &mut self,
+        address: u64,
+        length: u32,
+        key: u32,
+        token: u64,
+    ) -> Result<(), Rejected> {
+        let mut place = self.reserve(1).ok_or(Rejected)?;
+        place.segment(Segment {
+            address,
+            length,
+            key,
+        });
+        place.commit(&ReceiveRequest { token })?;
+        self.tell_device();
+        Ok(())
     }
 
     /// Takes over the receives that were posted on another queue, the oldest at `tail`, which the device does not use any more.
@@ -92,9 +128,7 @@ impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
     #[inline(always)]
     fn tell_device(&mut self) {
         H::to_device();
-        if let Some(word) = self.record.get(doorbell::RECEIVE) {
-            word.store(self.head & 0xFFFF);
-        }
+        self.record[doorbell::RECEIVE].store(self.head & 0xFFFF);
     }
 }
 
@@ -114,13 +148,13 @@ impl<H: Hal> WorkSlot for MmioReceiveSlot<'_, '_, H> {
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
         let index = self.queue.first_unit().wrapping_add(self.segments);
-        let data = Data {
-            length: segment.length,
-            key: segment.key,
-            address: segment.address,
-        };
-        if self.segments < self.queue.units {
-            write_data(self.queue.ring, index, data);
+        if self.segments < self.queue.units
+            && let Some(unit) = self.queue.ring.get(index as usize)
+        {
+            unit.put(data(segment).encode());
+        }
+        if self.segments == 1 {
+            self.queue.ended = false;
         }
         self.segments = self.segments.wrapping_add(1);
         self.length = self.length.saturating_add(segment.length);
@@ -129,11 +163,22 @@ impl<H: Hal> WorkSlot for MmioReceiveSlot<'_, '_, H> {
 
     #[inline(always)]
     fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
-        if self.lengths > LONGEST_PIECE {
+        let Self {
+            queue,
+            segments,
+            length,
+            lengths,
+        } = self;
+        if lengths > LONGEST_PIECE {
             return Err(Rejected);
         }
-        self.queue
-            .publish(request.token, self.segments, self.length);
+        let end = queue.first_unit().wrapping_add(segments);
+        if segments < queue.units
+            && let Some(unit) = queue.ring.get(end as usize)
+        {
+            unit.put(Data::END.encode());
+        }
+        queue.publish((queue.place(), queue.head), request.token, length);
         Ok(())
     }
 }
@@ -147,11 +192,8 @@ impl<'s, H: Hal> WorkQueue for MmioReceiveQueue<'s, H> {
 
     #[inline(always)]
     fn reserve(&mut self, _segments: usize) -> Option<MmioReceiveSlot<'_, 's, H>> {
-        if self.head.wrapping_sub(self.tail) >= self.places {
-            self.tail = self.cell().tail();
-            if self.head.wrapping_sub(self.tail) >= self.places {
-                return None;
-            }
+        if !self.has_room() {
+            return None;
         }
         Some(MmioReceiveSlot {
             queue: self,
@@ -162,8 +204,39 @@ impl<'s, H: Hal> WorkQueue for MmioReceiveQueue<'s, H> {
     }
 
     #[inline(always)]
+    fn post_one(&mut self, segment: Segment, request: &ReceiveRequest) -> Result<(), Rejected> {
+        if !self.ended {
+            let Segment {
+                address,
+                length,
+                key,
+            } = segment;
+            return self.post_otherwise(address, length, key, request.token);
+        }
+        if !self.has_room() || segment.length > LONGEST_PIECE {
+            return Err(Rejected);
+        }
+        let head = self.head;
+        let place = head & self.places.wrapping_sub(1);
+        let unit = self.ring.get(place.wrapping_mul(self.units) as usize);
+        unit.ok_or(Rejected)?.put(data(segment).encode());
+        self.publish((place, head), request.token, segment.length);
+        self.tell_device();
+        Ok(())
+    }
+
+    #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
         self.tell_device();
         Ok(())
+    }
+}
+
+#[inline(always)]
+pub(crate) fn data(segment: Segment) -> Data {
+    Data {
+        length: segment.length,
+        key: segment.key,
+        address: segment.address,
     }
 }

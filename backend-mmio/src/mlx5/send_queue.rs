@@ -3,18 +3,19 @@
 use core::sync::atomic::Ordering;
 
 use dat_core::backend::{
-    BindRequest, QueuePairRequest, Rejected, Segment, SendFlags, SendOperation, SendQueue,
-    SendRequest, WorkQueue, WorkSlot,
+    BindRequest, QueuePairRequest, Rejected, RemoteRange, Segment, SendFlags, SendOperation,
+    SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 use dat_core::flags::MemoryPrivileges;
 
 use super::defs::{
-    BLOCK_UNITS, Control, ControlFlags, Data, KeyUpdate, LONGEST_PIECE, LONGEST_WINDOW, Opcode,
-    Opening, RemoteAddress, doorbell, register,
+    BLOCK_UNITS, Control, ControlFlags, Data, InlineData, KeyUpdate, LONGEST_PIECE, LONGEST_WINDOW,
+    Opcode, Opening, RemoteAddress, doorbell, register,
 };
-use super::objects::Held;
+use super::objects::{Held, Record};
+use super::receive_queue::data;
 use super::storage::{QueueCell, QueuePairSlot, RequestSlot, State, WindowSlot};
-use crate::hal::{DeviceWord, Hal, Unit};
+use crate::hal::{DeviceUnit, DeviceWord, Hal, read_consumer};
 use crate::registers::RegisterIo;
 
 /// The send queue of a queue pair.
@@ -24,29 +25,40 @@ pub struct MmioSendQueue<'s, H, R> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) registers: R,
     pub(crate) held: Held,
-    pub(crate) ring: &'s [Unit],
-    pub(crate) record: &'s [DeviceWord],
+    pub(crate) ring: &'s [Block],
+    pub(crate) record: &'s Record,
     /// One for each block.
     pub(crate) slots: &'s [RequestSlot],
-    pub(crate) pair: &'s QueuePairSlot,
+    pub(crate) life: &'s QueuePairSlot,
     pub(crate) windows: &'s [WindowSlot],
     pub(crate) state: &'s State,
     pub(crate) number: u32,
-    /// Blocks of the ring, and of the descriptors that were committed; the latter runs freely.
-    pub(crate) blocks: u32,
+    /// Blocks of the descriptors that were committed; it runs freely.
     pub(crate) head: u32,
     /// Where the oldest descriptor was when it was last looked for.
     pub(crate) tail: u32,
     /// Where the next doorbell goes.
     pub(crate) doorbell: u32,
-    /// The beginning of the last descriptor, which the doorbell repeats.
+    /// The beginning of the last descriptor as it lies in memory, which the doorbell repeats.
     pub(crate) last: u64,
-    /// What the next descriptor has to wait for.
-    pub(crate) fence: ControlFlags,
+    /// How the next descriptor is treated: it may have to wait.
+    pub(crate) flags: ControlFlags,
+    /// Data shorter than this lies in the descriptor, if it is of one segment; only where the core vouches for segments.
+    pub(crate) inline_below: u32,
+    /// Whether the doorbell takes a block.
+    pub(crate) takes_blocks: bool,
+    /// The block, modulo 2^16, that goes to the doorbell whole, if nothing else is told of with it; or `NO_BLOCK`.
+    pub(crate) burst: u16,
 }
 
+/// The index of no block that goes to the doorbell.
+pub(crate) const NO_BLOCK: u16 = u16::MAX;
+
+/// A block of the ring, which has a power of two of them.
+pub(crate) type Block = [DeviceUnit; BLOCK_UNITS as usize];
+
 /// Units in front of the segments of a descriptor that has a remote side.
-const BEFORE_SEGMENTS: u32 = 2;
+pub(crate) const BEFORE_SEGMENTS: u32 = 2;
 
 /// Blocks for so many units.
 #[inline(always)]
@@ -60,70 +72,83 @@ pub(crate) const fn blocks_for(segments: u32) -> u32 {
     blocks_of(BEFORE_SEGMENTS.saturating_add(segments))
 }
 
-#[inline(always)]
-fn put(unit: &Unit, words: [u32; 4]) {
-    for (word, value) in unit.iter().zip(words) {
-        word.store(value);
-    }
-}
-
 impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     pub(crate) fn cell(&self) -> &'s QueueCell {
-        &self.pair.requests
+        &self.life.requests
     }
 
-    /// A unit, counted from the first free block; the ring goes round.
+    /// The place of a block in the ring, which goes round.
     #[inline(always)]
-    fn unit(&self, place: u32) -> Option<&'s Unit> {
-        let first = self.head.wrapping_mul(BLOCK_UNITS);
-        let units = self.blocks.wrapping_mul(BLOCK_UNITS);
-        let index = first.wrapping_add(place) & units.wrapping_sub(1);
-        self.ring.get(index as usize)
+    fn place(&self, index: u32) -> usize {
+        index as usize & self.ring.len().wrapping_sub(1)
     }
 
+    /// The place of the first free block, and the block, which there is one of if there is room.
     #[inline(always)]
+    fn first_block(&self) -> Option<(usize, &'s Block)> {
+        let place = self.place(self.head);
+        Some((place, self.ring.get(place)?))
+    }
+
+    /// A unit, counted from the first free block.
+    fn unit(&self, place: u32) -> Option<&'s DeviceUnit> {
+        let block = self.head.wrapping_add(place / BLOCK_UNITS);
+        let block = self.ring.get(self.place(block))?;
+        block.get((place % BLOCK_UNITS) as usize)
+    }
+
     fn fill(&self, place: u32, words: [u32; 4]) {
         if let Some(unit) = self.unit(place) {
-            put(unit, words);
+            unit.put(words);
         }
     }
 
     #[inline(always)]
     fn has_room(&mut self, blocks: u32) -> bool {
-        let used = self.head.wrapping_sub(self.tail).wrapping_add(blocks);
-        if used <= self.blocks {
-            return true;
-        }
-        self.tail = self.cell().tail();
-        self.head.wrapping_sub(self.tail).wrapping_add(blocks) <= self.blocks
+        self.leaves(blocks) || self.has_room_now(blocks)
     }
 
-    /// Writes the control unit, and takes the descriptor into the ring.
+    /// Whether there is room for so many blocks as far as is known.
     #[inline(always)]
-    fn publish(&mut self, token: u64, control: Control) {
+    fn leaves(&self, blocks: u32) -> bool {
+        let used = self.head.wrapping_sub(self.tail);
+        used.wrapping_add(blocks) as usize <= self.ring.len()
+    }
+
+    /// Looks how far the device is.
+    #[cold]
+    fn has_room_now(&mut self, blocks: u32) -> bool {
+        self.tail = self.cell().tail();
+        self.leaves(blocks)
+    }
+
+    /// Writes the control unit into the first block, and takes the descriptor into the ring.
+    #[inline(always)]
+    fn publish(&mut self, (place, block): (usize, &Block), token: u64, control: Control) {
         let words = control.encode();
-        self.fill(0, words);
+        let [unit, ..] = block;
+        unit.put(words);
         let [first, second, ..] = words;
-        self.last = u64::from(first) << 32 | u64::from(second);
+        self.last = (u64::from(first) << 32 | u64::from(second)).to_be();
         let blocks = blocks_of(u32::from(control.units));
-        let place = self.head & self.blocks.wrapping_sub(1);
-        if let Some(slot) = self.slots.get(place as usize) {
+        if let Some(slot) = self.slots.get(place) {
             slot.put(token, blocks);
         }
-        self.head = self.head.wrapping_add(blocks);
-        self.cell().set_head(self.head);
+        let head = self.head.wrapping_add(blocks);
+        self.head = head;
+        self.life.requests.set_head(head);
     }
 
-    /// What the next descriptor waits for.
+    /// How the next descriptor is treated.
     #[inline(always)]
     fn flags(&mut self, flags: SendFlags) -> ControlFlags {
-        let fence = if flags.contains(SendFlags::FENCE) {
-            ControlFlags::FENCE
+        let flags = if flags.contains(SendFlags::FENCE) {
+            ControlFlags::COMPLETE.with(ControlFlags::FENCE)
         } else {
-            self.fence
+            self.flags
         };
-        self.fence = ControlFlags(0);
-        ControlFlags::COMPLETE.with(fence)
+        self.flags = ControlFlags::COMPLETE;
+        flags
     }
 
     #[inline(always)]
@@ -131,13 +156,107 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         if self.state.is_faulty() {
             return;
         }
-        H::to_device();
-        if let Some(word) = self.record.get(doorbell::SEND) {
-            word.store(self.head & 0xFFFF);
+        if self.burst != NO_BLOCK {
+            self.tell_whole();
+            return;
         }
+        H::to_device();
+        self.record[doorbell::SEND].store(self.head & 0xFFFF);
         H::to_register();
-        self.registers.write(self.doorbell, self.last);
+        let doorbell = self.doorbell;
+        self.registers.write(doorbell, u64::from_be(self.last));
+        self.doorbell = doorbell ^ register::SEND_STRIDE;
+    }
+
+    /// As above, with the whole descriptor, if it is the only one.
+    #[inline(never)]
+    fn tell_whole(&mut self) {
+        let burst = core::mem::replace(&mut self.burst, NO_BLOCK);
+        // The record says what the device was told last.
+        let told = self.record[doorbell::SEND].load();
+        let alone = u32::from(burst) == told && burst.wrapping_add(1) == self.head as u16;
+        let block = self.ring.get(self.place(burst.into())).filter(|_| alone);
+        let Some(block) = block else {
+            self.tell_device();
+            return;
+        };
+        H::to_device();
+        self.record[doorbell::SEND].store(self.head & 0xFFFF);
+        let mut words = block.iter().flatten().map(DeviceWord::load);
+        let mut word = || u64::from(words.next().unwrap_or(0));
+        let block = core::array::from_fn(|_| word() << 32 | word());
+        H::to_register();
+        self.registers.copy(self.doorbell, block);
+        H::flush_register();
         self.doorbell ^= register::SEND_STRIDE;
+    }
+
+    /// Posts a request of one segment with its data in the descriptor, if there is room for that.
+    ///
+    /// The core vouches for the segment, and has looked at it: this is after its checks, and before it lets go of the endpoint.
+    #[inline(never)]
+    fn post_inline(
+        &mut self,
+        segment: Segment,
+        opcode: Opcode,
+        remote: Option<RemoteRange>,
+        (token, flags): (u64, ControlFlags),
+    ) -> bool {
+        let Segment {
+            address, length, ..
+        } = segment;
+        let inline = InlineData { length };
+        let before = 1 + u32::from(remote.is_some());
+        let units = before.saturating_add(inline.units());
+        let blocks = blocks_of(units);
+        let Some(block) = self.first_block().filter(|_| self.has_room(blocks)) else {
+            return false;
+        };
+        if let Some(RemoteRange { address, key }) = remote {
+            self.fill(1, RemoteAddress { address, key }.encode());
+        }
+        // Words of data that were read, behind the one that says how much there is.
+        let mut header = Some(inline.encode());
+        let mut read = 0;
+        let mut word = || {
+            header.take().unwrap_or_else(|| {
+                let (from, left) = (
+                    address.wrapping_add(read),
+                    u64::from(length).saturating_sub(read),
+                );
+                read = read.wrapping_add(4);
+                #[expect(
+                    unsafe_code,
+                    reason = "the core lets queues of this kind read what they post"
+                )]
+                // SAFETY: `inline_below` is not 0 only for queues of which the core says that their segments lie in regions that
+                // stay until the request was posted, and this is within a commit.
+                unsafe {
+                    read_consumer(from, left.min(4) as u32)
+                }
+            })
+        };
+        for place in before..units {
+            let words = core::array::from_fn(|_| word());
+            self.fill(place, words);
+        }
+        let index = self.head;
+        let control = Control {
+            index: index as u16,
+            opcode,
+            queue_pair: self.number,
+            units: units as u8,
+            flags,
+            immediate: 0,
+        };
+        self.publish(block, token, control);
+        // An index that is called none is told of as ever.
+        self.burst = if self.takes_blocks && blocks == 1 {
+            index as u16
+        } else {
+            NO_BLOCK
+        };
+        true
     }
 }
 
@@ -146,8 +265,27 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
 pub struct MmioSendSlot<'a, 's, H, R> {
     queue: &'a mut MmioSendQueue<'s, H, R>,
     segments: u32,
+    /// The first segment, which is put down last: where it goes depends on the request. The others are where they would
+    /// be behind a remote side.
+    first: Segment,
     /// All lengths laid over each other: a bit is in it that is in one of them.
     lengths: u32,
+}
+
+impl<H: Hal, R: RegisterIo> MmioSendSlot<'_, '_, H, R> {
+    /// Of a request without a remote side: the segments behind the first move up.
+    #[inline(never)]
+    fn move_up(&self) {
+        for place in BEFORE_SEGMENTS..=self.segments {
+            let units = (
+                self.queue.unit(place),
+                self.queue.unit(place.wrapping_add(1)),
+            );
+            if let (Some(to), Some(from)) = units {
+                to.put(from.each_ref().map(DeviceWord::load));
+            }
+        }
+    }
 }
 
 impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
@@ -155,65 +293,66 @@ impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
 
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
-        let data = Data {
-            length: segment.length,
-            key: segment.key,
-            address: segment.address,
-        };
-        self.queue
-            .fill(BEFORE_SEGMENTS.wrapping_add(self.segments), data.encode());
+        if self.segments == 0 {
+            self.first = segment;
+        } else {
+            let place = BEFORE_SEGMENTS.wrapping_add(self.segments);
+            self.queue.fill(place, data(segment).encode());
+        }
         self.segments = self.segments.wrapping_add(1);
         self.lengths |= segment.length;
     }
 
     #[inline(always)]
     fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
-        let Self {
-            queue,
-            segments,
-            lengths,
-        } = self;
-        if lengths > LONGEST_PIECE {
+        if self.lengths > LONGEST_PIECE {
             return Err(Rejected);
         }
-        let mut flags = queue.flags(request.flags);
+        let (opcode, before, remote) = match request.operation {
+            SendOperation::RdmaWrite(range) => (Opcode::RDMA_WRITE, BEFORE_SEGMENTS, Some(range)),
+            SendOperation::RdmaRead(range) => (Opcode::RDMA_READ, BEFORE_SEGMENTS, Some(range)),
+            SendOperation::Send => (Opcode::SEND, 1, None),
+        };
+        let mut flags = self.queue.flags(request.flags);
         if request.flags.contains(SendFlags::SOLICITED) {
             flags = flags.with(ControlFlags::SOLICITED);
         }
-        let (opcode, before) = match request.operation {
-            SendOperation::RdmaWrite(range) => {
-                let (address, key) = (range.address, range.key);
-                queue.fill(1, RemoteAddress { address, key }.encode());
-                (Opcode::RDMA_WRITE, BEFORE_SEGMENTS)
+        if self.segments == 1
+            && opcode != Opcode::RDMA_READ
+            && self.lengths < self.queue.inline_below
+        {
+            let how = (request.token, flags);
+            if self.queue.post_inline(self.first, opcode, remote, how) {
+                return Ok(());
             }
-            SendOperation::RdmaRead(range) => {
-                let (address, key) = (range.address, range.key);
-                queue.fill(1, RemoteAddress { address, key }.encode());
-                (Opcode::RDMA_READ, BEFORE_SEGMENTS)
+        }
+        let head = self.queue.head;
+        let first_block = self.queue.first_block().ok_or(Rejected)?;
+        let (_, [_, second, third, _]) = first_block;
+        let first = match remote {
+            Some(RemoteRange { address, key }) => {
+                second.put(RemoteAddress { address, key }.encode());
+                third
             }
-            SendOperation::Send => {
-                // There is no remote side, so the segments move up.
-                for place in 1..=segments {
-                    if let (Some(to), Some(from)) =
-                        (queue.unit(place), queue.unit(place.wrapping_add(1)))
-                    {
-                        for (to, from) in to.iter().zip(from) {
-                            to.store(from.load());
-                        }
-                    }
+            None => {
+                if self.segments > 1 {
+                    self.move_up();
                 }
-                (Opcode::SEND, 1)
+                second
             }
         };
+        if self.segments != 0 {
+            first.put(data(self.first).encode());
+        }
         let control = Control {
-            index: queue.head as u16,
+            index: head as u16,
             opcode,
-            queue_pair: queue.number,
-            units: before.wrapping_add(segments) as u8,
+            queue_pair: self.queue.number,
+            units: before.wrapping_add(self.segments) as u8,
             flags,
             immediate: 0,
         };
-        queue.publish(request.token, control);
+        self.queue.publish(first_block, request.token, control);
         Ok(())
     }
 }
@@ -233,6 +372,11 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
         Some(MmioSendSlot {
             queue: self,
             segments: 0,
+            first: Segment {
+                address: 0,
+                length: 0,
+                key: 0,
+            },
             lengths: 0,
         })
     }
@@ -267,6 +411,7 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
         if !self.has_room(blocks_of(u32::from(units))) {
             return Err(Rejected);
         }
+        let block = self.first_block().ok_or(Rejected)?;
         for (place, words) in (1..).zip(KeyUpdate { variant, opens }.encode()) {
             self.fill(place, words);
         }
@@ -291,8 +436,8 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
             flags: self.flags(request.flags),
             immediate: old,
         };
-        self.publish(request.token, control);
-        self.fence = ControlFlags::SMALL_FENCE;
+        self.publish(block, request.token, control);
+        self.flags = ControlFlags::COMPLETE.with(ControlFlags::SMALL_FENCE);
         window.key.store(new, Ordering::Relaxed);
         self.tell_device();
         Ok(new)

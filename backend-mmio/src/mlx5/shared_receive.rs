@@ -5,10 +5,10 @@ use core::sync::atomic::Ordering;
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
 use super::defs::{Data, LONGEST_PIECE, NextReceive, doorbell};
-use super::objects::Held;
-use super::receive_queue::write_data;
+use super::objects::{Held, Record};
+use super::receive_queue::data;
 use super::storage::{RequestSlot, SharedReceiveSlot, Whereabouts};
-use crate::hal::{DeviceWord, Hal, Unit};
+use crate::hal::{DeviceUnit, Hal};
 
 /// A shared receive queue.
 ///
@@ -18,8 +18,8 @@ use crate::hal::{DeviceWord, Hal, Unit};
 pub struct MmioSharedReceiveQueue<'s, H> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) held: Held,
-    pub(crate) ring: &'s [Unit],
-    pub(crate) record: &'s [DeviceWord],
+    pub(crate) ring: &'s [DeviceUnit],
+    pub(crate) record: &'s Record,
     pub(crate) slots: &'s [RequestSlot],
     pub(crate) shared: &'s SharedReceiveSlot,
     /// How many places there are, a power of two.
@@ -41,8 +41,20 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
     }
 
     /// The unit in which a place names the next one.
-    fn link(&self, place: u32) -> Option<&Unit> {
-        self.ring.get(place.wrapping_mul(self.units) as usize)
+    fn link(&self, place: u32) -> Option<&DeviceUnit> {
+        self.unit(place, 0)
+    }
+
+    fn unit(&self, place: u32, unit: u32) -> Option<&DeviceUnit> {
+        let first = place.wrapping_mul(self.units);
+        self.ring.get(first.wrapping_add(unit) as usize)
+    }
+
+    /// Writes a segment into a place.
+    fn put(&self, place: u32, unit: u32, data: Data) {
+        if let Some(unit) = self.unit(place, unit) {
+            unit.put(data.encode());
+        }
     }
 
     /// Puts the chain into its first order: all places, one after the other.
@@ -60,9 +72,7 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
             slot.free_before(next);
         }
         if let Some(unit) = self.link(place) {
-            for (word, value) in unit.iter().zip(NextReceive { next: next as u16 }.encode()) {
-                word.store(value);
-            }
+            unit.put(NextReceive { next: next as u16 }.encode());
         }
     }
 
@@ -86,8 +96,7 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
         let place = self.next;
         let used = segments.wrapping_add(1);
         if used < self.units {
-            let end = place.wrapping_mul(self.units).wrapping_add(used);
-            write_data(self.ring, end, Data::END);
+            self.put(place, used, Data::END);
         }
         if let Some(slot) = self.slot(place) {
             let next = slot.next();
@@ -114,14 +123,9 @@ impl<H: Hal> WorkSlot for MmioSharedReceivePlace<'_, '_, H> {
 
     fn segment(&mut self, segment: Segment) {
         self.segments = self.segments.wrapping_add(1);
-        let first = self.queue.next.wrapping_mul(self.queue.units);
-        let data = Data {
-            length: segment.length,
-            key: segment.key,
-            address: segment.address,
-        };
         if self.segments < self.queue.units {
-            write_data(self.queue.ring, first.wrapping_add(self.segments), data);
+            self.queue
+                .put(self.queue.next, self.segments, data(segment));
         }
         self.length = self.length.saturating_add(segment.length);
         self.lengths |= segment.length;
@@ -161,9 +165,7 @@ impl<'s, H: Hal> WorkQueue for MmioSharedReceiveQueue<'s, H> {
 
     fn ring(&mut self) -> Result<(), u32> {
         H::to_device();
-        if let Some(word) = self.record.get(doorbell::RECEIVE) {
-            word.store(self.posted & 0xFFFF);
-        }
+        self.record[doorbell::RECEIVE].store(self.posted & 0xFFFF);
         Ok(())
     }
 }

@@ -1,7 +1,9 @@
 //! What the driver remembers: lent by the caller, never seen by the device.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering, fence};
+use core::task::Waker;
 
+use dat_core::backend::SharedReceiveQueueKey;
 use dat_core::sync::Word64;
 
 use super::defs::COUNTER;
@@ -84,16 +86,19 @@ impl RequestSlot {
 #[derive(Debug)]
 pub(crate) struct QueueCell {
     /// Where its request slots begin.
-    pub(crate) first: AtomicU32,
-    /// One less than how many it has, a power of two.
-    pub(crate) mask: AtomicU32,
+    first: AtomicU32,
     head: AtomicU32,
     tail: AtomicU32,
-    /// The completion queue, or `NO_QUEUE`.
-    pub(crate) completes_on: AtomicU32,
+    /// One less than how many it has, a power of two.
+    mask: AtomicU32,
+    /// The completion queue, or `NOWHERE`.
+    completes_on: AtomicU16,
 }
 
-/// The number of no completion queue.
+/// The name of no completion queue.
+pub(crate) const NOWHERE: u16 = u16::MAX;
+
+/// The number of no queue of the device: theirs have 24 bits.
 pub(crate) const NO_QUEUE: u32 = u32::MAX;
 
 impl QueueCell {
@@ -103,10 +108,10 @@ impl QueueCell {
     )]
     const EMPTY: Self = Self {
         first: AtomicU32::new(0),
-        mask: AtomicU32::new(0),
         head: AtomicU32::new(0),
         tail: AtomicU32::new(0),
-        completes_on: AtomicU32::new(NO_QUEUE),
+        mask: AtomicU32::new(0),
+        completes_on: AtomicU16::new(NOWHERE),
     };
 
     pub(crate) fn begin(&self, first: usize, places: u32, completes_on: Option<u16>) {
@@ -114,8 +119,19 @@ impl QueueCell {
         self.mask.store(places.wrapping_sub(1), Ordering::Relaxed);
         self.head.store(0, Ordering::Relaxed);
         self.tail.store(0, Ordering::Relaxed);
-        let queue = completes_on.map_or(NO_QUEUE, u32::from);
+        let queue = completes_on.unwrap_or(NOWHERE);
         self.completes_on.store(queue, Ordering::Relaxed);
+    }
+
+    /// Whether it completes on a queue.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, queue: u16) -> bool {
+        self.completes_on.load(Ordering::Relaxed) == queue
+    }
+
+    /// The completion queue, or `NOWHERE`.
+    pub(crate) fn completes_on(&self) -> u16 {
+        self.completes_on.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
@@ -154,26 +170,36 @@ impl QueueCell {
     /// The slot of the oldest descriptor that is posted, if there is one.
     #[inline(always)]
     pub(crate) fn oldest<'s>(&self, slots: &'s [RequestSlot]) -> Option<(u32, &'s RequestSlot)> {
+        let index = self.oldest_index()?;
+        Some((index, self.slot(slots, index)?))
+    }
+
+    /// The index of that descriptor.
+    #[inline(always)]
+    pub(crate) fn oldest_index(&self) -> Option<u32> {
         let tail = self.tail.load(Ordering::Relaxed);
-        if tail == self.head() {
-            return None;
-        }
-        Some((tail, self.slot(slots, tail)?))
+        (tail != self.head()).then_some(tail)
     }
 }
 
-/// Place for one queue pair.
+/// Place for one life of a queue pair; each queue pair has two, side by side.
+///
+/// A reset ends a life and begins the next, which has the other of the two. So whoever looked at a queue while it was reset,
+/// on another thread, reads and writes what nobody uses: the core passes through the locks of all dispatchers behind every
+/// reset and every end, so that it is gone before the place is taken again.
 #[derive(Debug)]
 pub struct QueuePairSlot {
-    /// What it is called in completions, or what the last one was called that was here.
+    /// What it is called in completions; 0 if nothing ever was here.
     pub(crate) user_index: AtomicU32,
-    /// What the device calls it; 0 if there is none.
+    /// The same, as long as the device is not given up; then `NO_QUEUE`, so that no completion is believed.
+    pub(crate) expected: AtomicU32,
+    /// What the device calls it; `NO_QUEUE` when it is over.
     pub(crate) number: AtomicU32,
     /// What the core calls it.
     pub(crate) token: Word64,
     pub(crate) requests: QueueCell,
     pub(crate) receives: QueueCell,
-    /// The shared receive queue: one more than its place, or 0.
+    /// The shared receive queue: one more than its place, or 0. With one, nothing is ever posted in `receives`.
     pub(crate) shared: AtomicU32,
 }
 
@@ -185,12 +211,37 @@ impl QueuePairSlot {
     )]
     pub const EMPTY: Self = Self {
         user_index: AtomicU32::new(0),
-        number: AtomicU32::new(0),
+        expected: AtomicU32::new(NO_QUEUE),
+        number: AtomicU32::new(NO_QUEUE),
         token: Word64::new(0),
         requests: QueueCell::EMPTY,
         receives: QueueCell::EMPTY,
         shared: AtomicU32::new(0),
     };
+
+    /// Whether the device has it.
+    pub(crate) fn lives(&self) -> bool {
+        self.number.load(Ordering::Relaxed) != NO_QUEUE
+    }
+
+    /// A shared receive queue is gone.
+    fn forget_shared(&self, key: SharedReceiveQueueKey) {
+        if self.shared.load(Ordering::Relaxed) == taken_from(Some(key)) {
+            self.shared.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The last life at the place of a queue pair, which may be over.
+fn latest([even, odd]: &[QueuePairSlot; 2]) -> &QueuePairSlot {
+    let name = even.user_index.load(Ordering::Acquire);
+    // Both are of the same place.
+    let next = next_user_index(name, place_of(odd.user_index.load(Ordering::Acquire)));
+    if next == odd.user_index.load(Ordering::Acquire) {
+        odd
+    } else {
+        even
+    }
 }
 
 /// Place for one completion queue.
@@ -257,6 +308,8 @@ pub struct SharedReceiveSlot {
     pub(crate) first: AtomicU32,
     /// How many places it has.
     pub(crate) places: AtomicU32,
+    /// How many queues there were here, for drivers that name buffers by it.
+    pub(crate) life: AtomicU32,
 }
 
 impl SharedReceiveSlot {
@@ -270,26 +323,40 @@ impl SharedReceiveSlot {
         token: Word64::new(0),
         first: AtomicU32::new(0),
         places: AtomicU32::new(0),
+        life: AtomicU32::new(0),
     };
 }
 
-/// The bits of a user's index that are the place; those above are a generation, so that a completion of an earlier life of a
-/// place is told from one of this.
-const PLACE_BITS: u32 = 12;
-/// Most queue pairs.
-pub(crate) const QUEUE_PAIRS: usize = 1 << PLACE_BITS;
-
-/// What a queue pair at a place is called next; never 0.
-pub(crate) fn next_user_index(last: u32, place: usize) -> u32 {
-    let place = place as u32 & ((1 << PLACE_BITS) - 1);
-    let generation = (last >> PLACE_BITS).wrapping_add(1) & (COUNTER >> PLACE_BITS);
-    generation.max(1) << PLACE_BITS | place
+/// A shared receive queue, or none, as a life remembers it.
+pub(crate) fn taken_from(key: Option<SharedReceiveQueueKey>) -> u32 {
+    key.map_or(0, |key| (key.0 as u32).wrapping_add(1))
 }
 
-/// The place in a user's index.
+/// The lowest bits of a user's index say which of the lives of all queue pairs it is, and the lowest one whether it is the even or
+/// the odd one of its place. Those above count, so that a completion of an earlier life is told from one of this.
+const LIFE_BITS: u32 = 13;
+/// Most queue pairs.
+pub(crate) const QUEUE_PAIRS: usize = 1 << (LIFE_BITS - 1);
+
+/// What comes behind a life of this name, at a place; never 0, and by turns even and odd.
+pub(crate) fn next_user_index(last: u32, place: usize) -> u32 {
+    let place = place as u32 & (QUEUE_PAIRS as u32 - 1);
+    let count = (last >> LIFE_BITS) << 1 | last & 1;
+    let count = count.wrapping_add(1) & (COUNTER >> (LIFE_BITS - 1));
+    // Behind the last one, which is odd, comes the first even one that is not 0.
+    let count = if count == 0 { 2 } else { count };
+    count >> 1 << LIFE_BITS | place << 1 | count & 1
+}
+
+/// The life that a name is of, among those of all queue pairs.
 #[inline(always)]
-pub(crate) fn place_of(user_index: u32) -> usize {
-    (user_index & ((1 << PLACE_BITS) - 1)) as usize
+pub(crate) fn life_of(user_index: u32) -> usize {
+    (user_index & ((1 << LIFE_BITS) - 1)) as usize
+}
+
+/// The place of a life.
+fn place_of(user_index: u32) -> usize {
+    life_of(user_index) >> 1
 }
 
 /// What all queues of a device see.
@@ -298,6 +365,8 @@ pub struct State {
     fault: FaultCell,
     /// Whether the device was halted for it.
     halted: AtomicBool,
+    /// Woken at the first fault.
+    waker: Option<Waker>,
 }
 
 impl State {
@@ -307,7 +376,36 @@ impl State {
         Self {
             fault: FaultCell::new(),
             halted: AtomicBool::new(false),
+            waker: None,
         }
+    }
+
+    /// The same; the waker is used when the first fault is found, by whichever thread, so that somebody calls
+    /// `Ia::progress`, which ends what others wait for.
+    ///
+    /// It stands for an interrupt of the device, and like one it may come while locks of the adapter are held: it must not
+    /// call into the adapter.
+    #[must_use]
+    pub const fn waking(waker: Waker) -> Self {
+        Self {
+            fault: FaultCell::new(),
+            halted: AtomicBool::new(false),
+            waker: Some(waker),
+        }
+    }
+
+    fn set_fault(&self, fault: DeviceFault) {
+        if self.fault.set(fault)
+            && let Some(waker) = &self.waker
+        {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// As it was when it was made.
+    pub(crate) fn clear(&self) {
+        self.fault.clear();
+        self.halted.store(false, Ordering::Release);
     }
 
     /// What the device was caught at, if it was.
@@ -338,12 +436,12 @@ impl Default for State {
     }
 }
 
-/// Storage for a device, as much of everything as it is to have at most.
+/// Storage for a device, as much of everything as it is to have at most. What is in it is forgotten when a device begins.
 #[derive(Debug)]
 pub struct Storage<'s> {
     /// What is known of the device.
     pub state: &'s State,
-    /// At most 4096.
+    /// Two for each queue pair; at most 8192.
     pub queue_pairs: &'s [QueuePairSlot],
     /// By the numbers of event dispatchers: as many as those.
     pub completion_queues: &'s [CompletionQueueSlot],
@@ -381,22 +479,61 @@ impl WindowSlot {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables<'s> {
     pub(crate) state: &'s State,
-    pub(crate) queue_pairs: &'s [QueuePairSlot],
+    /// Lives, two for each queue pair.
+    pub(crate) lives: &'s [QueuePairSlot],
     pub(crate) completion_queues: &'s [CompletionQueueSlot],
     pub(crate) shared_receive_queues: &'s [SharedReceiveSlot],
     pub(crate) requests: &'s [RequestSlot],
     pub(crate) windows: &'s [WindowSlot],
 }
 
-impl Tables<'_> {
+impl<'s> Tables<'s> {
+    /// The last life of each queue pair.
+    pub(crate) fn latest(&self) -> impl Iterator<Item = &'s QueuePairSlot> + use<'s> {
+        let (places, _) = self.lives.as_chunks();
+        places.iter().map(latest)
+    }
+
+    /// The last life at a place.
+    pub(crate) fn latest_at(&self, place: usize) -> Option<&'s QueuePairSlot> {
+        let (places, _) = self.lives.as_chunks();
+        places.get(place).map(latest)
+    }
+
     /// Whether the driver has flushed completions of its own for a completion queue.
-    pub(crate) fn has_flushed(&self, queue: u32) -> bool {
-        let live = |pair: &&QueuePairSlot| pair.number.load(Ordering::Relaxed) != 0;
-        self.queue_pairs.iter().filter(live).any(|pair| {
-            [&pair.requests, &pair.receives].into_iter().any(|cell| {
-                cell.completes_on.load(Ordering::Relaxed) == queue && cell.outstanding() != 0
-            })
+    pub(crate) fn has_flushed(&self, queue: u16) -> bool {
+        let mut live = self.latest().filter(|life| life.lives());
+        live.any(|life| {
+            [&life.requests, &life.receives]
+                .into_iter()
+                .any(|cell| cell.is_of(queue) && cell.outstanding() != 0)
         })
+    }
+
+    /// A shared receive queue is gone.
+    pub(crate) fn forget_shared(&self, key: SharedReceiveQueueKey) {
+        for life in self.lives {
+            life.forget_shared(key);
+        }
+    }
+
+    /// As if nobody had used any of it.
+    pub(crate) fn clear(&self) {
+        self.state.clear();
+        for life in self.lives {
+            life.user_index.store(0, Ordering::Relaxed);
+            life.expected.store(NO_QUEUE, Ordering::Relaxed);
+            life.number.store(NO_QUEUE, Ordering::Relaxed);
+        }
+        for queue in self.completion_queues {
+            queue.begin(NO_QUEUE);
+        }
+        for queue in self.shared_receive_queues {
+            queue.number.store(NO_QUEUE, Ordering::Relaxed);
+        }
+        for window in self.windows {
+            window.key.store(0, Ordering::Relaxed);
+        }
     }
 
     #[inline(always)]
@@ -404,9 +541,24 @@ impl Tables<'_> {
         self.state.is_faulty()
     }
 
+    /// A life of this name begins, if the device is not given up.
+    pub(crate) fn expect(&self, life: &QueuePairSlot, user_index: u32) {
+        life.user_index.store(user_index, Ordering::Release);
+        life.expected.store(user_index, Ordering::Release);
+        // Whoever gives the device up does the two things in the opposite order.
+        fence(Ordering::SeqCst);
+        if self.is_faulty() {
+            life.expected.store(NO_QUEUE, Ordering::Release);
+        }
+    }
+
     #[cold]
     pub(crate) fn fault(&self, fault: DeviceFault) {
-        self.state.fault.set(fault);
+        self.state.set_fault(fault);
+        fence(Ordering::SeqCst);
+        for life in self.lives {
+            life.expected.store(NO_QUEUE, Ordering::Relaxed);
+        }
     }
 }
 
@@ -416,14 +568,31 @@ mod tests {
 
     #[test]
     fn user_indices_tell_lives_of_a_place_apart() {
-        let first = next_user_index(0, 5);
-        let second = next_user_index(first, 5);
-        assert_ne!(first, second);
-        assert_eq!([place_of(first), place_of(second)], [5, 5]);
-        let mut last = 0;
+        for place in [0, 5, QUEUE_PAIRS - 1] {
+            let mut last = 0;
+            for _ in 0..10_000 {
+                let next = next_user_index(last, place);
+                assert!(next != 0 && next <= COUNTER && next != last);
+                assert_eq!(place_of(next), place);
+                assert_ne!(next & 1, last & 1, "{last:#x}");
+                last = next;
+            }
+        }
+    }
+
+    #[test]
+    fn the_latest_of_two_lives_is_the_one_that_comes_behind_the_other() {
+        let lives = [const { QueuePairSlot::EMPTY }; 4];
+        let (places, _) = lives.as_chunks::<2>();
+        let place = &places[1];
+        let mut last = latest(place).user_index.load(Ordering::Relaxed);
+        assert_eq!(last, 0);
         for _ in 0..10_000 {
-            last = next_user_index(last, 0);
-            assert!(last != 0 && last <= COUNTER);
+            let next = next_user_index(last, 1);
+            let life = &lives[life_of(next)];
+            life.user_index.store(next, Ordering::Relaxed);
+            assert!(core::ptr::eq(latest(place), life), "{next:#x}");
+            last = next;
         }
     }
 }

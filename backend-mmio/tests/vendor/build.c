@@ -58,6 +58,35 @@ static void request(void)
 	print(bytes, at - bytes);
 }
 
+static void carried(void)
+{
+	static char bytes[2048];
+	unsigned index, opcode, pair, flags, length, first, place, units;
+	struct mlx5_wqe_inl_data_seg *segment;
+	uint64_t address;
+	uint32_t key;
+	char *at;
+
+	if (scanf("%u %u %u %u %" SCNu64 " %" SCNu32 " %u %u", &index, &opcode, &pair, &flags, &address, &key, &length, &first) != 8)
+		return;
+	memset(bytes, 0, sizeof(bytes));
+	units = 1 + (opcode != MLX5_OPCODE_SEND) + (sizeof(*segment) + length + 15) / 16;
+	at = control(bytes, index, opcode, pair, flags, units, 0);
+	if (opcode != MLX5_OPCODE_SEND) {
+		struct mlx5_wqe_raddr_seg *remote = (void *)at;
+
+		remote->raddr = htobe64(address);
+		remote->rkey = htobe32(key);
+		at += sizeof(*remote);
+	}
+	segment = (void *)at;
+	segment->byte_count = htobe32(length | MLX5_INLINE_SEG);
+	at += sizeof(*segment);
+	for (place = 0; place < length; place++)
+		at[place] = first + 7 * place;
+	print(bytes, units * 16);
+}
+
 static void bind(void)
 {
 	static char bytes[2048];
@@ -143,6 +172,8 @@ int main(void)
 	while (scanf("%15s", what) == 1) {
 		if (!strcmp(what, "request"))
 			request();
+		else if (!strcmp(what, "carried"))
+			carried();
 		else if (!strcmp(what, "bind"))
 			bind();
 		else if (!strcmp(what, "receive"))

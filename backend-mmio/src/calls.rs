@@ -1,0 +1,82 @@
+//! What drivers of all layouts hand on alike.
+
+use dat_core::backend::ControlEvent;
+
+/// The calls of a backend in which layouts do not differ: those that the sideband answers, and what no device here can do. The
+/// driver has `tables`, `sideband`, `hal`, and tells what the device calls a queue pair by `number`.
+macro_rules! common_calls {
+    () => {
+        fn sync(&mut self, direction: SyncDirection, address: u64, length: u64) {
+            self.hal.synchronise(direction, address, length);
+        }
+
+        fn shared_receive_available(&self, _key: SharedReceiveQueueKey) -> Option<u32> {
+            None
+        }
+
+        fn set_high_watermarks(
+            &mut self,
+            _key: QueuePairKey,
+            soft: Option<u32>,
+            hard: Option<u32>,
+        ) -> Result<(), BackendError> {
+            // The device does not watch; there is nothing to do where nothing is wanted.
+            match (soft, hard) {
+                (None, None) => Ok(()),
+                _ => Err(BackendError::NotSupported),
+            }
+        }
+
+        fn receive_info(&self, _key: QueuePairKey) -> ReceiveInfo {
+            ReceiveInfo::default()
+        }
+
+        fn listen(
+            &mut self,
+            token: u64,
+            qualifier: Option<u64>,
+        ) -> Result<(ListenerKey, u64), BackendError> {
+            self.tables.alive()?;
+            self.sideband.listen(token, qualifier)
+        }
+
+        fn stop_listening(&mut self, listener: ListenerKey) {
+            self.sideband.stop_listening(listener);
+        }
+
+        fn connect(
+            &mut self,
+            key: QueuePairKey,
+            request: &ConnectRequest<'_>,
+        ) -> Result<u64, BackendError> {
+            self.tables.alive()?;
+            let number = self.number(key)?;
+            self.sideband.connect(number, request)
+        }
+
+        fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]) {
+            self.sideband.reject(request, by_consumer, private_data);
+        }
+    };
+}
+
+pub(crate) use common_calls;
+
+/// An event of a sideband, with the core's token in the place of the number.
+pub(crate) fn renamed(
+    event: ControlEvent,
+    token: impl FnOnce(u32) -> Option<u64>,
+) -> Option<ControlEvent> {
+    let mut event = event;
+    match &mut event {
+        ControlEvent::Answered { queue_pair }
+        | ControlEvent::Established { queue_pair, .. }
+        | ControlEvent::ConnectFailed { queue_pair, .. }
+        | ControlEvent::Disconnected { queue_pair }
+        | ControlEvent::Broken { queue_pair } => *queue_pair = token(*queue_pair as u32)?,
+        ControlEvent::ConnectionRequest { .. } => {}
+        // Nothing that a sideband speaks of.
+        _ => return None,
+    }
+    Some(event)
+}

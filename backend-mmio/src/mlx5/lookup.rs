@@ -1,0 +1,114 @@
+//! What is found in the tables of a device, whichever layout it has: by the core's names, and by the device's.
+
+use core::sync::atomic::Ordering;
+
+use dat_core::backend::{BackendError, ControlEvent, SharedReceiveQueueKey};
+
+use super::storage::{
+    CompletionQueueSlot, NO_QUEUE, NOWHERE, QueueCell, QueuePairSlot, SharedReceiveSlot, Tables,
+};
+use crate::fault::DeviceFault;
+
+impl<'s> Tables<'s> {
+    /// An error if the device was given up.
+    pub(crate) fn alive(&self) -> Result<(), BackendError> {
+        if self.is_faulty() {
+            return Err(BackendError::Device);
+        }
+        Ok(())
+    }
+
+    /// The place of a new completion queue, by the core's number.
+    pub(crate) fn free_completion_queue(
+        &self,
+        name: u16,
+    ) -> Result<&'s CompletionQueueSlot, BackendError> {
+        let slot = self.completion_queues.get(usize::from(name));
+        let slot = slot.filter(|_| name != NOWHERE);
+        let slot = slot.ok_or(BackendError::Resources)?;
+        if slot.number.load(Ordering::Relaxed) != NO_QUEUE {
+            return Err(BackendError::State);
+        }
+        Ok(slot)
+    }
+
+    /// What the device calls the completion queue of a core's number.
+    pub(crate) fn completion_number(&self, name: u16) -> Result<u32, BackendError> {
+        self.completion_queues
+            .get(usize::from(name))
+            .map(|slot| slot.number.load(Ordering::Relaxed))
+            .filter(|number| *number != NO_QUEUE)
+            .ok_or(BackendError::State)
+    }
+
+    /// The completion queue that the device gives this number, and what the core calls it.
+    pub(crate) fn completion_queue(&self, number: u32) -> Option<(u16, &'s CompletionQueueSlot)> {
+        let mut known = (0..).zip(self.completion_queues);
+        known.find(|(_, slot)| slot.number.load(Ordering::Relaxed) == number)
+    }
+
+    /// The device says that a completion queue was full, which is a fault if there is such a one.
+    pub(crate) fn overran(&self, number: u32) {
+        if self.completion_queue(number).is_some() {
+            self.fault(DeviceFault::Overrun);
+        }
+    }
+
+    /// A place for a shared receive queue.
+    pub(crate) fn free_shared(&self) -> Result<(usize, &'s SharedReceiveSlot), BackendError> {
+        let mut slots = self.shared_receive_queues.iter().enumerate();
+        let free = slots.find(|(_, slot)| slot.number.load(Ordering::Relaxed) == NO_QUEUE);
+        free.ok_or(BackendError::Resources)
+    }
+
+    /// What the device calls a shared receive queue.
+    pub(crate) fn shared_number(&self, key: SharedReceiveQueueKey) -> Result<u32, BackendError> {
+        self.shared_receive_queues
+            .get(key.0)
+            .map(|slot| slot.number.load(Ordering::Relaxed))
+            .filter(|number| *number != NO_QUEUE)
+            .ok_or(BackendError::State)
+    }
+
+    /// The core's token of a shared receive queue.
+    pub(crate) fn shared_token(&self, number: u32) -> Option<u64> {
+        let queues = self.shared_receive_queues.iter();
+        let mut known = queues.filter(|slot| slot.number.load(Ordering::Relaxed) == number);
+        known.next().map(|slot| slot.token.load())
+    }
+
+    /// A completion queue somebody waits for that has what `left` asks for.
+    pub(crate) fn waiting(
+        &self,
+        left: impl Fn(u16) -> bool,
+    ) -> Option<(u16, &'s CompletionQueueSlot)> {
+        let mut queues = (0_u16..).zip(self.completion_queues);
+        queues.find(|(name, slot)| slot.armed.load(Ordering::Relaxed) != 0 && left(*name))
+    }
+
+    /// The same, told to the core: nobody waits any more.
+    pub(crate) fn tell_waiting(&self, left: impl Fn(u16) -> bool) -> Option<ControlEvent> {
+        let (queue, slot) = self.waiting(left)?;
+        slot.armed.store(0, Ordering::Relaxed);
+        Some(ControlEvent::Completions { queue })
+    }
+
+    /// Notes what may still come of a queue pair that the device is going to forget.
+    pub(crate) fn owe_all(&self, life: &QueuePairSlot) {
+        let shared = life.shared.load(Ordering::Relaxed).checked_sub(1);
+        let shared = shared.and_then(|place| {
+            let queue = self.shared_receive_queues.get(place as usize)?;
+            Some(queue.places.load(Ordering::Relaxed))
+        });
+        self.owe(&life.requests, life.requests.outstanding());
+        let received = shared.unwrap_or(life.receives.outstanding());
+        self.owe(&life.receives, received);
+    }
+
+    fn owe(&self, queue: &QueueCell, completions: u32) {
+        let name = usize::from(queue.completes_on());
+        if let Some(slot) = self.completion_queues.get(name) {
+            slot.owe(completions);
+        }
+    }
+}

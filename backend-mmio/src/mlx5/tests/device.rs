@@ -1,0 +1,256 @@
+//! The driver on a device that writes what a test tells it to, when a test tells it to.
+
+use std::boxed::Box;
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::played::{Bench, segment};
+use crate::DeviceFault;
+use crate::mlx5::DeviceEvent;
+use crate::mlx5::defs::{CompletionKind, LONGEST_PIECE, LONGEST_WINDOW, Syndrome};
+use dat_core::backend::{
+    Armed, Backend as _, BindRequest, CompletionQueue as _, ControlEvent, DomainKey, Glance,
+    ReceiveRequest, RegionKeys, Rejected, SendFlags, SendQueue as _, WorkQueue,
+};
+use dat_core::flags::{DtoStatus, MemoryPrivileges};
+use dat_core::time::Instant;
+
+/// What is flushed while a queue pair is being destroyed is no lie, whoever polls it then.
+#[test]
+fn completions_may_be_polled_while_their_queue_pair_goes() {
+    let mut bench = Bench::new();
+    for token in 0..3 {
+        bench.post_send(token, 8).expect("room");
+        bench.post_receive(10 + token, 8).expect("room");
+    }
+    let write = bench.writer();
+    let completions = Rc::clone(&bench.completions);
+    let polls = Rc::new(Cell::new(0));
+    let (counted, state) = (Rc::clone(&polls), bench.state);
+    let mut index = 0;
+    *bench.shared.on_destroy.borrow_mut() = Some(Box::new(move || {
+        for kind in [
+            CompletionKind::FAILED_REQUEST,
+            CompletionKind::FAILED_RECEIVE,
+        ] {
+            write(kind, index, Syndrome::FLUSHED);
+        }
+        let polled = completions.borrow_mut().poll().expect("no failure");
+        assert!(polled.is_none(), "{polled:?}");
+        assert_eq!(state.fault(), None);
+        index += 1;
+        counted.set(counted.get() + 1);
+    }));
+    let (write, index) = (bench.writer(), bench.shared.user_index.get());
+    let Bench {
+        mut backend,
+        completions,
+        key,
+        mut send,
+        mut receive,
+        state,
+        shared,
+        ..
+    } = bench;
+    backend
+        .reset_queue_pair(key, &mut send, Some(&mut receive))
+        .expect("a reset");
+    assert_ne!(shared.user_index.get(), index, "a life of its own");
+    backend.destroy_queue_pair(key, send, Some(receive));
+    assert_eq!((polls.get(), state.fault()), (2, None));
+    // Three requests and three receives were posted: two of each came, so there is room for two more, and no third.
+    for _ in 0..2 {
+        write(CompletionKind::FAILED_REQUEST, 2, Syndrome::FLUSHED);
+        assert!(
+            completions
+                .borrow_mut()
+                .poll()
+                .expect("no failure")
+                .is_none()
+        );
+        assert_eq!(state.fault(), None);
+    }
+    write(CompletionKind::FAILED_REQUEST, 2, Syndrome::FLUSHED);
+    assert!(
+        completions
+            .borrow_mut()
+            .poll()
+            .expect("no failure")
+            .is_none()
+    );
+    assert_eq!(state.fault(), Some(DeviceFault::UnknownQueuePair));
+}
+
+/// What a peer can cause of a receive is no lie of the device: messages with a number are messages, and a write with one fails the
+/// receive that it took.
+#[test]
+fn a_peer_cannot_end_the_adapter() {
+    let mut bench = Bench::new();
+    let kinds = [
+        (CompletionKind::RECEIVE, DtoStatus::Success, 8),
+        (CompletionKind::RECEIVE_IMMEDIATE, DtoStatus::Success, 8),
+        (CompletionKind::WRITE_IMMEDIATE, DtoStatus::BadResponse, 0),
+        (CompletionKind::RECEIVE_INVALIDATE, DtoStatus::Success, 8),
+    ];
+    for (index, (kind, status, length)) in (0_u16..).zip(kinds) {
+        let token = u64::from(index);
+        bench.post_receive(token, 8).expect("room");
+        bench.complete(kind, index);
+        assert_eq!(bench.poll(), Some((token, status, length)), "{kind:?}");
+    }
+    assert_eq!(bench.state.fault(), None);
+    // Longer than the buffer it is a lie still.
+    bench.post_receive(9, 7).expect("room");
+    bench.complete(CompletionKind::RECEIVE_IMMEDIATE, 4);
+    assert_eq!(bench.poll(), None);
+    assert_eq!(bench.state.fault(), Some(DeviceFault::ImpossibleLength));
+}
+
+/// A kind that neither a request nor a peer has is a lie.
+#[test]
+fn other_kinds_end_it() {
+    for kind in [6, 7, 8, 9, 10, 11, 12] {
+        let mut bench = Bench::new();
+        bench.post_receive(1, 8).expect("room");
+        bench.complete(CompletionKind(kind), 0);
+        assert_eq!(bench.poll(), None);
+        let fault = bench.state.fault();
+        assert_eq!(fault, Some(DeviceFault::UnknownKind), "{kind}");
+    }
+}
+
+/// Completions that hold data, or that are compressed, are not what was asked for.
+#[test]
+fn completions_of_other_formats_end_it() {
+    for format in 1..4_u32 {
+        let mut bench = Bench::new();
+        bench.post_receive(1, 8).expect("room");
+        bench.complete(CompletionKind::RECEIVE, 0);
+        let ring = bench.memory.seen_at(bench.shared.ring.get(), 4);
+        let words = ring.expect("an entry").iter().flatten();
+        let tail = words.last().expect("a tail");
+        tail.store(tail.load() | format << 2);
+        let glance = bench.completions.borrow_mut().glance();
+        assert!(matches!(glance, Glance::Unclear), "{format}");
+        assert_eq!(bench.poll(), None);
+        let fault = bench.state.fault();
+        assert_eq!(fault, Some(DeviceFault::UnknownKind), "{format}");
+    }
+}
+
+/// A piece whose count has the bit that means something else is refused, and leaves the queue as it was.
+#[test]
+fn pieces_are_no_longer_than_their_count() {
+    let mut bench = Bench::new();
+    let limits = bench.backend.ia_attributes();
+    let longest = u64::from(LONGEST_PIECE);
+    assert_eq!(
+        (limits.max_message_size, limits.max_rdma_size),
+        (longest, longest)
+    );
+    let (_, mut shared) = bench
+        .backend
+        .create_shared_receive_queue(1, DomainKey(1), 4, 2)
+        .expect("a queue");
+    for length in [1 << 31, (1 << 31) + 1, u32::MAX] {
+        assert_eq!(bench.post_send(1, length), Err(Rejected), "{length}");
+        assert_eq!(bench.post_receive(1, length), Err(Rejected), "{length}");
+        let request = ReceiveRequest { token: 1 };
+        let posted = shared.post_one(segment(length), &request);
+        assert_eq!(posted, Err(Rejected), "{length}");
+    }
+    assert_eq!(bench.registers.0.get(), 0, "nothing was posted");
+    bench.post_send(2, LONGEST_PIECE).expect("room");
+    bench.post_receive(3, LONGEST_PIECE).expect("room");
+    let request = ReceiveRequest { token: 4 };
+    shared
+        .post_one(segment(LONGEST_PIECE), &request)
+        .expect("room");
+    bench.complete(CompletionKind::REQUEST, 0);
+    bench.complete(CompletionKind::RECEIVE, 0);
+    let done = [bench.poll(), bench.poll()].map(|done| done.map(|(token, ..)| token));
+    assert_eq!(done, [Some(2), Some(3)]);
+}
+
+/// What lies behind a window is one piece, which can only be so long; a bind that is refused leaves the key as it was.
+#[test]
+fn windows_are_no_longer_than_what_lies_behind_them() {
+    let mut bench = Bench::new();
+    let window = bench.backend.create_window(DomainKey(1)).expect("a window");
+    let request = |length| BindRequest {
+        token: 1,
+        window,
+        region: RegionKeys::default(),
+        address: 0x10_0000,
+        length,
+        privileges: MemoryPrivileges::REMOTE_READ,
+        flags: SendFlags::empty(),
+    };
+    for length in [LONGEST_WINDOW + 1, 1 << 32, (1 << 32) + 1, u64::MAX] {
+        assert_eq!(bench.send.bind(&request(length)), Err(Rejected), "{length}");
+    }
+    assert_eq!(bench.registers.0.get(), 0, "nothing was posted");
+    assert_eq!(bench.send.bind(&request(LONGEST_WINDOW - 1)), Ok(0x101));
+    assert_eq!(bench.send.bind(&request(LONGEST_WINDOW)), Ok(0x102));
+}
+
+/// Before the device is halted nothing that is posted comes back, and no register is written from the first lie on.
+#[test]
+fn nothing_is_flushed_before_the_device_is_halted() {
+    let mut bench = Bench::new();
+    bench.post_send(1, 8).expect("room");
+    bench.post_receive(2, 8).expect("room");
+    bench.complete(CompletionKind::REQUEST, 5);
+    assert_eq!(bench.poll(), None);
+    assert_eq!(bench.state.fault(), Some(DeviceFault::WrongIndex));
+    let written = bench.registers.0.get();
+    bench.post_send(3, 8).expect("room");
+    assert_eq!(bench.completions.borrow_mut().arm(false), Armed::Armed);
+    assert!(matches!(
+        bench.completions.borrow_mut().glance(),
+        Glance::Unclear
+    ));
+    assert_eq!((bench.poll(), bench.shared.halted.get()), (None, 0));
+    assert_eq!(bench.backend.next_deadline(), Some(Instant::ZERO));
+
+    let now = Instant::ZERO;
+    let told = bench.backend.poll_control(now);
+    assert!(matches!(told, Some(ControlEvent::DeviceFailed)), "{told:?}");
+    assert_eq!(bench.shared.halted.get(), 1);
+    assert_eq!(bench.backend.next_deadline(), None);
+    // Who armed is told.
+    let told = bench.backend.poll_control(now);
+    let armed = matches!(told, Some(ControlEvent::Completions { queue: 0 }));
+    assert!(armed, "{told:?}");
+    assert!(bench.backend.poll_control(now).is_none());
+    for token in [1, 3, 2] {
+        assert_eq!(bench.poll(), Some((token, DtoStatus::Flushed, 0)));
+    }
+    bench.post_send(4, 8).expect("room");
+    assert_eq!(bench.completions.borrow_mut().arm(false), Armed::Missed);
+    assert_eq!(bench.poll(), Some((4, DtoStatus::Flushed, 0)));
+    assert_eq!(bench.poll(), None);
+    assert_eq!(bench.registers.0.get(), written);
+    assert_eq!(bench.shared.halted.get(), 1);
+}
+
+/// Events of what is not there keep nobody for ever, and neither source keeps the other waiting.
+#[test]
+fn events_of_nothing_come_to_an_end() {
+    for endless in [[true, false], [false, true], [true, true]] {
+        let mut bench = Bench::new();
+        bench.shared.endless.set(endless);
+        let now = Instant::ZERO;
+        assert!(bench.backend.poll_control(now).is_none());
+        assert_eq!(bench.backend.next_deadline(), Some(now), "there is more");
+        let event = DeviceEvent::Completions(7);
+        bench.shared.events.borrow_mut().push_back(event);
+        let told = bench.backend.poll_control(now);
+        let known = matches!(told, Some(ControlEvent::Completions { queue: 0 }));
+        assert!(known, "{told:?}");
+        bench.shared.endless.set([false, false]);
+        assert!(bench.backend.poll_control(now).is_none());
+        assert_eq!(bench.backend.next_deadline(), None);
+        assert_eq!(bench.state.fault(), None);
+    }
+}

@@ -1,0 +1,5 @@
+//! The driver on a device that is played.
+
+mod device;
+mod lives;
+mod played;

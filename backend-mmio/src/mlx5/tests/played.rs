@@ -1,0 +1,400 @@
+//! A device that writes what a test tells it to, when a test tells it to, and the driver on it.
+
+use std::boxed::Box;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::vec::Vec;
+
+use crate::mlx5::defs::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
+use crate::mlx5::{
+    CompletionQueueSlot, CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair,
+    MmioBackend, MmioCompletionQueue, MmioReceiveQueue, MmioSendQueue, Parts, QueuePairSlot,
+    QueuePairSpec, RequestSlot, SharedReceiveQueueSpec, SharedReceiveSlot, State, Storage,
+    WindowSlot,
+};
+use crate::{DeviceUnit, DmaMemory, Hal, RegisterIo, Sideband};
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::backend::{
+    Backend as _, BackendError, CompletionQueue as _, ConnectRequest, ControlEvent, DisconnectMode,
+    DomainKey, ListenerKey, QueuePair, QueuePairKey, QueuePairRequest, ReceiveRequest, RegionKeys,
+    Registration, Rejected, RequestKey, Segment, SendFlags, SendOperation, SendRequest,
+    SyncDirection, WorkQueue,
+};
+use dat_core::flags::DtoStatus;
+use dat_core::time::Instant;
+
+pub(crate) const PAIR: u32 = 0xAB_CDEF;
+pub(crate) const ENTRIES: u32 = 16;
+pub(crate) const BUS: u64 = 0x1000;
+
+/// There is one thread, and no device.
+#[derive(Clone, Debug)]
+pub(crate) struct NoHal;
+
+#[expect(unsafe_code, reason = "there is no device")]
+// SAFETY: whoever plays the device does so on the thread of the driver.
+unsafe impl Hal for NoHal {
+    const COHERENT: bool = true;
+
+    fn to_device() {}
+
+    fn from_device() {}
+
+    fn to_register() {}
+
+    fn store_before_load() {}
+
+    fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {}
+}
+
+/// Counts what is written to registers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Registers(pub(crate) Rc<Cell<u32>>);
+
+impl RegisterIo for Registers {
+    fn write(&self, _offset: u32, _value: u64) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+/// What a test and its device share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// The first completion queue, and the entries that were written to it.
+    pub(crate) ring: Cell<u64>,
+    pub(crate) written: Cell<u32>,
+    /// What the queue pair is called in completions that are written now; and all that are there are called, the oldest first.
+    pub(crate) user_index: Cell<u32>,
+    pub(crate) lives: RefCell<VecDeque<u32>>,
+    pub(crate) halted: Cell<u32>,
+    /// Queue pairs that the sideband was told to forget.
+    pub(crate) forgotten: Cell<u32>,
+    /// What happens while a queue pair is destroyed.
+    pub(crate) on_destroy: RefCell<Option<Box<dyn FnMut()>>>,
+    pub(crate) events: RefCell<VecDeque<DeviceEvent>>,
+    /// Events of nothing go on for ever.
+    pub(crate) endless: Cell<[bool; 2]>,
+}
+
+pub(crate) struct Played(pub(crate) Rc<Shared>);
+
+#[expect(unsafe_code, reason = "there is no device")]
+// SAFETY: nothing touches consumer memory.
+unsafe impl Control for Played {
+    fn limits(&self) -> Limits {
+        Limits {
+            name: "played",
+            domains: 1,
+            regions: 1,
+            windows: 1,
+            completion_queues: 4,
+            completions: 256,
+            queue_pairs: 2,
+            work_requests: 64,
+            segments: 4,
+            shared_receive_queues: 1,
+            shared_buffers: 16,
+            rdma_reads: 4,
+            transfer: u64::MAX,
+            inline: 0,
+        }
+    }
+
+    fn create_domain(&mut self) -> Result<u32, BackendError> {
+        Ok(1)
+    }
+
+    fn destroy_domain(&mut self, _domain: u32) {}
+
+    fn register(&mut self, _registration: &Registration) -> Result<RegionKeys, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn deregister(&mut self, _region: RegionKeys) {}
+
+    fn create_window(&mut self, _domain: u32) -> Result<u32, BackendError> {
+        Ok(0x100)
+    }
+
+    fn destroy_window(&mut self, _key: u32) {}
+
+    fn create_completion_queue(&mut self, spec: &CompletionQueueSpec) -> Result<u32, BackendError> {
+        assert_eq!(spec.entries, ENTRIES);
+        self.0.ring.set(spec.ring);
+        Ok(7)
+    }
+
+    fn move_completion_queue(&mut self, _: u32, _: u64, _: u32) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn destroy_completion_queue(&mut self, _number: u32) {}
+
+    fn create_shared_receive_queue(
+        &mut self,
+        _spec: &SharedReceiveQueueSpec,
+    ) -> Result<u32, BackendError> {
+        Ok(9)
+    }
+
+    fn arm_shared_receive_limit(&mut self, _: u32, _: u32) -> Result<bool, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn destroy_shared_receive_queue(&mut self, _number: u32) {}
+
+    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
+        self.0.user_index.set(spec.user_index);
+        self.0.lives.borrow_mut().push_back(spec.user_index);
+        Ok(MadeQueuePair {
+            number: PAIR,
+            doorbell: 0x800,
+            takes_blocks: false,
+        })
+    }
+
+    fn destroy_queue_pair(&mut self, _number: u32) {
+        let oldest = self.0.lives.borrow_mut().pop_front();
+        let newest = self.0.user_index.replace(oldest.expect("a queue pair"));
+        if let Some(happens) = &mut *self.0.on_destroy.borrow_mut() {
+            happens();
+        }
+        self.0.user_index.set(newest);
+    }
+
+    fn poll(&mut self, _now: Instant) -> Option<DeviceEvent> {
+        let event = self.0.events.borrow_mut().pop_front();
+        let [_, endless] = self.0.endless.get();
+        event.or_else(|| endless.then_some(DeviceEvent::Completions(0x99)))
+    }
+
+    fn halt(&mut self) {
+        self.0.halted.set(self.0.halted.get() + 1);
+    }
+}
+
+impl Sideband for Played {
+    fn address(&self) -> IaAddress {
+        IaAddress::Node(1)
+    }
+
+    fn private_data_limit(&self) -> u32 {
+        0
+    }
+
+    fn listen(&mut self, _: u64, _: Option<u64>) -> Result<(ListenerKey, u64), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn stop_listening(&mut self, _listener: ListenerKey) {}
+
+    fn connect(&mut self, _: u32, _: &ConnectRequest<'_>) -> Result<u64, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn accept(&mut self, _: RequestKey, _: u32, _: &[u8]) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn reject(&mut self, _request: RequestKey, _by_consumer: bool, _private_data: &[u8]) {}
+
+    fn disconnect(&mut self, _queue_pair: u32, _mode: DisconnectMode) {}
+
+    fn forget(&mut self, queue_pair: u32) {
+        assert_eq!(queue_pair, PAIR);
+        self.0.forgotten.set(self.0.forgotten.get() + 1);
+    }
+
+    fn poll(&mut self, _now: Instant) -> Option<ControlEvent> {
+        let [endless, _] = self.0.endless.get();
+        endless.then_some(ControlEvent::Disconnected { queue_pair: 0x99 })
+    }
+}
+
+pub(crate) fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
+    Vec::leak(std::iter::repeat_with(empty).take(count).collect())
+}
+
+pub(crate) type Backend = MmioBackend<'static, Played, Played, Registers, NoHal>;
+pub(crate) type Completions = MmioCompletionQueue<'static, NoHal, Registers>;
+pub(crate) type Sends = MmioSendQueue<'static, NoHal, Registers>;
+pub(crate) type Receives = MmioReceiveQueue<'static, NoHal>;
+
+/// What adapters are made over.
+#[derive(Clone, Copy)]
+struct Lent {
+    units: &'static [DeviceUnit],
+    state: &'static State,
+    queue_pairs: &'static [QueuePairSlot],
+    completion_queues: &'static [CompletionQueueSlot],
+    shared_receive_queues: &'static [SharedReceiveSlot],
+    requests: &'static [RequestSlot],
+    windows: &'static [WindowSlot],
+}
+
+impl Lent {
+    fn new(state: &'static State) -> Self {
+        Self {
+            units: slots(1 << 13, DeviceUnit::new),
+            state,
+            queue_pairs: slots(4, || QueuePairSlot::EMPTY),
+            completion_queues: slots(4, || CompletionQueueSlot::EMPTY),
+            shared_receive_queues: slots(1, || SharedReceiveSlot::EMPTY),
+            requests: slots(1024, || RequestSlot::EMPTY),
+            windows: slots(1, || WindowSlot::EMPTY),
+        }
+    }
+
+    #[expect(unsafe_code, reason = "memory that no device sees")]
+    fn memory(&self, bus: u64) -> DmaMemory<'static> {
+        // SAFETY: there is no device.
+        unsafe { DmaMemory::new(self.units, bus) }
+    }
+
+    fn adapter(&self, bus: u64) -> (Backend, Rc<Shared>, Registers) {
+        let shared = Rc::new(Shared::default());
+        let registers = Registers::default();
+        let parts = Parts {
+            control: Played(Rc::clone(&shared)),
+            sideband: Played(Rc::clone(&shared)),
+            registers: registers.clone(),
+            hal: NoHal,
+            memory: self.memory(bus),
+        };
+        let storage = Storage {
+            state: self.state,
+            queue_pairs: self.queue_pairs,
+            completion_queues: self.completion_queues,
+            shared_receive_queues: self.shared_receive_queues,
+            requests: self.requests,
+            requests_taken: slots(64, || false),
+            windows: self.windows,
+            memory_taken: slots(512, || false),
+        };
+        (MmioBackend::new(parts, storage), shared, registers)
+    }
+}
+
+/// A queue pair all of which completes on one queue.
+pub(crate) struct Bench {
+    pub(crate) backend: Backend,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) registers: Registers,
+    pub(crate) memory: DmaMemory<'static>,
+    lent: Lent,
+    pub(crate) state: &'static State,
+    pub(crate) completions: Rc<RefCell<Completions>>,
+    pub(crate) key: QueuePairKey,
+    pub(crate) send: Sends,
+    pub(crate) receive: Receives,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self::with(Box::leak(Box::new(State::new())))
+    }
+
+    /// The same, whose state is the caller's.
+    pub(crate) fn with(state: &'static State) -> Self {
+        Self::over(&Lent::new(state))
+    }
+
+    /// Another adapter over what this one leaves behind.
+    pub(crate) fn again(self) -> Self {
+        Self::over(&self.lent)
+    }
+
+    /// Where the first completion queue is, if memory at this bus address has room for it.
+    pub(crate) fn try_at(bus: u64) -> Option<u64> {
+        let lent = Lent::new(Box::leak(Box::new(State::new())));
+        let (mut backend, shared, _) = lent.adapter(bus);
+        backend.create_completion_queue(0, ENTRIES - 1).ok()?;
+        Some(shared.ring.get())
+    }
+
+    fn over(lent: &Lent) -> Self {
+        let (mut backend, shared, registers) = lent.adapter(BUS);
+        let completions = backend
+            .create_completion_queue(0, ENTRIES - 1)
+            .expect("a completion queue");
+        let attributes = EpAttributes {
+            max_request_dtos: 8,
+            max_recv_dtos: 8,
+            ..EpAttributes::DEFAULT
+        };
+        let mut request = QueuePairRequest::new(55, DomainKey(1), attributes);
+        request.request_queue = Some(0);
+        request.receive_queue = Some(0);
+        let made = backend.create_queue_pair(&request).expect("a queue pair");
+        let QueuePair { key, send, receive } = made;
+        Self {
+            backend,
+            shared,
+            registers,
+            memory: lent.memory(BUS),
+            lent: *lent,
+            state: lent.state,
+            completions: Rc::new(RefCell::new(completions)),
+            key,
+            send,
+            receive: receive.expect("its own receives"),
+        }
+    }
+
+    /// The device's part.
+    pub(crate) fn writer(&self) -> impl Fn(CompletionKind, u16, Syndrome) + 'static {
+        let (shared, memory) = (Rc::clone(&self.shared), self.memory);
+        move |kind, index, syndrome| {
+            let written = shared.written.get();
+            let entry = Completion {
+                user_index: shared.user_index.get(),
+                length: 8,
+                syndrome,
+                queue_pair: PAIR,
+                opcode: Opcode(0),
+            };
+            let lap = written & ENTRIES != 0;
+            let tail = CompletionTail::new(index, kind, false).in_lap(lap);
+            let place = shared.ring.get() + u64::from(written % ENTRIES) * 64;
+            let units = memory.seen_at(place, 4).expect("an entry");
+            let words = entry.encode().into_iter().chain([tail.0]);
+            for (word, value) in units.iter().flatten().zip(words) {
+                word.store(value);
+            }
+            shared.written.set(written + 1);
+        }
+    }
+
+    pub(crate) fn complete(&self, kind: CompletionKind, index: u16) {
+        self.writer()(kind, index, Syndrome(0));
+    }
+
+    pub(crate) fn poll(&self) -> Option<(u64, DtoStatus, u32)> {
+        let polled = self.completions.borrow_mut().poll().expect("no failure");
+        polled.map(|done| (done.token, done.status, done.length))
+    }
+
+    pub(crate) fn post_send(&mut self, token: u64, length: u32) -> Result<(), Rejected> {
+        let request = SendRequest {
+            token,
+            operation: SendOperation::Send,
+            length,
+            flags: SendFlags::empty(),
+        };
+        self.send.post_one(segment(length), &request)
+    }
+
+    pub(crate) fn post_receive(&mut self, token: u64, length: u32) -> Result<(), Rejected> {
+        let request = ReceiveRequest { token };
+        self.receive.post_one(segment(length), &request)
+    }
+}
+
+pub(crate) fn segment(length: u32) -> Segment {
+    Segment {
+        address: 0x10_0000,
+        length,
+        key: 0x100,
+    }
+}

@@ -1,0 +1,164 @@
+//! Opening channels, and what the drivers of both layouts add to a sideband over queues.
+
+use core::sync::atomic::AtomicU8;
+
+use dat_core::attributes::EpAttributes;
+use dat_core::backend::{
+    Backend, BackendError, CompletionQueue, QueuePair, QueuePairKey, QueuePairRequest,
+    ReceiveRequest, Registration, RequestKey, SendRequest, WorkQueue,
+};
+use dat_core::flags::MemoryPrivileges;
+use dat_core::memory::Region;
+
+use super::channel::{CHANNEL_BYTES, Channel, DEPTH};
+use super::sideband::{Junction, QueueSideband};
+use crate::hal::Hal;
+use crate::mlx5::{Control, MmioBackend, MmioCompletionQueue, MmioReceiveQueue, MmioSendQueue};
+use crate::pvrdma::{
+    Mapping, PvrdmaBackend, PvrdmaCompletionQueue, PvrdmaReceiveQueue, PvrdmaSendQueue, Rendezvous,
+};
+use crate::registers::RegisterIo;
+use crate::sideband::Peer;
+use crate::words::RegisterWords;
+
+/// A sideband over the queues of an adapter with the mlx5 data path.
+pub type MmioQueueSideband<'s, R, H, J> = QueueSideband<
+    's,
+    MmioCompletionQueue<'s, H, R>,
+    MmioSendQueue<'s, H, R>,
+    MmioReceiveQueue<'s, H>,
+    J,
+>;
+
+/// A sideband over the queues of a paravirtual adapter.
+pub type PvrdmaQueueSideband<'s, W, H, J> = QueueSideband<
+    's,
+    PvrdmaCompletionQueue<'s, H, W>,
+    PvrdmaSendQueue<'s, H, W>,
+    PvrdmaReceiveQueue<'s, H, W>,
+    J,
+>;
+
+/// Makes a queue pair for each channel, all of which complete on a queue of this name.
+fn open<B: Backend>(
+    backend: &mut B,
+    channels: &mut [Option<Channel<B::SendQueue, B::ReceiveQueue>>],
+    memory: &'static [AtomicU8],
+    name: usize,
+    number: impl Fn(&B, QueuePairKey) -> Result<u32, BackendError>,
+) -> Result<B::CompletionQueue, BackendError> {
+    let name = u16::try_from(name).map_err(|_| BackendError::Resources)?;
+    let count = u32::try_from(channels.len()).map_err(|_| BackendError::Resources)?;
+    let domain = backend.create_domain()?;
+    let both = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
+    let keys = backend.register(&Registration::new(
+        domain,
+        &Region::from_static(memory),
+        both,
+    ))?;
+    let depth = count.saturating_mul(2).saturating_mul(DEPTH);
+    let completions = backend.create_completion_queue(name, depth)?;
+    let attributes = EpAttributes {
+        max_request_dtos: DEPTH as i32,
+        max_recv_dtos: DEPTH as i32,
+        max_request_iov: 1,
+        max_recv_iov: 1,
+        max_rdma_read_iov: 1,
+        max_rdma_write_iov: 1,
+        max_rdma_read_in: 0,
+        max_rdma_read_out: 0,
+        ..EpAttributes::DEFAULT
+    };
+    let mut rest = memory;
+    for (place, channel) in channels.iter_mut().enumerate() {
+        let (own, behind) = rest
+            .split_at_checked(CHANNEL_BYTES)
+            .ok_or(BackendError::Resources)?;
+        rest = behind;
+        let mut request = QueuePairRequest::new(place as u64, domain, attributes);
+        request.request_queue = Some(name);
+        request.receive_queue = Some(name);
+        let QueuePair { key, send, receive } = backend.create_queue_pair(&request)?;
+        let number = number(backend, key)?;
+        let receive = receive.ok_or(BackendError::Resources)?;
+        let opened = Channel::new(number, send, receive, own, keys.local);
+        *channel = Some(opened.ok_or(BackendError::Resources)?);
+    }
+    Ok(completions)
+}
+
+impl<'s, C, S, R, J> QueueSideband<'s, C, S, R, J>
+where
+    C: CompletionQueue,
+    S: WorkQueue<Request = SendRequest>,
+    R: WorkQueue<Request = ReceiveRequest>,
+    J: Junction,
+{
+    /// Takes its channels into use.
+    fn opened(
+        &mut self,
+        channels: &'s mut [Option<Channel<S, R>>],
+        completions: Result<C, BackendError>,
+    ) -> Result<(), BackendError> {
+        self.storage.channels = channels;
+        self.completions = Some(completions?);
+        // Those at the other ends may look for this one.
+        self.meet();
+        Ok(())
+    }
+}
+
+impl<'s, C: Control, R: RegisterIo, H: Hal, J: Junction>
+    MmioBackend<'s, C, MmioQueueSideband<'s, R, H, J>, R, H>
+{
+    /// Opens the channels of its sideband: before anything else, and once. They take a domain, a region, the last place for a completion queue,
+    /// of which there is to be one more than of event dispatchers, and a queue pair each.
+    ///
+    /// # Errors
+    /// `Resources` if there is not as much of everything, `Device`: the driver is to be dropped.
+    pub fn open_channels(&mut self) -> Result<(), BackendError> {
+        let channels = core::mem::take(&mut self.sideband.storage.channels);
+        let memory = self.sideband.storage.memory;
+        let name = self.tables.completion_queues.len().saturating_sub(1);
+        let opened = open(self, channels, memory, name, |backend, key| {
+            backend.number(key)
+        });
+        self.sideband.opened(channels, opened)
+    }
+}
+
+impl<'s, W: RegisterWords, M: Mapping, H: Hal, J: Junction>
+    PvrdmaBackend<'s, W, M, PvrdmaQueueSideband<'s, W, H, J>, H>
+{
+    /// Opens the channels of its sideband: before anything else, and once. They take a domain, a region, the last place for a completion queue,
+    /// of which there is to be one more than of event dispatchers, and a queue pair each.
+    ///
+    /// # Errors
+    /// `Resources` if there is not as much of everything, `Device`: the driver is to be dropped.
+    pub fn open_channels(&mut self) -> Result<(), BackendError> {
+        let channels = core::mem::take(&mut self.sideband.storage.channels);
+        let memory = self.sideband.storage.memory;
+        let name = self.tables.completion_queues.len().saturating_sub(1);
+        let opened = open(self, channels, memory, name, |backend, key| {
+            backend.number(key)
+        });
+        self.sideband.opened(channels, opened)
+    }
+}
+
+impl<C, S, R, J> Rendezvous for QueueSideband<'_, C, S, R, J>
+where
+    C: CompletionQueue,
+    S: WorkQueue<Request = SendRequest>,
+    R: WorkQueue<Request = ReceiveRequest>,
+    J: Junction,
+{
+    fn peer(&self, queue_pair: u32) -> Option<Peer> {
+        self.peer_of(queue_pair)
+    }
+
+    fn asking(&self, _request: RequestKey) -> Option<Peer> {
+        // Nothing may come in before the connection stands here.
+        None
+    }
+}

@@ -1,0 +1,780 @@
+//! The states of connections.
+
+use core::sync::atomic::AtomicU8;
+
+use dat_core::attributes::IaAddress;
+use dat_core::backend::{
+    Armed, BackendError, CompletionQueue, ConnectFailure, ConnectRequest, ControlEvent,
+    DisconnectMode, ListenerKey, PrivateData, ReceiveRequest, RequestKey, SendRequest, WorkQueue,
+};
+use dat_core::time::Instant;
+
+use super::channel::{Channel, REQUESTS, State as ChannelState};
+use super::message::{Kind, Message, PRIVATE_DATA};
+use crate::sideband::{Peer, Sideband};
+
+/// What the platform knows of its network.
+pub trait Junction {
+    /// Who is at the other end of the channel whose queue pair has this number here, once that is known.
+    fn meet(&mut self, queue_pair: u32) -> Option<(IaAddress, Peer)>;
+
+    /// Takes a queue pair to where it carries data to its peer. Drivers that do so themselves need nothing of it.
+    ///
+    /// # Errors
+    /// `State`, `Device`.
+    fn join(&mut self, queue_pair: u32, peer: Peer) -> Result<(), BackendError>;
+
+    /// Takes a queue pair into error; on return it flushes. Drivers that do so themselves need nothing of it.
+    fn part(&mut self, queue_pair: u32);
+}
+
+/// How long the side that accepted waits for the other one, in microseconds.
+const PATIENCE: u32 = 10_000_000;
+/// The highest number that a queue pair can have.
+const LAST_QUEUE_PAIR: u32 = 0xFF_FFFF;
+/// Completions that one call looks at.
+const LOOKS: usize = 64;
+/// The first connection qualifier for listeners that take any, and how many there are.
+const QUALIFIERS: core::ops::Range<u64> = 0x8000..0xC000;
+/// The first port.
+const FIRST_PORT: u64 = 0xC000;
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// There is none.
+    #[default]
+    Free,
+    /// Asked for here.
+    Connecting,
+    /// Asked for there, and not answered.
+    Asked,
+    /// Accepted; the other side is not ready yet.
+    Accepting,
+    /// It stands.
+    Connected,
+    /// Asked for here, and not wanted any more: the answer is waited for.
+    Cancelled,
+    /// Over here, which the other side is to be told.
+    Over,
+    /// The host that it was to go to is not known.
+    Nowhere,
+}
+
+/// Place for one connection, or attempt.
+#[derive(Debug, Default)]
+pub struct Connection {
+    state: State,
+    /// The number of the queue pair here.
+    queue_pair: u32,
+    channel: usize,
+    /// How many there were at this place.
+    life: u16,
+    /// What the other side calls it, and its queue pair.
+    there: u32,
+    peer: Peer,
+    /// What is to be said next.
+    says: Option<Kind>,
+    private_data: PrivateData,
+    qualifier: u64,
+    port: u64,
+    /// Whether the other side was asked.
+    asked: bool,
+    /// Whether no answer to the request has come, or gone out.
+    waits: bool,
+    /// When the side that accepted gives up.
+    until: Option<Instant>,
+}
+
+/// Place for one listener.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listener {
+    token: u64,
+    qualifier: Option<u64>,
+}
+
+/// What a sideband keeps, as much of everything as there is to be at most.
+#[derive(Debug)]
+pub struct SidebandStorage<'s, S, R> {
+    /// Channels: one for each other host that is to be reached, and two to reach this one from itself.
+    pub channels: &'s mut [Option<Channel<S, R>>],
+    /// Connections and attempts; at most 65535.
+    pub connections: &'s mut [Connection],
+    /// Listeners.
+    pub listeners: &'s mut [Listener],
+    /// [`CHANNEL_BYTES`](super::CHANNEL_BYTES) for each channel. The device and the processor both use it with no synchronisation
+    /// between: where they are not coherent it has to be memory that no cache holds.
+    pub memory: &'static [AtomicU8],
+}
+
+/// Connections over queue pairs of the device.
+#[derive(Debug)]
+pub struct QueueSideband<'s, C, S, R, J> {
+    pub(super) storage: SidebandStorage<'s, S, R>,
+    pub(super) junction: J,
+    pub(super) completions: Option<C>,
+    address: IaAddress,
+    /// The address of its port on the network, which peers are told.
+    port_address: [u32; 4],
+    next_qualifier: u64,
+    next_port: u64,
+    /// Whether there may be more completions than the last call looked at.
+    more: bool,
+}
+
+/// Whether two addresses are of one host.
+fn same_host(one: IaAddress, other: IaAddress) -> bool {
+    match (one, other) {
+        (IaAddress::V4(one, _), IaAddress::V4(other, _)) => one == other,
+        (IaAddress::V6(one, _, scope), IaAddress::V6(other, _, there)) => {
+            one == other && scope == there
+        }
+        (IaAddress::Node(one), IaAddress::Node(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// Whether a host can so much as try to reach an address.
+fn is_usable(own: IaAddress, address: IaAddress) -> bool {
+    match (own, address) {
+        (IaAddress::V4(..), IaAddress::V4(octets, _)) => octets != [0; 4],
+        (IaAddress::V6(..), IaAddress::V6(octets, ..)) => octets != [0; 16],
+        (IaAddress::Node(_), IaAddress::Node(_)) => true,
+        _ => false,
+    }
+}
+
+fn private(bytes: &[u8]) -> Result<PrivateData, BackendError> {
+    if bytes.len() > PRIVATE_DATA {
+        return Err(BackendError::Resources);
+    }
+    PrivateData::from_slice(bytes).map_err(|_| BackendError::Resources)
+}
+
+impl<'s, C, S, R, J> QueueSideband<'s, C, S, R, J>
+where
+    C: CompletionQueue,
+    S: WorkQueue<Request = SendRequest>,
+    R: WorkQueue<Request = ReceiveRequest>,
+    J: Junction,
+{
+    /// Of an adapter at an address, whose port is called so on the network. It reaches nobody before its channels are open.
+    pub fn new(
+        storage: SidebandStorage<'s, S, R>,
+        junction: J,
+        address: IaAddress,
+        port_address: [u32; 4],
+    ) -> Self {
+        for channel in storage.channels.iter_mut() {
+            *channel = None;
+        }
+        for connection in storage.connections.iter_mut() {
+            *connection = Connection::default();
+        }
+        storage.listeners.fill(Listener::default());
+        Self {
+            storage,
+            junction,
+            completions: None,
+            address,
+            port_address,
+            next_qualifier: QUALIFIERS.start,
+            next_port: FIRST_PORT,
+            more: false,
+        }
+    }
+
+    /// Asks who is at the other ends.
+    pub(super) fn meet(&mut self) {
+        let channels = self.storage.channels.iter_mut().flatten();
+        for channel in channels.filter(|channel| channel.state == ChannelState::Waiting) {
+            if let Some((address, peer)) = self.junction.meet(channel.number) {
+                channel.address = address;
+                channel.peer = peer;
+                channel.state = ChannelState::Met;
+            }
+        }
+    }
+
+    /// A place for a connection, made ready: where, and its name.
+    fn begin(&mut self) -> Option<(usize, &mut Connection)> {
+        let mut places = self.storage.connections.iter_mut().enumerate();
+        let (place, connection) = places.find(|(_, one)| one.state == State::Free)?;
+        let life = connection.life.wrapping_add(1);
+        *connection = Connection {
+            life,
+            ..Connection::default()
+        };
+        Some((place, connection))
+    }
+
+    /// The connection of this name, if it is of a channel.
+    fn named(&mut self, name: u32, channel: usize) -> Option<&mut Connection> {
+        let place = (name & 0xFFFF) as usize;
+        let connection = self.storage.connections.get_mut(place)?;
+        let known = connection.state != State::Free
+            && u32::from(connection.life) == name >> 16
+            && connection.channel == channel;
+        known.then_some(connection)
+    }
+
+    fn of_pair(&mut self, queue_pair: u32) -> Option<&mut Connection> {
+        let mut connections = self.storage.connections.iter_mut();
+        connections.find(|one| {
+            let has = matches!(
+                one.state,
+                State::Connecting | State::Accepting | State::Connected | State::Nowhere
+            );
+            has && one.queue_pair == queue_pair
+        })
+    }
+
+    /// Ends what a queue pair has of a connection; the queue pair is the caller's to end.
+    fn end(&mut self, queue_pair: u32, kind: Kind) {
+        if let Some(connection) = self.of_pair(queue_pair) {
+            match connection.state {
+                State::Accepting | State::Connected => {
+                    // Who asked and was not told that it is accepted would not know what ends.
+                    let untold = connection.says == Some(Kind::Accepted);
+                    connection.state = State::Over;
+                    connection.says = Some(if untold { Kind::Refused } else { kind });
+                    connection.private_data = PrivateData::new();
+                }
+                // The other side is told when it accepts.
+                State::Connecting if connection.asked => connection.state = State::Cancelled,
+                _ => connection.state = State::Free,
+            }
+        }
+    }
+
+    /// Says what is to be said, as far as there is room.
+    fn say(&mut self) {
+        let own = self.port_address;
+        for (place, connection) in self.storage.connections.iter_mut().enumerate() {
+            let said = connection.says.filter(|_| connection.state != State::Free);
+            let Some(kind) = said else {
+                continue;
+            };
+            let channel = self.storage.channels.get_mut(connection.channel);
+            let Some(channel) = channel.and_then(Option::as_mut) else {
+                continue;
+            };
+            let asks = kind == Kind::Request;
+            if !channel.has_room() || asks && channel.unanswered >= REQUESTS {
+                continue;
+            }
+            let name = u32::from(connection.life) << 16 | place as u32 & 0xFFFF;
+            channel.send(Message {
+                queue_pair: connection.queue_pair,
+                qualifier: connection.qualifier,
+                port: connection.port,
+                address: own,
+                private_data: core::mem::take(&mut connection.private_data),
+                ..Message::new(kind, name, connection.there)
+            });
+            connection.says = None;
+            connection.waits = asks;
+            if asks {
+                connection.asked = true;
+                channel.unanswered = channel.unanswered.saturating_add(1);
+            }
+            if matches!(connection.state, State::Over) {
+                connection.state = State::Free;
+            }
+        }
+        for channel in self.storage.channels.iter_mut().flatten() {
+            channel.flush();
+        }
+    }
+
+    /// The next event of channels: one that can be taken up, or what one that is down leaves behind.
+    fn of_channels(&mut self) -> Option<ControlEvent> {
+        for channel in self.storage.channels.iter_mut().flatten() {
+            if channel.state == ChannelState::Met {
+                let joined = self.junction.join(channel.number, channel.peer);
+                channel.state = match joined {
+                    Ok(()) => ChannelState::Up,
+                    Err(_) => ChannelState::Down,
+                };
+                return Some(ControlEvent::Established {
+                    queue_pair: u64::from(channel.number),
+                    private_data: PrivateData::new(),
+                });
+            }
+        }
+        for connection in self.storage.connections.iter_mut() {
+            let channel = self.storage.channels.get(connection.channel);
+            let channel = channel.and_then(Option::as_ref);
+            let down = channel.is_none_or(|channel| channel.state == ChannelState::Down);
+            let queue_pair = u64::from(connection.queue_pair);
+            let failure = match connection.state {
+                State::Nowhere => ConnectFailure::Unreachable,
+                State::Connecting if down => ConnectFailure::Unreachable,
+                State::Accepting if down => ConnectFailure::NonPeerRejected,
+                State::Connected if down => {
+                    connection.state = State::Free;
+                    self.junction.part(connection.queue_pair);
+                    return Some(ControlEvent::Broken { queue_pair });
+                }
+                State::Over | State::Cancelled if down => {
+                    connection.state = State::Free;
+                    continue;
+                }
+                _ => continue,
+            };
+            connection.state = State::Free;
+            self.junction.part(connection.queue_pair);
+            return Some(ControlEvent::ConnectFailed {
+                queue_pair,
+                failure,
+            });
+        }
+        None
+    }
+
+    /// The next event that a message brings.
+    pub(super) fn of_messages(&mut self) -> Option<ControlEvent> {
+        self.more = false;
+        for _ in 0..LOOKS {
+            let completion = match self.completions.as_mut()?.poll() {
+                Ok(Some(completion)) => completion,
+                Ok(None) => match self.completions.as_mut()?.arm(false) {
+                    Armed::Armed => return None,
+                    Armed::Missed => continue,
+                },
+                Err(_) => {
+                    for channel in self.storage.channels.iter_mut().flatten() {
+                        channel.state = ChannelState::Down;
+                    }
+                    return None;
+                }
+            };
+            let place = completion.queue_pair as usize;
+            let channel = self
+                .storage
+                .channels
+                .get_mut(place)
+                .and_then(Option::as_mut);
+            let message = channel
+                .filter(|channel| channel.state != ChannelState::Down)
+                .and_then(|channel| channel.completed(&completion));
+            let event = message.and_then(|message| self.heard(place, message));
+            if event.is_some() {
+                return event;
+            }
+        }
+        self.more = true;
+        None
+    }
+
+    fn reply(&mut self, channel: usize, kind: Kind, to: u32) {
+        if let Some(channel) = self
+            .storage
+            .channels
+            .get_mut(channel)
+            .and_then(Option::as_mut)
+        {
+            channel.reply((kind, to));
+        }
+    }
+
+    /// The connection of a name that was asked for on a channel: the other end has it.
+    fn answered(&mut self, name: u32, channel: usize) -> Option<&mut Connection> {
+        let connection = self.named(name, channel)?;
+        let waits = core::mem::take(&mut connection.waits);
+        let asked = connection.asked;
+        let channel = self.storage.channels.get_mut(channel);
+        if let Some(channel) = channel.and_then(Option::as_mut).filter(|_| waits && asked) {
+            channel.unanswered = channel.unanswered.saturating_sub(1);
+        }
+        let connection = self.storage.connections.get_mut((name & 0xFFFF) as usize)?;
+        let wanted = matches!(connection.state, State::Connecting | State::Cancelled);
+        (wanted && asked).then_some(connection)
+    }
+
+    fn heard(&mut self, channel: usize, message: Message) -> Option<ControlEvent> {
+        let end = self.storage.channels.get_mut(channel)?.as_mut()?;
+        // Connections end where their channel does, whatever a peer says.
+        let elsewhere = matches!(message.kind, Kind::Request | Kind::Accepted)
+            && message.address != end.peer.address;
+        if elsewhere || message.queue_pair > LAST_QUEUE_PAIR {
+            end.give_up();
+            return None;
+        }
+        match message.kind {
+            Kind::Places => None,
+            Kind::Request => self.asked(channel, message),
+            Kind::Answered => {
+                let connection = self.answered(message.to, channel)?;
+                (connection.state == State::Connecting).then(|| ControlEvent::Answered {
+                    queue_pair: u64::from(connection.queue_pair),
+                })
+            }
+            Kind::Accepted => self.accepted(channel, message),
+            Kind::Rejected | Kind::Refused => {
+                let connection = self.answered(message.to, channel)?;
+                let was = connection.state;
+                connection.state = State::Free;
+                if was == State::Cancelled {
+                    return None;
+                }
+                let queue_pair = connection.queue_pair;
+                self.junction.part(queue_pair);
+                Some(ControlEvent::ConnectFailed {
+                    queue_pair: u64::from(queue_pair),
+                    failure: if message.kind == Kind::Rejected {
+                        ConnectFailure::PeerRejected(message.private_data)
+                    } else {
+                        ConnectFailure::NonPeerRejected
+                    },
+                })
+            }
+            Kind::Ready => {
+                let connection = self.named(message.to, channel)?;
+                if connection.state != State::Accepting || connection.says.is_some() {
+                    return None;
+                }
+                connection.state = State::Connected;
+                let (queue_pair, peer) = (connection.queue_pair, connection.peer);
+                self.stands(queue_pair, peer, PrivateData::new())
+            }
+            Kind::Withdrawn | Kind::Ended | Kind::Broken => {
+                let connection = self.named(message.to, channel)?;
+                let was = connection.state;
+                let queue_pair = u64::from(connection.queue_pair);
+                // Before it was answered here there was nothing to end.
+                if !matches!(was, State::Accepting | State::Connected) {
+                    return None;
+                }
+                connection.state = State::Free;
+                self.junction.part(queue_pair as u32);
+                Some(match (was, message.kind) {
+                    (State::Connected, Kind::Broken) => ControlEvent::Broken { queue_pair },
+                    (State::Connected, _) => ControlEvent::Disconnected { queue_pair },
+                    _ => ControlEvent::ConnectFailed {
+                        queue_pair,
+                        failure: ConnectFailure::NonPeerRejected,
+                    },
+                })
+            }
+        }
+    }
+
+    /// Somebody asks for a connection.
+    fn asked(&mut self, channel: usize, message: Message) -> Option<ControlEvent> {
+        let mut listeners = self.storage.listeners.iter();
+        let listener = listeners.find(|one| one.qualifier == Some(message.qualifier));
+        let token = listener.map(|listener| listener.token);
+        let local = self.address;
+        let remote = self.storage.channels.get(channel)?.as_ref()?.address;
+        let connections = self.storage.connections.iter();
+        let waiting = connections
+            .filter(|one| one.state != State::Free && one.channel == channel)
+            .filter(|one| one.waits && !one.asked);
+        // Who has so many requests without an answer asks for nothing more.
+        if waiting.count() >= REQUESTS as usize {
+            self.storage.channels.get_mut(channel)?.as_mut()?.give_up();
+            return None;
+        }
+        let begun = token.and_then(|token| Some((token, self.begin()?)));
+        let Some((listener, (place, connection))) = begun else {
+            self.reply(channel, Kind::Refused, message.from);
+            return None;
+        };
+        connection.waits = true;
+        connection.state = State::Asked;
+        connection.channel = channel;
+        connection.there = message.from;
+        connection.says = Some(Kind::Answered);
+        connection.peer = Peer {
+            queue_pair: message.queue_pair,
+            address: message.address,
+        };
+        Some(ControlEvent::ConnectionRequest {
+            listener,
+            request: RequestKey(usize::from(connection.life) << 16 | place),
+            remote,
+            remote_port: message.port,
+            local,
+            private_data: message.private_data,
+        })
+    }
+
+    fn accepted(&mut self, channel: usize, message: Message) -> Option<ControlEvent> {
+        let connection = self.answered(message.to, channel)?;
+        if connection.state == State::Cancelled {
+            connection.state = State::Over;
+            connection.there = message.from;
+            connection.says = Some(Kind::Withdrawn);
+            return None;
+        }
+        connection.state = State::Connected;
+        connection.there = message.from;
+        connection.peer = Peer {
+            queue_pair: message.queue_pair,
+            address: message.address,
+        };
+        connection.says = Some(Kind::Ready);
+        let (queue_pair, peer) = (connection.queue_pair, connection.peer);
+        self.stands(queue_pair, peer, message.private_data)
+    }
+
+    /// A connection stands, if its queue pair comes to where it carries data.
+    fn stands(
+        &mut self,
+        queue_pair: u32,
+        peer: Peer,
+        private_data: PrivateData,
+    ) -> Option<ControlEvent> {
+        let joined = self.junction.join(queue_pair, peer);
+        let named = u64::from(queue_pair);
+        if joined.is_err() {
+            self.end(queue_pair, Kind::Broken);
+            self.junction.part(queue_pair);
+            return Some(ControlEvent::ConnectFailed {
+                queue_pair: named,
+                failure: ConnectFailure::NonPeerRejected,
+            });
+        }
+        Some(ControlEvent::Established {
+            queue_pair: named,
+            private_data,
+        })
+    }
+
+    /// Somebody who accepted has waited long enough. So has the place of who gave up asking: what is said of it later is of nobody.
+    fn too_late(&mut self, now: Instant) -> Option<ControlEvent> {
+        let cancelled = self.storage.connections.iter_mut();
+        for connection in cancelled.filter(|one| one.state == State::Cancelled) {
+            let until = *connection.until.get_or_insert(now.after(PATIENCE)?);
+            if until > now {
+                continue;
+            }
+            connection.state = State::Free;
+            let channel = self.storage.channels.get_mut(connection.channel);
+            // A peer that has not so much as taken the request up.
+            if let Some(channel) = channel
+                .and_then(Option::as_mut)
+                .filter(|_| connection.waits)
+            {
+                channel.give_up();
+            }
+        }
+        let waiting = self.storage.connections.iter_mut();
+        let mut waiting = waiting.filter(|one| one.state == State::Accepting);
+        let late = waiting.find_map(|one| {
+            let until = *one.until.get_or_insert(now.after(PATIENCE)?);
+            (until <= now).then_some(one)
+        })?;
+        let queue_pair = late.queue_pair;
+        self.end(queue_pair, Kind::Ended);
+        self.junction.part(queue_pair);
+        Some(ControlEvent::ConnectFailed {
+            queue_pair: u64::from(queue_pair),
+            failure: ConnectFailure::TimedOut,
+        })
+    }
+
+    /// Takes the request of a key, which is answered now.
+    fn request(&mut self, request: RequestKey) -> Option<&mut Connection> {
+        let place = request.0 & 0xFFFF;
+        let connection = self.storage.connections.get_mut(place)?;
+        let same = usize::from(connection.life) == request.0 >> 16;
+        (same && connection.state == State::Asked).then_some(connection)
+    }
+
+    /// The peer of a queue pair, or of a channel.
+    pub(super) fn peer_of(&self, queue_pair: u32) -> Option<Peer> {
+        let mut channels = self.storage.channels.iter().flatten();
+        if let Some(channel) = channels.find(|channel| channel.number == queue_pair) {
+            return Some(channel.peer);
+        }
+        let mut connections = self.storage.connections.iter();
+        let connected = connections
+            .find(|one| one.state == State::Connected && one.queue_pair == queue_pair)?;
+        Some(connected.peer)
+    }
+}
+
+impl<C, S, R, J> Sideband for QueueSideband<'_, C, S, R, J>
+where
+    C: CompletionQueue,
+    S: WorkQueue<Request = SendRequest>,
+    R: WorkQueue<Request = ReceiveRequest>,
+    J: Junction,
+{
+    fn address(&self) -> IaAddress {
+        self.address
+    }
+
+    fn private_data_limit(&self) -> u32 {
+        PRIVATE_DATA as u32
+    }
+
+    fn listen(
+        &mut self,
+        token: u64,
+        qualifier: Option<u64>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        let listeners = &mut *self.storage.listeners;
+        let taken = |wanted: u64| listeners.iter().any(|one| one.qualifier == Some(wanted));
+        let qualifier = match qualifier {
+            Some(qualifier) if taken(qualifier) => return Err(BackendError::QualifierInUse),
+            Some(qualifier) => qualifier,
+            None => {
+                let behind = self.next_qualifier..QUALIFIERS.end;
+                let mut free = behind.chain(QUALIFIERS.start..self.next_qualifier);
+                let free = free.find(|qualifier| !taken(*qualifier));
+                let free = free.ok_or(BackendError::QualifierUnavailable)?;
+                self.next_qualifier = free.saturating_add(1);
+                free
+            }
+        };
+        let mut places = listeners.iter_mut().enumerate();
+        let place = places.find(|(_, one)| one.qualifier.is_none());
+        let (place, listener) = place.ok_or(BackendError::Resources)?;
+        *listener = Listener {
+            token,
+            qualifier: Some(qualifier),
+        };
+        Ok((ListenerKey(place), qualifier))
+    }
+
+    fn stop_listening(&mut self, listener: ListenerKey) {
+        if let Some(place) = self.storage.listeners.get_mut(listener.0) {
+            place.qualifier = None;
+        }
+    }
+
+    fn connect(
+        &mut self,
+        queue_pair: u32,
+        request: &ConnectRequest<'_>,
+    ) -> Result<u64, BackendError> {
+        if !is_usable(self.address, request.address) {
+            return Err(BackendError::Address);
+        }
+        let private_data = private(request.private_data)?;
+        if self.of_pair(queue_pair).is_some() {
+            return Err(BackendError::State);
+        }
+        self.meet();
+        let mut channels = self.storage.channels.iter();
+        let channel = channels.position(|channel| {
+            channel.as_ref().is_some_and(|channel| {
+                let there = matches!(channel.state, ChannelState::Met | ChannelState::Up);
+                there && same_host(channel.address, request.address)
+            })
+        });
+        let port = self.next_port;
+        let (_, connection) = self.begin().ok_or(BackendError::Resources)?;
+        connection.queue_pair = queue_pair;
+        connection.qualifier = request.qualifier;
+        connection.port = port;
+        match channel {
+            Some(channel) => {
+                connection.state = State::Connecting;
+                connection.channel = channel;
+                connection.says = Some(Kind::Request);
+                connection.private_data = private_data;
+            }
+            None => connection.state = State::Nowhere,
+        }
+        self.next_port = port.wrapping_add(1);
+        self.say();
+        Ok(port)
+    }
+
+    fn accept(
+        &mut self,
+        request: RequestKey,
+        queue_pair: u32,
+        private_data: &[u8],
+    ) -> Result<(), BackendError> {
+        let private_data = private(private_data)?;
+        if self.of_pair(queue_pair).is_some() {
+            return Err(BackendError::State);
+        }
+        let connection = self.request(request).ok_or(BackendError::State)?;
+        connection.state = State::Accepting;
+        connection.queue_pair = queue_pair;
+        connection.says = Some(Kind::Accepted);
+        connection.private_data = private_data;
+        self.say();
+        Ok(())
+    }
+
+    fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]) {
+        let kept = private_data.get(..PRIVATE_DATA).unwrap_or(private_data);
+        if let Some(connection) = self.request(request) {
+            connection.state = State::Over;
+            let kind = if by_consumer {
+                Kind::Rejected
+            } else {
+                Kind::Refused
+            };
+            connection.says = Some(kind);
+            connection.private_data = PrivateData::from_slice(kept).unwrap_or_default();
+        }
+        self.say();
+    }
+
+    fn disconnect(&mut self, queue_pair: u32, mode: DisconnectMode) {
+        let kind = match mode {
+            DisconnectMode::Broken => Kind::Broken,
+            DisconnectMode::Graceful | DisconnectMode::Abrupt => Kind::Ended,
+        };
+        self.end(queue_pair, kind);
+        self.junction.part(queue_pair);
+        self.say();
+    }
+
+    fn forget(&mut self, queue_pair: u32) {
+        self.end(queue_pair, Kind::Ended);
+        self.say();
+    }
+
+    fn owns(&self, queue_pair: u32) -> bool {
+        let mut channels = self.storage.channels.iter().flatten();
+        channels.any(|channel| channel.number == queue_pair)
+    }
+
+    fn failed(&mut self, queue_pair: u32) {
+        let mut channels = self.storage.channels.iter_mut().flatten();
+        match channels.find(|channel| channel.number == queue_pair) {
+            Some(channel) => channel.state = ChannelState::Down,
+            None => {
+                self.end(queue_pair, Kind::Broken);
+                self.junction.part(queue_pair);
+                self.say();
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<ControlEvent> {
+        self.meet();
+        let event = self.of_channels();
+        // What an event is to be told of goes out with the next call, when the queue pair has followed it.
+        if event.is_none() {
+            self.say();
+        }
+        let event = event.or_else(|| self.of_messages());
+        // A message may have been the last of its channel.
+        let event = event.or_else(|| self.of_channels());
+        event.or_else(|| self.too_late(now))
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let mut connections = self.storage.connections.iter();
+        let is_due = |one: &Connection| {
+            one.state == State::Nowhere || one.state == State::Cancelled && one.until.is_none()
+        };
+        if self.more || connections.any(is_due) {
+            return Some(Instant::ZERO);
+        }
+        let connections = self.storage.connections.iter();
+        let waiting =
+            connections.filter(|one| matches!(one.state, State::Accepting | State::Cancelled));
+        waiting.filter_map(|one| one.until).min()
+    }
+}

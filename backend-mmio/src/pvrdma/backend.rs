@@ -1,0 +1,676 @@
+//! A device as the core drives it.
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering;
+
+use dat_core::attributes::{IaAttributes, ProviderAttributes};
+use dat_core::backend::{
+    Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, ListenerKey,
+    QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration, RequestKey,
+    SharedReceiveQueueKey, SyncDirection, WindowKey,
+};
+use dat_core::flags::MemoryPrivileges;
+use dat_core::time::Instant;
+
+use super::channel::Failure;
+use super::completion_queue::PvrdmaCompletionQueue;
+use super::defs::{
+    BASIC, CreateCompletionQueue, CreateDomain, CreateRegion, CreateSharedReceiveQueue,
+    CreatedRegion, ENTRY_BYTES, ModifySharedReceiveQueue, PAGE, Receive, SHARED_LIMIT, Words,
+    access, command, receive_stride, ring_state,
+};
+use super::device::{Device, OpenFailure, READS, Report};
+use super::pages::{Pages, pages_for};
+use super::platform::{Mapping, PairState, Parts, RegionSlot, Rendezvous, Storage};
+use super::receive_queue::PvrdmaReceiveQueue;
+use super::ring::{Ring, shared_name};
+use super::send_queue::PvrdmaSendQueue;
+use super::shared_receive::PvrdmaSharedReceiveQueue;
+use super::sift::KEPT;
+use super::slots::Slots;
+use crate::calls::common_calls;
+use crate::fault::DeviceFault;
+use crate::hal::Hal;
+use crate::mlx5::storage::{NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Tables, Whereabouts};
+use crate::mlx5::{Limits, attributes};
+use crate::sideband::Peer;
+use crate::words::RegisterWords;
+
+/// Events of things that are gone which one call of `poll_control` passes over.
+const ROUNDS: usize = 64;
+
+/// A paravirtual adapter.
+#[derive(Debug)]
+pub struct PvrdmaBackend<'s, W: RegisterWords, M, S, H> {
+    name: &'static str,
+    /// Dropped, and with that reset, before anything that it uses.
+    pub(super) device: Device<'s, W, H>,
+    pub(super) doorbells: W,
+    mapping: M,
+    pub(crate) sideband: S,
+    hal: H,
+    segments: u32,
+    completions: u32,
+    pub(super) flushes: bool,
+    pub(super) pages: Pages<'s>,
+    pub(super) slots: Slots<'s>,
+    pub(crate) tables: Tables<'s>,
+    pub(super) pair_states: &'s mut [PairState],
+    regions: &'s mut [RegionSlot],
+    /// Where queues complete that never do: what has no dispatcher.
+    nowhere: u32,
+    /// Reports that were taken already, the oldest first.
+    pub(super) kept: [Option<Report>; KEPT],
+    /// Where the search for a free queue pair begins: places rest as long as can be.
+    next_pair: usize,
+    /// Whether the sideband is asked first.
+    pub(super) sideband_first: bool,
+    /// Whether there may be more events than the last call looked at.
+    more: bool,
+}
+
+/// A count that the core checked not to be negative.
+pub(super) fn checked(count: i32) -> u32 {
+    u32::try_from(count).unwrap_or(0)
+}
+
+impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, W, M, S, H> {
+    /// Brings a device into operation: finds its version, shares a region with it, and gives its port an address.
+    ///
+    /// # Errors
+    /// [`OpenFailure`] says at what it stopped; the device was reset, if it ever began.
+    pub fn open(parts: Parts<'s, W, M, S, H>, storage: Storage<'s>) -> Result<Self, OpenFailure> {
+        let lives = storage.queue_pairs;
+        let most = QUEUE_PAIRS
+            .min(storage.pair_states.len())
+            .min(lives.len() / 2);
+        let tables = Tables {
+            state: storage.state,
+            lives: lives.get(..most.saturating_mul(2)).unwrap_or_default(),
+            completion_queues: storage.completion_queues,
+            shared_receive_queues: storage.shared_receive_queues,
+            requests: storage.requests,
+            windows: &[],
+        };
+        tables.clear();
+        for region in storage.regions.iter_mut() {
+            *region = RegionSlot::EMPTY;
+        }
+        let mut pages = Pages::new(parts.memory, storage.pages_taken);
+        let device = Device::open(
+            parts.registers,
+            parts.doorbell_page,
+            parts.address,
+            &mut pages,
+        )?;
+        let mut backend = Self {
+            name: parts.name,
+            device,
+            doorbells: parts.doorbells,
+            mapping: parts.mapping,
+            sideband: parts.sideband,
+            hal: parts.hal,
+            segments: parts.segments,
+            completions: parts.completions,
+            flushes: parts.flushes,
+            pages,
+            slots: Slots::new(storage.requests, storage.requests_taken),
+            tables,
+            pair_states: storage.pair_states,
+            regions: storage.regions,
+            nowhere: 0,
+            kept: [None; KEPT],
+            next_pair: 0,
+            sideband_first: true,
+            more: false,
+        };
+        let (directory, _, _) = backend
+            .pages
+            .take_ring(2)
+            .map_err(|_| OpenFailure::Memory)?;
+        let nowhere = backend.device.make(
+            command::CREATE_COMPLETION_QUEUE,
+            &CreateCompletionQueue {
+                directory,
+                context: backend.device.context,
+                entries: PAGE as u32 / ENTRY_BYTES,
+                pages: 2,
+                reserved: 0,
+            },
+        );
+        let failed = OpenFailure::Command(command::CREATE_COMPLETION_QUEUE);
+        backend.nowhere = nowhere.map_err(|_| failed)?;
+        Ok(backend)
+    }
+
+    fn answered<T>(&self, answer: Result<T, Failure>) -> Result<T, BackendError> {
+        answer.map_err(|failure| {
+            if failure == Failure::Silent {
+                self.tables.fault(DeviceFault::Silent);
+            }
+            failure.into()
+        })
+    }
+
+    pub(super) fn ask<Q: Words, A: Words>(
+        &mut self,
+        number: u32,
+        question: &Q,
+    ) -> Result<A, BackendError> {
+        let answer = self.device.ask(number, question);
+        self.answered(answer)
+    }
+
+    fn create<Q: Words>(&mut self, number: u32, what: &Q) -> Result<u32, BackendError> {
+        let made = self.device.make(number, what);
+        self.answered(made)
+    }
+
+    /// Destroys something. A device that does not cannot be believed to leave it alone.
+    pub(super) fn destroy(&mut self, number: u32, handle: u32) {
+        if !self.tables.state.is_halted() && self.device.destroy(number, handle).is_err() {
+            self.tables.fault(DeviceFault::Silent);
+            self.device.halt();
+        }
+    }
+
+    pub(super) fn bring(
+        &mut self,
+        number: u32,
+        to: u32,
+        peer: Option<Peer>,
+    ) -> Result<(), BackendError> {
+        if self.tables.state.is_halted() {
+            return Err(BackendError::Device);
+        }
+        let brought = self.device.bring(number, to, peer);
+        self.answered(brought)
+    }
+
+    /// The last life at the place of a queue pair.
+    pub(super) fn life(&self, key: QueuePairKey) -> Option<&'s QueuePairSlot> {
+        self.tables.latest_at(key.0)
+    }
+
+    /// What the device calls a queue pair, if it has it.
+    pub(crate) fn number(&self, key: QueuePairKey) -> Result<u32, BackendError> {
+        self.life(key)
+            .map(|life| life.number.load(Ordering::Relaxed))
+            .filter(|number| *number != NO_QUEUE && !self.was_let_go(key))
+            .ok_or(BackendError::State)
+    }
+
+    /// The core's token of the queue pair that the device gives this number.
+    pub(super) fn token(&self, number: u32) -> Option<u64> {
+        let life = self.tables.latest_at(self.place(number)?)?;
+        Some(life.token.load())
+    }
+
+    /// What the device calls a completion queue; the one of nobody if there is none.
+    pub(super) fn completion_number(&self, name: Option<u16>) -> Result<u32, BackendError> {
+        let Some(name) = name else {
+            return Ok(self.nowhere);
+        };
+        self.tables.completion_number(name)
+    }
+
+    pub(super) fn segments(&self) -> u32 {
+        self.device.capabilities.segments.min(self.segments)
+    }
+
+    /// Places of a ring for so many descriptors.
+    pub(super) fn room(&self, descriptors: u32) -> Result<u32, BackendError> {
+        descriptors
+            .max(1)
+            .checked_next_power_of_two()
+            .filter(|room| *room <= self.device.capabilities.work_requests)
+            .ok_or(BackendError::Resources)
+    }
+
+    fn limits(&self) -> Limits {
+        let has = &self.device.capabilities;
+        // Rings have powers of two.
+        let down = |count: u32| count.checked_ilog2().map_or(0, |bits| 1 << bits);
+        Limits {
+            name: self.name,
+            domains: has.domains,
+            regions: has.regions.min(self.regions.len() as u32),
+            windows: 0,
+            completion_queues: has.completion_queues.saturating_sub(1),
+            completions: down(has.completions),
+            queue_pairs: has.queue_pairs,
+            work_requests: down(has.work_requests),
+            segments: self.segments(),
+            shared_receive_queues: has.shared_receive_queues,
+            shared_buffers: down(has.shared_buffers),
+            rdma_reads: READS,
+            transfer: 1 << 31,
+            inline: 0,
+        }
+    }
+}
+
+fn rights(privileges: MemoryPrivileges) -> u32 {
+    let mut rights = 0;
+    if privileges.contains(MemoryPrivileges::LOCAL_WRITE) {
+        rights |= access::LOCAL_WRITE;
+    }
+    if privileges.contains(MemoryPrivileges::REMOTE_READ) {
+        rights |= access::REMOTE_READ;
+    }
+    if privileges.contains(MemoryPrivileges::REMOTE_WRITE) {
+        // Devices ask for the local right where there is the remote one.
+        rights |= access::REMOTE_WRITE | access::LOCAL_WRITE;
+    }
+    rights
+}
+
+#[expect(unsafe_code, reason = "the device keeps to what its mapping promises")]
+// SAFETY: this driver touches no consumer memory: it writes addresses and keys into descriptors and page lists. The device acts
+// on them as `Mapping` promises; one that does not destroy a region is reset before the call returns.
+unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
+    for PvrdmaBackend<'s, W, M, S, H>
+{
+    type CompletionQueue = PvrdmaCompletionQueue<'s, H, W>;
+    type SendQueue = PvrdmaSendQueue<'s, H, W>;
+    type ReceiveQueue = PvrdmaReceiveQueue<'s, H, W>;
+    type SharedReceiveQueue = PvrdmaSharedReceiveQueue<'s, H, W>;
+
+    fn ia_attributes(&self) -> IaAttributes {
+        let address = self.sideband.address();
+        IaAttributes {
+            vendor_name: "pvrdma",
+            ..attributes::adapter(&self.limits(), &self.tables, address)
+        }
+    }
+
+    fn provider_attributes(&self) -> ProviderAttributes {
+        let private_data = self.sideband.private_data_limit();
+        attributes::provider(&self.limits(), private_data, self.hal.is_coherent())
+    }
+
+    fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
+        self.tables.alive()?;
+        let context = self.device.context;
+        let domain = CreateDomain {
+            context,
+            reserved: 0,
+        };
+        let handle = self.create(command::CREATE_DOMAIN, &domain)?;
+        Ok(DomainKey(handle as usize))
+    }
+
+    fn destroy_domain(&mut self, domain: DomainKey) {
+        self.destroy(command::DESTROY_DOMAIN, domain.0 as u32);
+    }
+
+    fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
+        self.tables.alive()?;
+        let place = self.regions.iter().position(|slot| slot.made.is_none());
+        let place = place.ok_or(BackendError::Resources)?;
+        let (base, length) = (registration.base(), registration.length());
+        let begins_at = base.addr() % PAGE as usize;
+        let bytes = (begins_at as u64).saturating_add(length as u64);
+        let count = pages_for(bytes);
+        let Self { pages, mapping, .. } = self;
+        let first = base.cast_const().wrapping_sub(begins_at);
+        let (directory, held) = pages.take_directory(count, |page| {
+            mapping.page(first.wrapping_add(page as usize * PAGE as usize))
+        })?;
+        let privileges = registration.privileges();
+        let region = CreateRegion {
+            start: base.addr() as u64,
+            length: length as u64,
+            directory,
+            domain: registration.domain().0 as u32,
+            access: rights(privileges),
+            flags: 0,
+            pages: count,
+        };
+        let created: CreatedRegion = match self.ask(command::CREATE_REGION, &region) {
+            Ok(created) => created,
+            Err(error) => {
+                self.pages.give_back(held);
+                return Err(error);
+            }
+        };
+        if let Some(slot) = self.regions.get_mut(place) {
+            slot.made = Some((created.handle, held));
+        }
+        let remote = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
+        Ok(RegionKeys {
+            object: place,
+            local: created.local,
+            remote: if privileges.intersects(remote) {
+                created.remote
+            } else {
+                0
+            },
+        })
+    }
+
+    fn deregister(&mut self, region: RegionKeys) {
+        let slot = self.regions.get_mut(region.object);
+        if let Some((handle, held)) = slot.and_then(|slot| slot.made.take()) {
+            self.destroy(command::DESTROY_REGION, handle);
+            self.pages.give_back(held);
+        }
+    }
+
+    fn create_window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn destroy_window(&mut self, _window: WindowKey) {}
+
+    fn create_completion_queue(
+        &mut self,
+        name: u16,
+        depth: u32,
+    ) -> Result<Self::CompletionQueue, BackendError> {
+        self.tables.alive()?;
+        let slot = self.tables.free_completion_queue(name)?;
+        let entries = depth
+            .max(self.completions.min(self.device.capabilities.completions))
+            .max(1)
+            .checked_next_power_of_two()
+            .filter(|entries| *entries <= self.device.capabilities.completions)
+            .ok_or(BackendError::Resources)?;
+        let bytes = u64::from(entries).saturating_mul(u64::from(ENTRY_BYTES));
+        let pages = pages_for(bytes).saturating_add(1);
+        let (directory, ring, held) = self.pages.take_ring(pages)?;
+        let queue = CreateCompletionQueue {
+            directory,
+            context: self.device.context,
+            entries,
+            pages,
+            reserved: 0,
+        };
+        let number = match self.create(command::CREATE_COMPLETION_QUEUE, &queue) {
+            Ok(number) => number,
+            Err(error) => {
+                self.pages.give_back(held);
+                return Err(error);
+            }
+        };
+        slot.begin(number);
+        Ok(PvrdmaCompletionQueue {
+            hal: PhantomData,
+            doorbells: self.doorbells.clone(),
+            held,
+            state: ring,
+            entries_at: ring.at_page(1),
+            tables: self.tables,
+            slot,
+            name,
+            number,
+            entries,
+            next: 0,
+            flushing: 0,
+        })
+    }
+
+    fn resize_completion_queue(
+        &mut self,
+        queue: &mut Self::CompletionQueue,
+        depth: u32,
+    ) -> Result<(), BackendError> {
+        // There are devices without the command for more, and less needs none.
+        if depth <= queue.entries {
+            Ok(())
+        } else {
+            Err(BackendError::NotSupported)
+        }
+    }
+
+    fn destroy_completion_queue(&mut self, queue: Self::CompletionQueue) {
+        self.destroy(command::DESTROY_COMPLETION_QUEUE, queue.number);
+        queue.slot.number.store(NO_QUEUE, Ordering::Relaxed);
+        self.pages.give_back(queue.held);
+    }
+
+    fn create_shared_receive_queue(
+        &mut self,
+        token: u64,
+        domain: DomainKey,
+        depth: u32,
+        segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError> {
+        self.tables.alive()?;
+        let segments = segments.max(1);
+        if depth > self.limits().shared_buffers || segments > self.segments() {
+            return Err(BackendError::Resources);
+        }
+        let (key, shared) = self.tables.free_shared()?;
+        let place = u16::try_from(key).map_err(|_| BackendError::Resources)?;
+        let entries = self.room(depth)?;
+        let stride = receive_stride(segments);
+        let pages = pages_for(u64::from(entries).saturating_mul(u64::from(stride)));
+        let pages = pages.saturating_add(1);
+        let (first, slots, held_slots) = self.slots.take(entries)?;
+        let (directory, ring, held) = match self.pages.take_ring(pages) {
+            Ok(ring) => ring,
+            Err(error) => {
+                self.slots.give_back(held_slots);
+                return Err(error);
+            }
+        };
+        let question = CreateSharedReceiveQueue {
+            directory,
+            domain: domain.0 as u32,
+            pages,
+            entries,
+            segments,
+            limit: 0,
+            reserved: 0,
+            kind: BASIC,
+            padding: 0,
+        };
+        let number = match self.create(command::CREATE_SHARED_RECEIVE_QUEUE, &question) {
+            Ok(number) => number,
+            Err(error) => {
+                self.slots.give_back(held_slots);
+                self.pages.give_back(held);
+                return Err(error);
+            }
+        };
+        for slot in slots {
+            slot.now(Whereabouts::Free);
+        }
+        let life = shared.life.load(Ordering::Relaxed).wrapping_add(1);
+        shared.life.store(life, Ordering::Relaxed);
+        shared.first.store(first as u32, Ordering::Relaxed);
+        shared.places.store(entries, Ordering::Relaxed);
+        shared.token.store(token);
+        shared.number.store(number, Ordering::Relaxed);
+        let queue = PvrdmaSharedReceiveQueue {
+            hal: PhantomData,
+            doorbells: self.doorbells.clone(),
+            held,
+            held_slots,
+            ring: Ring {
+                state: ring,
+                producer: ring_state::RECEIVE,
+                descriptors: ring.at_page(1),
+                stride,
+                header: Receive::WORDS as u32 * 4,
+                entries,
+                head: 0,
+            },
+            slots,
+            shared,
+            name: shared_name(life, place, 0),
+            state: self.tables.state,
+            segments,
+            next: 0,
+        };
+        Ok((SharedReceiveQueueKey(key), queue))
+    }
+
+    fn resize_shared_receive_queue(
+        &mut self,
+        _key: SharedReceiveQueueKey,
+        queue: &mut Self::SharedReceiveQueue,
+        depth: u32,
+    ) -> Result<(), BackendError> {
+        // The device has no command for more, and less needs none.
+        if depth <= queue.ring.entries {
+            Ok(())
+        } else {
+            Err(BackendError::NotSupported)
+        }
+    }
+
+    fn arm_shared_receive_limit(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        limit: u32,
+    ) -> Result<bool, BackendError> {
+        self.tables.alive()?;
+        let handle = self.tables.shared_number(key)?;
+        let withdrawn = self.withdraw(handle);
+        self.tables.alive()?;
+        let change = ModifySharedReceiveQueue {
+            handle,
+            mask: SHARED_LIMIT,
+            sizes: [0; 2],
+            limit,
+            reserved: 0,
+        };
+        let [] = self.ask::<_, [u32; 0]>(command::MODIFY_SHARED_RECEIVE_QUEUE, &change)?;
+        Ok(withdrawn)
+    }
+
+    fn destroy_shared_receive_queue(
+        &mut self,
+        key: SharedReceiveQueueKey,
+        queue: Self::SharedReceiveQueue,
+    ) {
+        if let Ok(number) = self.tables.shared_number(key) {
+            self.destroy(command::DESTROY_SHARED_RECEIVE_QUEUE, number);
+            queue.shared.number.store(NO_QUEUE, Ordering::Relaxed);
+            // Who took from it is gone, and what they left behind is none of the next queue's.
+            self.tables.forget_shared(key);
+        }
+        self.pages.give_back(queue.held);
+        self.slots.give_back(queue.held_slots);
+    }
+
+    fn create_queue_pair(
+        &mut self,
+        request: &QueuePairRequest,
+    ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError> {
+        let places = self.tables.lives.len() / 2;
+        let place = (0..places)
+            .filter_map(|step| self.next_pair.saturating_add(step).checked_rem(places))
+            .find(|place| {
+                let life = self.life(QueuePairKey(*place));
+                life.is_some_and(|life| !life.lives())
+            })
+            .ok_or(BackendError::Resources)?;
+        let made = self.make(place, request)?;
+        let key = QueuePairKey(place);
+        self.settle(key, &made);
+        self.next_pair = place.saturating_add(1);
+        Ok(QueuePair {
+            key,
+            send: made.send,
+            receive: made.receive,
+        })
+    }
+
+    fn modify_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut Self::SendQueue,
+        receive: Option<&mut Self::ReceiveQueue>,
+        request: &QueuePairRequest,
+    ) -> Result<(), BackendError> {
+        if send.request.shared_receive_queue != request.shared_receive_queue {
+            return Err(BackendError::NotSupported);
+        }
+        // Nothing carries receives over to another queue pair.
+        if send.work.life.receives.outstanding() != 0 {
+            return Err(BackendError::State);
+        }
+        let made = self.make(key.0, request)?;
+        self.retire(key);
+        self.settle(key, &made);
+        self.replace(send, receive, made);
+        Ok(())
+    }
+
+    fn reset_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut Self::SendQueue,
+        receive: Option<&mut Self::ReceiveQueue>,
+    ) -> Result<(), BackendError> {
+        let request = send.request;
+        let made = self.make(key.0, &request)?;
+        self.retire(key);
+        self.settle(key, &made);
+        self.replace(send, receive, made);
+        Ok(())
+    }
+
+    fn destroy_queue_pair(
+        &mut self,
+        key: QueuePairKey,
+        send: Self::SendQueue,
+        _receive: Option<Self::ReceiveQueue>,
+    ) {
+        self.retire(key);
+        self.give_back(&send);
+    }
+
+    common_calls!();
+
+    fn accept(
+        &mut self,
+        request: RequestKey,
+        key: QueuePairKey,
+        private_data: &[u8],
+    ) -> Result<(), BackendError> {
+        self.tables.alive()?;
+        let number = self.number(key)?;
+        if let Some(peer) = self.sideband.asking(request) {
+            self.make_ready(number, Some(peer))?;
+        }
+        self.sideband.accept(request, number, private_data)
+    }
+
+    fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode) {
+        if let Ok(number) = self.number(key) {
+            self.sideband.disconnect(number, mode);
+            self.make_failed(number);
+        }
+    }
+
+    fn poll_control(&mut self, now: Instant) -> Option<ControlEvent> {
+        self.more = false;
+        for _ in 0..ROUNDS {
+            if self.tables.is_faulty() {
+                return self.after_fault();
+            }
+            // Those of what is gone are passed over.
+            match self.next_event(now) {
+                Some(Some(event)) => return Some(event),
+                Some(None) => {}
+                None => return self.flushed_for_device(),
+            }
+        }
+        // A peer can cause events of what is gone, so that many of them are no fault.
+        self.more = true;
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let to_halt = self.tables.is_faulty() && !self.tables.state.is_halted();
+        let kept = self.kept.iter().any(Option::is_some);
+        if self.more || to_halt || kept || self.is_waited_for() {
+            return Some(Instant::ZERO);
+        }
+        self.sideband.next_deadline()
+    }
+}

@@ -1,0 +1,96 @@
+//! The command channel: a command in its page, a register that has it carried out, an answer in another page.
+
+use dat_core::backend::BackendError;
+
+use super::defs::{AnswerHeader, RequestHeader, Words, command, register};
+use super::pages::View;
+use crate::hal::Hal;
+use crate::words::RegisterWords;
+
+/// How often the answer is looked at before the device counts as gone.
+const LOOKS: u32 = 10_000_000;
+
+/// The command channel of a device.
+#[derive(Debug)]
+pub(crate) struct Channel<'s, W> {
+    pub(crate) registers: W,
+    pub(crate) command: View<'s>,
+    pub(crate) answer: View<'s>,
+    key: u64,
+}
+
+/// How a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The device says that it cannot do it.
+    Refused,
+    /// The device is gone, or answers something else.
+    Silent,
+}
+
+impl From<Failure> for BackendError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused => Self::Resources,
+            Failure::Silent => Self::Device,
+        }
+    }
+}
+
+impl<'s, W: RegisterWords> Channel<'s, W> {
+    pub(crate) const fn new(registers: W, command: View<'s>, answer: View<'s>) -> Self {
+        Self {
+            registers,
+            command,
+            answer,
+            key: 0,
+        }
+    }
+
+    /// Has a command carried out, and waits for its answer.
+    pub(crate) fn ask<Q: Words, A: Words, H: Hal>(
+        &mut self,
+        number: u32,
+        question: &Q,
+    ) -> Result<A, Failure> {
+        self.key = self.key.wrapping_add(1);
+        let header = RequestHeader {
+            key: self.key,
+            command: number,
+            reserved: 0,
+        };
+        let behind = (RequestHeader::WORDS * 4) as u32;
+        self.command.put(0, &header);
+        self.command.put(behind, question);
+        // An answer of before is none.
+        self.answer.put(0, &0_u64);
+        H::to_register();
+        self.registers.write(register::REQUEST, 0);
+        for _ in 0..LOOKS {
+            match self.registers.read(register::ERROR) {
+                0 => {}
+                u32::MAX => return Err(Failure::Silent),
+                _ => return Err(Failure::Refused),
+            }
+            if self.answer.get::<u64>(0) == self.key {
+                H::from_device();
+                let header: AnswerHeader = self.answer.get(0);
+                if header.key != self.key || header.acknowledges != number | command::ANSWER {
+                    return Err(Failure::Silent);
+                }
+                if header.error & 0xFF != 0 {
+                    return Err(Failure::Refused);
+                }
+                return Ok(self.answer.get((AnswerHeader::WORDS * 4) as u32));
+            }
+            core::hint::spin_loop();
+        }
+        Err(Failure::Silent)
+    }
+
+    /// The same of a command that answers nothing.
+    pub(crate) fn tell<Q: Words, H: Hal>(&mut self, number: u32, what: &Q) -> Result<(), Failure> {
+        let [] = self.ask::<Q, [u32; 0], H>(number, what)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,416 @@
+//! Completion queues: entries between two indices, which the device and the driver move.
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering;
+
+use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, SharedReceiveQueueKey};
+use dat_core::flags::DtoStatus;
+
+use super::defs::{ENTRY_BYTES, Entry, RECEIVED, RECEIVED_WRITE, doorbell, ring_state, status};
+use super::pages::{Held, View};
+use super::ring::{SHARED, name, shared_name};
+use crate::fault::DeviceFault;
+use crate::hal::Hal;
+use crate::mlx5::storage::{
+    CompletionQueueSlot, NO_QUEUE, QueuePairSlot, RequestSlot, Tables, Whereabouts, life_of,
+    taken_from,
+};
+use crate::words::RegisterWords;
+
+/// A completion queue.
+#[derive(Debug)]
+pub struct PvrdmaCompletionQueue<'s, H, W> {
+    pub(crate) hal: PhantomData<fn() -> H>,
+    pub(crate) doorbells: W,
+    pub(crate) held: Held,
+    pub(crate) state: View<'s>,
+    pub(crate) entries_at: View<'s>,
+    pub(crate) tables: Tables<'s>,
+    pub(crate) slot: &'s CompletionQueueSlot,
+    /// The core's number.
+    pub(crate) name: u16,
+    /// The device's number.
+    pub(crate) number: u32,
+    /// Entries, a power of two; and the index of the next one, which runs freely.
+    pub(crate) entries: u32,
+    pub(crate) next: u32,
+    /// The place of the queue pair that is flushed next, once the device is given up.
+    pub(crate) flushing: usize,
+}
+
+/// A token that no queue pair has.
+const NOBODY: u64 = u64::MAX;
+
+/// What a queue is armed for: any completion, a solicited one; and the latter after a receive was said not to be one.
+pub(crate) const ARMED: u32 = 1;
+const ARMED_SOLICITED: u32 = 2;
+pub(crate) const ARMED_DENIED: u32 = 3;
+/// It is to be armed when the first queue pair completes here.
+pub(crate) const DEFERRED: u32 = 4;
+
+/// What an entry was of.
+enum Sight {
+    /// A completion.
+    Taken(Completion),
+    /// Something that is gone.
+    Stale,
+}
+
+/// Has the device tell of the next completion of a queue. Both bits ask for any: there are devices that do not tell with one
+/// alone.
+fn arm<H: Hal, W: RegisterWords>(doorbells: &W, number: u32, solicited_only: bool) {
+    let which = if solicited_only {
+        doorbell::ARM_SOLICITED
+    } else {
+        doorbell::ARM | doorbell::ARM_SOLICITED
+    };
+    H::to_register();
+    doorbells.write(doorbell::COMPLETION_QUEUE, number | which);
+}
+
+/// Whether there is a queue pair that completes on a queue.
+fn completes_here(tables: &Tables<'_>, name: u16) -> bool {
+    let mut live = tables.latest().filter(|life| life.lives());
+    live.any(|life| {
+        let cells = [&life.requests, &life.receives];
+        cells.into_iter().any(|cell| cell.is_of(name))
+    })
+}
+
+/// Whether a queue pair that the device forgot has left something that completes on a queue.
+pub(crate) fn is_left(tables: &Tables<'_>, name: u16) -> bool {
+    let mut forgotten = tables.latest().filter(|life| is_forgotten(life));
+    forgotten.any(|life| {
+        let cells = [&life.requests, &life.receives];
+        cells
+            .into_iter()
+            .any(|cell| cell.is_of(name) && cell.outstanding() != 0)
+    })
+}
+
+/// Whether the driver completes what is posted on a queue pair, because the device does not know it any more.
+pub(crate) fn is_forgotten(life: &QueuePairSlot) -> bool {
+    life.lives() && life.expected.load(Ordering::Acquire) == NO_QUEUE
+}
+
+/// A queue pair is going to complete on a queue; arms it if that was put off.
+pub(crate) fn attach<H: Hal, W: RegisterWords>(
+    slot: &CompletionQueueSlot,
+    doorbells: &W,
+    solicited_only: bool,
+) {
+    if slot.armed.load(Ordering::Relaxed) == DEFERRED {
+        let armed = if solicited_only {
+            ARMED_SOLICITED
+        } else {
+            ARMED
+        };
+        slot.armed.store(armed, Ordering::Relaxed);
+        let number = slot.number.load(Ordering::Relaxed);
+        arm::<H, W>(doorbells, number, solicited_only);
+    }
+}
+
+impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
+    const fn twice(&self) -> u32 {
+        self.entries.wrapping_mul(2).wrapping_sub(1)
+    }
+
+    /// How many entries the device has written that nobody took.
+    #[inline(always)]
+    fn waiting(&self) -> Result<u32, DeviceFault> {
+        let producer = self.state.load(ring_state::RECEIVE);
+        let waiting = producer.wrapping_sub(self.next) & self.twice();
+        if producer == u32::MAX {
+            Err(DeviceFault::AllOnes)
+        } else if producer > self.twice() || waiting > self.entries {
+            Err(DeviceFault::PhaseJump)
+        } else {
+            Ok(waiting)
+        }
+    }
+
+    /// Copies the oldest entry out, once.
+    fn entry(&self) -> Entry {
+        H::from_device();
+        let place = self.next & self.entries.wrapping_sub(1);
+        self.entries_at.get(place.wrapping_mul(ENTRY_BYTES))
+    }
+
+    fn advance(&mut self) {
+        self.next = self.next.wrapping_add(1);
+        let consumer = ring_state::RECEIVE.wrapping_add(ring_state::CONSUMER);
+        self.state.store(consumer, self.next & self.twice());
+    }
+
+    /// Whether a receive that was just taken has to be called solicited. The device does not say; but while it is armed for
+    /// solicited completions alone, it tells of one by a notice.
+    fn may_be_solicited(&self) -> bool {
+        let armed = &self.slot.armed;
+        match armed.load(Ordering::Relaxed) {
+            ARMED_SOLICITED | ARMED_DENIED => {
+                armed.store(ARMED_DENIED, Ordering::Relaxed);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// The queue pair that took a buffer from a shared queue: the one of today that the device gives this number, else the one that it
+    /// forgot, if only one had the number.
+    fn taker_of(&self, number: u64, takes: u32) -> Option<&'s QueuePairSlot> {
+        let known = || {
+            self.tables.latest().filter(move |life| {
+                let numbered = u64::from(life.number.load(Ordering::Acquire)) == number;
+                numbered && life.lives() && life.shared.load(Ordering::Relaxed) == takes
+            })
+        };
+        let today = known().find(|life| !is_forgotten(life));
+        today.or_else(|| {
+            let mut forgotten = known();
+            let only = forgotten.next();
+            only.filter(|_| forgotten.next().is_none())
+        })
+    }
+
+    /// Takes the oldest entry, after it was checked against what is posted.
+    fn examine(&mut self) -> Result<Option<Sight>, DeviceFault> {
+        if self.waiting()? == 0 {
+            return Ok(None);
+        }
+        let entry = self.entry();
+        let received = entry.opcode & RECEIVED != 0;
+        let shared = entry.token & SHARED != 0;
+        let life = if shared {
+            // What one of before took from another queue is none of this one's.
+            let takes = taken_from(Some(SharedReceiveQueueKey(shared_key(entry.token))));
+            self.taker_of(entry.queue_pair, takes)
+        } else {
+            let user_index = (entry.token >> 32) as u32;
+            let life = self.tables.lives.get(life_of(user_index));
+            let life = life.ok_or(DeviceFault::UnknownQueuePair)?;
+            // In the opposite order of a beginning: a number of today has no name of yesterday.
+            let number = life.number.load(Ordering::Acquire);
+            let known = life.user_index.load(Ordering::Acquire) == user_index;
+            if number != NO_QUEUE && known && u64::from(number) != entry.queue_pair {
+                return Err(DeviceFault::UnknownQueuePair);
+            }
+            Some(life).filter(|_| number != NO_QUEUE && known)
+        };
+        let Some(life) = life else {
+            return self.stranger(&entry).map(Some);
+        };
+        let status = match entry.status {
+            // It took a buffer and is no message; no peer that speaks of DAT does it.
+            status::SUCCESS if entry.opcode == RECEIVED_WRITE => DtoStatus::BadResponse,
+            known => outcome(known).ok_or(DeviceFault::UnknownSyndrome)?,
+        };
+        let queue = if received {
+            &life.receives
+        } else {
+            &life.requests
+        };
+        if !queue.is_of(self.name) {
+            return Err(DeviceFault::WrongQueue);
+        }
+        let success = status == DtoStatus::Success;
+        let length = if received && success { entry.length } else { 0 };
+        let token = if shared {
+            let slot = self.shared_slot(entry.token).filter(|_| received);
+            let slot = slot.ok_or(DeviceFault::WrongIndex)?;
+            if length > slot.extent() {
+                return Err(DeviceFault::ImpossibleLength);
+            }
+            let token = slot.token();
+            slot.now(Whereabouts::Returned);
+            token
+        } else {
+            let Some((index, slot)) = queue.oldest(self.tables.requests) else {
+                return self.late(life);
+            };
+            let user_index = life.user_index.load(Ordering::Relaxed);
+            if entry.token != name(user_index, index) {
+                return self.late(life);
+            }
+            if length > slot.extent() {
+                return Err(DeviceFault::ImpossibleLength);
+            }
+            // All is read before the place may be posted again.
+            let token = slot.token();
+            queue.set_tail(index.wrapping_add(1));
+            token
+        };
+        self.advance();
+        Ok(Some(Sight::Taken(Completion {
+            token,
+            status,
+            length,
+            queue_pair: life.token.load(),
+            solicited: received && self.may_be_solicited(),
+        })))
+    }
+
+    /// An entry of something else than the oldest descriptor. It may have been under way when the device was told to forget the
+    /// queue pair, and the driver may have completed it since.
+    fn late(&mut self, life: &QueuePairSlot) -> Result<Option<Sight>, DeviceFault> {
+        if !is_forgotten(life) || !self.slot.forgive() {
+            return Err(DeviceFault::WrongIndex);
+        }
+        self.advance();
+        Ok(Some(Sight::Stale))
+    }
+
+    /// The slot of a buffer of a shared queue, if it is with the device.
+    fn shared_slot(&self, token: u64) -> Option<&'s RequestSlot> {
+        let key = shared_key(token);
+        let queue = self.tables.shared_receive_queues.get(key)?;
+        let place = token as u32;
+        let life = queue.life.load(Ordering::Relaxed);
+        let named = shared_name(life, u16::try_from(key).ok()?, place) == token;
+        let there = queue.number.load(Ordering::Relaxed) != NO_QUEUE;
+        if !named || !there || place >= queue.places.load(Ordering::Relaxed) {
+            return None;
+        }
+        let first = queue.first.load(Ordering::Relaxed);
+        let slot = self
+            .tables
+            .requests
+            .get(first.wrapping_add(place) as usize)?;
+        slot.is(Whereabouts::Posted).then_some(slot)
+    }
+
+    /// An entry of a queue pair that is gone. The core is told of a buffer that it had taken from a shared queue as of
+    /// nobody's.
+    fn stranger(&mut self, entry: &Entry) -> Result<Sight, DeviceFault> {
+        if !self.slot.forgive() {
+            return Err(DeviceFault::UnknownQueuePair);
+        }
+        self.advance();
+        let shared = entry.token & SHARED != 0 && entry.opcode & RECEIVED != 0;
+        let slot = shared.then(|| self.shared_slot(entry.token)).flatten();
+        let Some(slot) = slot else {
+            return Ok(Sight::Stale);
+        };
+        let token = slot.token();
+        slot.now(Whereabouts::Returned);
+        Ok(Sight::Taken(Completion {
+            token,
+            status: DtoStatus::Flushed,
+            length: 0,
+            queue_pair: NOBODY,
+            solicited: false,
+        }))
+    }
+
+    /// The next completion of what is posted on queue pairs that the device has nothing to do with any more, because it was given up or
+    /// forgot them: all are flushed.
+    #[cold]
+    fn flush(&mut self) -> Option<Completion> {
+        for _ in 0..=self.tables.lives.len() {
+            let Some(life) = self.tables.latest_at(self.flushing) else {
+                self.flushing = 0;
+                continue;
+            };
+            let live = is_forgotten(life);
+            for queue in [&life.requests, &life.receives] {
+                let here = queue.is_of(self.name);
+                let oldest = queue.oldest(self.tables.requests);
+                if let Some((index, slot)) = oldest.filter(|_| live && here) {
+                    let token = slot.token();
+                    queue.set_tail(index.wrapping_add(1));
+                    return Some(Completion {
+                        token,
+                        status: DtoStatus::Flushed,
+                        length: 0,
+                        queue_pair: life.token.load(),
+                        solicited: false,
+                    });
+                }
+            }
+            self.flushing = self.flushing.wrapping_add(1);
+        }
+        None
+    }
+}
+
+/// The shared queue that the name of a buffer tells of.
+const fn shared_key(token: u64) -> usize {
+    (token >> 32) as usize & 0xFFFF
+}
+
+/// What the device calls an end.
+fn outcome(status: u32) -> Option<DtoStatus> {
+    Some(match status {
+        status::SUCCESS => DtoStatus::Success,
+        status::LOCAL_LENGTH => DtoStatus::LocalLength,
+        status::LOCAL_OPERATION => DtoStatus::LocalEndpoint,
+        status::LOCAL_PROTECTION | status::LOCAL_ACCESS => DtoStatus::LocalProtection,
+        status::FLUSHED => DtoStatus::Flushed,
+        status::BAD_RESPONSE => DtoStatus::BadResponse,
+        status::REMOTE_ACCESS => DtoStatus::RemoteAccess,
+        status::REMOTE_INVALID | status::REMOTE_OPERATION | status::REMOTE_ABORTED => {
+            DtoStatus::RemoteResponder
+        }
+        status::RETRIES => DtoStatus::Transport,
+        status::NOT_READY => DtoStatus::ReceiverNotReady,
+        status::FATAL | status::GENERAL => DtoStatus::LocalEndpoint,
+        _ => return None,
+    })
+}
+
+impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, W> {
+    fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+        for _ in 0..=self.entries {
+            if self.tables.is_faulty() {
+                // Until the device is halted it may still use what is posted.
+                let halted = self.tables.state.is_halted();
+                return Ok(if halted { self.flush() } else { None });
+            }
+            match self.examine() {
+                Ok(Some(Sight::Taken(completion))) => return Ok(Some(completion)),
+                Ok(Some(Sight::Stale)) => {}
+                Ok(None) => return Ok(self.flush()),
+                // Not a failure of this queue: what is posted completes, and the next `poll_control` tells the core.
+                Err(fault) => self.tables.fault(fault),
+            }
+        }
+        Ok(None)
+    }
+
+    fn arm(&mut self, solicited_only: bool) -> Armed {
+        self.slot.armed.store(
+            if solicited_only {
+                ARMED_SOLICITED
+            } else {
+                ARMED
+            },
+            Ordering::Relaxed,
+        );
+        if self.tables.is_faulty() {
+            H::store_before_load();
+            // Before the device is halted nothing is there; whoever halts it tells the queues that are armed.
+            let halted = self.tables.state.is_halted();
+            return if halted && self.tables.has_flushed(self.name) {
+                Armed::Missed
+            } else {
+                Armed::Armed
+            };
+        }
+        if !completes_here(&self.tables, self.name) {
+            // Nothing completes before there is a queue pair, and it is not known yet which completions count; a device that is
+            // armed for all of them cannot be told to wait for solicited ones.
+            self.slot.armed.store(DEFERRED, Ordering::Relaxed);
+            return Armed::Armed;
+        }
+        arm::<H, W>(&self.doorbells, self.number, solicited_only);
+        H::store_before_load();
+        match self.waiting() {
+            Ok(0) if !is_left(&self.tables, self.name) => return Armed::Armed,
+            Ok(_) => {}
+            Err(fault) => self.tables.fault(fault),
+        }
+        // Of what was there the device tells nothing.
+        self.slot.armed.store(ARMED, Ordering::Relaxed);
+        Armed::Missed
+    }
+}

@@ -1,0 +1,306 @@
+//! A device from its discovery to its end: the region that it shares with its driver, commands, events.
+
+use core::marker::PhantomData;
+
+use super::channel::{Channel, Failure};
+use super::defs::{
+    Capabilities, CreateBind, CreateContext, Handle, ModifyQueuePair, Notice, PAGE, ROUTABLE,
+    RingPages, SharedRegion, Way, Words, access, attribute, command, register, ring_state, state,
+};
+use super::pages::{Pages, View};
+use crate::hal::Hal;
+use crate::sideband::Peer;
+use crate::words::RegisterWords;
+
+/// Why a device could not be brought into operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenFailure {
+    /// Its registers speak of another version of the interface, or nobody answers.
+    Version(u32),
+    /// It did not take the shared region, or did not begin.
+    NotReady,
+    /// What it says that it has makes no sense.
+    Capabilities,
+    /// There is not enough memory that it shares.
+    Memory,
+    /// A command of the beginning failed.
+    Command(u32),
+}
+
+/// The largest packet in the sense of the transport: 1024 bytes.
+const PACKET: u32 = 3;
+/// Bytes of an ordinary packet of the network.
+const NETWORK_PACKET: u32 = 1500;
+/// The first number of packets, on both sides.
+const FIRST_PACKET: u32 = 0;
+/// Bytes in the words of an attribute: the port; the time to wait, and how often; how often where there is no buffer.
+const PORT: u32 = 1;
+const TIMES: u32 = 12 | PORT << 8 | 14 << 16 | 7 << 24;
+const NOT_READY: u32 = 7;
+/// Flag of a way: it has addresses. Hops of it.
+const HAS_ADDRESS: u32 = 1 << 24;
+const HOPS: u32 = 64 << 8;
+
+/// A ring of events that the device fills.
+#[derive(Debug)]
+struct Notices<'s> {
+    state: View<'s>,
+    entries: View<'s>,
+    /// Words of an entry; entries, a power of two; the next one.
+    words: u32,
+    count: u32,
+    next: u32,
+}
+
+impl<'s> Notices<'s> {
+    const fn new(ring: View<'s>, entries: View<'s>, words: u32) -> Self {
+        Self {
+            state: ring,
+            entries,
+            words,
+            count: PAGE as u32 / 4 / words,
+            next: 0,
+        }
+    }
+
+    /// Takes the oldest entry; an error if the index of the device makes no sense.
+    fn take<T: Words, H: Hal>(&mut self) -> Result<Option<T>, Failure> {
+        let twice = self.count.wrapping_mul(2).wrapping_sub(1);
+        let producer = self.state.load(ring_state::RECEIVE);
+        let waiting = producer.wrapping_sub(self.next) & twice;
+        if producer > twice || waiting > self.count {
+            return Err(Failure::Silent);
+        }
+        if waiting == 0 {
+            return Ok(None);
+        }
+        H::from_device();
+        let place = self.next & self.count.wrapping_sub(1);
+        let entry = self
+            .entries
+            .get(place.wrapping_mul(self.words).wrapping_mul(4));
+        self.next = self.next.wrapping_add(1);
+        let consumer = ring_state::RECEIVE.wrapping_add(ring_state::CONSUMER);
+        self.state.store(consumer, self.next & twice);
+        Ok(Some(entry))
+    }
+}
+
+/// What the device reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// A completion queue that was armed has what it was armed for.
+    Completions(u32),
+    /// Something about an object.
+    Of(Notice),
+}
+
+/// A device that is in operation. Dropping it resets it, so that it touches nothing of what it was lent.
+#[derive(Debug)]
+pub(crate) struct Device<'s, W: RegisterWords, H> {
+    pub(crate) channel: Channel<'s, W>,
+    hal: PhantomData<fn() -> H>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) context: u32,
+    events: Notices<'s>,
+    notices: Notices<'s>,
+}
+
+impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
+    /// Brings a device into operation.
+    pub(crate) fn open(
+        registers: W,
+        doorbell_page: u64,
+        address: [u32; 4],
+        pages: &mut Pages<'s>,
+    ) -> Result<Self, OpenFailure> {
+        let version = registers.read(register::VERSION);
+        if !register::VERSIONS.contains(&version) {
+            return Err(OpenFailure::Version(version));
+        }
+        registers.write(register::CONTROL, register::RESET);
+        let mut page = || pages.take(1).map(|(view, _)| view);
+        let slots = [page(), page(), page()];
+        let [Ok(region), Ok(command_slot), Ok(answer_slot)] = slots else {
+            return Err(OpenFailure::Memory);
+        };
+        let rings = [pages.take_ring(2), pages.take_ring(2)];
+        let [Ok((events_at, events, _)), Ok((notices_at, notices, _))] = rings else {
+            return Err(OpenFailure::Memory);
+        };
+        let ring = |directory| RingPages {
+            pages: 2,
+            reserved: 0,
+            directory,
+        };
+        // What the device has it writes itself.
+        let nothing = Capabilities::take(&mut || 0);
+        region.put(
+            0,
+            &SharedRegion {
+                driver_version: *register::VERSIONS.start(),
+                reserved: 0,
+                guest: 0,
+                command_slot: command_slot.bus(),
+                answer_slot: answer_slot.bus(),
+                events: ring(events_at),
+                notices: ring(notices_at),
+                doorbell_page,
+                capabilities: nothing,
+            },
+        );
+        H::to_register();
+        registers.write(register::SHARED_LOW, region.bus() as u32);
+        registers.write(register::SHARED_HIGH, (region.bus() >> 32) as u32);
+        H::from_device();
+        let shared: SharedRegion = region.get(0);
+        let capabilities = shared.capabilities;
+        // From here on the device is reset whatever fails: it knows the region already.
+        let mut device = Self {
+            channel: Channel::new(registers, command_slot, answer_slot),
+            hal: PhantomData,
+            capabilities,
+            context: 0,
+            events: Notices::new(events, events.at_page(1), Notice::WORDS as u32),
+            notices: Notices::new(notices, notices.at_page(1), 1),
+        };
+        let needed = [
+            capabilities.queue_pairs,
+            capabilities.work_requests,
+            capabilities.segments,
+            capabilities.completion_queues,
+            capabilities.completions,
+            capabilities.regions,
+            capabilities.domains,
+        ];
+        if needed.iter().any(|count| matches!(*count, 0 | u32::MAX)) {
+            return Err(OpenFailure::Capabilities);
+        }
+        let registers = &device.channel.registers;
+        registers.write(register::MASK, 0);
+        registers.write(register::CONTROL, register::ACTIVATE);
+        if registers.read(register::ERROR) != 0 {
+            return Err(OpenFailure::NotReady);
+        }
+        let context = CreateContext { doorbell_page };
+        let context = device.make(command::CREATE_CONTEXT, &context);
+        device.context = context.map_err(|_| OpenFailure::Command(command::CREATE_CONTEXT))?;
+        let bind = CreateBind {
+            packet: NETWORK_PACKET,
+            network: 0,
+            index: 0,
+            address,
+            kind: ROUTABLE,
+        };
+        let bound = device.tell(command::CREATE_BIND, &bind);
+        bound.map_err(|_| OpenFailure::Command(command::CREATE_BIND))?;
+        Ok(device)
+    }
+
+    pub(crate) fn ask<Q: Words, A: Words>(&mut self, number: u32, what: &Q) -> Result<A, Failure> {
+        self.channel.ask::<Q, A, H>(number, what)
+    }
+
+    pub(crate) fn tell<Q: Words>(&mut self, number: u32, what: &Q) -> Result<(), Failure> {
+        self.channel.tell::<Q, H>(number, what)
+    }
+
+    /// Makes something; its handle.
+    pub(crate) fn make<Q: Words>(&mut self, number: u32, what: &Q) -> Result<u32, Failure> {
+        let made: Handle = self.ask(number, what)?;
+        Ok(made.handle)
+    }
+
+    /// Destroys something.
+    pub(crate) fn destroy(&mut self, number: u32, handle: u32) -> Result<(), Failure> {
+        self.tell(number, &Handle { handle, other: 0 })
+    }
+
+    /// Takes a queue pair to a state.
+    pub(crate) fn bring(
+        &mut self,
+        handle: u32,
+        to: u32,
+        peer: Option<Peer>,
+    ) -> Result<(), Failure> {
+        let mask = attribute::STATE
+            | match to {
+                state::INITIALISED => attribute::ACCESS | attribute::PARTITION | attribute::PORT,
+                state::READY_TO_RECEIVE => {
+                    attribute::WAY
+                        | attribute::PACKET
+                        | attribute::RECEIVE_NUMBER
+                        | attribute::NOT_READY_TIMER
+                        | attribute::READS_IN
+                        | attribute::PEER
+                }
+                state::READY_TO_SEND => {
+                    attribute::TIMEOUT
+                        | attribute::RETRIES
+                        | attribute::NOT_READY_RETRIES
+                        | attribute::READS_OUT
+                        | attribute::SEND_NUMBER
+                }
+                _ => 0,
+            };
+        let nowhere = Way::take(&mut || 0);
+        let way = peer.map_or(nowhere, |peer| Way {
+            address: peer.address,
+            route: HOPS,
+            service: HAS_ADDRESS,
+            port: PORT,
+            ..nowhere
+        });
+        self.tell(
+            command::MODIFY_QUEUE_PAIR,
+            &ModifyQueuePair {
+                handle,
+                mask,
+                state: to,
+                current: [0, PACKET, 0],
+                queue_key: 0,
+                receive_number: FIRST_PACKET,
+                send_number: FIRST_PACKET,
+                peer: peer.map_or(0, |peer| peer.queue_pair),
+                access: access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ,
+                details: [0, READS << 16 | READS << 24, TIMES, NOT_READY, 0],
+                sizes: [0; 6],
+                way,
+                other_way: nowhere,
+            },
+        )
+    }
+
+    /// Takes the next report; an error if what is there makes no sense.
+    pub(crate) fn report(&mut self) -> Result<Option<Report>, Failure> {
+        if let Some(queue) = self.notices.take::<u32, H>()? {
+            return Ok(Some(Report::Completions(queue)));
+        }
+        Ok(self.events.take::<Notice, H>()?.map(Report::Of))
+    }
+
+    /// Most reports that both rings hold.
+    pub(crate) fn most_reports(&self) -> usize {
+        self.events.count.saturating_add(self.notices.count) as usize
+    }
+}
+
+impl<W: RegisterWords, H> Device<'_, W, H> {
+    /// Has the device forget everything; on return it has.
+    pub(crate) fn halt(&mut self) {
+        let registers = &self.channel.registers;
+        registers.write(register::CONTROL, register::RESET);
+        // A write may be under way for long; a read comes back behind it.
+        let _arrived = registers.read(register::VERSION);
+    }
+}
+
+impl<W: RegisterWords, H> Drop for Device<'_, W, H> {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+/// RDMA Reads at once, per queue pair and direction.
+pub(crate) const READS: u32 = 4;

@@ -1,0 +1,72 @@
+//! Receive queues of one queue pair.
+
+use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
+
+use super::defs::{Receive, doorbell};
+use super::ring::WorkRing;
+use crate::hal::Hal;
+use crate::words::RegisterWords;
+
+/// The receive queue of a queue pair.
+#[derive(Debug)]
+pub struct PvrdmaReceiveQueue<'s, H, W> {
+    pub(crate) work: WorkRing<'s, H, W>,
+}
+
+/// A reserved place of a receive queue.
+#[derive(Debug)]
+pub struct PvrdmaReceiveSlot<'a, 's, H, W> {
+    work: &'a mut WorkRing<'s, H, W>,
+    segments: u32,
+    length: u32,
+}
+
+impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaReceiveSlot<'_, '_, H, W> {
+    type Request = ReceiveRequest;
+
+    #[inline(always)]
+    fn segment(&mut self, segment: Segment) {
+        self.work.ring.piece(self.segments, segment);
+        self.segments = self.segments.wrapping_add(1);
+        self.length = self.length.saturating_add(segment.length);
+    }
+
+    #[inline(always)]
+    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+        let Self {
+            work,
+            segments,
+            length,
+        } = self;
+        let header = Receive {
+            token: work.next_name(),
+            segments,
+            length,
+        };
+        work.post(&header, request.token, length);
+        Ok(())
+    }
+}
+
+impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaReceiveQueue<'s, H, W> {
+    type Request = ReceiveRequest;
+    type Slot<'a>
+        = PvrdmaReceiveSlot<'a, 's, H, W>
+    where
+        Self: 'a;
+
+    #[inline(always)]
+    fn reserve(&mut self, segments: usize) -> Option<PvrdmaReceiveSlot<'_, 's, H, W>> {
+        self.work.has_room(segments).then_some(PvrdmaReceiveSlot {
+            work: &mut self.work,
+            segments: 0,
+            length: 0,
+        })
+    }
+
+    #[inline(always)]
+    fn ring(&mut self) -> Result<(), u32> {
+        self.work.tell(doorbell::RECEIVE);
+        Ok(())
+    }
+}

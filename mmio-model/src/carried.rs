@@ -1,0 +1,70 @@
+//! Data that came in descriptors, until the fabric has moved it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use backend_mock::MockBackend;
+use dat_core::backend::{Backend, BackendError, DomainKey, RegionKeys, Registration, Segment};
+use dat_core::flags::MemoryPrivileges;
+use dat_core::memory::Region;
+
+/// Bytes of a block, which the data of a descriptor that starts there has room for, and those behind it.
+const BLOCK: usize = 64;
+
+/// Memory of the device with room for the data of all descriptors of a send queue: the fabric moves what lies in regions.
+pub(crate) struct Carried {
+    bytes: &'static [AtomicU8],
+    keys: RegionKeys,
+}
+
+/// Such memory that no queue pair uses: it is never freed, but used again.
+#[derive(Default)]
+pub(crate) struct Spare(Vec<&'static [AtomicU8]>);
+
+impl Carried {
+    /// For a queue of so many blocks whose descriptors have so many units at most.
+    pub(crate) fn new(
+        backend: &mut MockBackend,
+        spare: &mut Spare,
+        domain: DomainKey,
+        blocks: u32,
+    ) -> Result<Self, BackendError> {
+        // A descriptor may begin in the last block.
+        let length = 2 * blocks as usize * BLOCK;
+        let fits = spare.0.iter().position(|bytes| bytes.len() == length);
+        let bytes = match fits {
+            Some(place) => spare.0.swap_remove(place),
+            None => Box::leak((0..length).map(|_| AtomicU8::new(0)).collect::<Box<[_]>>()),
+        };
+        let region = Region::from_static(bytes);
+        let registration = Registration::new(domain, &region, MemoryPrivileges::LOCAL_READ);
+        match backend.register(&registration) {
+            Ok(keys) => Ok(Self { bytes, keys }),
+            Err(error) => {
+                spare.0.push(bytes);
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps the data of the descriptor that starts in a block; where the fabric finds it.
+    pub(crate) fn keep(&self, block: u32, data: &[u8]) -> Option<Segment> {
+        let first = block as usize * BLOCK;
+        let place = self.bytes.get(first..first.checked_add(data.len())?)?;
+        for (to, byte) in place.iter().zip(data) {
+            to.store(*byte, Ordering::Relaxed);
+        }
+        Some(Segment {
+            address: place.as_ptr().addr() as u64,
+            length: data.len() as u32,
+            key: self.keys.local,
+        })
+    }
+
+    /// Nothing of it is moved any more.
+    pub(crate) fn give_back(self, backend: &mut MockBackend, spare: &mut Spare) {
+        backend.deregister(self.keys);
+        spare.0.push(self.bytes);
+    }
+}

@@ -1,0 +1,302 @@
+//! The devices, and what joins them.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::fmt;
+
+use backend_mmio::mlx5::{
+    CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
+};
+use backend_mmio::over_queues::{PvrdmaQueueSideband, QueueSideband};
+use backend_mmio::pvrdma::{
+    OpenFailure, PairState, Parts, PvrdmaBackend, RegionSlot, Rendezvous, Storage,
+};
+use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
+use dat_core::time::Instant;
+
+use super::device::Device;
+use super::lie::PvrdmaLie;
+use super::manner::PvrdmaManner;
+use super::memory::Bus;
+use super::region::Identity;
+use super::registers::{PvrdmaRegisters, Window};
+use super::sideband::PvrdmaSideband;
+use crate::fabric::slots;
+use crate::hal::ModelHal;
+use crate::junction::{Meetings, ModelJunction, channels};
+use crate::lock::{Arc, Guard, Mutex, lock};
+use crate::memory;
+
+/// The driver on a model device.
+pub type PvrdmaModel =
+    PvrdmaBackend<'static, PvrdmaRegisters, Identity, PvrdmaSideband, ModelHal<Shared>>;
+
+/// The driver on a model device whose connections come about over its own queue pairs.
+pub type SpeakingPvrdma = PvrdmaBackend<
+    'static,
+    PvrdmaRegisters,
+    Identity,
+    PvrdmaQueueSideband<'static, PvrdmaRegisters, ModelHal<Shared>, ModelJunction<Shared>>,
+    ModelHal<Shared>,
+>;
+
+/// Memory that a device shares with its driver, in pages.
+const PAGES: usize = 4096;
+const PAGE: usize = 4096;
+/// Descriptors that are remembered, and how many of them are given out together.
+const REQUESTS: usize = 8192;
+const REQUESTS_GRAIN: usize = 16;
+
+/// Everything there is.
+#[derive(Default)]
+pub(crate) struct World {
+    devices: Vec<Option<Device>>,
+    /// Those that were activated and not reset since, whether or not they are on the fabric.
+    pub(crate) active: BTreeSet<usize>,
+}
+
+impl World {
+    /// A device, unless it is gone.
+    pub(crate) fn device(&mut self, number: usize) -> Option<&mut Device> {
+        self.devices.get_mut(number).and_then(Option::as_mut)
+    }
+
+    /// Takes a device off the fabric.
+    pub(crate) fn remove(&mut self, number: usize) {
+        if let Some(device) = self.devices.get_mut(number) {
+            *device = None;
+        }
+    }
+
+    fn work(&mut self) -> bool {
+        let mut any = false;
+        for device in self.devices.iter_mut().flatten() {
+            any |= device.work();
+        }
+        any
+    }
+}
+
+/// What all parts of all devices share.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<World>>);
+
+impl Shared {
+    pub(crate) fn enter(&self) -> Guard<'_, World> {
+        lock(&self.0)
+    }
+}
+
+/// Paravirtual devices that reach each other.
+pub struct PvrdmaFabric {
+    fabric: Fabric,
+    shared: Shared,
+    meetings: Meetings,
+}
+
+impl fmt::Debug for PvrdmaFabric {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("PvrdmaFabric")
+            .finish_non_exhaustive()
+    }
+}
+
+impl PvrdmaFabric {
+    /// A fabric without devices.
+    #[must_use]
+    pub fn new(options: FabricOptions) -> Self {
+        Self {
+            fabric: Fabric::new(options),
+            shared: Shared::default(),
+            meetings: Meetings::default(),
+        }
+    }
+
+    /// A device by the options of an adapter, which has no windows, and its driver. What they need of memory is never given back.
+    #[must_use]
+    pub fn device(&self, options: NodeOptions) -> PvrdmaModel {
+        self.device_in(options, Box::leak(Box::new(State::new())))
+    }
+
+    /// The same; what is known of the device can be asked from outside.
+    ///
+    /// # Panics
+    /// If driver and device of this crate do not understand each other.
+    #[must_use]
+    pub fn device_in(&self, options: NodeOptions, state: &'static State) -> PvrdmaModel {
+        match self.device_like(options, state, PvrdmaManner::default()) {
+            Ok(backend) => backend,
+            Err(failure) => panic!("{failure:?}"),
+        }
+    }
+
+    /// The same, of a device that completes nothing which is posted on a queue pair in error.
+    ///
+    /// # Panics
+    /// If driver and device of this crate do not understand each other.
+    #[must_use]
+    pub fn keeping_device(&self, options: NodeOptions) -> PvrdmaModel {
+        let state = Box::leak(Box::new(State::new()));
+        let manner = PvrdmaManner {
+            keeps: true,
+            ..PvrdmaManner::default()
+        };
+        match self.device_like(options, state, manner) {
+            Ok(backend) => backend,
+            Err(failure) => panic!("{failure:?}"),
+        }
+    }
+
+    /// The same, of a device with a manner of its own.
+    ///
+    /// # Errors
+    /// That of [`PvrdmaBackend::open`].
+    pub fn device_like(
+        &self,
+        options: NodeOptions,
+        state: &'static State,
+        manner: PvrdmaManner,
+    ) -> Result<PvrdmaModel, OpenFailure> {
+        let device = self.add(options, manner, false);
+        let sideband = PvrdmaSideband {
+            devices: self.shared.clone(),
+            device,
+        };
+        self.driver(device, options, state, manner, sideband)
+    }
+
+    /// A device whose connections come about over its own queue pairs, with all others that are so.
+    ///
+    /// # Panics
+    /// If driver and device of this crate do not understand each other.
+    #[must_use]
+    pub fn speaking_device(&self, options: NodeOptions) -> SpeakingPvrdma {
+        let manner = PvrdmaManner::default();
+        let device = self.add(options, manner, true);
+        let junction = ModelJunction {
+            devices: self.shared.clone(),
+            device,
+            address: options.address,
+            meetings: self.meetings.clone(),
+            by_driver: true,
+        };
+        let port = [device as u32, 0, 0, 0];
+        let sideband = QueueSideband::new(channels(), junction, options.address, port);
+        let state = Box::leak(Box::new(State::new()));
+        let driver = self.driver(device, options, state, manner, sideband);
+        let opened = driver.map(|mut driver| driver.open_channels().map(|()| driver));
+        match opened {
+            Ok(Ok(driver)) => driver,
+            Ok(Err(error)) => panic!("{error:?}"),
+            Err(failure) => panic!("{failure:?}"),
+        }
+    }
+
+    /// Puts a device on the fabric: its number.
+    fn add(&self, options: NodeOptions, manner: PvrdmaManner, joins: bool) -> usize {
+        let memory = Bus(memory::shared(PAGES * PAGE));
+        let mut device = Device::new(self.fabric.node(options), memory, manner);
+        let mut world = self.shared.enter();
+        let number = world.devices.len();
+        device.joins = joins.then_some(number as u32);
+        world.devices.push(Some(device));
+        number
+    }
+
+    fn driver<S: Rendezvous>(
+        &self,
+        device: usize,
+        options: NodeOptions,
+        state: &'static State,
+        manner: PvrdmaManner,
+        sideband: S,
+    ) -> Result<PvrdmaBackend<'static, PvrdmaRegisters, Identity, S, ModelHal<Shared>>, OpenFailure>
+    {
+        let shared = &self.shared;
+        let memory = match shared.enter().device(device) {
+            Some(device) => device.bus.0,
+            None => memory::shared(0),
+        };
+        let registers = |window| PvrdmaRegisters {
+            shared: shared.clone(),
+            device,
+            window,
+        };
+        let parts = Parts {
+            name: options.name,
+            registers: registers(Window::Registers),
+            doorbells: registers(Window::Doorbells),
+            doorbell_page: 1,
+            mapping: Identity {
+                shared: shared.clone(),
+                device,
+            },
+            sideband,
+            hal: ModelHal {
+                devices: shared.clone(),
+                device,
+                coherent: options.coherent,
+            },
+            address: [device as u32, 0, 0, 0],
+            segments: u32::MAX,
+            completions: 1024,
+            flushes: !manner.keeps,
+            memory,
+        };
+        let storage = Storage {
+            state,
+            queue_pairs: slots(128, || QueuePairSlot::EMPTY),
+            pair_states: slots(64, PairState::default),
+            completion_queues: slots(128, || CompletionQueueSlot::EMPTY),
+            shared_receive_queues: slots(8, || SharedReceiveSlot::EMPTY),
+            regions: slots(1024, RegionSlot::default),
+            requests: slots(REQUESTS, || RequestSlot::EMPTY),
+            requests_taken: slots(REQUESTS / REQUESTS_GRAIN, || false),
+            pages_taken: slots(PAGES, || false),
+        };
+        PvrdmaBackend::open(parts, storage)
+    }
+
+    /// Devices that were activated and not reset since.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.shared.enter().active.len()
+    }
+
+    /// Adds a fault to the plan of the fabric.
+    pub fn inject(&self, fault: Fault) {
+        self.fabric.inject(fault);
+    }
+
+    /// Lets the next thing happen: reads what was posted, moves the fabric one step, writes what completed; false if
+    /// there was nothing.
+    pub fn step(&self) -> bool {
+        let mut world = self.shared.enter();
+        world.work();
+        let moved = self.fabric.step();
+        world.work() || moved
+    }
+
+    /// Has the device at a place, counted from 0 as they were made, write its next completion otherwise than it should.
+    pub fn lie(&self, device: usize, lie: PvrdmaLie) {
+        if let Some(device) = self.shared.enter().device(device) {
+            device.lie = Some(lie);
+        }
+    }
+
+    /// Lets everything happen that is due until a moment.
+    pub fn run_until(&self, until: Instant) {
+        let mut world = self.shared.enter();
+        world.work();
+        self.fabric.run_until(until);
+        world.work();
+    }
+
+    /// The time of the fabric.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.fabric.now()
+    }
+}

@@ -1,0 +1,201 @@
+//! Reading descriptors, and handing on what they ask for.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{Ordering, fence};
+
+use backend_mmio::pvrdma::defs::{
+    Notice, Piece, RECEIVED, Receive, Request, Words, notice, opcode, send_flag, state,
+};
+use dat_core::backend::{
+    ReceiveRequest, RemoteRange, Segment, SendFlags, SendOperation, SendRequest, WorkQueue,
+    WorkSlot,
+};
+
+use super::device::{Device, Read};
+use super::memory::{Bus, Ring};
+
+/// The pieces behind the header of a descriptor; none if it says that there are more than it has room for.
+fn pieces(bus: Bus, at: u64, header: usize, count: u32, ring: &Ring) -> Option<Vec<Piece>> {
+    let room = (ring.stride as usize - header * 4) / (Piece::WORDS * 4);
+    if count as usize > room {
+        return None;
+    }
+    let piece = |place| bus.get(at + (header * 4 + place as usize * Piece::WORDS * 4) as u64);
+    Some((0..count).map(piece).collect())
+}
+
+fn segment(piece: Piece) -> Segment {
+    Segment {
+        address: piece.address,
+        length: piece.length,
+        key: piece.key,
+    }
+}
+
+impl Device {
+    /// Reads everything that was posted.
+    pub(crate) fn fetch(&mut self) {
+        fence(Ordering::Acquire);
+        let numbers: Vec<u32> = self.shared.keys().copied().collect();
+        for number in numbers {
+            while self.fetch_shared(number) {}
+        }
+        let numbers: Vec<u32> = self.pairs.keys().copied().collect();
+        for number in numbers {
+            while self.fetch_receive(number) {}
+            while self.fetch_request(number) {}
+        }
+    }
+
+    fn fetch_shared(&mut self, number: u32) -> bool {
+        let bus = self.bus;
+        let Some(shared) = self.shared.get(&number) else {
+            return false;
+        };
+        let place = shared.ring.place(shared.ring.done);
+        let Some(at) = place.filter(|_| shared.ring.offered(bus) != 0) else {
+            return false;
+        };
+        let receive: Receive = bus.get(at);
+        let pieces = pieces(bus, at, Receive::WORDS, receive.segments, &shared.ring);
+        let token = self.remember(Read {
+            token: receive.token,
+            opcode: RECEIVED,
+        });
+        let Some(shared) = self.shared.get_mut(&number) else {
+            return false;
+        };
+        let Some(pieces) = pieces.filter(|pieces| pieces.len() <= shared.segments as usize) else {
+            let kind = notice::SHARED_FAILED;
+            let handle = number;
+            self.events.push_back(Notice { kind, handle });
+            return false;
+        };
+        let posted = shared.queue.reserve(pieces.len()).map(|mut slot| {
+            for piece in pieces {
+                slot.segment(segment(piece));
+            }
+            slot.commit(&ReceiveRequest { token })
+        });
+        if !matches!(posted, Some(Ok(()))) {
+            return false;
+        }
+        shared.ring.taken(bus);
+        // What a queue of the fabric does not take here it never would: it is gone.
+        let _taken = shared.queue.ring();
+        true
+    }
+
+    fn fetch_receive(&mut self, number: u32) -> bool {
+        let bus = self.bus;
+        let Some(pair) = self.pairs.get(&number).filter(|pair| !pair.senseless) else {
+            return false;
+        };
+        let place = pair.receives.place(pair.receives.done);
+        let Some(at) = place.filter(|_| pair.receives.offered(bus) != 0) else {
+            return false;
+        };
+        let receive: Receive = bus.get(at);
+        let pieces = pieces(bus, at, Receive::WORDS, receive.segments, &pair.receives);
+        let Some(pieces) = pieces else {
+            self.failed(number);
+            return false;
+        };
+        let token = self.remember(Read {
+            token: receive.token,
+            opcode: RECEIVED,
+        });
+        let pair = self.pairs.get_mut(&number);
+        let Some((pair, queue)) = pair.and_then(|pair| {
+            let queue = pair.receive.as_mut()?;
+            Some((&mut pair.receives, queue))
+        }) else {
+            return false;
+        };
+        let posted = queue.reserve(pieces.len()).map(|mut slot| {
+            for piece in pieces {
+                slot.segment(segment(piece));
+            }
+            slot.commit(&ReceiveRequest { token })
+        });
+        if !matches!(posted, Some(Ok(()))) {
+            return false;
+        }
+        pair.taken(bus);
+        // As above.
+        let _taken = queue.ring();
+        true
+    }
+
+    /// Reads a request, if the queue pair is where it may.
+    fn fetch_request(&mut self, number: u32) -> bool {
+        let bus = self.bus;
+        let Some(pair) = self.pairs.get(&number).filter(|pair| !pair.senseless) else {
+            return false;
+        };
+        let place = pair.requests.place(pair.requests.done);
+        let speaks = [state::READY_TO_SEND, state::ERROR].contains(&pair.state);
+        let Some(at) = place.filter(|_| speaks && pair.requests.offered(bus) != 0) else {
+            return false;
+        };
+        let request: Request = bus.get(at);
+        let pieces = pieces(bus, at, Request::WORDS, request.segments, &pair.requests);
+        let range = RemoteRange {
+            address: request.address,
+            key: request.key,
+        };
+        let operation = match request.opcode {
+            opcode::SEND => Some(SendOperation::Send),
+            opcode::RDMA_WRITE => Some(SendOperation::RdmaWrite(range)),
+            opcode::RDMA_READ => Some(SendOperation::RdmaRead(range)),
+            _ => None,
+        };
+        let (Some(pieces), Some(operation)) = (pieces, operation) else {
+            self.failed(number);
+            return false;
+        };
+        // Their order in completions is another one than in requests.
+        let opcode = match operation {
+            SendOperation::Send => 0,
+            SendOperation::RdmaWrite(_) => 1,
+            SendOperation::RdmaRead(_) => 2,
+        };
+        let token = self.remember(Read {
+            token: request.token,
+            opcode,
+        });
+        let mut flags = SendFlags::empty();
+        flags.set(SendFlags::FENCE, request.flags & send_flag::FENCE != 0);
+        let solicited = request.flags & send_flag::SOLICITED != 0;
+        flags.set(SendFlags::SOLICITED, solicited);
+        let Some(pair) = self.pairs.get_mut(&number) else {
+            return false;
+        };
+        let posted = pair.send.reserve(pieces.len()).map(|mut slot| {
+            for piece in &pieces {
+                slot.segment(segment(*piece));
+            }
+            slot.commit(&SendRequest {
+                token,
+                operation,
+                length: request.length,
+                flags,
+            })
+        });
+        let taken = matches!(posted, Some(Ok(()))) && pair.send.ring().is_ok();
+        if taken {
+            pair.requests.taken(bus);
+        }
+        taken
+    }
+
+    /// A queue pair has a descriptor that the device cannot make sense of.
+    fn failed(&mut self, number: u32) {
+        let kind = *notice::QUEUE_PAIR_FAILED.start();
+        let handle = number;
+        self.events.push_back(Notice { kind, handle });
+        if let Some(pair) = self.pairs.get_mut(&number) {
+            pair.senseless = true;
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! In what devices differ.
+
+use backend_mmio::pvrdma::defs::command;
+
+/// In what a device is not as the others are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PvrdmaManner {
+    /// The command that it refuses.
+    pub refuses: Refusal,
+    /// It completes nothing that is posted on a queue pair in error, and the driver is told so.
+    pub keeps: bool,
+    /// What it calls queue pairs.
+    pub numbers: Numbers,
+}
+
+/// What a device calls its queue pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// A new one has the number of the one that was destroyed last, if there is one.
+    #[default]
+    Again,
+    /// It says this of each, whatever it is.
+    Always(u32),
+}
+
+/// What a device refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing that makes sense.
+    #[default]
+    Nothing,
+    /// To make a context.
+    Context,
+    /// An address for its port.
+    Bind,
+    /// To make completion queues.
+    CompletionQueue,
+    /// To take a queue pair into error.
+    Error,
+}
+
+impl Refusal {
+    /// Whether it is of a command.
+    pub(crate) fn is_of(self, number: u32) -> bool {
+        let refused = match self {
+            Self::Nothing | Self::Error => None,
+            Self::Context => Some(command::CREATE_CONTEXT),
+            Self::Bind => Some(command::CREATE_BIND),
+            Self::CompletionQueue => Some(command::CREATE_COMPLETION_QUEUE),
+        };
+        refused == Some(number)
+    }
+}

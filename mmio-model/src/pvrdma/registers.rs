@@ -1,0 +1,83 @@
+//! The registers and the doorbells.
+
+use core::fmt;
+
+use backend_mmio::RegisterWords;
+use backend_mmio::pvrdma::defs::{doorbell, register};
+
+use super::fabric::Shared;
+
+/// Which window of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Window {
+    Registers,
+    Doorbells,
+}
+
+/// A window of registers of a model device. A write is acted on before it returns.
+#[derive(Clone)]
+pub struct PvrdmaRegisters {
+    pub(crate) shared: Shared,
+    pub(crate) device: usize,
+    pub(crate) window: Window,
+}
+
+impl fmt::Debug for PvrdmaRegisters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?} of device {}", self.window, self.device)
+    }
+}
+
+/// The version of the interface.
+const VERSION: u32 = 17;
+
+impl RegisterWords for PvrdmaRegisters {
+    fn read(&self, offset: u32) -> u32 {
+        let mut world = self.shared.enter();
+        match (world.device(self.device), offset, self.window) {
+            (None, ..) => u32::MAX,
+            (Some(_), register::VERSION, Window::Registers) => VERSION,
+            (Some(device), register::ERROR, Window::Registers) => device.error,
+            _ => 0,
+        }
+    }
+
+    fn write(&self, offset: u32, value: u32) {
+        let mut world = self.shared.enter();
+        if (self.window, offset) == (Window::Registers, register::CONTROL) {
+            match value {
+                register::ACTIVATE => world.active.insert(self.device),
+                register::RESET => world.active.remove(&self.device),
+                _ => false,
+            };
+        }
+        let Some(device) = world.device(self.device).filter(|device| !device.halted) else {
+            return;
+        };
+        match (self.window, offset) {
+            (Window::Registers, register::SHARED_LOW) => device.low = value,
+            (Window::Registers, register::SHARED_HIGH) => device.begin(value),
+            (Window::Registers, register::CONTROL) => device.control(value),
+            (Window::Registers, register::REQUEST) => {
+                // Everything that was posted is read before, and what completed is written after.
+                device.work();
+                device.execute();
+                device.work();
+            }
+            (Window::Doorbells, doorbell::QUEUE_PAIR) if value & doorbell::SEND != 0 => {
+                device.work();
+            }
+            (Window::Doorbells, doorbell::COMPLETION_QUEUE) => {
+                let solicited_only = value & doorbell::ARM == 0;
+                let armed = value & (doorbell::ARM | doorbell::ARM_SOLICITED) != 0;
+                let queue = device
+                    .completion_queues
+                    .get_mut(&(value & doorbell::HANDLE));
+                if let Some(queue) = queue.filter(|_| armed) {
+                    queue.armed = Some(solicited_only);
+                }
+            }
+            _ => {}
+        }
+    }
+}
