@@ -1,0 +1,298 @@
+//! Every call, once.
+
+use core::sync::atomic::AtomicU8;
+
+use backend_mmio::mlx5::defs::CompletionKind;
+use cortex_m::register::msp;
+use dat_core::attributes::{EpAttributes, IaAddress, SrqAttributes};
+use dat_core::backend::Backend as DatBackend;
+use dat_core::connection::{CrSlot, PspSlot, RspSlot};
+use dat_core::endpoint::{ConnectParam, EndpointSlot, SrqSlot};
+use dat_core::error::Cause;
+use dat_core::event::{CnoSlot, EvdSlot, Event, EventSlot};
+use dat_core::flags::{
+    CloseFlags, CnoFields, CompletionFlags, ConnectFlags, CrFields, EpFields, EvdFields, EvdFlags,
+    IaFields, LmrFields, MemoryPrivileges, ProviderFields, PspFields, PspFlags, PzFields,
+    QualityOfService, RmrFields, RspFields, SrqFields, TIMEOUT_INFINITE,
+};
+use dat_core::memory::{
+    LmrMemory, LmrRequest, LmrSlot, LmrTriplet, PzSlot, Region, RmrSlot, RmrTriplet,
+};
+use dat_core::sync::CriticalSectionLock;
+use dat_core::time::Instant;
+use dat_core::{Error, Ia, IaPlaces, RecordSlot, Result};
+
+use crate::still::{
+    self, Backend, COMPLETIONS, DISPATCHERS, Lent, PAIRS, POSTS, REGIONS, SEGMENTS, SHARED, Taken,
+};
+use crate::{clock, report, stack};
+
+/// Events: of the asynchronous dispatcher, of that for connections, of that of the consumer, and of that for transfers.
+const EVENTS: usize = 4 + 8 + 4 + COMPLETIONS;
+/// Posted requests and receives.
+const RECORDS: usize = PAIRS * 2 * POSTS + SHARED * POSTS;
+
+/// What the core remembers.
+pub(crate) type Storage =
+    IaPlaces<Backend, CriticalSectionLock, PAIRS, DISPATCHERS, SHARED, REGIONS, EVENTS, RECORDS>;
+
+type Evd = EvdSlot<<Backend as DatBackend>::CompletionQueue, CriticalSectionLock>;
+type Endpoint = EndpointSlot<
+    <Backend as DatBackend>::SendQueue,
+    <Backend as DatBackend>::ReceiveQueue,
+    CriticalSectionLock,
+>;
+type Srq = SrqSlot<<Backend as DatBackend>::SharedReceiveQueue, CriticalSectionLock>;
+
+static BUFFER: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
+const NOTHING: CompletionFlags = CompletionFlags::empty();
+const NOW: Instant = Instant::ZERO;
+
+/// Makes a call, and prints how deep it got and how long it was.
+fn measured<T>(name: &str, call: impl FnOnce() -> T) -> T {
+    let top = stack::paint(msp::read());
+    let before = clock::now();
+    let result = run(call);
+    let after = clock::now();
+    report::line("stack", name, stack::used(top));
+    report::line("instructions", name, clock::between(before, after));
+    result
+}
+
+/// A frame of its own, so that what the compiler makes of the call counts as the call's.
+#[inline(never)]
+fn run<T>(call: impl FnOnce() -> T) -> T {
+    call()
+}
+
+/// What was expected to be a refusal.
+fn refused<T>(result: Result<T>) -> Result<()> {
+    match result {
+        Ok(_) => Err(Error::internal(Cause::EndpointState)),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Prints what the parts of the storage take.
+fn sizes() {
+    let size = |kind, name, bytes: usize| report::line(kind, name, bytes as u32);
+    size(
+        "object",
+        "Ia",
+        size_of::<Ia<'_, Backend, CriticalSectionLock>>(),
+    );
+    size("storage", "PzSlot", REGIONS * size_of::<PzSlot>());
+    size("storage", "LmrSlot", REGIONS * size_of::<LmrSlot>());
+    size(
+        "storage",
+        "RmrSlot",
+        REGIONS * size_of::<RmrSlot<CriticalSectionLock>>(),
+    );
+    size("storage", "EvdSlot", DISPATCHERS * size_of::<Evd>());
+    size(
+        "storage",
+        "CnoSlot",
+        DISPATCHERS * size_of::<CnoSlot<CriticalSectionLock>>(),
+    );
+    size("storage", "EndpointSlot", PAIRS * size_of::<Endpoint>());
+    size("storage", "SrqSlot", SHARED * size_of::<Srq>());
+    let listeners = size_of::<PspSlot>() + size_of::<RspSlot>();
+    size("storage", "PspSlot,RspSlot", PAIRS * listeners);
+    size("storage", "CrSlot", PAIRS * size_of::<CrSlot>());
+    size("storage", "EventSlot", EVENTS * size_of::<EventSlot>());
+    size("storage", "RecordSlot", RECORDS * size_of::<RecordSlot>());
+    size("storage", "driver", size_of::<Lent>() + size_of::<Taken>());
+}
+
+/// Makes all of them.
+pub(crate) fn all(
+    storage: &'static mut Storage,
+    lent: &'static mut Lent,
+    taken: &'static mut Taken,
+) -> Result<()> {
+    sizes();
+    clock::start();
+    measured("nothing", || ());
+    let backend = still::backend(lent, taken);
+    let ia = measured("ia_open", || Ia::open(backend, storage.lend(), 4));
+    let ia = ia.map_err(|refused| refused.error)?;
+    let none = EvdFlags::empty();
+    refused(measured("evd_create_refused", || {
+        ia.evd_create(4, None, none)
+    }))?;
+    let pz = measured("pz_create", || ia.pz_create())?;
+    let cno = measured("cno_create", || ia.cno_create(None))?;
+    let connections = EvdFlags::CONNECTION | EvdFlags::CR;
+    let connections = measured("evd_create", || ia.evd_create(8, None, connections))?;
+    let software = ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE)?;
+    let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
+    let transfers = ia.evd_create(COMPLETIONS as i32 - 1, None, transfers)?;
+    let region = Region::from_static(&BUFFER);
+    let address = region.address();
+    let request = LmrRequest {
+        memory: LmrMemory::Virtual(region),
+        pz,
+        privileges: MemoryPrivileges::ALL,
+    };
+    let lmr = measured("lmr_create", || ia.lmr_create(&request))?;
+    let rmr = measured("rmr_create", || ia.rmr_create(pz))?;
+    let asked = SrqAttributes {
+        max_recv_dtos: POSTS as i32,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let srq = measured("srq_create", || ia.srq_create(pz, &asked))?;
+    let attributes = EpAttributes {
+        max_recv_dtos: POSTS as i32,
+        max_request_dtos: POSTS as i32,
+        max_recv_iov: SEGMENTS as i32,
+        max_request_iov: SEGMENTS as i32,
+        max_rdma_read_iov: SEGMENTS as i32,
+        max_rdma_write_iov: SEGMENTS as i32,
+        max_rdma_read_in: 1,
+        max_rdma_read_out: 1,
+        ..EpAttributes::DEFAULT
+    };
+    let (zone, evd, connect) = (Some(pz), Some(transfers), Some(connections));
+    let sharing = measured("ep_create_with_srq", || {
+        ia.ep_create_with_srq(zone, evd, evd, connect, srq, &attributes)
+    })?;
+    let ep = measured("ep_create", || {
+        ia.ep_create(zone, evd, evd, connect, Some(&attributes))
+    })?;
+    let piece = LmrTriplet {
+        context: lmr.lmr_context,
+        address,
+        length: 8,
+    };
+    let remote = RmrTriplet {
+        context: lmr.rmr_context,
+        address,
+        length: 64,
+    };
+    let pieces = [piece, piece];
+
+    // Connection, passive.
+    let psp = measured("psp_create", || {
+        ia.psp_create(7, connections, PspFlags::Consumer)
+    })?;
+    measured("progress_request", || ia.progress(NOW));
+    let event = measured("evd_dequeue_request", || ia.evd_dequeue(connections))?;
+    let Event::ConnectionRequest { cr, .. } = event else {
+        return Err(Error::internal(Cause::EndpointState));
+    };
+    measured("cr_query", || ia.cr_query(cr, CrFields::all()).map(drop))?;
+    measured("cr_accept", || ia.cr_accept(cr, Some(ep), b"welcome"))?;
+    measured("progress_established", || ia.progress(NOW));
+    measured("evd_dequeue_connection", || {
+        ia.evd_dequeue(connections).map(drop)
+    })?;
+
+    // Transfers.
+    measured("post_recv", || ia.post_recv(ep, &pieces, 1, NOTHING))?;
+    measured("post_send", || ia.post_send(ep, &pieces, 2, NOTHING))?;
+    let write = |pieces: &[LmrTriplet]| ia.post_rdma_write(ep, pieces, 3, &remote, NOTHING);
+    measured("post_rdma_write", || write(&pieces))?;
+    let long = LmrTriplet {
+        length: 65,
+        ..piece
+    };
+    refused(measured("post_rdma_write_refused", || write(&[long])))?;
+    let small = RmrTriplet {
+        length: 16,
+        ..remote
+    };
+    measured("post_rdma_read", || {
+        ia.post_rdma_read(ep, &pieces, 4, &small, NOTHING)
+    })?;
+    measured("rmr_bind", || {
+        let opens = MemoryPrivileges::REMOTE_WRITE;
+        ia.rmr_bind(rmr, &piece, opens, ep, 5, NOTHING).map(drop)
+    })?;
+    refused(measured("post_send_full", || {
+        ia.post_send(ep, &[], 6, NOTHING)
+    }))?;
+    measured("srq_post_recv", || ia.srq_post_recv(srq, &[piece], 7))?;
+    still::complete(CompletionKind::RECEIVE, 0, 8);
+    measured("evd_dequeue_receive", || {
+        ia.evd_dequeue(transfers).map(drop)
+    })?;
+    still::complete(CompletionKind::REQUEST, 0, 0);
+    measured("evd_dequeue_sent", || ia.evd_dequeue(transfers).map(drop))?;
+    refused(measured("evd_dequeue_empty", || ia.evd_dequeue(transfers)))?;
+    measured("lmr_sync", || {
+        ia.lmr_sync_rdma_read(&pieces)?;
+        ia.lmr_sync_rdma_write(&pieces)
+    })?;
+    measured("evd_post_se", || ia.evd_post_se(software, 8))?;
+    measured("evd_dequeue_software", || {
+        ia.evd_dequeue(software).map(drop)
+    })?;
+
+    // Queries.
+    let (of_ia, of_provider) = (IaFields::all(), ProviderFields::all());
+    measured("ia_query", || ia.ia_query(of_ia, of_provider).map(drop))?;
+    measured("pz_query", || ia.pz_query(pz, PzFields::all()).map(drop))?;
+    measured("cno_query", || {
+        ia.cno_query(cno, CnoFields::all()).map(drop)
+    })?;
+    measured("evd_query", || {
+        ia.evd_query(transfers, EvdFields::all()).map(drop)
+    })?;
+    measured("lmr_query", || {
+        ia.lmr_query(lmr.lmr, LmrFields::all()).map(drop)
+    })?;
+    measured("rmr_query", || {
+        ia.rmr_query(rmr, RmrFields::all()).map(drop)
+    })?;
+    measured("psp_query", || {
+        ia.psp_query(psp, PspFields::all()).map(drop)
+    })?;
+    measured("ep_query", || ia.ep_query(ep, EpFields::all()).map(drop))?;
+    measured("ep_get_status", || ia.ep_get_status(ep).map(drop))?;
+    let counts = SrqFields::all() - SrqFields::AVAILABLE - SrqFields::OUTSTANDING;
+    measured("srq_query", || ia.srq_query(srq, counts).map(drop))?;
+
+    // Changes.
+    let wanted = ia.ep_query(sharing, EpFields::all())?;
+    let nothing = EpFields::empty();
+    measured("ep_modify", || ia.ep_modify(sharing, nothing, &wanted))?;
+    refused(measured("evd_resize", || ia.evd_resize(transfers, 63)))?;
+    measured("evd_modify_cno", || ia.evd_modify_cno(software, None))?;
+    measured("evd_disable", || ia.evd_disable(software))?;
+    measured("evd_enable", || ia.evd_enable(software))?;
+
+    // The end of the connection, and another one, active.
+    let close = CloseFlags::Abrupt;
+    measured("ep_disconnect", || ia.ep_disconnect(ep, close))?;
+    measured("progress_disconnected", || ia.progress(NOW));
+    measured("evd_dequeue_connection", || {
+        ia.evd_dequeue(connections).map(drop)
+    })?;
+    measured("ep_reset", || ia.ep_reset(ep))?;
+    let rsp = measured("rsp_create", || ia.rsp_create(9, Some(ep), connections))?;
+    measured("rsp_query", || {
+        ia.rsp_query(rsp, RspFields::all()).map(drop)
+    })?;
+    measured("rsp_free", || ia.rsp_free(rsp))?;
+    let param = ConnectParam {
+        address: IaAddress::Node(2),
+        qualifier: 7,
+        timeout: TIMEOUT_INFINITE,
+        private_data: b"hello",
+        quality: QualityOfService::BEST_EFFORT,
+        flags: ConnectFlags::empty(),
+    };
+    measured("ep_connect", || ia.ep_connect(sharing, &param, NOW))?;
+
+    // Taken apart.
+    measured("psp_free", || ia.psp_free(psp))?;
+    measured("ep_free", || ia.ep_free(ep))?;
+    ia.ep_free(sharing)?;
+    measured("srq_free", || ia.srq_free(srq))?;
+    measured("rmr_free", || ia.rmr_free(rmr))?;
+    measured("lmr_free", || ia.lmr_free(lmr.lmr))?;
+    measured("evd_free", || ia.evd_free(software))?;
+    measured("cno_free", || ia.cno_free(cno))?;
+    measured("ia_close", || ia.shut(close).map(drop))
+}

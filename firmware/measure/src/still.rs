@@ -1,0 +1,379 @@
+//! The device, which does nothing by itself: completions and events are written when they are asked for.
+#![expect(
+    unsafe_code,
+    reason = "the promises of a device to its driver; a room of its own"
+)]
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use backend_mmio::mlx5::defs::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
+use backend_mmio::mlx5::{
+    CompletionQueueSlot, CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair,
+    MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
+    SharedReceiveSlot, State, Storage, WindowSlot,
+};
+use backend_mmio::{DeviceUnit, DeviceWord, DmaMemory, Hal, MappedRegisters, Sideband};
+use dat_core::attributes::IaAddress;
+use dat_core::backend::{
+    BackendError, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey, PrivateData,
+    RegionKeys, Registration, RequestKey, SyncDirection,
+};
+use dat_core::sync::{Places, Word64};
+use dat_core::time::Instant;
+
+/// The driver on it.
+pub(crate) type Backend = MmioBackend<'static, Still, Channel, MappedRegisters, Barriers>;
+
+/// Endpoints, regions and windows, dispatchers, shared receive queues.
+pub(crate) const PAIRS: usize = 4;
+pub(crate) const REGIONS: usize = 16;
+pub(crate) const DISPATCHERS: usize = 4;
+pub(crate) const SHARED: usize = 2;
+/// Requests and receives of a queue, and segments of each.
+pub(crate) const POSTS: usize = 4;
+pub(crate) const SEGMENTS: usize = 2;
+/// Completions of a dispatcher.
+pub(crate) const COMPLETIONS: usize = 32;
+
+/// Descriptors that are remembered: blocks of send queues, 3 for each request, and places of receive queues, to a power of two each; those
+/// of shared queues, one more than asked for.
+const REQUESTS: usize = PAIRS * (16 + 16) + SHARED * 16;
+const MEMORY_UNITS: usize = 2048;
+
+/// What the device gave out and saw; one processor, no interrupt: each is loaded and stored.
+struct Seen {
+    objects: AtomicU32,
+    /// Of the queue that transfers complete on: its ring, and completions written.
+    ring: AtomicU32,
+    written: AtomicU32,
+    /// Of the queue pair that was made last.
+    user_index: AtomicU32,
+    number: AtomicU32,
+    /// What the channel tells next.
+    word: AtomicU32,
+    /// The token of the listener.
+    listener: Word64,
+}
+
+static SEEN: Seen = Seen {
+    objects: AtomicU32::new(0x40),
+    ring: AtomicU32::new(0),
+    written: AtomicU32::new(0),
+    user_index: AtomicU32::new(0),
+    number: AtomicU32::new(0),
+    word: AtomicU32::new(NOTHING),
+    listener: Word64::new(0),
+};
+
+const NOTHING: u32 = 0;
+const REQUESTED: u32 = 1;
+const ESTABLISHED: u32 = 2;
+const DISCONNECTED: u32 = 3;
+
+fn new_object() -> u32 {
+    let number = SEEN.objects.load(Ordering::Relaxed);
+    SEEN.objects
+        .store(number.wrapping_add(0x100), Ordering::Relaxed);
+    number
+}
+
+/// The control path.
+pub(crate) struct Still;
+
+// SAFETY: it touches no memory.
+unsafe impl Control for Still {
+    fn limits(&self) -> Limits {
+        Limits {
+            name: "still",
+            domains: REGIONS as u32,
+            regions: REGIONS as u32,
+            windows: REGIONS as u32,
+            completion_queues: DISPATCHERS as u32,
+            completions: COMPLETIONS as u32 - 1,
+            queue_pairs: PAIRS as u32,
+            work_requests: POSTS as u32,
+            segments: SEGMENTS as u32,
+            shared_receive_queues: SHARED as u32,
+            shared_buffers: POSTS as u32,
+            rdma_reads: 1,
+            transfer: 1 << 30,
+            inline: 0,
+        }
+    }
+
+    fn create_domain(&mut self) -> Result<u32, BackendError> {
+        Ok(new_object())
+    }
+
+    fn destroy_domain(&mut self, _domain: u32) {}
+
+    fn register(&mut self, _registration: &Registration) -> Result<RegionKeys, BackendError> {
+        let key = new_object();
+        Ok(RegionKeys {
+            object: key as usize,
+            local: key,
+            remote: key,
+        })
+    }
+
+    fn deregister(&mut self, _region: RegionKeys) {}
+
+    fn create_window(&mut self, _domain: u32) -> Result<u32, BackendError> {
+        Ok(new_object() << 8)
+    }
+
+    fn destroy_window(&mut self, _key: u32) {}
+
+    fn create_completion_queue(&mut self, spec: &CompletionQueueSpec) -> Result<u32, BackendError> {
+        // The last one is that of the transfers.
+        SEEN.ring.store(spec.ring as u32, Ordering::Relaxed);
+        SEEN.written.store(0, Ordering::Relaxed);
+        Ok(new_object())
+    }
+
+    fn move_completion_queue(&mut self, _: u32, _: u64, _: u32) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
+
+    fn destroy_completion_queue(&mut self, _number: u32) {}
+
+    fn create_shared_receive_queue(
+        &mut self,
+        _spec: &SharedReceiveQueueSpec,
+    ) -> Result<u32, BackendError> {
+        Ok(new_object())
+    }
+
+    fn arm_shared_receive_limit(&mut self, _: u32, _: u32) -> Result<bool, BackendError> {
+        Ok(false)
+    }
+
+    fn destroy_shared_receive_queue(&mut self, _number: u32) {}
+
+    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
+        let number = new_object();
+        SEEN.user_index.store(spec.user_index, Ordering::Relaxed);
+        SEEN.number.store(number, Ordering::Relaxed);
+        Ok(MadeQueuePair {
+            number,
+            doorbell: 0x800,
+            takes_blocks: false,
+        })
+    }
+
+    fn destroy_queue_pair(&mut self, _number: u32) {}
+
+    fn poll(&mut self, _now: Instant) -> Option<DeviceEvent> {
+        None
+    }
+
+    fn halt(&mut self) {}
+}
+
+/// The channel for connections.
+pub(crate) struct Channel;
+
+fn tell(word: u32) {
+    SEEN.word.store(word, Ordering::Relaxed);
+}
+
+impl Sideband for Channel {
+    fn address(&self) -> IaAddress {
+        IaAddress::Node(1)
+    }
+
+    fn private_data_limit(&self) -> u32 {
+        16
+    }
+
+    fn listen(
+        &mut self,
+        token: u64,
+        wanted: Option<u64>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        SEEN.listener.store(token);
+        tell(REQUESTED);
+        Ok((ListenerKey(1), wanted.unwrap_or(1)))
+    }
+
+    fn stop_listening(&mut self, _listener: ListenerKey) {}
+
+    fn connect(&mut self, _: u32, _: &ConnectRequest<'_>) -> Result<u64, BackendError> {
+        tell(ESTABLISHED);
+        Ok(1)
+    }
+
+    fn accept(&mut self, _: RequestKey, _: u32, _: &[u8]) -> Result<(), BackendError> {
+        tell(ESTABLISHED);
+        Ok(())
+    }
+
+    fn reject(&mut self, _request: RequestKey, _by_consumer: bool, _private_data: &[u8]) {}
+
+    fn disconnect(&mut self, _queue_pair: u32, _mode: DisconnectMode) {
+        tell(DISCONNECTED);
+    }
+
+    fn poll(&mut self, _now: Instant) -> Option<ControlEvent> {
+        let word = SEEN.word.load(Ordering::Relaxed);
+        tell(NOTHING);
+        let queue_pair = u64::from(SEEN.number.load(Ordering::Relaxed));
+        Some(match word {
+            REQUESTED => ControlEvent::ConnectionRequest {
+                listener: SEEN.listener.load(),
+                request: RequestKey(1),
+                remote: IaAddress::Node(2),
+                remote_port: 1,
+                local: IaAddress::Node(1),
+                private_data: PrivateData::new(),
+            },
+            ESTABLISHED => ControlEvent::Established {
+                queue_pair,
+                private_data: PrivateData::new(),
+            },
+            DISCONNECTED => ControlEvent::Disconnected { queue_pair },
+            _ => return None,
+        })
+    }
+}
+
+/// The barriers of one processor whose device is a part of its program.
+#[derive(Clone, Copy)]
+pub(crate) struct Barriers;
+
+// SAFETY: the device is calls of this program.
+unsafe impl Hal for Barriers {
+    const COHERENT: bool = true;
+
+    fn to_device() {
+        cortex_m::asm::dmb();
+    }
+
+    fn from_device() {
+        cortex_m::asm::dmb();
+    }
+
+    fn to_register() {
+        cortex_m::asm::dsb();
+    }
+
+    fn store_before_load() {
+        cortex_m::asm::dmb();
+    }
+
+    fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {}
+}
+
+/// What the driver remembers.
+pub(crate) struct Lent {
+    state: State,
+    queue_pairs: Places<QueuePairSlot, { 2 * PAIRS }>,
+    completion_queues: Places<CompletionQueueSlot, DISPATCHERS>,
+    shared_receive_queues: Places<SharedReceiveSlot, SHARED>,
+    requests: Places<RequestSlot, REQUESTS>,
+    windows: Places<WindowSlot, REGIONS>,
+}
+
+impl Lent {
+    /// Nothing.
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: State::new(),
+            queue_pairs: Places::new(),
+            completion_queues: Places::new(),
+            shared_receive_queues: Places::new(),
+            requests: Places::new(),
+            windows: Places::new(),
+        }
+    }
+}
+
+/// What is taken of it.
+pub(crate) struct Taken {
+    requests: [bool; REQUESTS / 16],
+    memory: [bool; MEMORY_UNITS / 16],
+}
+
+impl Taken {
+    /// Nothing.
+    pub(crate) const fn new() -> Self {
+        Self {
+            requests: [false; REQUESTS / 16],
+            memory: [false; MEMORY_UNITS / 16],
+        }
+    }
+}
+
+/// Rings and doorbell records; not counted.
+static RINGS: [DeviceUnit; MEMORY_UNITS] = [const { DeviceUnit::new() }; MEMORY_UNITS];
+/// Where the device sees them.
+const BUS: u64 = 0x1000;
+
+/// The memory that the driver and the device share.
+fn rings() -> DmaMemory<'static> {
+    // SAFETY: the device is `complete`, which writes words of completions, and nobody else writes there.
+    unsafe { DmaMemory::new(&RINGS, BUS) }
+}
+
+#[repr(align(8))]
+struct Window {
+    words: [DeviceWord; 1024],
+}
+
+/// Registers that are memory; not counted.
+static WINDOW: Window = Window {
+    words: [const { DeviceWord::new() }; 1024],
+};
+
+/// The driver, on its device.
+pub(crate) fn backend(lent: &'static mut Lent, taken: &'static mut Taken) -> Backend {
+    let window = NonNull::from(&WINDOW.words).cast::<u8>();
+    // SAFETY: 4 KiB of atomics, which are only written, from one thread.
+    let registers = unsafe { MappedRegisters::new(window, 4096) };
+    let parts = Parts {
+        control: Still,
+        sideband: Channel,
+        registers,
+        hal: Barriers,
+        memory: rings(),
+    };
+    MmioBackend::new(
+        parts,
+        Storage {
+            state: &lent.state,
+            queue_pairs: lent.queue_pairs.fill(|| QueuePairSlot::EMPTY),
+            completion_queues: lent.completion_queues.fill(|| CompletionQueueSlot::EMPTY),
+            shared_receive_queues: lent.shared_receive_queues.fill(|| SharedReceiveSlot::EMPTY),
+            requests: lent.requests.fill(|| RequestSlot::EMPTY),
+            requests_taken: &mut taken.requests,
+            windows: lent.windows.fill(|| WindowSlot::EMPTY),
+            memory_taken: &mut taken.memory,
+        },
+    )
+}
+
+/// Completes the descriptor of an index.
+pub(crate) fn complete(kind: CompletionKind, index: u16, length: u32) {
+    let written = SEEN.written.load(Ordering::Relaxed);
+    let entry = Completion {
+        user_index: SEEN.user_index.load(Ordering::Relaxed),
+        length,
+        syndrome: Syndrome(0),
+        queue_pair: SEEN.number.load(Ordering::Relaxed),
+        opcode: Opcode(0),
+    };
+    let entries = COMPLETIONS as u32;
+    let place = u64::from(SEEN.ring.load(Ordering::Relaxed)) + u64::from(written % entries) * 64;
+    let tail = CompletionTail::new(index, kind, false).in_lap(written & entries != 0);
+    let words = rings().seen_at(place, 4).unwrap_or_default();
+    for (word, value) in words
+        .iter()
+        .flatten()
+        .zip(entry.encode().into_iter().chain([tail.0]))
+    {
+        word.store(value);
+    }
+    SEEN.written
+        .store(written.wrapping_add(1), Ordering::Relaxed);
+}

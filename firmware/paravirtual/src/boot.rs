@@ -1,0 +1,153 @@
+//! From where QEMU jumps to, in 32 bits, to `main` in 64; and the functions on memory that the compiler expects from a library.
+#![expect(
+    unsafe_code,
+    reason = "what comes before Rust, and what it stands on; a room of its own"
+)]
+
+use core::arch::{asm, global_asm};
+
+// A note names the entry. All of the first 4 GiB is mapped where it is, in pages of 2 MiB.
+global_asm!(
+    r#"
+.section .note.pvh,"a",@note
+.align 4
+.long 4, 4, 18
+.asciz "Xen"
+.long start32
+.section .text.boot,"ax",@progbits
+.code32
+.global start32
+start32:
+  movl $stack_top, %esp
+  movl $directories + 3, %eax
+  movl $pointers, %ecx
+  movl $4, %edx
+1: movl %eax, (%ecx)
+  addl $4096, %eax
+  addl $8, %ecx
+  decl %edx
+  jnz 1b
+  movl $0x83, %eax
+  movl $directories, %ecx
+  movl $2048, %edx
+2: movl %eax, (%ecx)
+  addl $0x200000, %eax
+  addl $8, %ecx
+  decl %edx
+  jnz 2b
+  movl $pointers + 3, %eax
+  movl %eax, root
+  movl $root, %eax
+  movl %eax, %cr3
+  movl %cr4, %eax
+  orl $0x620, %eax
+  movl %eax, %cr4
+  movl $0xc0000080, %ecx
+  rdmsr
+  orl $0x100, %eax
+  wrmsr
+  movl %cr0, %eax
+  andl $~4, %eax
+  orl $0x80000003, %eax
+  movl %eax, %cr0
+  lgdt descriptors_at
+  ljmp $8, $start64
+.code64
+start64:
+  movw $16, %ax
+  movw %ax, %ds
+  movw %ax, %es
+  movw %ax, %ss
+  call image_main
+3: hlt
+  jmp 3b
+.section .rodata.boot,"a"
+.align 8
+descriptors: .quad 0, 0x00af9a000000ffff, 0x00cf92000000ffff
+descriptors_at: .word 23
+  .long descriptors
+.section .bss.boot,"aw",@nobits
+.align 4096
+root: .skip 4096
+pointers: .skip 4096
+directories: .skip 16384
+"#,
+    options(att_syntax)
+);
+
+/// Copies bytes that do not overlap.
+///
+/// # Safety
+/// As the function of C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
+    // SAFETY: the caller's promise; the direction flag is clear, as the calling convention has it.
+    unsafe {
+        asm!("rep movsb", inout("rcx") count => _, inout("rdi") to => _, inout("rsi") from => _,
+            options(nostack, preserves_flags));
+    }
+    to
+}
+
+/// Copies bytes that may overlap.
+///
+/// # Safety
+/// As the function of C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
+    if to.addr().wrapping_sub(from.addr()) >= count {
+        // SAFETY: going upwards no byte is overwritten before it is read.
+        return unsafe { memcpy(to, from, count) };
+    }
+    // SAFETY: the caller's promise, from the end downwards; there is at least one byte, and the flag is cleared again.
+    unsafe {
+        asm!("std", "rep movsb", "cld", inout("rcx") count => _, inout("rdi") to.add(count).sub(1) => _,
+            inout("rsi") from.add(count).sub(1) => _, options(nostack));
+    }
+    to
+}
+
+/// Fills bytes.
+///
+/// # Safety
+/// As the function of C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
+    // SAFETY: as for `memcpy`.
+    unsafe {
+        asm!("rep stosb", inout("rcx") count => _, inout("rdi") to => _, in("al") byte as u8,
+            options(nostack, preserves_flags));
+    }
+    to
+}
+
+/// Compares bytes.
+///
+/// # Safety
+/// As the function of C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, count: usize) -> i32 {
+    for place in 0..count {
+        // SAFETY: the caller's promise. Volatile, so that this loop does not become a call of itself.
+        let (a, b) = unsafe {
+            (
+                one.add(place).read_volatile(),
+                other.add(place).read_volatile(),
+            )
+        };
+        if a != b {
+            return i32::from(a) - i32::from(b);
+        }
+    }
+    0
+}
+
+/// Says whether bytes differ.
+///
+/// # Safety
+/// As the function of C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bcmp(one: *const u8, other: *const u8, count: usize) -> i32 {
+    // SAFETY: as the caller promises.
+    unsafe { memcmp(one, other, count) }
+}

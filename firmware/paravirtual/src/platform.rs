@@ -1,0 +1,280 @@
+//! What the driver asks of a platform: memory, where the device sees it, registers, connections.
+#![expect(
+    unsafe_code,
+    reason = "the promises of this machine to the driver; a room of its own"
+)]
+
+use core::ptr::NonNull;
+
+use backend_mmio::mlx5::{
+    CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
+};
+use backend_mmio::pvrdma::{
+    Mapping, OpenFailure, PairState, Parts, Peer, PvrdmaBackend, RegionSlot, Rendezvous, Storage,
+};
+use backend_mmio::{CoherentHal, DeviceUnit, DmaMemory, MappedWords, Sideband};
+use dat_core::attributes::IaAddress;
+use dat_core::backend::{
+    BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey,
+    PrivateData, RequestKey,
+};
+use dat_core::time::Instant;
+use static_cell::ConstStaticCell;
+
+use crate::machine::Function;
+
+/// The driver on QEMU's device.
+pub(crate) type Backend = PvrdmaBackend<'static, MappedWords, Here, Loop, CoherentHal>;
+
+/// Everything is mapped where it is, and so the device sees it.
+pub(crate) struct Here;
+
+// SAFETY: the page tables of this image map all memory to itself, and no unit stands between the device and the bus. QEMU's device
+// keeps to the regions that it was told of.
+unsafe impl Mapping for Here {
+    fn page(&self, address: *const u8) -> Option<u64> {
+        Some(address.expose_provenance() as u64)
+    }
+}
+
+/// Pages that the device shares.
+const PAGES: usize = 128;
+const PAGE: usize = 4096;
+const UNITS: usize = PAGES * PAGE / size_of::<DeviceUnit>();
+
+#[repr(align(4096))]
+struct Arena([DeviceUnit; UNITS]);
+
+static ARENA: Arena = Arena([const { DeviceUnit::new() }; UNITS]);
+
+/// Endpoints.
+pub(crate) const PAIRS: usize = 2;
+/// Event dispatchers.
+pub(crate) const DISPATCHERS: usize = 8;
+const REQUESTS: usize = 256;
+
+static STATE: State = State::new();
+static QUEUE_PAIRS: [QueuePairSlot; 2 * PAIRS] = [const { QueuePairSlot::EMPTY }; 2 * PAIRS];
+static COMPLETION_QUEUES: [CompletionQueueSlot; DISPATCHERS] =
+    [const { CompletionQueueSlot::EMPTY }; DISPATCHERS];
+static SHARED: [SharedReceiveSlot; 1] = [const { SharedReceiveSlot::EMPTY }; 1];
+static SLOTS: [RequestSlot; REQUESTS] = [const { RequestSlot::EMPTY }; REQUESTS];
+static PAIR_STATES: ConstStaticCell<[PairState; PAIRS]> =
+    ConstStaticCell::new([PairState::Initialised; PAIRS]);
+static REGIONS: ConstStaticCell<[RegionSlot; 4]> =
+    ConstStaticCell::new([const { RegionSlot::EMPTY }; 4]);
+static SLOTS_TAKEN: ConstStaticCell<[bool; REQUESTS / 16]> =
+    ConstStaticCell::new([false; REQUESTS / 16]);
+static PAGES_TAKEN: ConstStaticCell<[bool; PAGES]> = ConstStaticCell::new([false; PAGES]);
+
+/// Bytes of the window of registers, and of the page of doorbells.
+const REGISTERS: u32 = 0x20;
+const DOORBELLS: u32 = PAGE as u32;
+/// `::ffff:10.9.0.1`, by words as it lies in memory; the device behind the device has it.
+const ADDRESS: [u32; 4] = [0, 0, 0xFFFF_0000, 0x0100_090A];
+
+/// Finds the adapter and brings it into operation; `None` if there is none. Once.
+pub(crate) fn open() -> Option<Result<Backend, OpenFailure>> {
+    let function = Function::find(0x15AD, 0x0820)?;
+    function.enable();
+    let window = |number, length| {
+        let base = NonNull::new(core::ptr::with_exposed_provenance_mut(
+            function.window(number),
+        ))?;
+        // SAFETY: the firmware of the machine gave the adapter this window, which is longer, and in which nothing of Rust lies.
+        Some(unsafe { MappedWords::new(base, length) })
+    };
+    let (registers, doorbells) = (window(1, REGISTERS)?, window(2, DOORBELLS)?);
+    let bus = ARENA.0.as_ptr().expose_provenance() as u64;
+    // SAFETY: memory is where it is, for the device as well, and only this driver gets it.
+    let memory = unsafe { DmaMemory::new(&ARENA.0, bus) };
+    let parts = Parts {
+        name: "pvrdma0",
+        registers,
+        doorbells,
+        doorbell_page: (function.window(2) / PAGE) as u64,
+        mapping: Here,
+        sideband: Loop::new(),
+        hal: CoherentHal,
+        address: ADDRESS,
+        // With more the device never ends.
+        segments: 4,
+        completions: 64,
+        flushes: false,
+        memory,
+    };
+    let storage = Storage {
+        state: &STATE,
+        queue_pairs: &QUEUE_PAIRS,
+        pair_states: PAIR_STATES.take(),
+        completion_queues: &COMPLETION_QUEUES,
+        shared_receive_queues: &SHARED,
+        regions: REGIONS.take(),
+        requests: &SLOTS,
+        requests_taken: SLOTS_TAKEN.take(),
+        pages_taken: PAGES_TAKEN.take(),
+    };
+    Some(PvrdmaBackend::open(parts, storage))
+}
+
+/// Events that wait to be told.
+const EVENTS: usize = 8;
+
+/// Connections of the adapter with itself.
+pub(crate) struct Loop {
+    listener: Option<(u64, u64)>,
+    /// The queue pair that asks.
+    asking: Option<u32>,
+    /// The two queue pairs that are connected.
+    link: Option<[u32; 2]>,
+    events: [Option<ControlEvent>; EVENTS],
+}
+
+impl Loop {
+    const fn new() -> Self {
+        Self {
+            listener: None,
+            asking: None,
+            link: None,
+            events: [const { None }; EVENTS],
+        }
+    }
+
+    fn tell(&mut self, event: ControlEvent) {
+        if let Some(place) = self.events.iter_mut().find(|place| place.is_none()) {
+            *place = Some(event);
+        }
+    }
+
+    fn other(&self, queue_pair: u32) -> Option<u32> {
+        match self.link? {
+            [one, other] if one == queue_pair => Some(other),
+            [one, other] if other == queue_pair => Some(one),
+            _ => None,
+        }
+    }
+}
+
+fn peer(queue_pair: u32) -> Peer {
+    Peer {
+        queue_pair,
+        address: ADDRESS,
+    }
+}
+
+fn copied(private_data: &[u8]) -> Result<PrivateData, BackendError> {
+    PrivateData::from_slice(private_data).map_err(|_| BackendError::Resources)
+}
+
+impl Rendezvous for Loop {
+    fn peer(&self, queue_pair: u32) -> Option<Peer> {
+        self.other(queue_pair).map(peer)
+    }
+
+    fn asking(&self, _request: RequestKey) -> Option<Peer> {
+        self.asking.map(peer)
+    }
+}
+
+impl Sideband for Loop {
+    fn address(&self) -> IaAddress {
+        IaAddress::Node(1)
+    }
+
+    fn private_data_limit(&self) -> u32 {
+        64
+    }
+
+    fn listen(
+        &mut self,
+        token: u64,
+        qualifier: Option<u64>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        let qualifier = qualifier.ok_or(BackendError::QualifierUnavailable)?;
+        if self.listener.is_some() {
+            return Err(BackendError::Resources);
+        }
+        self.listener = Some((token, qualifier));
+        Ok((ListenerKey(1), qualifier))
+    }
+
+    fn stop_listening(&mut self, _listener: ListenerKey) {
+        self.listener = None;
+    }
+
+    fn connect(
+        &mut self,
+        queue_pair: u32,
+        request: &ConnectRequest<'_>,
+    ) -> Result<u64, BackendError> {
+        let private_data = copied(request.private_data)?;
+        let listener = self
+            .listener
+            .filter(|(_, qualifier)| *qualifier == request.qualifier && self.asking.is_none());
+        self.tell(match listener {
+            Some((listener, _)) => ControlEvent::ConnectionRequest {
+                listener,
+                request: RequestKey(1),
+                remote: IaAddress::Node(1),
+                remote_port: 1,
+                local: IaAddress::Node(1),
+                private_data,
+            },
+            None => ControlEvent::ConnectFailed {
+                queue_pair: u64::from(queue_pair),
+                failure: ConnectFailure::NonPeerRejected,
+            },
+        });
+        self.asking = listener.map(|_| queue_pair);
+        Ok(1)
+    }
+
+    fn accept(
+        &mut self,
+        _request: RequestKey,
+        queue_pair: u32,
+        private_data: &[u8],
+    ) -> Result<(), BackendError> {
+        let private_data = copied(private_data)?;
+        let asking = self.asking.take().ok_or(BackendError::State)?;
+        self.link = Some([asking, queue_pair]);
+        // Who asked becomes ready when it hears of it, and is told first.
+        self.tell(ControlEvent::Established {
+            queue_pair: u64::from(asking),
+            private_data,
+        });
+        self.tell(ControlEvent::Established {
+            queue_pair: u64::from(queue_pair),
+            private_data: PrivateData::new(),
+        });
+        Ok(())
+    }
+
+    fn reject(&mut self, _request: RequestKey, _by_consumer: bool, private_data: &[u8]) {
+        if let Some(asking) = self.asking.take() {
+            let data = copied(private_data).unwrap_or_default();
+            self.tell(ControlEvent::ConnectFailed {
+                queue_pair: u64::from(asking),
+                failure: ConnectFailure::PeerRejected(data),
+            });
+        }
+    }
+
+    fn disconnect(&mut self, queue_pair: u32, mode: DisconnectMode) {
+        let Some(other) = self.other(queue_pair) else {
+            return;
+        };
+        self.link = None;
+        let queue_pair = u64::from(other);
+        self.tell(match mode {
+            DisconnectMode::Broken => ControlEvent::Broken { queue_pair },
+            _ => ControlEvent::Disconnected { queue_pair },
+        });
+    }
+
+    fn poll(&mut self, _now: Instant) -> Option<ControlEvent> {
+        let first = self.events.first_mut()?.take();
+        self.events.rotate_left(1);
+        first
+    }
+}

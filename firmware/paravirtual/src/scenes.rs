@@ -1,0 +1,343 @@
+//! What the two endpoints do.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::endpoint::ConnectParam;
+use dat_core::error::Cause;
+use dat_core::event::Event;
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags,
+    QualityOfService, TIMEOUT_INFINITE,
+};
+use dat_core::id::{CrId, EpId, EvdId};
+use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region};
+use dat_core::sync::NoLock;
+use dat_core::time::Instant;
+use dat_core::{Error, Ia, IaStorage, Result};
+use static_cell::StaticCell;
+
+use crate::platform::{self, Backend, DISPATCHERS, PAIRS};
+
+type Storage = IaStorage<Backend, NoLock, PAIRS, DISPATCHERS, 0, 4, 256, 64>;
+static STORAGE: StaticCell<Storage> = StaticCell::new();
+
+/// More than a page, so that the list of its pages has two.
+static BYTES: [AtomicU8; 8192] = [const { AtomicU8::new(0) }; 8192];
+/// Where messages come from, and where they go to, across the end of a page.
+const SOURCE: usize = 16;
+const TARGET: usize = 4090;
+
+const QUALIFIER: u64 = 7;
+const NOTHING: CompletionFlags = CompletionFlags::empty();
+/// How often a dispatcher is looked at before nothing counts as ever coming.
+const LOOKS: u32 = 20_000_000;
+
+fn unexpected() -> Error {
+    Error::internal(Cause::EndpointState)
+}
+
+/// One endpoint, with a dispatcher for each kind of event.
+struct Side {
+    name: &'static str,
+    ep: EpId,
+    requests: EvdId,
+    receives: EvdId,
+    connections: EvdId,
+}
+
+struct Stage {
+    ia: Ia<'static, Backend, NoLock>,
+    memory: LmrCreated,
+    near: Side,
+    far: Side,
+}
+
+/// Goes through all of it.
+pub(crate) fn all() -> Result<()> {
+    let stage = open()?;
+    stage.connect()?;
+    stage.message("bare metal")?;
+    stage.many()?;
+    stage.refusals()?;
+    stage.failure()?;
+    stage.begin_anew()?;
+    stage.message("once more")?;
+    stage.end()
+}
+
+fn attributes() -> EpAttributes {
+    EpAttributes {
+        max_recv_dtos: 4,
+        max_request_dtos: 4,
+        max_recv_iov: 2,
+        max_request_iov: 2,
+        max_rdma_read_iov: 2,
+        max_rdma_write_iov: 2,
+        ..EpAttributes::DEFAULT
+    }
+}
+
+fn open() -> Result<Stage> {
+    let backend = match platform::open() {
+        None => {
+            defmt::error!("there is no adapter");
+            return Err(unexpected());
+        }
+        Some(Err(_)) => {
+            defmt::error!("the adapter does not begin");
+            return Err(unexpected());
+        }
+        Some(Ok(backend)) => backend,
+    };
+    let storage = STORAGE.init_with(Storage::new);
+    let ia = Ia::open(backend, storage.lend(), 4).map_err(|refused| refused.error)?;
+    let pz = ia.pz_create()?;
+    let memory = ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Virtual(Region::from_static(&BYTES)),
+        pz,
+        privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
+    })?;
+    let side = |name| -> Result<Side> {
+        let requests = ia.evd_create(8, None, EvdFlags::DTO)?;
+        let receives = ia.evd_create(8, None, EvdFlags::DTO)?;
+        let connections = ia.evd_create(8, None, EvdFlags::CONNECTION | EvdFlags::CR)?;
+        let ep = ia.ep_create(
+            Some(pz),
+            Some(receives),
+            Some(requests),
+            Some(connections),
+            Some(&attributes()),
+        )?;
+        Ok(Side {
+            name,
+            ep,
+            requests,
+            receives,
+            connections,
+        })
+    };
+    let (near, far) = (side("A")?, side("B")?);
+    defmt::info!("ia_open, pz_create, lmr_create, evd_create, ep_create");
+    Ok(Stage {
+        ia,
+        memory,
+        near,
+        far,
+    })
+}
+
+impl Stage {
+    /// The next event of a dispatcher.
+    fn wait(&self, evd: EvdId) -> Result<Event> {
+        for _ in 0..LOOKS {
+            self.ia.progress(Instant::ZERO);
+            if let Ok(event) = self.ia.evd_dequeue(evd) {
+                return Ok(event);
+            }
+            core::hint::spin_loop();
+        }
+        defmt::error!("an event never came");
+        Err(unexpected())
+    }
+
+    /// Logs the next completion of a dispatcher.
+    fn completion(&self, side: &Side, evd: EvdId) -> Result<()> {
+        let Event::Dto(done) = self.wait(evd)? else {
+            return Err(unexpected());
+        };
+        let (name, operation, cookie) = (side.name, done.operation, done.cookie);
+        match done.status {
+            DtoStatus::Success => defmt::info!(
+                "  {=str} gets {} {=u64}: {=u64} bytes",
+                name,
+                operation,
+                cookie,
+                done.transferred_length
+            ),
+            status => defmt::info!(
+                "  {=str} gets {} {=u64}: {}",
+                name,
+                operation,
+                cookie,
+                status
+            ),
+        }
+        Ok(())
+    }
+
+    /// Logs the next event of a connection; the request, if it is one.
+    fn connection(&self, side: &Side) -> Result<Option<CrId>> {
+        match self.wait(side.connections)? {
+            Event::ConnectionRequest { cr, qualifier, .. } => {
+                defmt::info!("  {=str} gets a request for {=u64}", side.name, qualifier);
+                Ok(Some(cr))
+            }
+            Event::Connection { kind, .. } => {
+                defmt::info!("  {=str} gets {}", side.name, kind);
+                Ok(None)
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn connect(&self) -> Result<()> {
+        let Self { ia, near, far, .. } = self;
+        let psp = ia.psp_create(QUALIFIER, far.connections, PspFlags::Consumer)?;
+        let request = ConnectParam {
+            address: IaAddress::Node(1),
+            qualifier: QUALIFIER,
+            timeout: TIMEOUT_INFINITE,
+            private_data: b"hello",
+            quality: QualityOfService::BEST_EFFORT,
+            flags: ConnectFlags::empty(),
+        };
+        defmt::info!("psp_create, ep_connect");
+        ia.ep_connect(near.ep, &request, Instant::ZERO)?;
+        let cr = self.connection(far)?.ok_or(unexpected())?;
+        defmt::info!("cr_accept");
+        ia.cr_accept(cr, Some(far.ep), &[])?;
+        self.connection(near)?;
+        self.connection(far)?;
+        ia.psp_free(psp)
+    }
+
+    fn piece(&self, offset: usize, length: u64) -> LmrTriplet {
+        LmrTriplet {
+            context: self.memory.lmr_context,
+            address: self.memory.registered_address + offset as u64,
+            length,
+        }
+    }
+
+    /// Sends a text in two pieces, and checks that it arrived.
+    fn deliver(&self, text: &str, cookie: u64) -> Result<()> {
+        let Self { ia, near, far, .. } = self;
+        for (place, byte) in text.bytes().enumerate() {
+            BYTES[SOURCE + place].store(byte, Ordering::Relaxed);
+            BYTES[TARGET + place].store(0, Ordering::Relaxed);
+        }
+        ia.post_recv(far.ep, &[self.piece(TARGET, 32)], cookie, NOTHING)?;
+        let rest = text.len() as u64 - 3;
+        let pieces = [self.piece(SOURCE, 3), self.piece(SOURCE + 3, rest)];
+        ia.post_send(near.ep, &pieces, cookie + 1, NOTHING)
+    }
+
+    fn arrived(text: &str) -> Result<()> {
+        let there =
+            |(place, byte): (usize, u8)| BYTES[TARGET + place].load(Ordering::Relaxed) == byte;
+        if text.bytes().enumerate().all(there) {
+            Ok(())
+        } else {
+            defmt::error!("something else arrived");
+            Err(unexpected())
+        }
+    }
+
+    fn message(&self, text: &str) -> Result<()> {
+        let Self { near, far, .. } = self;
+        self.deliver(text, 1)?;
+        defmt::info!("post_recv, post_send");
+        self.completion(far, far.receives)?;
+        self.completion(near, near.requests)?;
+        Self::arrived(text)?;
+        defmt::info!("  B reads \"{=str}\"", text);
+        Ok(())
+    }
+
+    /// More than the rings have places, many times over.
+    fn many(&self) -> Result<()> {
+        const COUNT: u64 = 100;
+        for count in 0..COUNT {
+            let text = if count & 1 == 0 { "ping" } else { "pongpong" };
+            self.deliver(text, count)?;
+            for evd in [self.far.receives, self.near.requests] {
+                let done = self.wait(evd)?;
+                if !matches!(done, Event::Dto(done) if done.status == DtoStatus::Success) {
+                    return Err(unexpected());
+                }
+            }
+            Self::arrived(text)?;
+        }
+        defmt::info!("{=u64} messages more", COUNT);
+        Ok(())
+    }
+
+    /// What the device never hears of.
+    fn refusals(&self) -> Result<()> {
+        let Self { ia, near, .. } = self;
+        for (what, piece) in [
+            ("a piece beyond its region", self.piece(8190, 3)),
+            (
+                "no region",
+                LmrTriplet {
+                    context: 0x1234,
+                    ..self.piece(0, 8)
+                },
+            ),
+        ] {
+            match ia.post_send(near.ep, &[piece], 9, NOTHING) {
+                Ok(()) => return Err(unexpected()),
+                Err(error) => defmt::info!(
+                    "post_send of {=str}: {}, {}",
+                    what,
+                    error.kind(),
+                    error.subtype()
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    /// A message that is longer than its buffer breaks the connection; what is left is flushed.
+    fn failure(&self) -> Result<()> {
+        let Self { ia, near, far, .. } = self;
+        ia.post_recv(far.ep, &[self.piece(TARGET, 8)], 20, NOTHING)?;
+        ia.post_recv(far.ep, &[self.piece(TARGET, 8)], 21, NOTHING)?;
+        ia.post_recv(near.ep, &[self.piece(TARGET, 8)], 22, NOTHING)?;
+        ia.post_send(near.ep, &[self.piece(SOURCE, 32)], 23, NOTHING)?;
+        defmt::info!("post_send of more than the buffer holds");
+        self.completion(far, far.receives)?;
+        self.completion(near, near.requests)?;
+        self.completion(far, far.receives)?;
+        self.completion(near, near.receives)?;
+        self.connection(near)?;
+        self.connection(far)?;
+        ia.post_send(near.ep, &[self.piece(SOURCE, 8)], 24, NOTHING)?;
+        defmt::info!("post_send on what is disconnected");
+        self.completion(near, near.requests)
+    }
+
+    fn begin_anew(&self) -> Result<()> {
+        for side in [&self.near, &self.far] {
+            self.ia.ep_reset(side.ep)?;
+        }
+        defmt::info!("ep_reset of both");
+        self.connect()
+    }
+
+    fn end(self) -> Result<()> {
+        let Self { ia, near, far, .. } = &self;
+        ia.post_recv(far.ep, &[], 30, NOTHING)?;
+        defmt::info!("post_recv, ep_disconnect");
+        ia.ep_disconnect(near.ep, CloseFlags::Graceful)?;
+        self.connection(near)?;
+        self.completion(far, far.receives)?;
+        self.connection(far)?;
+        for side in [near, far] {
+            ia.ep_free(side.ep)?;
+            for evd in [side.requests, side.receives, side.connections] {
+                ia.evd_free(evd)?;
+            }
+        }
+        ia.lmr_free(self.memory.lmr)?;
+        defmt::info!("ep_free, evd_free, lmr_free");
+        let backend = self
+            .ia
+            .close(CloseFlags::Abrupt)
+            .map_err(|refused| refused.error)?;
+        drop(backend);
+        defmt::info!("ia_close");
+        Ok(())
+    }
+}
