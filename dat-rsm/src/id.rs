@@ -58,6 +58,16 @@ impl Handle {
         self.0 == 0
     }
 
+    /// The engine that gave it out.
+    pub(crate) const fn instance(self) -> u16 {
+        (self.0 >> INSTANCE_SHIFT) as u16
+    }
+
+    /// Whether it says to be of this kind.
+    pub(crate) const fn is_kind(self, kind: Kind) -> bool {
+        self.0 >> KIND_SHIFT & 0xF == kind as u64
+    }
+
     pub(crate) const fn index(self) -> usize {
         (self.0 & 0xFFFF) as usize
     }

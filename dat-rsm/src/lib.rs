@@ -87,8 +87,8 @@ mod options;
 mod signal;
 mod transfer;
 
-pub use controller::ControllerAttributes;
 pub use controller::topology::{ConnectionState, LocalController, RemoteController, Topology};
+pub use controller::{ControllerAttributes, is_same_controller};
 pub use engine::Rsm;
 pub use error::{Result, RsmError};
 pub use export::ExportFlags;

@@ -74,6 +74,9 @@ pub struct Options {
     pub incarnation: u64,
     /// How long a node may take to answer, to be connected to or to be found again after a connection broke.
     pub connect_timeout: u32,
+    /// How often a link on which nothing is on the way is tried by a small read, so that a node that ended without a word
+    /// is noticed; 0 is never. The node's process has no part in the answer.
+    pub probe_interval: u32,
     /// How long importers may take to let go of a segment before its keys are destroyed under them; 0 is not at all.
     pub revocation_grace: u32,
     /// Messages that a node may send before it is told more.
@@ -93,6 +96,7 @@ impl Options {
             default_access: 0o644,
             incarnation,
             connect_timeout: 2_000_000,
+            probe_interval: 0,
             revocation_grace: 100_000,
             credits: 16,
             page_size: 4096,

@@ -10,7 +10,7 @@ use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
 use crate::export::export_at;
-use crate::id::{ExportId, Handle, ImportId};
+use crate::id::{ExportId, Handle, ImportId, Kind};
 use crate::import::{Attach, ImportState, import_at};
 use crate::link::wire::Body;
 use crate::transfer::flight::{Flight, Step};
@@ -32,6 +32,27 @@ pub enum SegmentHandle {
     Export(ExportId),
     /// Imported.
     Import(ImportId),
+}
+
+impl SegmentHandle {
+    /// What a handle of unknown kind says to be; `None` if it is none of a segment.
+    pub const fn from_handle(handle: Handle) -> Option<Self> {
+        if handle.is_kind(Kind::Export) {
+            Some(Self::Export(ExportId::from_handle(handle)))
+        } else if handle.is_kind(Kind::Import) {
+            Some(Self::Import(ImportId::from_handle(handle)))
+        } else {
+            None
+        }
+    }
+
+    /// The handle without its kind in the type.
+    pub const fn handle(self) -> Handle {
+        match self {
+            Self::Export(export) => export.handle(),
+            Self::Import(import) => import.handle(),
+        }
+    }
 }
 
 impl From<ExportId> for SegmentHandle {
@@ -336,4 +357,28 @@ fn poll_references(state: &mut State, segment: SegmentHandle) -> Result<&mut u32
         SegmentHandle::Export(export) => &mut export_at(state, export)?.poll_references,
         SegmentHandle::Import(import) => &mut import_at(state, import)?.poll_references,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: RSMSG-01, RSMGEN-05
+    #[test]
+    fn handles_of_segments_tell_their_side() {
+        for kind in [Kind::Export, Kind::Import, Kind::Controller, Kind::Barrier] {
+            let handle = Handle::new(3, kind, 1, 2);
+            let segment = SegmentHandle::from_handle(handle);
+            assert_eq!(
+                segment.map(SegmentHandle::handle),
+                match kind {
+                    Kind::Export | Kind::Import => Some(handle),
+                    _ => None,
+                }
+            );
+        }
+        assert_eq!(SegmentHandle::from_handle(Handle::NULL), None);
+        let garbage = Handle::from_raw(u64::MAX);
+        assert_eq!(SegmentHandle::from_handle(garbage), None);
+    }
 }

@@ -250,6 +250,57 @@ fn a_controller_is_released_under_calls() {
     }
 }
 
+/// A thread that does nothing else serves importers until the controller is released, and looks whenever something changed.
+///
+/// Spec: RSMGP-01, RSMGEN-02, RSMCT-10
+#[test]
+fn a_thread_serves_until_the_controller_is_released() {
+    let fabric = Fabric::new(FabricOptions::default());
+    let _stepper = fabric.spawn_thread().expect("a thread");
+    let (importer, near) = engine(&fabric, 1);
+    let (exporter, far) = engine(&fabric, 2);
+    let (segment, memory) = export(&exporter, far);
+    let seen = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let mut wait = MockWait::new(&fabric);
+            exporter.serve(far, &mut wait, || {
+                let pending = exporter.signal_pending(segment) == Ok(true);
+                seen.fetch_or(u32::from(pending), Ordering::AcqRel);
+            })
+        });
+        let mut wait = MockWait::new(&fabric);
+        let import = importer.import_connect(near, 2, SEGMENT, Permission::all(), &mut wait);
+        let import = import.expect("connected");
+        importer
+            .init_barrier(import, BarrierScope::Node)
+            .expect("a barrier");
+        let bytes: Vec<AtomicU8> = (0..100).map(AtomicU8::new).collect();
+        let put = importer.put_shared(import, 7, &bytes, &mut wait);
+        put.expect("put");
+        assert_eq!(memory[7 + 99].load(Ordering::Relaxed), 99);
+        let back: Vec<AtomicU8> = (0..100).map(|_| AtomicU8::new(0)).collect();
+        let got = importer.get_shared(import, 7, &back, &mut wait);
+        got.expect("got");
+        assert!((0..100).all(|at| back[at].load(Ordering::Relaxed) == at as u8));
+        let address = importer.import_address(import).expect("an address");
+        assert_eq!(address, memory.as_ptr().addr() as u64);
+        importer
+            .signal_post(import, SignalFlags::empty(), &mut wait)
+            .expect("a signal");
+        while seen.load(Ordering::Acquire) == 0 {
+            thread::yield_now();
+        }
+        exporter
+            .release_controller(far, &mut wait)
+            .expect("released");
+        server.join().expect("a thread").expect("served");
+    });
+    let mut wait = MockWait::new(&fabric);
+    assert_eq!(exporter.serve(far, &mut wait, || {}), Ok(()));
+    assert!(exporter.gave_out(far) && !exporter.gave_out(near));
+}
+
 /// An exporter that looks on sees no item in halves, and neither does an importer that reads what the exporter stores.
 ///
 /// Spec: RSMGP-04

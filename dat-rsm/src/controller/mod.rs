@@ -7,7 +7,7 @@ use dat_core::backend::Backend;
 use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 
-use crate::controller::port::Name;
+use crate::controller::port::{Name, PortState};
 use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
 use crate::id::{ControllerId, ExportId, LocalMemoryId};
@@ -38,6 +38,15 @@ pub struct ControllerAttributes {
     pub max_import_segments: u64,
 }
 
+/// Whether two names are of one controller: without case, with an absent instance as 0, and all instances of `loopback` alike. What is
+/// no name is not.
+///
+/// Spec: RSMCT-01, RSMCT-05
+pub fn is_same_controller(one: &str, other: &str) -> bool {
+    let names = Name::parse(one).zip(Name::parse(other));
+    names.is_some_and(|(one, other)| one.same(&other))
+}
+
 /// 1, 2, 4 and 8 bytes.
 const ALL_SIZES: u32 = 0xF;
 const BYTES: u32 = 0x1;
@@ -63,7 +72,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             .ok_or(RsmError::ControllerNotPresent)?;
         self.state.with(|state| {
             let place = state.ports.get_mut(index).ok_or(RsmError::InternalError)?;
-            if place.objects.is_none() {
+            if place.is_closed() {
                 place.zones.retain(|zone| port.ia.pz_free(*zone).is_err());
                 place.begin(port.open()?);
             } else if place.references == 0 {
@@ -124,12 +133,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             place = at.saturating_add(1);
         }
         self.wait_for(None, None, wait, |_| {
-            let closed = self.state.with(|state| {
-                state
-                    .ports
-                    .get(index)
-                    .is_none_or(|port| port.objects.is_none())
-            });
+            let closed = self
+                .state
+                .with(|state| state.ports.get(index).is_none_or(PortState::is_closed));
             closed.then_some(Ok(()))
         })
     }

@@ -75,6 +75,8 @@ pub(crate) struct Port<'s, B: Backend, L: RawLock> {
     pub(crate) attributes: EpAttributes,
     /// What local memory needs to be read into.
     pub(crate) target_privileges: MemoryPrivileges,
+    /// Whether the backend may see the memory of peers.
+    pub(crate) sees_peers: bool,
     /// Bytes per request.
     pub(crate) max_transfer: u64,
     /// Transfers on the way per link; what the endpoint takes beyond is for messages.
@@ -117,6 +119,7 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
         };
         Ok(Self {
             address: adapter.ia_address,
+            sees_peers: config.ia.with_direct_access(|device| device.is_some())?,
             max_transfer: attributes.max_rdma_size.max(1),
             max_transfers: transfers(attributes.max_request_dtos),
             max_region: adapter.max_lmr_block_size,
@@ -256,6 +259,8 @@ pub(crate) struct PortState {
     generation: u32,
     pub(crate) references: u32,
     pub(crate) objects: Option<PortObjects>,
+    /// The objects of its last life are being freed.
+    pub(crate) closing: bool,
     /// Zones of former lives that calls were still using.
     pub(crate) zones: Vec<PzId>,
 }
@@ -269,6 +274,7 @@ impl PortState {
             generation: 0,
             references: 0,
             objects: None,
+            closing: false,
             zones: Vec::new(),
         }
     }
@@ -276,6 +282,11 @@ impl PortState {
     /// The handle, while the controller is open.
     pub(crate) fn controller(&self) -> Option<ControllerId> {
         (self.references != 0).then_some(ControllerId::from_handle(self.id))
+    }
+
+    /// Whether nothing is left of its last life.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.objects.is_none() && !self.closing
     }
 
     /// The controller is open from here on; handles of its former lives are stale.

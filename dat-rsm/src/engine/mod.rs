@@ -39,6 +39,7 @@ pub struct Rsm<'s, B: Backend, L: RawLock> {
     pub(crate) state: Mutex<L, State>,
     pub(crate) sleepers: Mutex<L, heapless::Vec<(u32, Waker), SLEEPERS>>,
     pub(crate) options: Options,
+    instance: u16,
     /// Whether somebody makes progress, and was asked to look again.
     pub(crate) turn: AtomicU8,
     /// Counts what sleeping calls want to know of.
@@ -88,6 +89,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             state: Mutex::new(state),
             sleepers: Mutex::new(heapless::Vec::new()),
             options,
+            instance,
             turn: AtomicU8::new(IDLE),
             changes: AtomicU32::new(0),
             tickets: AtomicU32::new(0),
@@ -98,6 +100,12 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
     /// The properties it was made with.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Whether a handle was given out by this engine rather than by another one of the process, if by any at all; whether it
+    /// still names something it does not say. Takes no lock.
+    pub fn gave_out(&self, handle: impl Into<Handle>) -> bool {
+        handle.into().instance() == self.instance
     }
 
     /// Does something to the state that may fail.

@@ -145,6 +145,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     }
                 }
             }),
+            // Only the peer can bring that about, and the protocol has no such thing: nothing it says later can be trusted.
+            Event::Extended(completion) => self.state.with(|state| {
+                let link = state
+                    .links
+                    .find(|link| link.port == index && link.ep == completion.ep);
+                if let Some(link) = link {
+                    state.end_link(link, now, &self.options);
+                }
+            }),
             Event::ConnectionRequest { cr, .. } => self.arrived(index, ids, cr, now),
             Event::Connection { kind, ep, .. } => self.connection_changed(index, kind, ep, now),
             Event::Async { .. } | Event::RmrBind(_) | Event::Software { .. } => {}
@@ -346,6 +355,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 return;
             };
             link.state = LinkState::Up;
+            link.probe_at = match self.options.probe_interval {
+                0 => None,
+                interval => now.after(interval),
+            };
             // Connections to an earlier life of the node do not come back (RSMST-03).
             for (_, import) in state.imports.iter_mut() {
                 if active
@@ -487,7 +500,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
         });
         handled = handled.saturating_add(self.connect_imports(now));
-        self.state.with(|state| self.tidy_messages(state));
+        self.state.with(|state| {
+            self.tidy_messages(state);
+            if self.options.probe_interval != 0 {
+                state.probe(&self.ports, now, self.options.probe_interval);
+            }
+        });
         self.close_ports();
         handled
     }
@@ -627,20 +645,24 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 if place.references != 0 || linked {
                     return None;
                 }
-                place.objects.take()
+                let objects = place.objects.take();
+                place.closing = objects.is_some();
+                objects
             });
             if let Some(objects) = objects {
-                if let Some(zone) = port.close(objects) {
-                    self.state.with(|state| {
-                        let place = state.ports.get_mut(index).map(|place| &mut place.zones);
-                        // Without memory to remember it the zone goes with the adapter.
-                        if let Some(zones) = place
-                            && zones.try_reserve(1).is_ok()
-                        {
-                            zones.push(zone);
-                        }
-                    });
-                }
+                let zone = port.close(objects);
+                self.state.with(|state| {
+                    let Some(place) = state.ports.get_mut(index) else {
+                        return;
+                    };
+                    place.closing = false;
+                    // Without memory to remember it the zone goes with the adapter.
+                    if let Some(zone) = zone
+                        && place.zones.try_reserve(1).is_ok()
+                    {
+                        place.zones.push(zone);
+                    }
+                });
                 self.tell_change();
             }
         }

@@ -85,6 +85,24 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
+    /// Makes progress for as long as a controller is open, for a thread that does nothing else: so that importers are served, and
+    /// signals and revocations taken in, whatever the rest of the program does. Calls `look` whenever something may have changed.
+    ///
+    /// # Errors
+    /// INTERRUPTED: the wait was; call it again.
+    pub fn serve<W: Wait>(
+        &self,
+        controller: ControllerId,
+        wait: &mut W,
+        mut look: impl FnMut(),
+    ) -> Result<()> {
+        self.wait_for(Some(controller), None, wait, |_| {
+            look();
+            let open = self.state.with(|state| self.port_of(state, controller));
+            open.is_err().then_some(Ok(()))
+        })
+    }
+
     /// Makes progress and looks until `look` has an answer.
     ///
     /// # Errors

@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use dat_core::backend::Backend;
 use dat_core::event::Wait;
+use dat_core::flags::PspFlags;
+use dat_core::id::PspId;
 use dat_core::sync::RawLock;
 
 use crate::engine::Rsm;
@@ -72,6 +74,31 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 access: access_copy,
             });
             Ok(id)
+        })
+    }
+
+    /// Listens for importers of a segment's controller, if that was made with the connection qualifier 0 and does not yet: for
+    /// processes of which one or another is to export, that share a node and so a qualifier.
+    ///
+    /// # Errors
+    /// - BAD_SEG_HNDL: no exported segment.
+    /// - INSUFFICIENT_RESOURCES: somebody else listens there.
+    ///
+    /// Spec: RSMPB-01, RSMGEN-09
+    pub fn listen(&self, export: ExportId, qualifier: u64) -> Result<()> {
+        self.attempt(|state| {
+            let index = export_at(state, export)?.port;
+            let objects = state.ports.get_mut(index);
+            let objects = objects.and_then(|port| port.objects.as_mut());
+            let objects = objects.ok_or(RsmError::BadSegmentHandle)?;
+            let port = self.ports.get(index).ok_or(RsmError::InternalError)?;
+            if objects.psp == PspId::NULL {
+                let made = port
+                    .ia
+                    .psp_create(qualifier, objects.arrivals, PspFlags::Consumer);
+                objects.psp = made.map_err(|_| RsmError::InsufficientResources)?;
+            }
+            Ok(())
         })
     }
 

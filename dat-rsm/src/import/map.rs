@@ -1,4 +1,4 @@
-//! Mappings: parts of a segment that are loaded from and stored to directly, where the backend can.
+//! Loads and stores without a transfer, where the backend sees the memory of peers: mappings, and single accesses.
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{Backend, BackendError, DirectAccess, RemoteRange};
@@ -12,7 +12,7 @@ use crate::export::access::Permission;
 use crate::id::ImportId;
 use crate::import::{Attach, BarrierMode, Import, ImportState, import_at};
 
-/// Accesses to mappings for each look at what peers say.
+/// Accesses without a transfer for each look at what peers say.
 const SHORTCUTS: u32 = 64;
 
 /// The mapped part of a segment.
@@ -42,8 +42,7 @@ impl Mapping {
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Maps a part of a segment, for loads and stores without a transfer. There is at most one mapping of a connection;
-    /// put and get keep to it while it lasts, and go by it where nothing is on the way that they could overtake; vectors do
-    /// neither.
+    /// put and get keep to it while it lasts; vectors do not.
     ///
     /// # Errors
     /// - BAD_SEG_HNDL: no connection.
@@ -162,8 +161,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// What a single access to the mapped part needs to go by the mapping; `None` if it has to be a transfer, which says what
-    /// is wrong if anything is. It does not while transfers are on the way that it might overtake.
+    /// What a single access needs to go without a transfer, as if what it names were mapped for it (RSMMP-04); `None` if it
+    /// has to be a transfer, which says what is wrong if anything is. It has to while there are transfers that it might overtake, on the way or not seen to have
+    /// arrived.
     ///
     /// Spec: RSMMP-03, RSMGP-05
     fn shortcut(
@@ -175,18 +175,23 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ) -> Option<Access> {
         self.state.with(|state| {
             let place = state.imports.get(import.handle())?;
-            let mapping = place.mapping?;
+            if !self.sees_peers(place.port) {
+                return None;
+            }
+            let within = place.mapping.is_none_or(|mapping| {
+                mapping.permission.contains(right) && mapping.covers(offset, length)
+            });
             let attached = matches!(place.attach, Attach::Attached(_));
             let ready = attached
                 && place.state == ImportState::Connected
                 && place.finished == place.posted
+                && place.written <= place.flushed
                 && !place.closing
                 && (place.mode == BarrierMode::Explicit || place.barriers != 0);
             let fine = ready
                 && length != 0
                 && place.permission.contains(right)
-                && mapping.permission.contains(right)
-                && mapping.covers(offset, length)
+                && within
                 && offset
                     .checked_add(length)
                     .is_some_and(|end| end <= place.length);
@@ -200,8 +205,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Puts bytes through the mapping; false if that has to be a transfer.
-    pub(crate) fn put_mapped<W: Wait>(
+    /// Puts bytes without a transfer; false if it has to be one.
+    pub(crate) fn put_directly<W: Wait>(
         &self,
         import: ImportId,
         offset: u64,
@@ -221,8 +226,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         stored == Some(Ok(()))
     }
 
-    /// Gets bytes through the mapping; false if that has to be a transfer.
-    pub(crate) fn get_mapped<W: Wait>(
+    /// Gets bytes without a transfer; false if it has to be one.
+    pub(crate) fn get_directly<W: Wait>(
         &self,
         import: ImportId,
         offset: u64,
@@ -305,10 +310,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     /// Whether the backend of a port may see the memory of peers.
     pub(crate) fn sees_peers(&self, port: usize) -> bool {
-        self.ports.get(port).is_some_and(|port| {
-            let seen = port.ia.with_direct_access(|device| device.is_some());
-            seen.unwrap_or(false)
-        })
+        self.ports.get(port).is_some_and(|port| port.sees_peers)
     }
 
     fn direct(

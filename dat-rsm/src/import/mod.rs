@@ -339,6 +339,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             .with(|state| Ok(import_at(state, import)?.length))
     }
 
+    /// Where the segment begins in the exporter's memory; another place after it was bound to other memory.
+    ///
+    /// # Errors
+    /// BAD_SEG_HNDL: no connection.
+    pub fn import_address(&self, import: ImportId) -> Result<u64> {
+        self.state
+            .with(|state| Ok(import_at(state, import)?.address))
+    }
+
     /// The rights of a connection; fixed for its life.
     ///
     /// # Errors

@@ -59,6 +59,8 @@ pub(crate) struct Link {
     pub(crate) peer: Option<Greeting>,
     /// Requests on the way, messages included.
     pub(crate) requests: u32,
+    /// When it is tried whether the peer is there; `None` is never.
+    pub(crate) probe_at: Option<Instant>,
     /// When an ended link is taken apart though requests are missing.
     pub(crate) drain_until: Option<Instant>,
     /// Messages and nothing else, received ones first.
@@ -95,6 +97,7 @@ impl Link {
             active,
             peer: None,
             requests: 0,
+            probe_at: None,
             drain_until: None,
             block: Some(block),
             slots,
@@ -455,7 +458,7 @@ impl State {
                     flight.stepped(status);
                 }
             }
-            Owner::Span => {}
+            Owner::Span | Owner::Probe => {}
         }
     }
 }

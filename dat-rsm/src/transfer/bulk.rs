@@ -1,5 +1,7 @@
 //! Single buffers.
 
+use core::sync::atomic::AtomicU8;
+
 use dat_core::backend::Backend;
 use dat_core::event::Wait;
 use dat_core::sync::RawLock;
@@ -16,6 +18,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ///
     /// In implicit mode they are visible at the exporter when the call returns; that takes a barrier to exist, see
     /// [`init_barrier`](Self::init_barrier). In explicit mode they have left, and closing a barrier tells the rest.
+    ///
+    /// Where the backend sees the exporter's memory, and nothing of the connection is on the way that they could overtake, they are
+    /// stored there; otherwise this is a transfer.
     ///
     /// # Errors
     /// - BAD_SEG_HNDL: no connection, or its controller was released.
@@ -34,7 +39,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         source: &[u8],
         wait: &mut W,
     ) -> Result<()> {
-        if self.put_mapped(import, offset, source, wait) {
+        if self.put_directly(import, offset, source, wait) {
             return Ok(());
         }
         let entry = PutEntry {
@@ -59,7 +64,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         target: &mut [u8],
         wait: &mut W,
     ) -> Result<()> {
-        if self.get_mapped(import, offset, target, wait) {
+        if self.get_directly(import, offset, target, wait) {
             return Ok(());
         }
         let length = target.len() as u64;
@@ -68,6 +73,50 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             local_offset: 0,
             remote_offset: offset,
             length,
+        };
+        single(self.run(import, Gets(&mut [entry]), manner(Direction::Get), wait))
+    }
+
+    /// As [`put`](Self::put), of memory that others may change meanwhile.
+    ///
+    /// # Errors
+    /// As `put`.
+    ///
+    /// Spec: RSMGP-01, RSMGP-05, RSMGP-07, RSMGP-08
+    pub fn put_shared<W: Wait>(
+        &self,
+        import: ImportId,
+        offset: u64,
+        source: &[AtomicU8],
+        wait: &mut W,
+    ) -> Result<()> {
+        let entry = PutEntry {
+            local: Source::Shared(source),
+            local_offset: 0,
+            remote_offset: offset,
+            length: source.len() as u64,
+        };
+        single(self.run(import, Puts(&[entry]), manner(Direction::Put), wait))
+    }
+
+    /// As [`get`](Self::get), to memory that others may use meanwhile.
+    ///
+    /// # Errors
+    /// As `get`.
+    ///
+    /// Spec: RSMGP-01, RSMGP-05, RSMGP-07, RSMGP-08
+    pub fn get_shared<W: Wait>(
+        &self,
+        import: ImportId,
+        offset: u64,
+        target: &[AtomicU8],
+        wait: &mut W,
+    ) -> Result<()> {
+        let entry = GetEntry {
+            local: Target::Shared(target),
+            local_offset: 0,
+            remote_offset: offset,
+            length: target.len() as u64,
         };
         single(self.run(import, Gets(&mut [entry]), manner(Direction::Get), wait))
     }

@@ -65,23 +65,6 @@ impl State {
         if draining {
             return;
         }
-        let Some(link) = self
-            .links
-            .get(link_handle)
-            .filter(|link| link.takes_transfer(port.max_transfers))
-        else {
-            return;
-        };
-        let target = self
-            .ports
-            .get(index)
-            .and_then(|port| port.objects.as_ref())
-            .and_then(|objects| objects.flush_target.as_ref());
-        let (Some(peer), Some(target), true) = (link.peer, target, self.requests.has_room()) else {
-            return;
-        };
-        let ep = link.ep;
-        let piece = target.piece(0, FLUSH_SIZE as usize);
         let request = Request {
             owner: Owner::Flush { flight, covers },
             link: link_handle,
@@ -89,8 +72,77 @@ impl State {
             local: None,
             told: Handle::NULL,
         };
+        if self.read_word(port, index, request)
+            && let Some(flight) = self.flights.get_mut(flight)
+        {
+            flight.step = Step::Posted;
+        }
+    }
+
+    /// Tries whether the peers of links are there on which nothing is on the way.
+    pub(crate) fn probe<B: Backend, L: RawLock>(
+        &mut self,
+        ports: &[Port<'_, B, L>],
+        now: Instant,
+        interval: u32,
+    ) {
+        let mut place = 0;
+        while let Some((at, handle)) = self
+            .links
+            .find_from(place, |link| link.is_up() && link.probe_at.is_some())
+        {
+            place = at.saturating_add(1);
+            let Some(link) = self.links.get_mut(handle) else {
+                continue;
+            };
+            if link.probe_at.is_some_and(|at| at > now) {
+                let at = link.probe_at;
+                self.remind(at);
+                continue;
+            }
+            link.probe_at = now.after(interval);
+            let (at, index, idle) = (link.probe_at, link.port, link.requests == 0);
+            self.remind(at);
+            if let Some(port) = ports.get(index).filter(|_| idle) {
+                let request = Request {
+                    owner: Owner::Probe,
+                    link: handle,
+                    import: Handle::NULL,
+                    local: None,
+                    told: Handle::NULL,
+                };
+                // Without room it is tried the next time.
+                let _posted = self.read_word(port, index, request);
+            }
+        }
+    }
+
+    /// Posts a read of the peer's word; false if there is no room.
+    fn read_word<B: Backend, L: RawLock>(
+        &mut self,
+        port: &Port<'_, B, L>,
+        index: usize,
+        request: Request,
+    ) -> bool {
+        let Some(link) = self
+            .links
+            .get(request.link)
+            .filter(|link| link.takes_transfer(port.max_transfers))
+        else {
+            return false;
+        };
+        let target = self
+            .ports
+            .get(index)
+            .and_then(|port| port.objects.as_ref())
+            .and_then(|objects| objects.flush_target.as_ref());
+        let (Some(peer), Some(target)) = (link.peer, target) else {
+            return false;
+        };
+        let ep = link.ep;
+        let piece = target.piece(0, FLUSH_SIZE as usize);
         let Some(cookie) = self.requests.insert(request) else {
-            return;
+            return false;
         };
         let remote = RmrTriplet {
             context: peer.flush_key,
@@ -103,12 +155,10 @@ impl State {
             .post_rdma_read(ep, &[piece], cookie.to_raw(), &remote, flags);
         if posted.is_err() {
             self.requests.remove(cookie);
-            return;
+            return false;
         }
         self.count_posted(&request);
-        if let Some(flight) = self.flights.get_mut(flight) {
-            flight.step = Step::Posted;
-        }
+        true
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) enum Owner {
     },
     /// An entry that nobody waits for but a barrier.
     Span,
+    /// A read that shows that the peer is there.
+    Probe,
     /// A message in this place.
     Message { slot: u8 },
 }
