@@ -1,7 +1,8 @@
 //! Open adapters, whatever their backend.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread;
@@ -15,6 +16,7 @@ use dat_core::id::Handle;
 use dat_core::time::Instant;
 use dat_core::{Error, Result, Subtype};
 
+use crate::agents;
 use crate::boundary::{Entered, NamedAttributes, OwnedIa, Slot, SocketAddress, without_signals};
 use crate::capacity::Capacity;
 use crate::handles::{CHandle, Cells, reserve};
@@ -37,6 +39,10 @@ pub(crate) trait Host:
     /// Something to sleep on for one more thread.
     fn sleeper(ground: &Self::Ground) -> std::result::Result<Self::Wait, BackendError>;
 
+    /// Something to sleep on for a thread that does what no call does: connections of an adapter go on while the program waits in
+    /// another one. `None` for a backend that has a thread for that.
+    fn attendant(ground: &Self::Ground) -> Option<Self::Wait>;
+
     /// The time now.
     fn now(ground: &Self::Ground) -> Instant;
 }
@@ -47,6 +53,10 @@ impl Host for MockBackend {
 
     fn sleeper(fabric: &Fabric) -> std::result::Result<MockWait, BackendError> {
         Ok(MockWait::new(fabric))
+    }
+
+    fn attendant(_: &Fabric) -> Option<MockWait> {
+        None
     }
 
     fn now(fabric: &Fabric) -> Instant {
@@ -62,6 +72,11 @@ impl Host for backend_verbs::VerbsBackend {
     fn sleeper(ground: &Self::Ground) -> std::result::Result<Self::Wait, BackendError> {
         let first = ground.lock().unwrap_or_else(PoisonError::into_inner);
         first.another()
+    }
+
+    fn attendant(ground: &Self::Ground) -> Option<Self::Wait> {
+        let first = ground.lock().unwrap_or_else(PoisonError::into_inner);
+        first.without_completions().ok()
     }
 
     fn now(_: &Self::Ground) -> Instant {
@@ -114,15 +129,25 @@ impl<B: Host> Opened<B> {
         result
     }
 
-    /// Lets the adapter make progress until `closing` says so, on a thread that does nothing else.
-    fn keep(&self, closing: &AtomicBool, keeper: &Mutex<Option<Waker>>) {
-        let Ok(mut sleeper) = B::sleeper(&self.ground) else {
+    /// Lets the adapter make progress until `care` is another, on a thread that does nothing else.
+    fn keep(&self, mine: u8, care: &AtomicU8, keeper: &Mutex<Option<Waker>>) {
+        let sleeper = match mine {
+            ATTENDED => B::attendant(&self.ground),
+            _ => B::sleeper(&self.ground).ok(),
+        };
+        let Some(mut sleeper) = sleeper else {
             return;
         };
         let waker = sleeper.waker();
-        // Whoever closes the adapter looks here after it has said so: either finds the waker, or is seen below.
-        *keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
-        while !closing.load(Ordering::Acquire) {
+        {
+            let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever changes the care looks for the waker after that: either finds it, or is seen here.
+            if care.load(Ordering::Acquire) != mine {
+                return;
+            }
+            *keeper = Some(waker.clone());
+        }
+        while care.load(Ordering::Acquire) == mine {
             self.ia.register_progress_waker(&waker);
             if self.ia.progress(sleeper.now()) == 0 {
                 let _reason: WakeReason = sleeper.wait(self.ia.next_deadline());
@@ -132,6 +157,13 @@ impl<B: Host> Opened<B> {
 }
 
 /// The backends that can be open.
+#[cfg_attr(
+    feature = "verbs",
+    expect(
+        clippy::large_enum_variant,
+        reason = "it is a part of an adapter, which is in a box"
+    )
+)]
 pub(crate) enum Device {
     Mock(Opened<MockBackend>),
     #[cfg(feature = "verbs")]
@@ -165,17 +197,33 @@ pub(crate) struct Adapter {
     pub(crate) device: Device,
     pub(crate) cells: Cells,
     pub(crate) registered: Registered,
+    /// By which it was opened.
+    pub(crate) name: CString,
     pub(crate) handle: CHandle,
     /// The consumer did not want the asynchronous event dispatcher.
     pub(crate) keeps_async_evd: bool,
     pub(crate) address: SocketAddress,
     pub(crate) named: NamedAttributes,
     attachments: Mutex<HashMap<u64, Box<Attachment>>>,
-    closing: AtomicBool,
-    /// Wakes the thread that lets it make progress.
+    /// What lets it make progress beside the calls of the program.
+    care: AtomicU8,
+    /// Wakes the thread that does.
     keeper: Mutex<Option<Waker>>,
-    kept: AtomicBool,
+    /// Dequeues that found nothing.
+    found_nothing: AtomicU32,
+    /// The process that opened it.
+    process: u32,
 }
+
+/// Nothing does.
+const ALONE: u8 = 0;
+/// A thread takes in what happens to connections and on the device: other adapters are open, and who waits in one of them does not
+/// do that here.
+const ATTENDED: u8 = 1;
+/// A thread does all there is, because somebody is to be called.
+const KEPT: u8 = 2;
+/// It is closed.
+const CLOSED: u8 = 3;
 
 /// What query structures and events of an object point to.
 #[derive(Clone, Copy)]
@@ -185,6 +233,9 @@ pub(crate) struct Attachment {
     pub(crate) remote: SocketAddress,
     pub(crate) cookie: [u8; LMR_COOKIE_SIZE],
 }
+
+/// So many dequeues that find nothing come before others go on.
+const EMPTY_DEQUEUES: u32 = 256;
 
 /// Most adapters that are open at a time.
 const MOST: usize = 1 << 15;
@@ -210,6 +261,7 @@ impl Adapter {
     /// INSUFFICIENT_RESOURCES (MEMORY): too many are open; and those of the device.
     pub(crate) fn open(
         opening: &impl Opening,
+        name: &CStr,
         registered: Registered,
         keeps_async_evd: bool,
         async_evd_min_qlen: i32,
@@ -232,25 +284,89 @@ impl Adapter {
             device,
             cells,
             registered,
+            name: name.to_owned(),
             handle: CHandle::NULL,
             keeps_async_evd,
             address: SocketAddress::new(IaAddress::Node(0)),
             named: NamedAttributes::default(),
             attachments: Mutex::new(HashMap::new()),
-            closing: AtomicBool::new(false),
+            care: AtomicU8::new(ALONE),
             keeper: Mutex::new(None),
-            kept: AtomicBool::new(false),
+            found_nothing: AtomicU32::new(0),
+            process: std::process::id(),
         });
-        let (object, told) = with_device!(adapter, opened => (
+        let (object, told, extensions) = with_device!(adapter, opened => (
             opened.ia.handle(),
             opened.ia.ia_query(IaFields::empty(), ProviderFields::empty())?,
+            opened.ia.extensions(),
         ));
+        if registered.major >= 2 {
+            // Programs for 2.0 wait for it.
+            with_device!(adapter, opened => opened.ia.report_shared_ends());
+        }
         adapter.address = SocketAddress::new(told.ia.ia_address);
-        adapter.named = NamedAttributes::new(&told.ia, &told.provider);
+        adapter.named =
+            NamedAttributes::new(&told.ia, &told.provider, extensions, registered.major);
         adapter.handle = adapter.cells.publish(cell, object);
         let adapter = slot.fill(adapter).map_err(|_| full)?;
-        OPEN.fetch_add(1, Ordering::Relaxed);
+        let before = OPEN.fetch_add(1, Ordering::Relaxed);
+        if before != 0 {
+            adapter.attend();
+        }
+        if before == 1 {
+            // The one that was alone so far; not one of the process that this one was forked from, which looks after it.
+            let mut others = ADAPTERS.iter().filter_map(Slot::enter);
+            let other = others
+                .find(|other| other.handle != adapter.handle && other.process == adapter.process);
+            if let Some(other) = other {
+                other.attend();
+            }
+        }
         Ok(adapter)
+    }
+
+    /// Connections go on from now on while the program waits in another adapter. Without a thread to be had they do so in calls alone.
+    fn attend(&self) {
+        let is_for_us = match &self.device {
+            Device::Mock(_) => false,
+            #[cfg(feature = "verbs")]
+            Device::Verbs(_) => true,
+        };
+        if is_for_us {
+            let _without: Result<()> = self.care_for(ALONE, ATTENDED);
+        }
+    }
+
+    /// Has a thread care for the adapter if nothing has since `before`.
+    fn care_for(&self, before: u8, care: u8) -> Result<()> {
+        let change = self
+            .care
+            .compare_exchange(before, care, Ordering::AcqRel, Ordering::Acquire);
+        if change.is_err() {
+            return Ok(());
+        }
+        self.wake_keeper();
+        let handle = self.handle;
+        let keep = move || {
+            if let Some(adapter) = Self::itself(handle) {
+                with_device!(adapter, opened => opened.keep(care, &adapter.care, &adapter.keeper));
+            }
+        };
+        let thread = thread::Builder::new().name("dat".into());
+        let started = without_signals(|| thread.spawn(keep));
+        started.map(drop).map_err(|_| {
+            let _closed =
+                self.care
+                    .compare_exchange(care, ALONE, Ordering::AcqRel, Ordering::Acquire);
+            Error::insufficient_resources(Subtype::NoSubtype)
+        })
+    }
+
+    fn wake_keeper(&self) {
+        let keeper = self.keeper.lock();
+        if let Some(keeper) = keeper.unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.wake();
+        }
     }
 
     /// The adapter of an object, whatever the object is by now.
@@ -271,16 +387,26 @@ impl Adapter {
     pub(crate) fn close(entered: &Entered<'static, Self>, flags: CloseFlags) -> Result<()> {
         let backend = with_device!(entered, opened => opened.ia.shut(flags).map(drop));
         backend?;
-        entered.closing.store(true, Ordering::Release);
-        let keeper = entered.keeper.lock();
-        if let Some(keeper) = keeper.unwrap_or_else(PoisonError::into_inner).take() {
-            keeper.wake();
-        }
+        entered.care.store(CLOSED, Ordering::Release);
+        entered.wake_keeper();
+        agents::end(entered.handle);
         if entered.close() {
             entered.cells.retire_all();
             OPEN.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// A dequeue found nothing. Once in a while others go on then: the peer may wait for this processor, and without that would for a slice of the
+    /// scheduler's.
+    #[inline(always)]
+    pub(crate) fn found_nothing(&self) {
+        // No thread has to be counted exactly.
+        let count = self.found_nothing.load(Ordering::Relaxed).wrapping_add(1);
+        self.found_nothing.store(count, Ordering::Relaxed);
+        if count.is_multiple_of(EMPTY_DEQUEUES) {
+            thread::yield_now();
+        }
     }
 
     /// An object is gone, and with it what structures pointed to for it.
@@ -320,20 +446,8 @@ impl Adapter {
     /// # Errors
     /// INSUFFICIENT_RESOURCES: the system has no thread to give.
     pub(crate) fn keep(&self) -> Result<()> {
-        if self.kept.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let handle = self.handle;
-        let keep = move || {
-            if let Some(adapter) = Self::itself(handle) {
-                with_device!(adapter, opened => opened.keep(&adapter.closing, &adapter.keeper));
-            }
-        };
-        let thread = thread::Builder::new().name("dat".into());
-        let started = without_signals(|| thread.spawn(keep));
-        started.map(drop).map_err(|_| {
-            self.kept.store(false, Ordering::Release);
-            Error::insufficient_resources(Subtype::NoSubtype)
-        })
+        // In this order: another thread may take it from alone to attended meanwhile.
+        self.care_for(ALONE, KEPT)?;
+        self.care_for(ATTENDED, KEPT)
     }
 }

@@ -1,7 +1,8 @@
 //! Functions of the consumer that notification objects call.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
 
 use dat_core::event::ProxyAgent;
 use dat_core::id::EvdId;
@@ -17,7 +18,12 @@ struct Agents {
     last: u64,
     /// By number: the agent, and the adapter of its notification object.
     waiting: HashMap<u64, (Agent, CHandle)>,
+    /// Those that are being called: the adapter, and the thread that does it.
+    under_way: Vec<(CHandle, ThreadId)>,
 }
+
+/// Told when a call is over.
+static OVER: Condvar = Condvar::new();
 
 fn agents() -> MutexGuard<'static, Agents> {
     static AGENTS: OnceLock<Mutex<Agents>> = OnceLock::new();
@@ -55,13 +61,46 @@ pub(crate) fn dismiss(agent: Option<ProxyAgent>) {
     }
 }
 
+/// Waits until no other thread calls an agent of the adapter: what a consumer frees then is not used any more.
+pub(crate) fn wait(ia: CHandle) {
+    let own = thread::current().id();
+    let is_busy = |agents: &mut Agents| {
+        let mut calls = agents.under_way.iter();
+        calls.any(|(of, thread)| *of == ia && *thread != own)
+    };
+    let ended = OVER.wait_while(agents(), is_busy);
+    drop(ended.unwrap_or_else(PoisonError::into_inner));
+}
+
+/// The adapter is closed: agents that were not called are not any more, and no call is under way on another thread when this returns.
+///
+/// Spec: IAC-01, IAC-02
+pub(crate) fn end(ia: CHandle) {
+    agents().waiting.retain(|_, (_, of)| *of != ia);
+    wait(ia);
+}
+
 /// Called by the core, with no lock held.
 ///
 /// Spec: CNC-02, CNW-05
 fn call(number: u64, evd: Option<EvdId>) {
-    let known = agents().waiting.remove(&number);
+    let mine = thread::current().id();
+    let known = {
+        let mut agents = agents();
+        let known = agents.waiting.remove(&number);
+        let calls = known.map(|(_, ia)| (ia, mine));
+        agents.under_way.extend(calls);
+        known
+    };
     if let Some((agent, ia)) = known {
         let evd = Adapter::itself(ia).map_or(CHandle::NULL, |adapter| adapter.cells.of_some(evd));
         agent.call(evd);
+        let mut agents = agents();
+        let mut calls = agents.under_way.iter();
+        if let Some(index) = calls.position(|call| *call == (ia, mine)) {
+            agents.under_way.swap_remove(index);
+        }
+        drop(agents);
+        OVER.notify_all();
     }
 }

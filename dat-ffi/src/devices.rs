@@ -1,5 +1,6 @@
 //! Which device a name means.
 
+use std::ffi::{CStr, CString};
 use std::sync::{Mutex, PoisonError};
 
 use backend_mock::{Fabric, FabricOptions, FabricThread, NodeOptions};
@@ -7,6 +8,7 @@ use dat_core::attributes::IaAddress;
 use dat_core::{Error, Result, Subtype};
 
 use crate::adapter::{Device, Opened, Opening};
+use crate::boundary::{In, ProviderInfo, StaticText, Text};
 use crate::capacity::Capacity;
 
 /// A device, as a line of `dat.conf` names it.
@@ -34,6 +36,102 @@ impl Named {
             }),
         }
     }
+}
+
+/// As [`explain`], for C.
+pub(crate) fn explanation(ours: u32, info: In<ProviderInfo>, instance_data: Text) -> StaticText {
+    let info = info.get();
+    let words = instance_data.get().unwrap_or_default();
+    let said = info.and_then(|info| explain(ours, &info, &words));
+    StaticText::kept(said.and_then(|said| CString::new(said).ok()))
+}
+
+/// Why a line of `dat.conf` with a library of ours opens no adapter; `None` if it may open one.
+pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> Option<String> {
+    if info.major != ours {
+        let (library, other) = match ours {
+            1 => (
+                "this library is",
+                "libdat_provider.so.2 is the provider for 2",
+            ),
+            _ => ("this provider is", "libdat.so.1 is the library for 1"),
+        };
+        let asked = info.major;
+        return Some(format!(
+            "the line is for version {asked} of the interface, and {library} for {ours}; {other}"
+        ));
+    }
+    let name = info.name()?;
+    match Named::parse(&instance_data.to_string_lossy(), &name.to_string_lossy()) {
+        Named::Mock(_) => None,
+        Named::Verbs(name) => unknown(&name),
+    }
+}
+
+/// Why no RDMA device is known by a name.
+fn unknown(name: &str) -> Option<String> {
+    if name == "mock" || name.starts_with("mock:") {
+        return Some("hosts of the mock have the numbers 1 to 254".into());
+    }
+    if cfg!(not(feature = "verbs")) {
+        return Some(format!(
+            "`{name}` would be an RDMA device, which this build of the library knows none of: it has only `mock`"
+        ));
+    }
+    let known: Vec<String> = found()
+        .into_iter()
+        .filter_map(|(name, device)| matches!(device, Named::Verbs(_)).then_some(name))
+        .collect();
+    if is_known(name, &known) {
+        return None;
+    }
+    let there = match known.is_empty() {
+        true => "there are none".to_owned(),
+        false => format!("there are {}", known.join(", ")),
+    };
+    Some(format!(
+        "`{name}` is no RDMA device of this host, nor the network interface or address of one; {there}"
+    ))
+}
+
+/// Whether a name is one of the ports, or leads to one.
+fn is_known(name: &str, ports: &[String]) -> bool {
+    // A device with one port is listed without its number.
+    let (device, port) = name.rsplit_once(':').unwrap_or((name, "1"));
+    let is_meant = |known: &String| {
+        let (other, number) = known.rsplit_once(':').unwrap_or((known, "1"));
+        (device, port) == (other, number)
+    };
+    ports.iter().any(is_meant) || leads_to_one(name, device)
+}
+
+/// Whether it is an interface or an address, which tells the port by itself.
+#[cfg(feature = "verbs")]
+fn leads_to_one(name: &str, device: &str) -> bool {
+    let leads = |name: &str| {
+        let port = backend_verbs::device_of(name);
+        // Names of devices come back as they are, whatever their port.
+        port.is_some_and(|port| port != name)
+    };
+    leads(name) || leads(device)
+}
+
+#[cfg(not(feature = "verbs"))]
+const fn leads_to_one(_name: &str, _device: &str) -> bool {
+    false
+}
+
+/// The devices of this host, with names to open them by: RDMA devices, and the mock.
+pub(crate) fn found() -> Vec<(String, Named)> {
+    let mock = std::iter::once(("mock0".to_owned(), Named::Mock(1)));
+    #[cfg(feature = "verbs")]
+    let rdma = {
+        let ports = backend_verbs::devices().into_iter();
+        ports.map(|port| (port.name.clone(), Named::Verbs(port.name)))
+    };
+    #[cfg(not(feature = "verbs"))]
+    let rdma = std::iter::empty();
+    rdma.chain(mock).collect()
 }
 
 impl Opening for Named {
@@ -80,7 +178,7 @@ fn mock(host: u8, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device
 
 #[cfg(feature = "verbs")]
 fn verbs(name: &str, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
-    use backend_verbs::{VerbsBackend, VerbsOptions};
+    use backend_verbs::{LongQualifiers, VerbsBackend, VerbsOptions};
     use dat_core::ErrorKind;
     use dat_core::backend::BackendError;
 
@@ -88,8 +186,15 @@ fn verbs(name: &str, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Dev
         BackendError::Resources => Error::insufficient_resources(Subtype::ResourceDevice),
         _ => Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered),
     };
-    let name = backend_verbs::device_of(name).unwrap_or_else(|| name.to_owned());
-    let backend = VerbsBackend::open(&name, VerbsOptions::default()).map_err(refused)?;
+    let known = backend_verbs::device_of(name).or_else(|| {
+        // An interface or an address tells the port by itself.
+        let (interface, _port) = name.rsplit_once(':')?;
+        backend_verbs::device_of(interface)
+    });
+    let name = known.unwrap_or_else(|| name.to_owned());
+    let mut options = VerbsOptions::default();
+    options.long_qualifiers = LongQualifiers::Shortened;
+    let backend = VerbsBackend::open(&name, options).map_err(refused)?;
     let sleeper = backend.wait().map_err(refused)?;
     Opened::open(backend, Mutex::new(sleeper), capacity, async_evd_min_qlen).map(Device::Verbs)
 }
@@ -105,6 +210,40 @@ fn verbs(_name: &str, _capacity: &Capacity, _async_evd_min_qlen: i32) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_that_open_nothing_are_explained() {
+        let explained = |ours, major, instance_data: &CStr| {
+            let info = ProviderInfo::new(c"x", major, 0, false);
+            explain(ours, &info, instance_data)
+        };
+        assert_eq!(explained(2, 2, c"mock 7"), None);
+        assert_eq!(explained(1, 1, c"mock"), None);
+        let said = |ours, major, instance_data| {
+            explained(ours, major, instance_data).expect("it opens nothing")
+        };
+        assert!(said(2, 1, c"mock").contains("libdat.so.1 is the library for 1"));
+        assert!(said(1, 2, c"mock").contains("libdat_provider.so.2"));
+        assert!(said(2, 2, c"mock 255").contains("1 to 254"));
+        assert!(said(2, 2, c"no-such-device 1").contains("`no-such-device:1`"));
+        assert!(said(2, 2, c"").contains("`x`"));
+    }
+
+    #[test]
+    fn ports_are_known_by_device_and_number() {
+        let ports = ["rxe0".to_owned(), "mlx5_0:1".into(), "mlx5_0:2".into()];
+        for (name, expected) in [
+            ("rxe0", true),
+            ("rxe0:1", true),
+            ("rxe0:2", false),
+            ("mlx5_0", true),
+            ("mlx5_0:2", true),
+            ("mlx5_0:3", false),
+            ("mlx5_1", false),
+        ] {
+            assert_eq!(is_known(name, &ports), expected, "{name}");
+        }
+    }
 
     #[test]
     fn instance_data_names_devices() {

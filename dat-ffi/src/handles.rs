@@ -25,7 +25,7 @@ const QUARANTINE: usize = 1 << 16;
 /// A handle as C has it; any value may come from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub(crate) struct CHandle(usize);
+pub struct CHandle(usize);
 
 impl CHandle {
     /// The null handle.

@@ -1,4 +1,5 @@
-//! C programs of ours, compiled against the packaged headers and run with the packaged registry, which loads the provider.
+//! C programs of ours, compiled against the packaged headers and linked with the packaged registry; they are run with that one and with
+//! ours, which load the provider.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -6,10 +7,10 @@ use std::{env, fs};
 
 use tempfile::TempDir;
 
-/// The provider, beside the tests that cargo built it for.
-fn provider() -> PathBuf {
+/// A library of ours, beside the tests that cargo built it for.
+fn library(name: &str) -> PathBuf {
     let test = env::current_exe().expect("the path of this test");
-    let library = test.with_file_name("libdat_provider.so");
+    let library = test.with_file_name(name);
     assert!(library.exists(), "there is no {}", library.display());
     library
 }
@@ -29,7 +30,7 @@ fn build(name: &'static str, arguments: &[&str]) -> Built {
     let folder = TempDir::new().expect("a folder");
     let line = format!(
         "mock0 u2.0 nonthreadsafe default {} dat.0.1 \"mock\" \"\"\n",
-        provider().display()
+        library("libdat_provider.so").display()
     );
     fs::write(folder.path().join("dat.conf"), line).expect("dat.conf");
     let compiled = Command::new("cc")
@@ -58,16 +59,56 @@ fn build(name: &'static str, arguments: &[&str]) -> Built {
     Built { folder, name }
 }
 
-fn run(built: &Built) -> Output {
-    let ran = Command::new("timeout")
-        .arg("60")
+/// What the compiler puts in beside a program: checks of addresses, leaks and undefined behaviour.
+const SANITIZED: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// Compiles a program with the checks of the compiler, and runs it with the packaged registry, and with ours.
+fn run(name: &'static str) {
+    let built = &build(name, SANITIZED);
+    // What the packaged registry keeps is its own matter.
+    let packaged = run_alone(built, &[("ASAN_OPTIONS", "detect_leaks=0")]);
+    show(&packaged);
+    assert!(
+        packaged.status.success(),
+        "{}: {}",
+        built.name,
+        packaged.status
+    );
+    run_with_ours(built, &[]);
+}
+
+/// Runs a program with our registry.
+fn run_with_ours(built: &Built, variables: &[(&str, &str)]) -> Output {
+    run_with_ours_by(&[], built, variables)
+}
+
+/// Runs a program with our registry, by whatever is to run it.
+fn run_with_ours_by(by: &[&str], built: &Built, variables: &[(&str, &str)]) -> Output {
+    let libraries = built.folder.path().join("libraries");
+    fs::create_dir_all(&libraries).expect("a folder");
+    fs::copy(library("libdat2.so"), libraries.join("libdat2.so.2")).expect("the registry");
+    let path = libraries.to_str().expect("a path of text");
+    let variables = [variables, &[("LD_LIBRARY_PATH", path)]].concat();
+    let ours = run_by(by, built, &variables);
+    show(&ours);
+    let (name, status) = (built.name, ours.status);
+    assert!(status.success(), "{name} with our registry: {status}");
+    ours
+}
+
+fn run_alone(built: &Built, variables: &[(&str, &str)]) -> Output {
+    run_by(&[], built, variables)
+}
+
+fn run_by(by: &[&str], built: &Built, variables: &[(&str, &str)]) -> Output {
+    Command::new("timeout")
+        .arg("120")
+        .args(by)
         .arg(built.folder.path().join(built.name))
         .env("DAT_OVERRIDE", built.folder.path().join("dat.conf"))
+        .envs(variables.iter().copied())
         .output()
-        .expect("the program runs");
-    show(&ran);
-    assert!(ran.status.success(), "{}: {}", built.name, ran.status);
-    ran
+        .expect("the program runs")
 }
 
 fn show(output: &Output) {
@@ -78,35 +119,102 @@ fn show(output: &Output) {
 /// Spec: IAO-01, IAO-02, IAO-04, IAO-06, IAQ-03, IAQ-05, IAC-01, IAC-06, CTX-01, HTY-01
 #[test]
 fn adapters_are_opened_asked_and_closed() {
-    run(&build("open", &[]));
+    run("open");
 }
 
 /// Spec: EPC-03, EPQ-02, EPM-01, EPS-01, EPV-01, EPW-01, EPW-30, EPW-33, EPB-01, RMB-01, EPD-02, EPR-01
 #[test]
 fn data_moves_between_two_adapters() {
-    run(&build("transfer", &[]));
+    run("transfer");
 }
 
 /// Spec: GEN-03, GEN-04, GEN-08, IAC-01, IAC-03, CTX-01, CTX-02, HTY-01, PZF-01, CNF-01, EVQ-01, PSQ-01, RSQ-01, SRY-01, LMQ-01, LSW-18, LSW-19
 #[test]
 fn wrong_handles_are_refused() {
-    run(&build("handles", &[]));
+    run("handles");
 }
 
 /// Spec: SRC-01, SRF-01, SRQR-01, EPX-01, RSC-03, CRR-01, CRR-02, PSC-02, PSA-01
 #[test]
 fn buffers_are_shared_and_requests_answered() {
-    run(&build("shared", &[]));
+    run("shared");
 }
 
 /// Spec: CNC-01, CNC-02, CNM-01, CNW-01, CNW-04, EVS-01, EVS-03, EVW-02, EVW-06, EVW-07, EVN-04, EVN-05, IAC-02
 #[test]
 fn threads_wait_and_are_called() {
-    run(&build("waits", &[]));
+    run("waits");
 }
 
 /// Spec: GEN-03, EPF-01, PSC-02, CNC-02, IAC-02
 #[test]
 fn what_comes_late_leaves_others_alone() {
-    run(&build("late", &[]));
+    run("late");
+}
+
+const VALGRIND: &[&str] = &[
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=9",
+    "--leak-check=full",
+    "--show-leak-kinds=definite",
+    "--errors-for-leak-kinds=definite",
+];
+
+/// Spec: GEN-03, IAC-05
+#[test]
+fn valgrind_finds_nothing() {
+    for name in ["transfer", "handles"] {
+        run_with_ours_by(VALGRIND, &build(name, &[]), &[]);
+    }
+}
+
+/// What the packaged registry would follow into nowhere, ours refuses.
+///
+/// Spec: GEN-03, GEN-04
+#[test]
+fn any_value_may_be_given_for_any_handle() {
+    run_with_ours(&build("any", SANITIZED), &[]);
+}
+
+/// Spec: IAO-01, IAO-06, REGL-01, REGL-02, REGL-03, REGL-05, REGA-01, REGA-02, REGR-01, PINI-01, PINI-02, STR-01, STR-02
+#[test]
+fn our_registry_finds_providers_and_says_why_not() {
+    let built = build("registry", &[]);
+    let file = built.folder.path().join("dat.conf");
+    let mut lines = fs::read_to_string(&file).expect("dat.conf");
+    lines += "broken\n\
+              nowhere u2.0 nonthreadsafe default /nowhere/at-all.so dat.0.1 \"\" \"\"\n\
+              no-provider u2.0 nonthreadsafe default libc.so.6 dat.0.1 \"\" \"\"\n\
+              one u1.2 nonthreadsafe default libc.so.6 dat.0.1 \"\" \"\"\n\
+              kernel k2.0 nonthreadsafe default libc.so.6 dat.0.1 \"\" \"\"\n\
+              ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"127.0.0.1 0\" \"\"\n";
+    // The one that can be loaded comes second.
+    lines =
+        format!("mock0 u2.0 nonthreadsafe default /nowhere/first.so dat.0.1 \"\" \"\"\n{lines}");
+    fs::write(&file, lines).expect("dat.conf");
+    let ran = run_with_ours(&built, &[("DAT_DBG_TYPE", "1")]);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    for line in [
+        "dat.conf:1: /nowhere/first.so: it cannot be loaded: ",
+        "dat.conf:4: /nowhere/at-all.so: it cannot be loaded: ",
+        "dat.conf:5: libc.so.6: dat_provider_init: the library has no such symbol",
+    ] {
+        assert!(said.contains(line), "no {line}");
+    }
+    // Where nothing can be said, all the rest is as it is.
+    let full = fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("what is always full");
+    let ran = Command::new("timeout")
+        .arg("60")
+        .arg(built.folder.path().join(built.name))
+        .env("DAT_OVERRIDE", &file)
+        .env("DAT_DBG_TYPE", "1")
+        .env("LD_LIBRARY_PATH", built.folder.path().join("libraries"))
+        .stderr(full)
+        .status()
+        .expect("the program runs");
+    assert!(ran.success(), "with nobody to tell: {ran}");
 }

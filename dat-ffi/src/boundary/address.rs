@@ -10,7 +10,7 @@ use libc::{AF_INET, AF_INET6, sockaddr_in, sockaddr_in6};
 /// A `struct sockaddr` of either family of the internet, or null.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct Address(*const libc::sockaddr);
+pub struct Address(*const libc::sockaddr);
 
 impl Address {
     /// The address.

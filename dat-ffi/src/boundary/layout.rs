@@ -1,14 +1,17 @@
-//! The structures of DAT 2.0 as C has them on 64-bit machines, and what may be read from anywhere.
+//! The structures of both editions as C has them on 64-bit machines, and what may be read from anywhere.
 //!
-//! From the tables of the project's specification of the binary interface; a test compares them with what a C compiler makes of the
-//! packaged headers.
+//! From the tables of the project's specification of the binary interface; tests compare them with what a C compiler makes of our
+//! headers of DAT 1.2, and of the packaged ones of 2.0.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
 use dat_core::flags::LMR_COOKIE_SIZE;
+use dat_core::memory::LmrTriplet;
 
 use super::Agent;
+use crate::calls::Form;
+use crate::calls::edition::Triplet;
 use crate::handles::CHandle;
 
 /// What may be copied from any memory that is large enough: every bit pattern is a value.
@@ -25,14 +28,27 @@ macro_rules! plain {
 }
 
 plain! {
-    u8, i32, u32, u64, CHandle, LmrTriplet, RmrTriplet, Event, IaAttributes, ProviderAttributes, ProviderInfo, EpAttributes, EpParam,
-    LmrParam, RmrParam, SrqAttributes, SrqParam, EvdParam, CnoParam, PzParam, PspParam, RspParam, CrParam,
+    u8, i32, u32, u64, CHandle, ShortTriplet, LongTriplet, ProviderInfo, SrqAttributes, SrqParam, EvdParam, PzParam, PspParam, RspParam,
+    CrParam,
 }
+
+// SAFETY: several of what every bit pattern is a value of.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+
+/// Structures whose fields differ between editions.
+macro_rules! plain_editions {
+    ($($type:ident),* $(,)?) => {$(
+        // SAFETY: made of numbers, addresses, optional functions, and what an edition has, which is plain.
+        unsafe impl<E: Form> Plain for $type<E> {}
+    )*};
+}
+
+plain_editions! { Event, IaAttributes, ProviderAttributes, EpAttributes, EpParam, LmrParam, RmrParam, CnoParam }
 
 /// Structures that are made with all bits zero, the spaces between their fields included.
 macro_rules! zeroed {
-    ($($type:ty),* $(,)?) => {$(
-        impl $type {
+    ($($type:ident),* $(,)?) => {$(
+        impl<E: Form> $type<E> {
             /// Zero in every field.
             pub(crate) fn zeroed() -> Self {
                 // SAFETY: every bit pattern is a value, as `Plain` says.
@@ -57,16 +73,47 @@ pub struct ProviderInfo {
     pub(crate) is_thread_safe: u32,
 }
 
-/// How many functions `DAT_PROVIDER` has.
+impl ProviderInfo {
+    /// A line; of the name as much as there is room for.
+    pub(crate) fn new(name: &CStr, major: u32, minor: u32, is_thread_safe: bool) -> Self {
+        Self {
+            ia_name: name_of(name.to_bytes()),
+            major,
+            minor,
+            is_thread_safe: is_thread_safe.into(),
+        }
+    }
+
+    /// The text of the name, which ends with a zero byte or the place for it.
+    pub(crate) fn name(&self) -> Option<CString> {
+        let text = self.ia_name.split(|byte| *byte == 0).next()?;
+        CString::new(text).ok()
+    }
+}
+
+/// A text with a zero byte behind it; as much as there is room for.
+pub(crate) fn name_of(text: &[u8]) -> Name {
+    let mut name = [0; 256];
+    // The last byte stays zero.
+    for (to, byte) in name.iter_mut().take(255).zip(text) {
+        *to = *byte;
+    }
+    name
+}
+
+/// How many functions `DAT_PROVIDER` has in 2.0.
 pub(crate) const FUNCTIONS: usize = 79;
 
-/// `DAT_PROVIDER`: what the registry calls a provider through.
+/// How many it has in 1.2, the same as the first ones of 2.0.
+pub(crate) const FUNCTIONS_1_2: usize = 68;
+
+/// `DAT_PROVIDER`: what a registry calls a provider through.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Table {
+pub(crate) struct Table<const N: usize = FUNCTIONS> {
     pub(crate) device_name: *const c_char,
     pub(crate) extension: *mut c_void,
-    pub(crate) functions: [*const (); FUNCTIONS],
+    pub(crate) functions: [*const (); N],
 }
 
 // SAFETY: it is made once, and nothing in it changes.
@@ -87,47 +134,87 @@ unsafe impl Send for NamedAttribute {}
 // SAFETY: as above.
 unsafe impl Sync for NamedAttribute {}
 
-/// `DAT_LMR_TRIPLET`.
+/// `DAT_LMR_TRIPLET` and `DAT_RMR_TRIPLET` of DAT 1.2.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct LmrTriplet {
+pub struct LongTriplet {
+    pub(crate) context: u32,
+    /// `pad`, which has no meaning.
+    pub(crate) nothing: u32,
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+}
+
+impl Triplet for LongTriplet {
+    #[inline(always)]
+    fn parts(self) -> (u32, u64, u64) {
+        (self.context, self.address, self.length)
+    }
+
+    fn of(piece: &LmrTriplet) -> Self {
+        Self {
+            context: piece.context,
+            nothing: 0,
+            address: piece.address,
+            length: piece.length,
+        }
+    }
+}
+
+/// `DAT_LMR_TRIPLET` and `DAT_RMR_TRIPLET` of DAT 2.0.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct ShortTriplet {
     pub(crate) address: u64,
     pub(crate) length: u32,
     pub(crate) context: u32,
 }
 
-/// `DAT_RMR_TRIPLET`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct RmrTriplet {
-    pub(crate) address: u64,
-    pub(crate) length: u32,
-    pub(crate) context: u32,
+impl Triplet for ShortTriplet {
+    #[inline(always)]
+    fn parts(self) -> (u32, u64, u64) {
+        (self.context, self.address, self.length.into())
+    }
+
+    fn of(piece: &LmrTriplet) -> Self {
+        Self {
+            address: piece.address,
+            // What is told of was given in a triplet of the same width.
+            length: u32::try_from(piece.length).unwrap_or(u32::MAX),
+            context: piece.context,
+        }
+    }
 }
 
 /// `DAT_EVENT`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Event {
+pub struct Event<E: Form> {
     pub(crate) number: u32,
     pub(crate) evd: CHandle,
-    pub(crate) data: EventData,
-    pub(crate) extension: [u64; 8],
+    pub(crate) data: EventData<E>,
+    pub(crate) extension: E::Added<[u64; 8]>,
 }
 
 /// `DAT_EVENT_DATA`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) union EventData {
-    pub(crate) transfer: TransferData,
+pub(crate) union EventData<E: Form> {
+    pub(crate) transfer: TransferData<E>,
     pub(crate) bind: BindData,
-    pub(crate) arrival: ArrivalData,
+    pub(crate) arrival: ArrivalData<E>,
     pub(crate) connection: ConnectionData,
     pub(crate) asynchronous: AsyncData,
     pub(crate) software: u64,
 }
 
-impl Event {
+impl<E: Form> Event<E> {
+    /// The connection request of its arrival.
+    pub(crate) fn arrived(&self) -> CHandle {
+        // SAFETY: whatever the event is, the bits there are a number.
+        unsafe { self.data.arrival.cr }
+    }
+
     /// The pointer of a software event.
     pub(crate) fn software_pointer(&self) -> u64 {
         // SAFETY: whatever the event is, its bits are a number.
@@ -138,13 +225,13 @@ impl Event {
 /// `DAT_DTO_COMPLETION_EVENT_DATA`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct TransferData {
+pub(crate) struct TransferData<E: Form> {
     pub(crate) ep: CHandle,
     pub(crate) cookie: u64,
     pub(crate) status: u32,
-    pub(crate) transferred_length: u32,
-    pub(crate) operation: u32,
-    pub(crate) rmr_context: u32,
+    pub(crate) transferred_length: E::Length,
+    pub(crate) operation: E::Added<u32>,
+    pub(crate) rmr_context: E::Added<u32>,
 }
 
 /// `DAT_RMR_BIND_COMPLETION_EVENT_DATA`.
@@ -159,12 +246,12 @@ pub(crate) struct BindData {
 /// `DAT_CR_ARRIVAL_EVENT_DATA`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct ArrivalData {
+pub(crate) struct ArrivalData<E: Form> {
     pub(crate) service_point: CHandle,
     pub(crate) local_address: *const c_void,
     pub(crate) qualifier: u64,
     pub(crate) cr: CHandle,
-    pub(crate) truncated: u32,
+    pub(crate) truncated: E::Added<u32>,
 }
 
 /// `DAT_CONNECTION_EVENT_DATA`.
@@ -187,7 +274,7 @@ pub(crate) struct AsyncData {
 /// `DAT_IA_ATTR`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct IaAttributes {
+pub struct IaAttributes<E: Form> {
     pub(crate) adapter_name: Name,
     pub(crate) vendor_name: Name,
     pub(crate) hardware_version_major: u32,
@@ -203,11 +290,11 @@ pub(crate) struct IaAttributes {
     pub(crate) max_evd_qlen: i32,
     pub(crate) max_iov_segments_per_dto: i32,
     pub(crate) max_lmrs: i32,
-    pub(crate) max_lmr_block_size: u32,
+    pub(crate) max_lmr_block_size: E::Length,
     pub(crate) max_lmr_virtual_address: u64,
     pub(crate) max_pzs: i32,
-    pub(crate) max_message_size: u32,
-    pub(crate) max_rdma_size: u32,
+    pub(crate) max_message_size: E::Length,
+    pub(crate) max_rdma_size: E::Length,
     pub(crate) max_rmrs: i32,
     pub(crate) max_rmr_target_address: u64,
     pub(crate) max_srqs: i32,
@@ -219,9 +306,9 @@ pub(crate) struct IaAttributes {
     pub(crate) max_rdma_read_out: i32,
     pub(crate) max_rdma_read_per_ep_in_guaranteed: u32,
     pub(crate) max_rdma_read_per_ep_out_guaranteed: u32,
-    pub(crate) zero_based_supported: u32,
-    pub(crate) extension_supported: u32,
-    pub(crate) extension_version: i32,
+    pub(crate) zero_based_supported: E::Added<u32>,
+    pub(crate) extension_supported: E::Added<u32>,
+    pub(crate) extension_version: E::Added<i32>,
     pub(crate) transport_attributes_count: i32,
     pub(crate) transport_attributes: *const NamedAttribute,
     pub(crate) vendor_attributes_count: i32,
@@ -231,7 +318,7 @@ pub(crate) struct IaAttributes {
 /// `DAT_PROVIDER_ATTR`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct ProviderAttributes {
+pub struct ProviderAttributes<E: Form> {
     pub(crate) provider_name: Name,
     pub(crate) provider_version_major: u32,
     pub(crate) provider_version_minor: u32,
@@ -256,11 +343,11 @@ pub(crate) struct ProviderAttributes {
     pub(crate) lmr_sync_req: u32,
     pub(crate) dto_async_return_guaranteed: u32,
     pub(crate) rdma_write_for_rdma_read_req: u32,
-    pub(crate) rdma_read_lmr_rmr_context_exposure: u32,
-    pub(crate) rmr_scope_supported: u32,
-    pub(crate) is_signal_safe: u32,
-    pub(crate) ha_supported: u32,
-    pub(crate) ha_load_balancing: u32,
+    pub(crate) rdma_read_lmr_rmr_context_exposure: E::Added<u32>,
+    pub(crate) rmr_scope_supported: E::Added<u32>,
+    pub(crate) is_signal_safe: E::Added<u32>,
+    pub(crate) ha_supported: E::Added<u32>,
+    pub(crate) ha_load_balancing: E::Added<u32>,
     pub(crate) provider_attributes_count: i32,
     pub(crate) provider_attributes: *const NamedAttribute,
 }
@@ -268,10 +355,10 @@ pub(crate) struct ProviderAttributes {
 /// `DAT_EP_ATTR`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct EpAttributes {
+pub struct EpAttributes<E: Form> {
     pub(crate) service_type: u32,
-    pub(crate) max_message_size: u32,
-    pub(crate) max_rdma_size: u32,
+    pub(crate) max_message_size: E::Length,
+    pub(crate) max_rdma_size: E::Length,
     pub(crate) qos: u32,
     pub(crate) recv_completion_flags: u32,
     pub(crate) request_completion_flags: u32,
@@ -293,11 +380,11 @@ pub(crate) struct EpAttributes {
 /// `DAT_EP_PARAM`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct EpParam {
+pub struct EpParam<E: Form> {
     pub(crate) ia: CHandle,
     pub(crate) state: u32,
     /// `DAT_COMM`: domain, type, protocol.
-    pub(crate) communication: [i32; 3],
+    pub(crate) communication: E::Added<[i32; 3]>,
     pub(crate) local_address: *const c_void,
     pub(crate) local_port: u64,
     pub(crate) remote_address: *const c_void,
@@ -307,13 +394,13 @@ pub(crate) struct EpParam {
     pub(crate) request_evd: CHandle,
     pub(crate) connect_evd: CHandle,
     pub(crate) srq: CHandle,
-    pub(crate) attributes: EpAttributes,
+    pub(crate) attributes: EpAttributes<E>,
 }
 
 /// `DAT_LMR_PARAM`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct LmrParam {
+pub struct LmrParam<E: Form> {
     pub(crate) ia: CHandle,
     pub(crate) memory_type: u32,
     /// An address or a handle, and the place of a cookie.
@@ -321,7 +408,7 @@ pub(crate) struct LmrParam {
     pub(crate) length: u64,
     pub(crate) pz: CHandle,
     pub(crate) privileges: u32,
-    pub(crate) address_type: u32,
+    pub(crate) address_type: E::Added<u32>,
     pub(crate) lmr_context: u32,
     pub(crate) rmr_context: u32,
     pub(crate) registered_size: u64,
@@ -331,20 +418,20 @@ pub(crate) struct LmrParam {
 /// `DAT_RMR_PARAM`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct RmrParam {
+pub struct RmrParam<E: Form> {
     pub(crate) ia: CHandle,
     pub(crate) pz: CHandle,
-    pub(crate) piece: LmrTriplet,
+    pub(crate) piece: E::Triplet,
     pub(crate) privileges: u32,
     pub(crate) rmr_context: u32,
-    pub(crate) scope: u32,
-    pub(crate) address_type: u32,
+    pub(crate) scope: E::Added<u32>,
+    pub(crate) address_type: E::Added<u32>,
 }
 
 /// `DAT_SRQ_ATTR`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct SrqAttributes {
+pub struct SrqAttributes {
     pub(crate) max_recv_dtos: i32,
     pub(crate) max_recv_iov: i32,
     pub(crate) low_watermark: i32,
@@ -353,7 +440,7 @@ pub(crate) struct SrqAttributes {
 /// `DAT_SRQ_PARAM`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct SrqParam {
+pub struct SrqParam {
     pub(crate) ia: CHandle,
     pub(crate) state: u32,
     pub(crate) pz: CHandle,
@@ -367,7 +454,7 @@ pub(crate) struct SrqParam {
 /// `DAT_EVD_PARAM`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct EvdParam {
+pub struct EvdParam {
     pub(crate) ia: CHandle,
     pub(crate) qlen: i32,
     pub(crate) state: u32,
@@ -378,23 +465,23 @@ pub(crate) struct EvdParam {
 /// `DAT_CNO_PARAM`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct CnoParam {
+pub struct CnoParam<E: Form> {
     pub(crate) ia: CHandle,
-    pub(crate) proxy_type: u32,
+    pub(crate) proxy_type: E::Added<u32>,
     pub(crate) agent: Agent,
 }
 
 /// `DAT_PZ_PARAM`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct PzParam {
+pub struct PzParam {
     pub(crate) ia: CHandle,
 }
 
 /// `DAT_PSP_PARAM`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct PspParam {
+pub struct PspParam {
     pub(crate) ia: CHandle,
     pub(crate) qualifier: u64,
     pub(crate) evd: CHandle,
@@ -404,7 +491,7 @@ pub(crate) struct PspParam {
 /// `DAT_RSP_PARAM`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct RspParam {
+pub struct RspParam {
     pub(crate) ia: CHandle,
     pub(crate) qualifier: u64,
     pub(crate) evd: CHandle,
@@ -414,7 +501,7 @@ pub(crate) struct RspParam {
 /// `DAT_CR_PARAM`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct CrParam {
+pub struct CrParam {
     pub(crate) remote_address: *const c_void,
     pub(crate) remote_port: u64,
     pub(crate) private_data_size: i32,

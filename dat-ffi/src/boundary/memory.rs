@@ -11,7 +11,7 @@ use crate::handles::CHandle;
 /// What a region is made of; which of the three it is, the memory type of the call says.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct RegionDescription {
+pub struct RegionDescription {
     /// An address, or the handle of a region.
     first: usize,
     /// The cookie of shared memory.

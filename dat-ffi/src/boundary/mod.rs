@@ -6,31 +6,61 @@
 //! are used, handles are compared with what is known and never followed.
 
 mod address;
+mod consumer;
+mod descriptors;
+mod foreign;
+mod forks;
 mod layout;
 #[cfg(test)]
 mod layout_tests;
+mod library;
 mod memory;
 mod named;
 mod pointers;
+mod provider;
+mod rsm_layout;
+#[cfg(test)]
+mod rsm_layout_tests;
 mod signals;
 mod slots;
 mod storage;
 mod symbols;
+#[cfg(test)]
+mod value_tests;
+mod variable;
+mod window;
 
-pub use layout::{Plain, ProviderInfo};
-pub use pointers::{In, Text};
-
-pub(crate) use address::{Address, SocketAddress};
-pub(crate) use layout::{
-    ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, CrParam, EpAttributes, EpParam,
-    EvdParam, Event, EventData, FUNCTIONS, IaAttributes, LmrParam, LmrTriplet, Name,
-    ProviderAttributes, PspParam, PzParam, RmrParam, RmrTriplet, RspParam, SrqAttributes, SrqParam,
-    Table, TransferData, cookie_address, lent,
+pub use address::Address;
+pub use consumer::Consumer;
+pub use layout::{
+    CrParam, EvdParam, LongTriplet, Plain, ProviderInfo, PspParam, PzParam, RspParam,
+    SrqAttributes, SrqParam,
 };
-pub(crate) use memory::{RegionDescription, region};
+pub use library::{Library, Symbol};
+pub use memory::RegionDescription;
+pub use pointers::{Agent, In, List, Out, StaticText, Text};
+pub(crate) use provider::Provider;
+pub use rsm_layout::{AccessEntry, BarrierStorage, ControllerAttributes, IoVector, ScatterGather};
+pub(crate) use variable::VariableArguments;
+
+pub(crate) use address::SocketAddress;
+pub(crate) use consumer::{Access, access_to, page_size};
+pub(crate) use descriptors::{Flag, poll, wait_for};
+pub(crate) use foreign::{begin, end, explanation, first_word};
+pub(crate) use forks::forks;
+pub(crate) use layout::{
+    ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,
+    EventData, FUNCTIONS, FUNCTIONS_1_2, IaAttributes, LmrParam, ProviderAttributes, RmrParam,
+    ShortTriplet, Table, TransferData, cookie_address, lent, name_of,
+};
+pub(crate) use library::trusted_variable;
+pub(crate) use memory::region;
 pub(crate) use named::NamedAttributes;
-pub(crate) use pointers::{Agent, List, Out};
+pub(crate) use pointers::Place;
+pub(crate) use provider::{Passed, ProviderPlace};
+pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};
 pub(crate) use signals::without_signals;
 pub(crate) use slots::{Entered, Slot};
-pub(crate) use storage::OwnedIa;
+pub(crate) use storage::{OwnedIa, engine_of};
 pub(crate) use symbols::Registry;
+pub(crate) use window::Window;

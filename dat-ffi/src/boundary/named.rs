@@ -3,6 +3,7 @@
 use std::ffi::CString;
 
 use dat_core::attributes::{IaAttributes, NamedAttribute as Named, ProviderAttributes};
+use dat_core::backend::Extensions;
 
 use super::layout::NamedAttribute;
 
@@ -57,12 +58,36 @@ pub(crate) struct NamedAttributes {
 }
 
 impl NamedAttributes {
-    /// Those that adapter and provider tell of.
-    pub(crate) fn new(ia: &IaAttributes, provider: &ProviderAttributes) -> Self {
+    /// Those that adapter and provider tell of, and what the device can under the names that programs look for: without
+    /// `DAT_IB_RDMA_READ`, `dtest` leaves half of its test out, and its peers wait for it. Programs for 1.2 know none of that.
+    pub(crate) fn new(
+        ia: &IaAttributes,
+        provider: &ProviderAttributes,
+        extensions: Extensions,
+        major: u32,
+    ) -> Self {
+        let mut of_provider = provider.provider_specific_attributes.to_vec();
+        let reads = ia.max_rdma_read_per_ep_in > 0 && ia.max_rdma_read_per_ep_out > 0;
+        if major >= 2 {
+            of_provider.push(Named {
+                name: "DAT_IB_RDMA_READ",
+                value: if reads { "TRUE" } else { "FALSE" },
+            });
+        }
+        for (extension, name) in [
+            (Extensions::WRITE_IMMEDIATE, "DAT_IB_IMMED_DATA"),
+            (Extensions::FETCH_AND_ADD, "DAT_IB_FETCH_AND_ADD"),
+            (Extensions::COMPARE_AND_SWAP, "DAT_IB_CMP_AND_SWAP"),
+        ] {
+            if extensions.contains(extension) {
+                let value = "TRUE";
+                of_provider.push(Named { name, value });
+            }
+        }
         Self {
             transport: NamedList::new(ia.transport_attributes),
             vendor: NamedList::new(ia.vendor_attributes),
-            provider: NamedList::new(provider.provider_specific_attributes),
+            provider: NamedList::new(&of_provider),
         }
     }
 }

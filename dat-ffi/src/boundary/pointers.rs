@@ -2,9 +2,10 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
-use dat_core::{Error, Result};
+use dat_core::{Error, Result, Subtype};
 
-use super::Plain;
+use super::{Event, Plain, ScatterGather, TransferData};
+use crate::calls::edition::Form;
 use crate::handles::CHandle;
 
 /// A value to read, or null.
@@ -20,6 +21,13 @@ impl<T> Clone for In<T> {
 
 impl<T> Copy for In<T> {}
 
+impl<T> In<T> {
+    /// Of an address that came from C among others.
+    pub(super) const fn at(address: *const T) -> Self {
+        Self(address)
+    }
+}
+
 impl<T: Plain> In<T> {
     /// A copy of the value; `None` if the pointer is null.
     pub(crate) fn get(self) -> Option<T> {
@@ -34,7 +42,7 @@ impl<T: Plain> In<T> {
 /// A place for a value, or null.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct Out<T>(*mut T);
+pub struct Out<T>(*mut T);
 
 impl<T> Clone for Out<T> {
     fn clone(&self) -> Self {
@@ -43,6 +51,25 @@ impl<T> Clone for Out<T> {
 }
 
 impl<T> Copy for Out<T> {}
+
+// SAFETY: an address.
+unsafe impl<T: Copy> Plain for Out<T> {}
+
+impl<T> Out<T> {
+    /// A place of ours, for a call that is over before the place is gone.
+    pub(super) const fn to(place: *mut T) -> Self {
+        Self(place)
+    }
+}
+
+impl<E: Form> Out<Event<E>> {
+    /// The number of the event there.
+    #[inline(always)]
+    pub(crate) fn event_number(self) -> Option<u32> {
+        // SAFETY: it is null, or by the promise of the C caller there is an event, which begins with its number.
+        (!self.0.is_null()).then(|| unsafe { (&raw const (*self.0).number).read_unaligned() })
+    }
+}
 
 impl<T: Plain> Out<T> {
     /// The place, which has to be there.
@@ -81,10 +108,23 @@ impl<T: Plain> Place<T> {
     }
 }
 
+impl<E: Form> Place<Event<E>> {
+    /// Stores the event of a transfer. Of an event's data only as much as that is has a meaning, and nothing else is written.
+    #[inline(always)]
+    pub(crate) fn put_transfer(self, number: u32, evd: CHandle, transfer: TransferData<E>) {
+        // SAFETY: as in `put`; all three are parts of what there is room for.
+        unsafe {
+            (&raw mut (*self.0).number).write_unaligned(number);
+            (&raw mut (*self.0).evd).write_unaligned(evd);
+            (&raw mut (*self.0).data.transfer).write_unaligned(transfer);
+        }
+    }
+}
+
 /// The first of several values, or null.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct List<T>(*const T);
+pub struct List<T>(*const T);
 
 impl<T> Clone for List<T> {
     fn clone(&self) -> Self {
@@ -93,6 +133,23 @@ impl<T> Clone for List<T> {
 }
 
 impl<T> Copy for List<T> {}
+
+impl<T> List<T> {
+    /// Of an address that came from C among others.
+    pub(super) const fn at(address: *const T) -> Self {
+        Self(address)
+    }
+}
+
+/// Values that are kept on the stack. More segments than that no device takes in one request.
+const MOST: usize = 256;
+/// Values that a request has at most, most of the time.
+const FEW: usize = 8;
+
+/// Whether memory can have so many bytes.
+fn is_possible(bytes: usize) -> bool {
+    isize::try_from(bytes).is_ok()
+}
 
 impl<T: Plain> List<T> {
     /// Calls `with` on a slice of what `convert` makes of the `count` values.
@@ -116,6 +173,44 @@ impl<T: Plain> List<T> {
         self.with_several(count, (at_count, at_list), convert, with)
     }
 
+    /// The value, if there is one only.
+    #[inline(always)]
+    pub(crate) fn only(self, count: i32) -> Option<T> {
+        // SAFETY: it is not null, so by the promise of the C caller `count` values follow.
+        (count == 1 && !self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
+    }
+
+    /// As `with`, but for as many values as memory can have: what is too much for a stack is kept on the heap.
+    ///
+    /// # Errors
+    /// As `with`; INSUFFICIENT_RESOURCES (MEMORY): there is no memory for so many.
+    pub(crate) fn with_any_number<U: Copy + Default, R>(
+        self,
+        count: u64,
+        (at_count, at_list): (u8, u8),
+        convert: impl Fn(T) -> U,
+        with: impl FnOnce(&[U]) -> Result<R>,
+    ) -> Result<R> {
+        let possible = |count: &usize| count.checked_mul(size_of::<T>()).is_some_and(is_possible);
+        let number = usize::try_from(count).ok().filter(possible);
+        let number = number.ok_or(Error::invalid_argument(at_count))?;
+        if number <= MOST {
+            return self.with(number as i64, (at_count, at_list), convert, with);
+        }
+        if self.0.is_null() {
+            return Err(Error::invalid_argument(at_list));
+        }
+        let mut values = Vec::new();
+        values
+            .try_reserve_exact(number)
+            .map_err(|_| Error::insufficient_resources(Subtype::ResourceMemory))?;
+        for index in 0..number {
+            // SAFETY: it is not null, so by the promise of the C caller `count` values follow, and `index` is below that.
+            values.push(convert(unsafe { self.0.add(index).read_unaligned() }));
+        }
+        with(&values)
+    }
+
     #[inline(never)]
     fn with_several<U: Copy + Default, R>(
         self,
@@ -124,8 +219,6 @@ impl<T: Plain> List<T> {
         convert: impl Fn(T) -> U,
         with: impl FnOnce(&[U]) -> Result<R>,
     ) -> Result<R> {
-        /// More segments than that no device takes.
-        const MOST: usize = 256;
         let count = usize::try_from(count)
             .ok()
             .filter(|count| *count <= MOST)
@@ -133,12 +226,65 @@ impl<T: Plain> List<T> {
         if count != 0 && self.0.is_null() {
             return Err(Error::invalid_argument(at_list));
         }
-        let mut values = [U::default(); MOST];
-        for (index, value) in values.iter_mut().enumerate().take(count) {
-            // SAFETY: it is not null, so by the promise of the C caller `count` values follow, and `index` is below that.
+        // Few take little room, which is cleared for them.
+        if count <= FEW {
+            let mut values = [U::default(); FEW];
+            with(self.converted(count, convert, &mut values))
+        } else {
+            let mut values = [U::default(); MOST];
+            with(self.converted(count, convert, &mut values))
+        }
+    }
+
+    /// The first `count` values, in a place that has room for them.
+    fn converted<U>(self, count: usize, convert: impl Fn(T) -> U, place: &mut [U]) -> &[U] {
+        for (index, value) in place.iter_mut().enumerate().take(count) {
+            // SAFETY: the pointer is not null if `count` is not 0, so by the promise of the C caller `count` values follow, and `index`
+            // is below that.
             *value = convert(unsafe { self.0.add(index).read_unaligned() });
         }
-        with(values.get(..count).unwrap_or_default())
+        place.get(..count).unwrap_or_default()
+    }
+}
+
+impl<T: Plain> List<T> {
+    /// One of the values, of which the caller has promised more than `index`; `None` if the pointer is null.
+    pub(crate) fn nth(self, index: usize) -> Option<T> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: it is not null, so by the promise of the C caller there are as many values as the call says.
+        Some(unsafe { self.0.add(index).read_unaligned() })
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl<T: Plain> Out<T> {
+    /// Stores one of several values, if the pointer is not null. The caller of the C function said that there is room for more than so
+    /// many.
+    pub(crate) fn put_at(self, index: usize, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: it is not null, so by the promise of the C caller there is room for several values, this one among them.
+            unsafe { self.0.wrapping_add(index).write_unaligned(value) }
+        }
+    }
+
+    /// The same place, for several values to read.
+    pub(crate) fn list(self) -> List<T> {
+        List(self.0.cast_const())
+    }
+}
+
+impl Out<ScatterGather> {
+    /// Stores the number of entries that are left, and touches nothing else.
+    pub(crate) fn put_residual(self, residual: u64) {
+        if !self.0.is_null() {
+            // SAFETY: it is not null, so by the promise of the C caller the structure is there.
+            unsafe { (&raw mut (*self.0).residual_count).write_unaligned(residual) }
+        }
     }
 }
 
@@ -179,10 +325,30 @@ impl Text {
     }
 }
 
+/// Text that is given to C, and stays as long as the process.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct StaticText(*const c_char);
+
+// SAFETY: an address, or null.
+unsafe impl Plain for StaticText {}
+
+impl StaticText {
+    /// The address of a text.
+    pub(crate) const fn new(text: &'static CStr) -> Self {
+        Self(text.as_ptr())
+    }
+
+    /// The address of a text that is kept from now on; null for none.
+    pub(crate) fn kept(text: Option<CString>) -> Self {
+        Self(text.map_or(std::ptr::null(), |text| text.into_raw().cast_const()))
+    }
+}
+
 /// A function of the consumer and what to call it with; the agent of a notification object.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Agent {
+pub struct Agent {
     instance_data: *mut c_void,
     function: Option<extern "C" fn(*mut c_void, CHandle)>,
 }

@@ -96,10 +96,9 @@ impl<A> Slot<A> {
         let adapter = self.closed.swap(ptr::null_mut(), Ordering::AcqRel);
         drop(turn);
         if !adapter.is_null() {
-            // SAFETY: it came from a box in `fill`, and was moved here by `close`, so that only one swap gets it. Everyone who
-            // entered counted before looking for it, and nobody was counted when it was taken. Who counts after that comes
-            // after the close in the order of the counts, so finds `open` null: `fill`, which alone changes that, takes turns
-            // with this, and refuses while there is a closed adapter.
+            // SAFETY: it came from the box of `fill`, by `close`, and only one swap gets it. Who entered is counted, and nobody was
+            // when it was taken; whoever counts later comes after the close in the order of the counts, and finds `open` null, as
+            // `fill`, which alone changes that, takes turns with this and refuses while there is a closed adapter.
             drop(unsafe { Box::from_raw(adapter) });
         }
     }

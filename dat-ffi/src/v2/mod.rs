@@ -1,24 +1,12 @@
-//! DAT 2.0: the calls, and the provider that a registry loads.
+//! DAT 2.0: what it has beside the calls that it shares with 1.2, and the provider that a registry loads.
 
-mod cno;
-mod connect;
-mod context;
-mod cr;
-mod ep;
-mod evd;
-mod event;
-mod ia;
-mod lmr;
-mod post;
-mod psp;
-mod pz;
+mod edition;
+pub(crate) mod extension;
+mod forms;
 mod registry;
-mod result;
-mod rmr;
-mod rsp;
-mod srq;
 pub(crate) mod table;
 mod unsupported;
 
-pub use crate::boundary::{In, Plain, ProviderInfo, Text};
-pub use registry::{register, unregister};
+pub use crate::boundary::{In, Plain, ProviderInfo, StaticText, Text};
+pub(crate) use edition::V2;
+pub use registry::{explain, register, unregister};

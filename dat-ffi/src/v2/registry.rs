@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::table;
 use crate::adapter::Registered;
-use crate::boundary::{In, Name, ProviderInfo, Registry, Table, Text};
-use crate::devices::Named;
+use crate::boundary::{In, ProviderInfo, Registry, StaticText, Table, Text};
+use crate::devices::{Named, explanation};
 
 /// A line of `dat.conf` that we were called for.
 #[derive(Clone)]
@@ -31,14 +31,8 @@ impl Entry {
 
     fn is_of(&self, info: &ProviderInfo) -> bool {
         let key = |info: &ProviderInfo| (info.major, info.minor, info.is_thread_safe != 0);
-        name_of(&info.ia_name).is_some_and(|name| name == self.name) && key(&self.info) == key(info)
+        info.name().is_some_and(|name| name == self.name) && key(&self.info) == key(info)
     }
-}
-
-/// The text of a name, which ends with a zero byte or the place for it.
-fn name_of(name: &Name) -> Option<CString> {
-    let text = name.split(|byte| *byte == 0).next()?;
-    CString::new(text).ok()
 }
 
 fn entries() -> MutexGuard<'static, Vec<Entry>> {
@@ -48,10 +42,11 @@ fn entries() -> MutexGuard<'static, Vec<Entry>> {
 
 /// Enters the provider of a line of `dat.conf` into the registry that calls; if the registry does not want it, nothing happens.
 pub fn register(info: In<ProviderInfo>, instance_data: Text) {
-    let Some(info) = info.get() else {
+    // The table is that of 2.0; a registry of another edition would call it with other structures.
+    let Some(info) = info.get().filter(|info| info.major == 2) else {
         return;
     };
-    let Some(name) = name_of(&info.ia_name) else {
+    let Some(name) = info.name() else {
         return;
     };
     let words = instance_data.get().unwrap_or_default();
@@ -77,6 +72,11 @@ pub fn register(info: In<ProviderInfo>, instance_data: Text) {
     };
     drop(entries);
     let _wanted: bool = Registry::add(table, &info);
+}
+
+/// Why a line of `dat.conf` opens no adapter by this provider; null if it may open one.
+pub fn explain(info: In<ProviderInfo>, instance_data: Text) -> StaticText {
+    explanation(2, info, instance_data)
 }
 
 /// Takes the provider of a line of `dat.conf` out of the registry.

@@ -29,7 +29,7 @@ int main(void)
         memset(&provider, 0xAA, sizeof provider);
         OK(dat_ia_query(ia, &other, DAT_IA_FIELD_ALL, &attributes, DAT_PROVIDER_FIELD_ALL, &provider));
         CHECK(other == async);
-        CHECK(strcmp(attributes.adapter_name, "mock") == 0);
+        CHECK(strcmp(attributes.adapter_name, "mock0") == 0);
         CHECK(attributes.ia_address_ptr->sa_family == AF_INET);
         CHECK(attributes.max_eps > 0 && attributes.max_srqs > 0 && attributes.max_rmrs > 0);
         CHECK(attributes.max_lmr_block_size >= 1 << 30 && attributes.max_message_size >= 1 << 30);

@@ -36,6 +36,42 @@ static void agent(DAT_PVOID data, DAT_EVD_HANDLE evd)
     calls++;
 }
 
+static atomic_int begun, finished;
+
+/* Takes its time. */
+static void slow_agent(DAT_PVOID data, DAT_EVD_HANDLE evd)
+{
+    (void)data;
+    (void)evd;
+    begun++;
+    usleep(100000);
+    finished++;
+}
+
+static DAT_EVD_HANDLE posted_to;
+
+static void *post(void *unused)
+{
+    DAT_EVENT event;
+    (void)unused;
+    memset(&event, 0, sizeof event);
+    event.event_number = DAT_SOFTWARE_EVENT;
+    (void)dat_evd_post_se(posted_to, &event);
+    return NULL;
+}
+
+static DAT_CNO_HANDLE notified_by;
+
+static void *wait_for_the_end(void *unused)
+{
+    DAT_EVD_HANDLE fired = posted_to;
+    (void)unused;
+    EXPECT(DAT_ABORT, dat_cno_wait(notified_by, DAT_TIMEOUT_INFINITE, &fired));
+    CHECK(fired == DAT_HANDLE_NULL);
+    released++;
+    return NULL;
+}
+
 static atomic_int stop;
 
 /* Asks whatever is there, until told to stop; the adapter may be gone at any moment. */
@@ -104,7 +140,11 @@ int main(void)
     /* One with an agent, which is called once for each time that it is set, from events of the device as well. */
     OK(dat_cno_create(side.ia, calling, &with_agent));
     OK(dat_cno_query(with_agent, DAT_CNO_FIELD_ALL, &param));
+#ifdef EDITION_1_2
+    CHECK(param.agent.proxy_agent_func == agent && param.agent.instance_data == (DAT_PVOID)&calls);
+#else
     CHECK(param.proxy_type == DAT_PROXY_TYPE_AGENT && param.proxy.agent.proxy_agent_func == agent);
+#endif
     OK(dat_evd_modify_cno(evd, with_agent));
     event.event_number = DAT_SOFTWARE_EVENT;
     OK(dat_evd_post_se(evd, &event));
@@ -138,9 +178,33 @@ int main(void)
         /* Until the other one waits. */
         usleep(1000);
     } while (DAT_GET_TYPE(dat_evd_wait(other, 0, 1, &event, &more)) == DAT_TIMEOUT_EXPIRED);
+    /* The agent waits, and somebody on the object that has none: both are released without a dispatcher. */
+    OK(dat_cno_modify_agent(with_agent, calling));
+    called_with = evd;
+    /* Not the first one, which was notified when nobody waited. */
+    OK(dat_cno_create(side.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &notified_by));
+    posted_to = evd;
+    CHECK(pthread_create(&askers[0], NULL, wait_for_the_end, NULL) == 0);
+    usleep(50000);
     OK(dat_ia_close(side.ia, DAT_CLOSE_ABRUPT_FLAG));
-    becomes(&released, 2);
+    CHECK(calls == 3 && called_with == DAT_HANDLE_NULL);
+    becomes(&released, 3);
     CHECK(pthread_join(waiter, NULL) == 0);
+    CHECK(pthread_join(askers[0], NULL) == 0);
+
+    /* An agent that is being called when the adapter is closed has ended when the close has. */
+    for (round = 0; round < 3; round++) {
+        DAT_OS_WAIT_PROXY_AGENT slow = {NULL, slow_agent};
+        side = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
+        OK(dat_cno_create(side.ia, slow, &with_agent));
+        OK(dat_evd_create(side.ia, 4, with_agent, DAT_EVD_SOFTWARE_FLAG, &posted_to));
+        CHECK(pthread_create(&waiter, NULL, post, NULL) == 0);
+        becomes(&begun, round + 1);
+        OK(dat_ia_close(side.ia, DAT_CLOSE_ABRUPT_FLAG));
+        CHECK(finished == round + 1);
+        CHECK(pthread_join(waiter, NULL) == 0);
+        CHECK(begun == round + 1);
+    }
 
     /* Many threads ask while adapters come and go. */
     for (round = 0; round < 30; round++) {

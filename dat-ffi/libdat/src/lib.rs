@@ -1,0 +1,18 @@
+//! DAT 1.2 for C programs, `cc program.c -ldat`: the calls of `<dat/udat.h>` and `<dat/dat_registry.h>`.
+//!
+//! Everything is in `dat-ffi`; here the calls get the names by which a linker finds them, with the version `DAT_1.2`, so that a process
+//! that has DAT 2.0 as well takes neither for the other. How to use it is written in `docs/c-libraries.md`.
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("the names of the library are given by assembler for x86-64");
+
+macro_rules! export {
+    (
+        providers { $($name:ident($($argument:ident: $type:ty),*) $slot:literal = $ours:path;)* }
+        registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
+    ) => {
+        dat_ffi::export_with_version! { "DAT_1.2", dat_ffi::v1: $($name,)* $($own,)* dat_provider_explain, }
+    };
+}
+
+dat_ffi::calls_of_dat_1_2!(export);

@@ -1,0 +1,218 @@
+//! C programs of ours, compiled against our header and run with our library on the mock.
+//!
+//! Some are those that the provider for 2.0 is tested with; they are written for both editions.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use tempfile::TempDir;
+
+/// Programs for both editions.
+const BOTH: &str = "../dat-provider/tests/programs";
+/// Programs for 1.2.
+const OWN: &str = "tests/programs";
+
+macro_rules! names {
+    (
+        providers { $($name:ident($($argument:ident: $type:ty),*) $slot:literal = $ours:path;)* }
+        registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
+    ) => {
+        /// All calls.
+        const CALLS: &[&str] = &[$(stringify!($name),)* $(stringify!($own)),*];
+    };
+}
+
+dat_ffi::calls_of_dat_1_2!(names);
+
+/// The library, beside the tests that cargo built it for.
+fn library() -> PathBuf {
+    let test = env::current_exe().expect("the path of this test");
+    let library = test.with_file_name("libdat.so");
+    assert!(library.exists(), "there is no {}", library.display());
+    library
+}
+
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A folder with the library as it is installed.
+fn installed() -> TempDir {
+    let folder = TempDir::new().expect("a folder");
+    for name in ["libdat.so", "libdat.so.1"] {
+        std::os::unix::fs::symlink(library(), folder.path().join(name)).expect("a link");
+    }
+    folder
+}
+
+/// A program that is compiled, and the library beside it.
+struct Program {
+    folder: TempDir,
+    name: &'static str,
+    configuration: PathBuf,
+}
+
+/// What the compiler puts in beside the program: nothing, or checks of addresses, leaks and undefined behaviour.
+const PLAIN: &[&str] = &[];
+const SANITIZED: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// Compiles what is in a folder, with our headers and our library.
+fn compile(folder: &TempDir, programs: &str, source: &str, to: &str, options: &[&str]) {
+    let compiled = Command::new("cc")
+        .args(["-std=c11", "-D_GNU_SOURCE", "-DEDITION_1_2", "-pthread"])
+        .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-g"])
+        .args(options)
+        .arg("-o")
+        .arg(folder.path().join(to))
+        .arg(package().join(programs).join(source))
+        .args(["../include", OWN, BOTH].map(|folder| format!("-I{folder}")))
+        .arg("-L")
+        .arg(folder.path())
+        .args(["-ldat", "-ldl"])
+        .current_dir(package())
+        .output()
+        .expect("a C compiler");
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{source}: {said}");
+}
+
+impl Program {
+    /// Compiles a program. The file for the registry has no line for 1.x.
+    fn new(programs: &str, name: &'static str, options: &[&str]) -> Self {
+        let folder = installed();
+        compile(&folder, programs, &format!("{name}.c"), name, options);
+        let program = Self {
+            configuration: folder.path().join("dat.conf"),
+            folder,
+            name,
+        };
+        program.configure("# The devices are found.\n");
+        program
+    }
+
+    fn configure(&self, lines: &str) {
+        fs::write(&self.configuration, lines).expect("dat.conf");
+    }
+
+    /// Runs it with arguments, by whatever is to run it.
+    fn run(&self, by: &[&str], arguments: &[&str]) {
+        let ran = Command::new("timeout")
+            .arg("120")
+            .args(by)
+            .arg(self.folder.path().join(self.name))
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", self.folder.path())
+            .env("DAT_OVERRIDE", &self.configuration)
+            .output()
+            .expect("the program runs");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(
+            ran.status.success(),
+            "{}: {}: {said}",
+            self.name,
+            ran.status
+        );
+    }
+}
+
+/// Compiles a program with the checks of the compiler and runs it.
+fn run(programs: &str, name: &'static str, arguments: &[&str]) {
+    Program::new(programs, name, SANITIZED).run(&[], arguments);
+}
+
+const VALGRIND: &[&str] = &[
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=9",
+    "--leak-check=full",
+    "--show-leak-kinds=definite",
+    "--errors-for-leak-kinds=definite",
+];
+
+/// Spec: EPC-03, EPQ-02, EPM-01, EPS-01, EPV-01, EPW-01, EPW-30, EPW-33, EPB-01, RMB-01, EPD-02, EPR-01
+#[test]
+fn data_moves_between_two_adapters() {
+    run(BOTH, "transfer", &[]);
+}
+
+/// Spec: GEN-03, GEN-04, GEN-08, IAC-01, IAC-03, CTX-01, CTX-02, HTY-01, PZF-01, CNF-01, EVQ-01, PSQ-01, RSQ-01, SRY-01, LMQ-01, LSW-18, LSW-19
+#[test]
+fn wrong_handles_are_refused() {
+    run(BOTH, "handles", &[]);
+}
+
+/// Spec: SRC-01, SRF-01, SRQR-01, EPX-01, RSC-03, CRR-01, CRR-02, PSC-02, PSA-01
+#[test]
+fn buffers_are_shared_and_requests_answered() {
+    run(BOTH, "shared", &[]);
+}
+
+/// Spec: CNC-01, CNC-02, CNM-01, CNW-01, CNW-04, EVS-01, EVS-03, EVW-02, EVW-06, EVW-07, EVN-04, EVN-05, IAC-02
+#[test]
+fn threads_wait_and_are_called() {
+    run(BOTH, "waits", &[]);
+}
+
+/// Spec: GEN-03, EPF-01, PSC-02, CNC-02, IAC-02
+#[test]
+fn what_comes_late_leaves_others_alone() {
+    run(BOTH, "late", &[]);
+}
+
+/// Spec: GEN-01, GEN-03, GEN-04, GEN-05, GEN-08, GEN-14, EVC-02, EVC-03, EVZ-01, EPK-03, EPD-07, RMB-43, LSW-28, SRC-02, SRC-03, STR-02
+#[test]
+fn every_call_succeeds_and_is_refused() {
+    assert_eq!(CALLS.len(), 72);
+    run(OWN, "calls", CALLS);
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    Program::new(OWN, "calls", PLAIN).run(VALGRIND, CALLS);
+}
+
+/// Spec: GEN-03, GEN-04, IAO-06
+#[test]
+fn any_value_may_be_given_for_any_handle() {
+    run(BOTH, "any", &[]);
+}
+
+/// Spec: REGL-01, REGL-05, IAO-06, REGA-01, REGA-02, REGR-01, GEN-12
+#[test]
+fn devices_are_found_without_a_line() {
+    run(OWN, "registry", &["found"]);
+    run(OWN, "registry", &["threads"]);
+}
+
+/// Spec: REGL-02, REGL-05, IAO-06, IAO-07, IAC-07, PINI-01, PINI-02, PINI-03, REGA-01, REGR-01, GEN-03
+#[test]
+fn lines_lead_to_libraries() {
+    let program = Program::new(OWN, "registry", SANITIZED);
+    let shared = [SANITIZED, &["-shared", "-fPIC"]].concat();
+    compile(&program.folder, OWN, "guest.c", "guest.so", &shared);
+    let guest = program.folder.path().join("guest.so");
+    let guest = guest.to_str().expect("a path of text");
+    program.configure(&format!(
+        "ours u1.2 threadsafe default libdat.so.1 dat.0.1 \"mock 7\" \"\"\n\
+         guest u1.1 nonthreadsafe default {guest} guest.0.1 \"register me\" \"\"\n\
+         silent u1.2 nonthreadsafe default {guest} guest.0.1 \"\" \"\"\n\
+         nowhere u1.2 nonthreadsafe default /nowhere/none.so guest.0.1 \"\" \"\"\n\
+         none u1.2 nonthreadsafe default libc.so.6 guest.0.1 \"\" \"\"\n\
+         twice u1.2 nonthreadsafe default /nowhere/none.so guest.0.1 \"\" \"\"\n\
+         twice u1.2 nonthreadsafe default libdat.so.1 dat.0.1 \"mock 9\" \"\"\n\
+         two u2.0 nonthreadsafe default libdat.so.1 dat.0.1 \"mock\" \"\"\n\
+         other u1.2 nonthreadsafe nondefault libdat.so.1 dat.0.1 \"mock\" \"\"\n\
+         kernel k1.2 nonthreadsafe default libdat.so.1 dat.0.1 \"mock\" \"\"\n\
+         this is no line\n"
+    ));
+    program.run(&[], &["configured", guest]);
+}
+
+/// Spec: REGL-04, IAO-06
+#[test]
+fn a_file_that_cannot_be_read_has_no_stand_in() {
+    let program = Program::new(OWN, "registry", PLAIN);
+    fs::remove_file(&program.configuration).expect("dat.conf was there");
+    program.run(&[], &["unreadable"]);
+}

@@ -1,0 +1,291 @@
+//! C programs of ours, compiled against our header and run with our library.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+use tempfile::TempDir;
+
+/// The name that the library is looked for by when a program is started.
+const SONAME: &str = "librsm.so.2";
+
+/// The library, beside the tests that cargo built it for.
+fn library() -> PathBuf {
+    let test = env::current_exe().expect("the path of this test");
+    let library = test.with_file_name("librsm.so");
+    assert!(library.exists(), "there is no {}", library.display());
+    library
+}
+
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where a program is, with the library beside it.
+struct Built {
+    folder: TempDir,
+    name: &'static str,
+}
+
+const WARNINGS: [&str; 4] = ["-pedantic", "-Wall", "-Wextra", "-Werror"];
+
+/// Compiles a program.
+fn build(name: &'static str, arguments: &[&str]) -> Built {
+    let folder = TempDir::new().expect("a folder");
+    symlink(library(), folder.path().join(SONAME)).expect("a link");
+    let compiled = Command::new("cc")
+        .args(WARNINGS)
+        .args(["-std=c11", "-D_GNU_SOURCE", "-pthread", "-g"])
+        .arg("-I")
+        .arg(package().join("../include"))
+        .arg("-o")
+        .arg(folder.path().join(name))
+        .arg(
+            package()
+                .join("tests/programs")
+                .join(name)
+                .with_extension("c"),
+        )
+        .args(arguments)
+        .arg(folder.path().join(SONAME))
+        .output()
+        .expect("a C compiler");
+    show(&compiled);
+    assert!(compiled.status.success(), "{name}.c does not compile");
+    Built { folder, name }
+}
+
+/// A program with the folder of the library, and files of its own to read and write.
+fn command(built: &Built, under: &[&str]) -> Command {
+    let folder = built.folder.path();
+    let mut command = Command::new("timeout");
+    command
+        .arg("120")
+        .args(under)
+        .arg(folder.join(built.name))
+        .current_dir(folder)
+        .env("LD_LIBRARY_PATH", folder)
+        .env_remove("RSM_NODE")
+        .env("RSM_SEGMENTID", folder.join("rsm.segmentid"));
+    command
+}
+
+fn run(built: &Built) -> Output {
+    finish(built, &mut command(built, &[]))
+}
+
+fn finish(built: &Built, command: &mut Command) -> Output {
+    let ran = command.output().expect("the program runs");
+    show(&ran);
+    assert!(ran.status.success(), "{}: {}", built.name, ran.status);
+    ran
+}
+
+fn show(output: &Output) {
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Spec: RSMCT-01, RSMCT-02, RSMCT-03, RSMCT-10, RSMCT-11, RSMCT-20, RSMCT-21, RSMEX-01, RSMEX-10, RSMEX-20, RSMEX-22, RSMPB-01, RSMPB-02
+/// Spec: RSMPB-10, RSMPB-20, RSMIM-01, RSMIM-04, RSMIM-06, RSMIM-11, RSMST-03, RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-07
+/// Spec: RSMMD-01, RSMMD-02, RSMMD-03, RSMBR-01, RSMBR-02, RSMBR-04, RSMBR-05, RSMBR-07, RSMBR-10, RSMPV-40, RSMPV-E03
+#[test]
+fn objects_live_and_bytes_move() {
+    run(&build("life", &[]));
+}
+
+/// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-08, RSMPV-09, RSMPV-10, RSMPV-11, RSMPV-13, RSMPV-15
+/// Spec: RSMPV-20, RSMPV-30, RSMPV-33, RSMPV-40, RSMPV-43, RSMPV-44, RSMPV-50, RSMPV-52, RSMPV-53, RSMPV-54, RSMPV-56, RSMPV-57
+/// Spec: RSMPV-58, RSMPV-59, RSMPV-61, RSMPV-70, RSMPV-71, RSMPV-72, RSMPV-73, RSMPV-75, RSMPV-81, RSMLH-05
+/// Spec: RSMPV-E01, RSMPV-E02, RSMPV-E04, RSMPV-E05, RSMPV-E06, RSMPV-E07, RSMPV-E09
+#[test]
+fn vectors_move_in_order_and_stop_at_what_is_wrong() {
+    run(&build("vector", &[]));
+}
+
+/// Spec: RSMSG-01, RSMSG-02, RSMSG-03, RSMSG-04, RSMSG-06, RSMSG-07, RSMSG-08, RSMPB-21
+/// Spec: RSMPF-01, RSMPF-02, RSMPF-03, RSMPF-04, RSMPF-10, RSMPF-11, RSMPF-12
+#[test]
+fn signals_are_counted_waited_for_and_polled() {
+    run(&build("signals", &[]));
+}
+
+/// Spec: RSMGEN-06, RSMCT-01, RSMCT-05, RSMEX-01, RSMEX-02, RSMEX-03, RSMEX-20, RSMEX-22, RSMEX-23, RSMPB-01, RSMPB-02, RSMPB-03
+/// Spec: RSMPB-04, RSMPB-06, RSMPB-10, RSMPB-20, RSMIM-01, RSMIM-02, RSMIM-06, RSMIM-10, RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-06
+/// Spec: RSMGP-07, RSMST-05, RSMLH-03, RSMLH-04, RSMLH-11, RSMBR-01, RSMBR-02, RSMBR-10, RSMBR-11, RSMMD-01, RSMST-01, RSMST-03
+#[test]
+fn what_is_wrong_is_refused_by_its_code() {
+    run(&build("refusals", &[]));
+}
+
+/// Spec: RSMGEN-05, RSMGEN-06, RSMPV-E02
+#[test]
+fn no_value_is_taken_for_a_handle() {
+    run(&build("handles", &[]));
+}
+
+/// Spec: RSMMP-01, RSMMP-02, RSMMP-03, RSMMP-05, RSMMP-10, RSMST-02, RSMEX-20, RSMIM-10
+#[test]
+fn segments_are_mapped() {
+    run(&build("map", &[]));
+}
+
+/// Spec: RSMGEN-03, RSMGEN-04
+#[test]
+fn a_child_has_nothing_of_its_parent() {
+    run(&build("fork", &[]));
+}
+
+/// Spec: RSMGEN-02, RSMPV-84, RSMPV-14, RSMST-04, RSMCT-03, RSMCT-10
+#[test]
+fn threads_do_everything_at_once() {
+    run(&build("threads", &[]));
+}
+
+/// Spec: RSMTP-01, RSMTP-02, RSMTP-03, RSMTP-04, RSMGEN-06, RSMGEN-09, RSMID-01, RSMID-02, RSMID-03
+#[test]
+fn topology_and_ids_are_told() {
+    let built = build("topology", &[]);
+    run(&built);
+    finish(&built, command(&built, &[]).arg("7").env("RSM_NODE", "7"));
+    // A file that is wrong is said to be; one that is not there is, if somebody chose it.
+    let nodes = built.folder.path().join("rsm.nodes");
+    finish(
+        &built,
+        command(&built, &[]).arg("bad").env("RSM_NODES", &nodes),
+    );
+    fs::write(&nodes, "1 verbs0\n").expect("a file");
+    finish(
+        &built,
+        command(&built, &[]).arg("bad").env("RSM_NODES", &nodes),
+    );
+    fs::write(&nodes, "# nobody\n3 verbs0 192.0.2.1 7\n").expect("a file");
+    finish(
+        &built,
+        command(&built, &[])
+            .arg("3")
+            .env("RSM_NODES", &nodes)
+            .env("RSM_NODE", "3"),
+    );
+    finish(
+        &built,
+        command(&built, &[])
+            .arg("bad")
+            .env("RSM_NODES", &nodes)
+            .env("RSM_NODE", "4"),
+    );
+}
+
+/// The header can be used from every C, and from C++; the names of both the guide and the library work.
+///
+/// Spec: RSMGEN-01
+#[test]
+fn the_header_is_valid_in_every_language() {
+    let folder = TempDir::new().expect("a folder");
+    let text = "#define RSM_GUIDE_NAMES\n#include <rsmapi.h>\n#include <rsmapi.h>\n\
+        int moved(rsm_iovec_t *entry, rsm_localmemory_handle_t handle);\n\
+        int moved(rsm_iovec_t *entry, rsm_localmemory_handle_t handle)\n{\n\
+        \x20   uint_t type = HANDLE;\n\
+        \x20   entry->io_type = (int)type;\n\
+        \x20   entry->local.handle = handle;\n\
+        \x20   entry->import_segment_offset = 5;\n\
+        \x20   entry->local.virtual_addr = entry->local.vaddr;\n\
+        \x20   return entry->remote_offset == 5 ? RSM_SUCCESS : RSMERR_BAD_OFFSET;\n}\n";
+    for (compiler, end, standards) in [
+        ("cc", "c", &["c89", "c99", "c11", "c17", "c2x", "gnu89"][..]),
+        ("g++", "cc", &["c++98", "c++11", "c++20"]),
+    ] {
+        let source = folder.path().join("header").with_extension(end);
+        fs::write(&source, text).expect("the source");
+        for standard in standards {
+            let compiled = Command::new(compiler)
+                .args(WARNINGS)
+                .arg(format!("-std={standard}"))
+                .args(["-c", "-o"])
+                .arg(folder.path().join("header.o"))
+                .arg("-I")
+                .arg(package().join("../include"))
+                .arg(&source)
+                .output()
+                .expect("a compiler");
+            show(&compiled);
+            assert!(compiled.status.success(), "{standard}");
+        }
+    }
+}
+
+/// What the library shows of itself: the functions of the header and nothing else, and its name.
+///
+/// Spec: RSMGEN-01
+#[test]
+fn the_library_has_the_functions_of_the_header() {
+    let header = fs::read_to_string(package().join("../include/rsmapi.h")).expect("the header");
+    let mut declared: Vec<&str> = header
+        .lines()
+        .filter_map(|line| line.strip_prefix("int ").or(line.strip_prefix("void ")))
+        .filter_map(|line| line.split_once('('))
+        .map(|(name, _)| name)
+        .collect();
+    declared.sort_unstable();
+    assert_eq!(declared.len(), 42);
+    let tool = |arguments: &[&str]| {
+        let mut command = Command::new("readelf");
+        let said = command.args(arguments).arg(library()).output();
+        String::from_utf8(said.expect("readelf").stdout).expect("text")
+    };
+    let symbols = tool(&["--dyn-syms", "--wide"]);
+    let mut exported: Vec<&str> = symbols
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|words| words.get(6).is_some_and(|section| *section != "UND"))
+        .filter_map(|words| words.get(7).copied())
+        .filter(|name| *name != "Name")
+        .collect();
+    exported.sort_unstable();
+    assert_eq!(exported, declared);
+    assert!(tool(&["--dynamic"]).contains(&format!("soname: [{SONAME}]")));
+}
+
+/// Spec: RSMGEN-03, RSMCT-03
+#[test]
+fn the_library_stays_once_it_is_loaded() {
+    let built = build("loaded", &["-Wl,--as-needed", "-ldl"]);
+    let library = built.folder.path().join(SONAME);
+    finish(&built, command(&built, &[]).arg(library));
+}
+
+/// Runs programs under valgrind, which tells of every access to memory that is not there, or was never written.
+///
+/// Spec: RSMGEN-05
+#[test]
+fn valgrind_finds_nothing() {
+    std::thread::scope(|scope| {
+        for name in ["vector", "handles", "fork"] {
+            scope.spawn(move || {
+                let built = build(name, &[]);
+                let valgrind = ["valgrind", "--quiet", "--error-exitcode=9"];
+                finish(&built, &mut command(&built, &valgrind));
+            });
+        }
+    });
+}
+
+/// Runs programs that were compiled with AddressSanitizer.
+///
+/// `fork` is left to valgrind: the sanitizer's allocator does not open its locks in a child, so the threads of a child that
+/// was made while another thread was being started wait for ever.
+///
+/// Spec: RSMGEN-05
+#[test]
+fn address_sanitizer_finds_nothing() {
+    for name in [
+        "life", "vector", "signals", "refusals", "handles", "map", "threads",
+    ] {
+        let built = build(name, &["-fsanitize=address"]);
+        finish(
+            &built,
+            command(&built, &[]).env("ASAN_OPTIONS", "detect_leaks=0"),
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! Descriptors that programs poll, and polling.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use libc::{EINTR, POLLIN, nfds_t, pollfd};
+
+use super::consumer::last_error;
+
+/// A descriptor that can be polled for reading, and for normal data, while it is raised.
+#[derive(Debug)]
+pub(crate) struct Flag {
+    near: UnixStream,
+    far: UnixStream,
+    raised: bool,
+}
+
+impl Flag {
+    /// One that is not raised.
+    pub(crate) fn new() -> io::Result<Self> {
+        let (near, far) = UnixStream::pair()?;
+        // The program has the descriptor, too, and may have read from it.
+        near.set_nonblocking(true)?;
+        far.set_nonblocking(true)?;
+        Ok(Self {
+            near,
+            far,
+            raised: false,
+        })
+    }
+
+    /// What is polled.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.near.as_raw_fd()
+    }
+
+    /// Raises or lowers it.
+    pub(crate) fn set(&mut self, raised: bool) {
+        if raised == self.raised {
+            return;
+        }
+        // Cannot block, and there is room for one byte.
+        let _done = if raised {
+            self.far.write(&[0])
+        } else {
+            self.near.read(&mut [0])
+        };
+        self.raised = raised;
+    }
+}
+
+/// Sleeps until something is the matter with one of the descriptors; says with how many. `None` for ever.
+///
+/// # Errors
+/// The number of the system's error: EINTR if a signal came.
+pub(crate) fn poll(descriptors: &mut [pollfd], until: Option<Instant>) -> Result<usize, i32> {
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        // Rounded up, so that the time is over when it says so; a time that is too long is waited for in parts.
+        let round = |left: Duration| left.as_micros().div_ceil(1000).min(1 << 30) as i32;
+        let timeout = left.map_or(-1, round);
+        let count = descriptors.len() as nfds_t;
+        // SAFETY: so many entries are there, and the system writes nothing else.
+        let ready = unsafe { libc::poll(descriptors.as_mut_ptr(), count, timeout) };
+        match usize::try_from(ready) {
+            Ok(0) if until.is_none_or(|until| Instant::now() < until) => {}
+            Ok(ready) => return Ok(ready),
+            Err(_) => return Err(last_error()),
+        }
+    }
+}
+
+/// Sleeps until a flag is raised; false if the time was over first.
+///
+/// # Errors
+/// EINTR: a signal came.
+pub(crate) fn wait_for(descriptor: RawFd, until: Option<Instant>) -> Result<bool, i32> {
+    let mut entry = [pollfd {
+        fd: descriptor,
+        events: POLLIN,
+        revents: 0,
+    }];
+    match poll(&mut entry, until) {
+        Ok(ready) => Ok(ready != 0),
+        Err(EINTR) => Err(EINTR),
+        // Nothing else can be wrong with one descriptor of ours but a lack of memory, which passes.
+        Err(_) => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: RSMPF-01, RSMPF-04
+    #[test]
+    fn a_flag_can_be_polled_for_normal_data() {
+        let mut flag = Flag::new().expect("a flag");
+        let ready = |flag: &Flag| {
+            let mut entry = [pollfd {
+                fd: flag.descriptor(),
+                events: libc::POLLRDNORM,
+                revents: 0,
+            }];
+            poll(&mut entry, Some(Instant::now())).map(|ready| (ready, entry[0].revents))
+        };
+        assert_eq!(ready(&flag), Ok((0, 0)));
+        for _ in 0..3 {
+            flag.set(true);
+            flag.set(true);
+            assert_eq!(ready(&flag), Ok((1, libc::POLLRDNORM)));
+            flag.set(false);
+            assert_eq!(ready(&flag), Ok((0, 0)));
+        }
+    }
+}

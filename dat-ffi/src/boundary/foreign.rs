@@ -1,0 +1,57 @@
+//! What registries do with the libraries and the objects of providers that are not ours.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use super::Symbol;
+use super::layout::ProviderInfo;
+use crate::handles::CHandle;
+
+/// The word that a handle points to; `None` if nothing can be read there. Any value will do.
+pub(crate) fn first_word(handle: CHandle) -> Option<usize> {
+    let mut word = 0usize;
+    let local = libc::iovec {
+        iov_base: (&raw mut word).cast(),
+        iov_len: size_of::<usize>(),
+    };
+    let remote = libc::iovec {
+        iov_base: std::ptr::with_exposed_provenance_mut::<c_void>(handle.address()),
+        iov_len: size_of::<usize>(),
+    };
+    // SAFETY: the kernel copies into `word`, for which there is room, and refuses addresses of no memory.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    (copied == size_of::<usize>().cast_signed()).then_some(word)
+}
+
+/// Calls `dat_provider_init` of a library, which has been found by its name.
+pub(crate) fn begin(init: Symbol, info: &ProviderInfo, instance_data: &CStr) {
+    type Init = extern "C" fn(*const ProviderInfo, *const c_char);
+    // SAFETY: a function of this name has this signature, by the contract between registry and providers.
+    let init = unsafe { std::mem::transmute::<*mut c_void, Init>(init.pointer()) };
+    init(info, instance_data.as_ptr());
+}
+
+/// Calls `dat_provider_explain` of a library of ours, which has been found by its name.
+pub(crate) fn explanation(
+    explain: Symbol,
+    info: &ProviderInfo,
+    instance_data: &CStr,
+) -> Option<String> {
+    type Explain = extern "C" fn(*const ProviderInfo, *const c_char) -> *const c_char;
+    // SAFETY: a function of this name is ours, and has this signature.
+    let explain = unsafe { std::mem::transmute::<*mut c_void, Explain>(explain.pointer()) };
+    let said = explain(info, instance_data.as_ptr());
+    if said.is_null() {
+        return None;
+    }
+    // SAFETY: it is text that is kept.
+    let said = unsafe { CStr::from_ptr(said) };
+    Some(said.to_string_lossy().into_owned())
+}
+
+/// Calls `dat_provider_fini` of a library, which has been found by its name.
+pub(crate) fn end(fini: Symbol, info: &ProviderInfo) {
+    type Fini = extern "C" fn(*const ProviderInfo);
+    // SAFETY: as above.
+    let fini = unsafe { std::mem::transmute::<*mut c_void, Fini>(fini.pointer()) };
+    fini(info);
+}

@@ -1,0 +1,78 @@
+//! Lists of arguments whose number and kinds only their order tells: `va_list` of x86-64.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use super::{In, List};
+
+/// A list of arguments, as C passes `va_list`: where it is.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct VariableArguments(*mut c_void);
+
+/// What is there.
+#[repr(C)]
+struct Reader {
+    /// How far the general registers are read, in bytes.
+    general: u32,
+    _floating: u32,
+    /// The next argument that came on the stack.
+    stack: *const u64,
+    /// Where the registers were put.
+    registers: *const u64,
+}
+
+/// Bytes of the general registers that arguments come in.
+const GENERAL: u32 = 6 * 8;
+
+impl VariableArguments {
+    /// The next argument, which is a number of at most 64 bits or an address; of a shorter one the upper bits mean nothing.
+    pub(crate) fn number(self) -> u64 {
+        let list = self.0.cast::<Reader>();
+        // SAFETY: by the promise of the C caller there is a list with as many arguments as the operation takes, none of which is a
+        // floating-point number or larger than a register. So it is laid out as the interface of the processor says: the arguments
+        // that came in registers are where `registers` says, up to the end of the six, and the others follow each other on the stack.
+        unsafe {
+            let read = (*list).general;
+            if read < GENERAL {
+                (*list).general = read + 8;
+                return (*list).registers.byte_add(read as usize).read();
+            }
+            let next = (*list).stack;
+            (*list).stack = next.add(1);
+            next.read()
+        }
+    }
+
+    /// The next argument, which is the address of a value, or null.
+    pub(crate) fn place<T>(self) -> In<T> {
+        In::at(ptr::with_exposed_provenance(self.number() as usize))
+    }
+
+    /// The next argument, which is the address of several values, or null.
+    pub(crate) fn list<T>(self) -> List<T> {
+        List::at(ptr::with_exposed_provenance(self.number() as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read_from_registers_and_then_from_the_stack() {
+        let registers: [u64; 6] = [0, 1, 2, 3, 4, 5];
+        let stack: [u64; 3] = [6, 7, 8];
+        let mut list = Reader {
+            general: 16,
+            _floating: 48,
+            stack: stack.as_ptr(),
+            registers: registers.as_ptr(),
+        };
+        let arguments = VariableArguments((&raw mut list).cast());
+        let read: Vec<u64> = std::iter::repeat_with(|| arguments.number())
+            .take(7)
+            .collect();
+        assert_eq!(read, [2, 3, 4, 5, 6, 7, 8]);
+    }
+}

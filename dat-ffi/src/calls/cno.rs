@@ -1,0 +1,118 @@
+//! Notification objects.
+
+use dat_core::flags::{CnoFields, HandleKind};
+use dat_core::id::CnoId;
+use dat_core::{Error, ErrorKind};
+
+use super::edition::{Added, Edition};
+use super::result::{Code, adapter, adapter_of, check_mask, code};
+use crate::adapter::with_device;
+use crate::agents;
+use crate::boundary::{Agent, CnoParam, Out};
+use crate::handles::{CHandle, reserve};
+
+/// `DAT_PROXY_TYPE_AGENT`.
+const PROXY_AGENT: u32 = 1;
+
+/// Spec: CNC-01..03
+pub(crate) extern "C" fn create<E: Edition>(ia: CHandle, agent: Agent, cno: Out<CHandle>) -> Code {
+    code::<E>((|| {
+        let adapter = adapter(ia)?;
+        let place = cno.required(3)?;
+        let cell = reserve()?;
+        if agent.is_some() {
+            adapter.keep()?;
+        }
+        let proxy = agents::enlist(agent, ia);
+        let made = with_device!(adapter, opened => opened.ia.cno_create(proxy))
+            .inspect_err(|_| agents::dismiss(proxy))?;
+        place.put(adapter.cells.publish(cell, made.into()));
+        Ok(())
+    })())
+}
+
+/// Spec: CNM-01, CNC-02
+pub(crate) extern "C" fn modify_agent<E: Edition>(cno: CHandle, agent: Agent) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(cno, HandleKind::Cno)?;
+        let id = CnoId::from_handle(cno.named());
+        if agent.is_some() {
+            adapter.keep()?;
+        }
+        let proxy = agents::enlist(agent, adapter.handle);
+        let former = with_device!(adapter, opened => {
+            opened.ia.cno_query(id, CnoFields::empty()).and_then(|former| {
+                opened.ia.cno_modify_agent(id, proxy).map(|()| former)
+            })
+        })
+        .inspect_err(|_| agents::dismiss(proxy))?;
+        agents::dismiss(former.agent);
+        Ok(())
+    })())
+}
+
+/// Spec: CNQ-01
+pub(crate) extern "C" fn query<E: Edition>(
+    cno: CHandle,
+    mask: u32,
+    param: Out<CnoParam<E>>,
+) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(cno, HandleKind::Cno)?;
+        let id = CnoId::from_handle(cno.named());
+        let told = with_device!(adapter, opened => opened.ia.cno_query(id, CnoFields::empty()))?;
+        check_mask(mask, E::CNO_FIELDS)?;
+        let agent = agents::known(told.agent);
+        param.required(3)?.put(CnoParam {
+            ia: E::ia_of(&adapter),
+            proxy_type: Added::of(if agent.is_some() { PROXY_AGENT } else { 0 }),
+            agent,
+        });
+        Ok(())
+    })())
+}
+
+/// Spec: CNF-01
+pub(crate) extern "C" fn free<E: Edition>(cno: CHandle) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(cno, HandleKind::Cno)?;
+        let id = CnoId::from_handle(cno.named());
+        let former = with_device!(adapter, opened => {
+            opened.ia.cno_query(id, CnoFields::empty())
+                .and_then(|former| opened.ia.cno_free(id).map(|()| former))
+        })?;
+        agents::dismiss(former.agent);
+        agents::wait(adapter.handle);
+        adapter.retire(id);
+        Ok(())
+    })())
+}
+
+/// When the time is up, or the adapter is closed, the dispatcher is null.
+///
+/// Spec: CNW-01..07
+pub(crate) extern "C" fn wait<E: Edition>(cno: CHandle, timeout: u32, evd: Out<CHandle>) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(cno, HandleKind::Cno)?;
+        let place = evd.required(3)?;
+        let id = CnoId::from_handle(cno.named());
+        let waited = with_device!(adapter, opened => opened.sleeping(|sleeper| {
+            let deadline = opened.now().after(timeout);
+            opened.ia.cno_wait_until(id, deadline, sleeper)
+        }));
+        match waited {
+            Ok(fired) => place.put(adapter.cells.of_some(fired)),
+            Err(error) if releases(error) => {
+                place.put(CHandle::NULL);
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    })())
+}
+
+/// Whether a waiter is let go without a dispatcher.
+fn releases(error: Error) -> bool {
+    matches!(error.kind(), ErrorKind::QueueEmpty | ErrorKind::Abort)
+}

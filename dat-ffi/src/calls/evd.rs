@@ -1,0 +1,240 @@
+//! Event dispatchers.
+
+use dat_core::event::{Event, Waited};
+use dat_core::flags::{EvdFields, EvdFlags, HandleKind};
+use dat_core::id::{CnoId, EvdId};
+use dat_core::{Error, ErrorKind, Result};
+
+use super::edition::Edition;
+use super::event;
+use super::result::{Code, adapter, adapter_of, check_mask, code, named_of};
+use crate::adapter::{Adapter, with_device};
+use crate::boundary::{self, EvdParam, In, Out, Place};
+use crate::handles::{CHandle, reserve};
+
+/// Mark of dispatchers that completions may come to.
+const HAS_COMPLETIONS: u32 = 1;
+/// `DAT_QUEUE_EMPTY` without the class of errors.
+const EMPTY_WITHOUT_CLASS: Code = 0x000D_0000;
+
+fn cno_of(cno: CHandle) -> Option<CnoId> {
+    cno.named_or_none().map(CnoId::from_handle)
+}
+
+/// Spec: EVC-01..04
+pub(crate) extern "C" fn create<E: Edition>(
+    ia: CHandle,
+    min_qlen: i32,
+    cno: CHandle,
+    flags: u32,
+    evd: Out<CHandle>,
+) -> Code {
+    code::<E>((|| {
+        let adapter = adapter(ia)?;
+        let place = evd.required(5)?;
+        let cell = reserve()?;
+        let flags = EvdFlags::from_bits_retain(flags);
+        let made =
+            with_device!(adapter, opened => opened.ia.evd_create(min_qlen, cno_of(cno), flags))?;
+        let made = adapter.cells.publish(cell, made.into());
+        if let Some(cell) = made.cell()
+            && flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND)
+        {
+            cell.set_mark(HAS_COMPLETIONS);
+        }
+        place.put(made);
+        Ok(())
+    })())
+}
+
+/// Spec: EVQ-01, EVQ-02
+pub(crate) extern "C" fn query<E: Edition>(evd: CHandle, mask: u32, param: Out<EvdParam>) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(evd, HandleKind::Evd)?;
+        let id = EvdId::from_handle(evd.named());
+        let told = with_device!(adapter, opened => opened.ia.evd_query(id, EvdFields::empty()))?;
+        check_mask(mask, 0x1F)?;
+        param.required(3)?.put(EvdParam {
+            ia: E::ia_of(&adapter),
+            qlen: told.qlen,
+            state: told.state.bits(),
+            cno: adapter.cells.of_some(told.cno),
+            flags: told.flags.bits(),
+        });
+        Ok(())
+    })())
+}
+
+/// Calls that change a dispatcher and tell nothing.
+macro_rules! changes {
+    ($($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty),*) = $call:ident($($passed:expr),*);)*) => {$(
+        $(#[$attribute])*
+        pub(crate) extern "C" fn $name<E: Edition>(evd: CHandle $(, $argument: $type)*) -> Code {
+            code::<E>((|| {
+                let adapter = adapter_of(evd, HandleKind::Evd)?;
+                let id = EvdId::from_handle(evd.named());
+                with_device!(adapter, opened => opened.ia.$call(id $(, $passed)*))
+            })())
+        }
+    )*};
+}
+
+changes! {
+    /// Spec: EVM-01, EVM-02
+    modify_cno(cno: CHandle) = evd_modify_cno(cno_of(cno));
+    /// Spec: EVN-01
+    enable() = evd_enable();
+    /// Spec: EVN-02
+    disable() = evd_disable();
+    /// Spec: EVN-04
+    set_unwaitable() = evd_set_unwaitable();
+    /// Spec: EVN-05
+    clear_unwaitable() = evd_clear_unwaitable();
+    /// Spec: EVZ-01
+    resize(min_qlen: i32) = evd_resize(min_qlen);
+}
+
+/// Spec: EVF-01
+pub(crate) extern "C" fn free<E: Edition>(evd: CHandle) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(evd, HandleKind::Evd)?;
+        let id = EvdId::from_handle(evd.named());
+        with_device!(adapter, opened => opened.ia.evd_free(id))?;
+        adapter.retire(id);
+        Ok(())
+    })())
+}
+
+/// Takes software events only.
+///
+/// Spec: EVS-01..04
+pub(crate) extern "C" fn post_software_event<E: Edition>(
+    evd: CHandle,
+    event: In<boundary::Event<E>>,
+) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(evd, HandleKind::Evd)?;
+        let invalid = Error::invalid_argument(2);
+        let event = event.get().ok_or(invalid)?;
+        if event.number != event::SOFTWARE {
+            return Err(invalid);
+        }
+        let id = EvdId::from_handle(evd.named());
+        with_device!(adapter, opened => opened.ia.evd_post_se(id, event.software_pointer()))
+    })())
+}
+
+/// Before it says that there is nothing, it looks what has happened at the device.
+///
+/// Of a dispatcher that completions may come to it says so without the class of errors, as OFA's provider does: programs that
+/// poll, `dtest` among them, compare with the type alone.
+///
+/// Spec: EVG-01..04
+pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
+    let (adapter, id) = match named_of(evd, HandleKind::Evd) {
+        Ok(found) => found,
+        Err(error) => return code::<E>(Err(error)),
+    };
+    let place = match event.required(2) {
+        Ok(place) => place,
+        Err(error) => return code::<E>(Err(error)),
+    };
+    let id = EvdId::from_handle(id);
+    match with_device!(adapter, opened => opened.ia.evd_dequeue(id)) {
+        Ok(Event::Dto(completion)) => {
+            event::put_transfer(place, &completion, &adapter, evd);
+            0
+        }
+        found => dequeued_otherwise::<E>(found, &adapter, evd, place),
+    }
+}
+
+/// A dequeue that finds something else than a transfer, or nothing.
+#[inline(never)]
+fn dequeued_otherwise<E: Edition>(
+    found: Result<Event>,
+    adapter: &Adapter,
+    evd: CHandle,
+    place: Place<boundary::Event<E>>,
+) -> Code {
+    let mut found = found;
+    if matches!(&found, Err(error) if error.kind() == ErrorKind::QueueEmpty) {
+        let id = EvdId::from_handle(evd.named());
+        with_device!(adapter, opened => {
+            if !opened.ia.is_quiet() {
+                opened.ia.progress(opened.now());
+                found = opened.ia.evd_dequeue(id);
+            }
+        });
+    }
+    match found {
+        Ok(found) => {
+            place.put(event::made_of(&found, adapter, evd));
+            0
+        }
+        Err(error) if error.kind() == ErrorKind::QueueEmpty => {
+            adapter.found_nothing();
+            match evd.cell() {
+                Some(cell) if cell.mark() == HAS_COMPLETIONS => EMPTY_WITHOUT_CLASS,
+                _ => code::<E>(Err(error)),
+            }
+        }
+        Err(error) => code::<E>(Err(error)),
+    }
+}
+
+/// When the time is up, the last argument says how many events there are.
+///
+/// Spec: EVW-01..14
+pub(crate) extern "C" fn wait<E: Edition>(
+    evd: CHandle,
+    timeout: u32,
+    threshold: i32,
+    event: Out<boundary::Event<E>>,
+    more: Out<i32>,
+) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(evd, HandleKind::Evd)?;
+        let place = event.required(4)?;
+        let more = more.required(5)?;
+        let id = EvdId::from_handle(evd.named());
+        let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+        let ready = with_device!(adapter, opened => {
+            // Connections go on even if there is always a transfer that is done.
+            if !opened.ia.is_quiet() {
+                opened.ia.progress(opened.now());
+            }
+            opened.ia.evd_wait_now(id, threshold)
+        });
+        if let Some(Waited {
+            event: Event::Dto(completion),
+            more: left,
+        }) = ready
+        {
+            more.put(count(left));
+            event::put_transfer(place, &completion, &adapter, evd);
+            return Ok(());
+        }
+        let waited = with_device!(adapter, opened => opened.sleeping(|sleeper| {
+            let deadline = opened.now().after(timeout);
+            opened.ia.evd_wait_until(id, threshold, deadline, sleeper)
+        }));
+        match waited {
+            Ok(waited) => {
+                more.put(count(waited.more));
+                place.put(event::made_of(&waited.event, &adapter, evd));
+                Ok(())
+            }
+            Err(error) => {
+                if error.kind() == ErrorKind::TimeoutExpired
+                    && let Ok(queued) = with_device!(adapter, opened => {
+                        opened.ia.evd_wait(id, threshold).map(|pending| pending.expire().queued)
+                    })
+                {
+                    more.put(count(queued));
+                }
+                Err(error)
+            }
+        }
+    })())
+}

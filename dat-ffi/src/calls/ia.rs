@@ -1,0 +1,211 @@
+//! Interface adapters.
+
+use std::ffi::CStr;
+
+use dat_core::attributes::{IaAttributes, ProviderAttributes};
+use dat_core::flags::{CloseFlags, HandleKind, IaFields, ProviderFields};
+use dat_core::{Error, Result, Subtype};
+
+use super::edition::{Added, Edition, Length};
+use super::result::{Code, adapter, code};
+use super::rmr::SCOPE_ZONE;
+use crate::adapter::{Adapter, Opening, Registered, with_device};
+use crate::boundary::{self, Out, Text, lent, name_of};
+use crate::handles::CHandle;
+
+/// Opens what `find` finds for a name.
+///
+/// Spec: IAO-01, IAO-02, IAO-04, IAO-06
+pub(crate) fn open<O: Opening>(
+    name: Text,
+    async_evd_min_qlen: i32,
+    async_evd: Out<CHandle>,
+    ia: Out<CHandle>,
+    find: impl FnOnce(&CStr) -> Result<(O, Registered)>,
+) -> Result<()> {
+    let name = name.get().ok_or(Error::invalid_argument(1))?;
+    let wanted = async_evd.get().ok_or(Error::invalid_argument(3))?;
+    let place = ia.required(4)?;
+    let keeps_async_evd = match wanted {
+        CHandle::NULL => false,
+        CHandle::ASYNC_EXISTS | CHandle::OUT_OF_SCOPE => true,
+        // Events of one adapter do not go to a dispatcher of another one.
+        other if is_dispatcher(other) => return Err(Error::model_not_supported()),
+        _ => {
+            let subtype = Subtype::InvalidHandleEvdAsync;
+            return Err(Error::invalid_handle(subtype));
+        }
+    };
+    let (device, registered) = find(&name)?;
+    let adapter = Adapter::open(
+        &device,
+        &name,
+        registered,
+        keeps_async_evd,
+        async_evd_min_qlen,
+    )?;
+    async_evd.offer(seen_async_evd(&adapter));
+    place.put(adapter.handle);
+    Ok(())
+}
+
+fn is_dispatcher(handle: CHandle) -> bool {
+    Adapter::of(handle).is_some_and(|adapter| {
+        let named = handle.named();
+        let kind = with_device!(adapter, opened => opened.ia.get_handle_type(named));
+        kind == Ok(HandleKind::Evd)
+    })
+}
+
+/// The asynchronous event dispatcher as the consumer has it.
+fn seen_async_evd(adapter: &Adapter) -> CHandle {
+    if adapter.keeps_async_evd {
+        return CHandle::OUT_OF_SCOPE;
+    }
+    let evd = with_device!(adapter, opened => opened.ia.async_evd());
+    adapter.cells.of(evd.into())
+}
+
+/// Spec: IAC-01..06
+pub(crate) extern "C" fn close<E: Edition>(ia: CHandle, flags: u32) -> Code {
+    code::<E>((|| {
+        let adapter = adapter(ia)?;
+        let flags = CloseFlags::try_from(flags).map_err(|unknown| unknown.in_argument(2))?;
+        Adapter::close(&adapter, flags)
+    })())
+}
+
+/// What is asked for by an empty mask may have no place; the registry asks so.
+///
+/// Spec: IAQ-01..12, GEN-08
+pub(crate) extern "C" fn query<E: Edition>(
+    ia: CHandle,
+    async_evd: Out<CHandle>,
+    ia_mask: u64,
+    ia_attributes: Out<boundary::IaAttributes<E>>,
+    provider_mask: u64,
+    provider_attributes: Out<boundary::ProviderAttributes<E>>,
+) -> Code {
+    code::<E>((|| {
+        let adapter = adapter(ia)?;
+        if ia_mask & !E::IA_FIELDS != 0 {
+            return Err(Error::invalid_argument(3));
+        }
+        if provider_mask & !E::PROVIDER_FIELDS != 0 {
+            return Err(Error::invalid_argument(5));
+        }
+        let ia_place = match ia_mask {
+            0 => None,
+            _ => Some(ia_attributes.required(4)?),
+        };
+        let provider_place = match provider_mask {
+            0 => None,
+            _ => Some(provider_attributes.required(6)?),
+        };
+        let told = with_device!(adapter, opened => {
+            opened.ia.ia_query(IaFields::empty(), ProviderFields::empty())
+        })?;
+        async_evd.offer(seen_async_evd(&adapter));
+        if let Some(place) = ia_place {
+            place.put(attributes_of(&told.ia, &adapter));
+        }
+        if let Some(place) = provider_place {
+            place.put(provider_of(&told.provider, &adapter));
+        }
+        Ok(())
+    })())
+}
+
+/// `DAT_EXTENSION_IB`.
+const INFINIBAND: u32 = 1;
+/// The first version, with writes that carry a number and atomic operations.
+const EXTENSION_VERSION: i32 = 201;
+
+fn attributes_of<E: Edition>(told: &IaAttributes, adapter: &Adapter) -> boundary::IaAttributes<E> {
+    let extensions = with_device!(adapter, opened => opened.ia.extensions());
+    boundary::IaAttributes {
+        adapter_name: name_of(adapter.name.to_bytes()),
+        vendor_name: name_of(told.vendor_name.as_bytes()),
+        hardware_version_major: told.hardware_version_major,
+        hardware_version_minor: told.hardware_version_minor,
+        firmware_version_major: told.firmware_version_major,
+        firmware_version_minor: told.firmware_version_minor,
+        ia_address: lent(Some(&adapter.address)),
+        max_eps: told.max_eps,
+        max_dto_per_ep: told.max_dto_per_ep,
+        max_rdma_read_per_ep_in: told.max_rdma_read_per_ep_in,
+        max_rdma_read_per_ep_out: told.max_rdma_read_per_ep_out,
+        max_evds: told.max_evds,
+        max_evd_qlen: told.max_evd_qlen,
+        max_iov_segments_per_dto: told.max_iov_segments_per_dto,
+        max_lmrs: told.max_lmrs,
+        max_lmr_block_size: E::Length::of(told.max_lmr_block_size),
+        max_lmr_virtual_address: told.max_lmr_virtual_address,
+        max_pzs: told.max_pzs,
+        max_message_size: E::Length::of(told.max_message_size),
+        max_rdma_size: E::Length::of(told.max_rdma_size),
+        max_rmrs: told.max_rmrs,
+        max_rmr_target_address: told.max_rmr_target_address,
+        max_srqs: told.max_srqs,
+        max_ep_per_srq: told.max_ep_per_srq,
+        max_recv_per_srq: told.max_recv_per_srq,
+        max_iov_segments_per_rdma_read: told.max_iov_segments_per_rdma_read,
+        max_iov_segments_per_rdma_write: told.max_iov_segments_per_rdma_write,
+        max_rdma_read_in: told.max_rdma_read_in,
+        max_rdma_read_out: told.max_rdma_read_out,
+        max_rdma_read_per_ep_in_guaranteed: told.max_rdma_read_per_ep_in_guaranteed.into(),
+        max_rdma_read_per_ep_out_guaranteed: told.max_rdma_read_per_ep_out_guaranteed.into(),
+        transport_attributes_count: adapter.named.transport.count(),
+        transport_attributes: adapter.named.transport.first(),
+        vendor_attributes_count: adapter.named.vendor.count(),
+        vendor_attributes: adapter.named.vendor.first(),
+        extension_supported: Added::of(if extensions.is_empty() { 0 } else { INFINIBAND }),
+        extension_version: Added::of(if extensions.is_empty() {
+            0
+        } else {
+            EXTENSION_VERSION
+        }),
+        // Addresses in regions are those of memory.
+        ..boundary::IaAttributes::zeroed()
+    }
+}
+
+fn provider_of<E: Edition>(
+    told: &ProviderAttributes,
+    adapter: &Adapter,
+) -> boundary::ProviderAttributes<E> {
+    let registered = &adapter.registered;
+    boundary::ProviderAttributes {
+        provider_name: name_of(told.provider_name.as_bytes()),
+        provider_version_major: told.provider_version_major,
+        provider_version_minor: told.provider_version_minor,
+        dapl_version_major: registered.major,
+        dapl_version_minor: registered.minor,
+        lmr_mem_types_supported: told.lmr_mem_types_supported.bits(),
+        iov_ownership_on_return: told.iov_ownership_on_return.value(),
+        qos_supported: told.qos_supported.bits(),
+        completion_flags_supported: told.completion_flags_supported.bits(),
+        is_thread_safe: registered.is_thread_safe.into(),
+        max_private_data_size: told.max_private_data_size,
+        supports_multipath: told.supports_multipath.into(),
+        ep_creator: told.ep_creator.value(),
+        pz_support: E::zone_support(told.pz_support),
+        optimal_buffer_alignment: told.optimal_buffer_alignment,
+        evd_stream_merging_supported: told
+            .evd_stream_merging_supported
+            .map(|row| row.map(u32::from)),
+        srq_supported: told.srq_supported.into(),
+        srq_watermarks_supported: told.srq_watermarks_supported,
+        srq_ep_pz_difference_supported: told.srq_ep_pz_difference_supported.into(),
+        srq_info_supported: told.srq_info_supported,
+        ep_recv_info_supported: told.ep_recv_info_supported,
+        lmr_sync_req: told.lmr_sync_req.into(),
+        dto_async_return_guaranteed: told.dto_async_return_guaranteed.into(),
+        rdma_write_for_rdma_read_req: told.rdma_write_for_rdma_read_req.into(),
+        rmr_scope_supported: Added::of(SCOPE_ZONE),
+        provider_attributes_count: adapter.named.provider.count(),
+        provider_attributes: adapter.named.provider.first(),
+        // Contexts of regions are not exposed by reads, calls are not for signal handlers, and nothing fails over.
+        ..boundary::ProviderAttributes::zeroed()
+    }
+}

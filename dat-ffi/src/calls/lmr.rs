@@ -1,0 +1,126 @@
+//! Local memory regions.
+
+use dat_core::flags::{HandleKind, LmrFields, MemoryPrivileges, MemoryType};
+use dat_core::id::{LmrId, PzId};
+use dat_core::memory::{LmrMemory, LmrRequest, LmrSource};
+use dat_core::{Error, Result};
+
+use super::edition::{Added, Edition};
+use super::result::{Code, adapter, adapter_of, check_mask, code};
+use crate::adapter::with_device;
+use crate::boundary::{LmrParam, Out, RegionDescription, cookie_address, region};
+use crate::handles::{CHandle, reserve};
+
+/// What a region is to be made of.
+pub(crate) struct Wanted {
+    pub(crate) ia: CHandle,
+    pub(crate) memory_type: u32,
+    pub(crate) description: RegionDescription,
+    pub(crate) length: u64,
+    pub(crate) pz: CHandle,
+    pub(crate) privileges: u32,
+}
+
+/// Where the answers of a registration go; all but the handle where there is a place.
+pub(crate) struct Places {
+    pub(crate) lmr: Out<CHandle>,
+    /// Which argument the handle is.
+    pub(crate) position: u8,
+    pub(crate) lmr_context: Out<u32>,
+    pub(crate) rmr_context: Out<u32>,
+    pub(crate) registered_size: Out<u64>,
+    pub(crate) registered_address: Out<u64>,
+}
+
+/// What is registered can be read locally, whether that was asked for or not: programs rely on it.
+///
+/// Spec: LMC-01..11
+pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
+    let adapter = adapter(wanted.ia)?;
+    let place = places.lmr.required(places.position)?;
+    let memory_type =
+        MemoryType::try_from(wanted.memory_type).map_err(|unknown| unknown.in_argument(2))?;
+    let description = wanted.description;
+    let memory = || {
+        let length = usize::try_from(wanted.length).map_err(|_| Error::invalid_argument(4))?;
+        match length {
+            0 => Err(E::no_memory()),
+            // No memory is longer, and none is at null: peers would be let in to memory that is not there.
+            length if length > isize::MAX as usize => Err(Error::invalid_argument(4)),
+            _ if description.address() == 0 => Err(Error::invalid_argument(3)),
+            length => Ok(region(description.address(), length)),
+        }
+    };
+    let request = LmrRequest {
+        memory: match memory_type {
+            MemoryType::Virtual => LmrMemory::Virtual(memory()?),
+            MemoryType::Lmr => LmrMemory::Lmr(LmrId::from_handle(description.handle().named())),
+            MemoryType::SharedVirtual => LmrMemory::SharedVirtual(memory()?, description.cookie()?),
+        },
+        pz: PzId::from_handle(wanted.pz.named()),
+        privileges: MemoryPrivileges::from_bits_retain(wanted.privileges)
+            | MemoryPrivileges::LOCAL_READ,
+    };
+    let cell = reserve()?;
+    let made = with_device!(adapter, opened => opened.ia.lmr_create(&request))?;
+    places.lmr_context.offer(made.lmr_context);
+    places.rmr_context.offer(made.rmr_context);
+    places.registered_size.offer(made.registered_size);
+    places.registered_address.offer(made.registered_address);
+    place.put(adapter.cells.publish(cell, made.lmr.into()));
+    Ok(())
+}
+
+/// A cookie stays where the answer points to until the region is freed.
+///
+/// Spec: LMQ-01
+pub(crate) extern "C" fn query<E: Edition>(
+    lmr: CHandle,
+    mask: u32,
+    param: Out<LmrParam<E>>,
+) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(lmr, HandleKind::Lmr)?;
+        let id = LmrId::from_handle(lmr.named());
+        let told = with_device!(adapter, opened => opened.ia.lmr_query(id, LmrFields::empty()))?;
+        check_mask(mask, E::LMR_FIELDS)?;
+        let place = param.required(3)?;
+        let address = |address: u64| usize::try_from(address).unwrap_or(0);
+        let region = match told.source {
+            LmrSource::Virtual { address: first } => [address(first), 0],
+            LmrSource::Lmr(source) => [adapter.cells.of(source.into()).address(), 0],
+            LmrSource::SharedVirtual {
+                address: first,
+                cookie,
+            } => adapter.attach(id, |attachment| {
+                attachment.cookie = cookie;
+                [address(first), cookie_address(&attachment.cookie)]
+            }),
+        };
+        place.put(LmrParam {
+            ia: E::ia_of(&adapter),
+            memory_type: told.source.memory_type().value(),
+            region,
+            length: told.length,
+            pz: adapter.cells.of(told.pz.into()),
+            privileges: told.privileges.bits(),
+            address_type: Added::of(0),
+            lmr_context: told.lmr_context,
+            rmr_context: told.rmr_context,
+            registered_size: told.registered_size,
+            registered_address: told.registered_address,
+        });
+        Ok(())
+    })())
+}
+
+/// Spec: LMF-01..04
+pub(crate) extern "C" fn free<E: Edition>(lmr: CHandle) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(lmr, HandleKind::Lmr)?;
+        let id = LmrId::from_handle(lmr.named());
+        with_device!(adapter, opened => opened.ia.lmr_free(id))?;
+        adapter.retire(id);
+        Ok(())
+    })())
+}

@@ -1,0 +1,22 @@
+//! The calls, in whichever edition of the interface: what the editions share, and that is nearly all.
+
+pub(crate) mod cno;
+pub(crate) mod connect;
+pub(crate) mod context;
+pub(crate) mod cr;
+pub(crate) mod edition;
+pub(crate) mod ep;
+pub(crate) mod evd;
+pub(crate) mod event;
+pub(crate) mod ia;
+pub(crate) mod lmr;
+pub(crate) mod post;
+pub(crate) mod psp;
+pub(crate) mod pz;
+pub(crate) mod result;
+pub(crate) mod rmr;
+pub(crate) mod rsp;
+pub(crate) mod srq;
+pub(crate) mod text;
+
+pub(crate) use edition::{Edition, Form};

@@ -1,0 +1,81 @@
+//! Public service points.
+
+use dat_core::flags::{HandleKind, PspFields, PspFlags};
+use dat_core::id::{EvdId, PspId};
+
+use super::edition::Edition;
+use super::result::{Code, adapter, adapter_of, check_mask, code};
+use crate::adapter::with_device;
+use crate::boundary::{Out, PspParam};
+use crate::handles::{CHandle, reserve};
+
+/// Spec: PSC-01..05
+pub(crate) extern "C" fn create<E: Edition>(
+    ia: CHandle,
+    qualifier: u64,
+    evd: CHandle,
+    flags: u32,
+    psp: Out<CHandle>,
+) -> Code {
+    code::<E>((|| {
+        let adapter = adapter(ia)?;
+        let flags = PspFlags::try_from(flags).map_err(|unknown| unknown.in_argument(4))?;
+        let place = psp.required(5)?;
+        let cell = reserve()?;
+        let evd = EvdId::from_handle(evd.named());
+        let made = with_device!(adapter, opened => opened.ia.psp_create(qualifier, evd, flags))?;
+        place.put(adapter.cells.publish(cell, made.into()));
+        Ok(())
+    })())
+}
+
+/// Spec: PSA-01
+pub(crate) extern "C" fn create_any<E: Edition>(
+    ia: CHandle,
+    qualifier: Out<u64>,
+    evd: CHandle,
+    flags: u32,
+    psp: Out<CHandle>,
+) -> Code {
+    code::<E>((|| {
+        let adapter = adapter(ia)?;
+        let chosen = qualifier.required(2)?;
+        let flags = PspFlags::try_from(flags).map_err(|unknown| unknown.in_argument(4))?;
+        let place = psp.required(5)?;
+        let cell = reserve()?;
+        let evd = EvdId::from_handle(evd.named());
+        let (made, qualifier) =
+            with_device!(adapter, opened => opened.ia.psp_create_any(evd, flags))?;
+        chosen.put(qualifier);
+        place.put(adapter.cells.publish(cell, made.into()));
+        Ok(())
+    })())
+}
+
+/// Spec: PSQ-01
+pub(crate) extern "C" fn query<E: Edition>(psp: CHandle, mask: u32, param: Out<PspParam>) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(psp, HandleKind::Psp)?;
+        let id = PspId::from_handle(psp.named());
+        let told = with_device!(adapter, opened => opened.ia.psp_query(id, PspFields::empty()))?;
+        check_mask(mask, 0xF)?;
+        param.required(3)?.put(PspParam {
+            ia: E::ia_of(&adapter),
+            qualifier: told.qualifier,
+            evd: adapter.cells.of(told.evd.into()),
+            flags: told.flags.value(),
+        });
+        Ok(())
+    })())
+}
+
+/// Spec: PSF-01
+pub(crate) extern "C" fn free<E: Edition>(psp: CHandle) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(psp, HandleKind::Psp)?;
+        let id = PspId::from_handle(psp.named());
+        with_device!(adapter, opened => opened.ia.psp_free(id))?;
+        adapter.retire(id);
+        Ok(())
+    })())
+}

@@ -1,0 +1,43 @@
+//! Protection zones.
+
+use dat_core::flags::{HandleKind, PzFields};
+use dat_core::id::PzId;
+
+use super::edition::Edition;
+use super::result::{Code, adapter, adapter_of, check_mask, code};
+use crate::adapter::with_device;
+use crate::boundary::{Out, PzParam};
+use crate::handles::{CHandle, reserve};
+
+pub(crate) extern "C" fn create<E: Edition>(ia: CHandle, pz: Out<CHandle>) -> Code {
+    code::<E>((|| {
+        let adapter = adapter(ia)?;
+        let place = pz.required(2)?;
+        let cell = reserve()?;
+        let made = with_device!(adapter, opened => opened.ia.pz_create())?;
+        place.put(adapter.cells.publish(cell, made.into()));
+        Ok(())
+    })())
+}
+
+pub(crate) extern "C" fn query<E: Edition>(pz: CHandle, mask: u32, param: Out<PzParam>) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(pz, HandleKind::Pz)?;
+        let id = PzId::from_handle(pz.named());
+        with_device!(adapter, opened => opened.ia.pz_query(id, PzFields::empty()))?;
+        check_mask(mask, 0x1)?;
+        let ia = E::ia_of(&adapter);
+        param.required(3)?.put(PzParam { ia });
+        Ok(())
+    })())
+}
+
+pub(crate) extern "C" fn free<E: Edition>(pz: CHandle) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(pz, HandleKind::Pz)?;
+        let id = PzId::from_handle(pz.named());
+        with_device!(adapter, opened => opened.ia.pz_free(id))?;
+        adapter.retire(id);
+        Ok(())
+    })())
+}

@@ -1,0 +1,97 @@
+//! Remote memory regions.
+
+use dat_core::flags::{CompletionFlags, HandleKind, MemoryPrivileges, RmrFields};
+use dat_core::id::{EpId, PzId, RmrId};
+use dat_core::{Error, Result};
+
+use super::edition::{Added, Edition, Triplet};
+use super::result::{Code, adapter_of, check_mask, code};
+use crate::adapter::with_device;
+use crate::boundary::{In, Out, RmrParam};
+use crate::handles::{CHandle, reserve};
+
+/// `DAT_RMR_SCOPE` of regions that open to a zone.
+pub(crate) const SCOPE_ZONE: u32 = 1;
+
+/// Spec: RMC-01
+pub(crate) extern "C" fn create<E: Edition>(pz: CHandle, rmr: Out<CHandle>) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(pz, HandleKind::Pz)?;
+        let place = rmr.required(2)?;
+        let cell = reserve()?;
+        let pz = PzId::from_handle(pz.named());
+        let made = with_device!(adapter, opened => opened.ia.rmr_create(pz))?;
+        place.put(adapter.cells.publish(cell, made.into()));
+        Ok(())
+    })())
+}
+
+/// Spec: RMQ-01
+pub(crate) extern "C" fn query<E: Edition>(
+    rmr: CHandle,
+    mask: u32,
+    param: Out<RmrParam<E>>,
+) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(rmr, HandleKind::Rmr)?;
+        let id = RmrId::from_handle(rmr.named());
+        let told = with_device!(adapter, opened => opened.ia.rmr_query(id, RmrFields::empty()))?;
+        check_mask(mask, E::RMR_FIELDS)?;
+        let place = param.required(3)?;
+        let piece = told.binding.map(|binding| binding.lmr_triplet);
+        let piece = piece.unwrap_or_default();
+        place.put(RmrParam {
+            ia: E::ia_of(&adapter),
+            pz: adapter.cells.of(told.pz.into()),
+            piece: E::Triplet::of(&piece),
+            privileges: told.binding.map_or(0, |binding| binding.privileges.bits()),
+            rmr_context: told.binding.map_or(0, |binding| binding.rmr_context),
+            scope: Added::of(SCOPE_ZONE),
+            address_type: Added::of(0),
+        });
+        Ok(())
+    })())
+}
+
+/// What a window is to be bound to.
+pub(crate) struct Binding<E: Edition> {
+    pub(crate) rmr: CHandle,
+    pub(crate) piece: In<E::Triplet>,
+    pub(crate) privileges: u32,
+    pub(crate) ep: CHandle,
+    pub(crate) cookie: u64,
+    pub(crate) flags: u32,
+    pub(crate) context: Out<u32>,
+}
+
+/// Positions in errors are those of 1.2.
+///
+/// Spec: RMB-01..45
+pub(crate) fn bind<E: Edition>(wanted: Binding<E>) -> Result<()> {
+    let adapter = adapter_of(wanted.rmr, HandleKind::Rmr)?;
+    let id = RmrId::from_handle(wanted.rmr.named());
+    let piece = wanted.piece.get().ok_or(Error::invalid_argument(2))?;
+    let piece = piece.local();
+    if piece.length != 0 {
+        wanted.context.required(7)?;
+    }
+    let privileges = MemoryPrivileges::from_bits_retain(wanted.privileges);
+    let ep = EpId::from_handle(wanted.ep.named());
+    let flags = CompletionFlags::from_bits_retain(wanted.flags);
+    let bound = with_device!(adapter, opened => {
+        opened.ia.rmr_bind(id, &piece, privileges, ep, wanted.cookie, flags)
+    });
+    wanted.context.offer(bound?);
+    Ok(())
+}
+
+/// Spec: RMF-01, RMF-02
+pub(crate) extern "C" fn free<E: Edition>(rmr: CHandle) -> Code {
+    code::<E>((|| {
+        let adapter = adapter_of(rmr, HandleKind::Rmr)?;
+        let id = RmrId::from_handle(rmr.named());
+        with_device!(adapter, opened => opened.ia.rmr_free(id))?;
+        adapter.retire(id);
+        Ok(())
+    })())
+}

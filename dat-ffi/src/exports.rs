@@ -1,0 +1,27 @@
+//! Names with versions, by which programs find the functions of a library.
+
+/// Exports functions of a module under their own names with a version, which the compiler has no way to give them: each is a jump to
+/// the function. The version has to be defined in a script for the linker.
+#[cfg(target_arch = "x86_64")]
+#[macro_export]
+macro_rules! export_with_version {
+    ($version:literal, $($module:ident)::+: $($names:tt)*) => {
+        $crate::export_with_version! { @ $version ($($module)::+) $($names)* }
+    };
+    (@ $version:literal $module:tt $($name:ident),* $(,)?) => {
+        $($crate::export_with_version! { @ one $version $module $name })*
+    };
+    (@ one $version:literal ($($module:ident)::+) $name:ident) => {
+        ::std::arch::global_asm!(
+            concat!(".pushsection .text.exported_", stringify!($name), ",\"ax\",@progbits"),
+            concat!(".globl exported_", stringify!($name)),
+            concat!(".type exported_", stringify!($name), ",@function"),
+            concat!("exported_", stringify!($name), ":"),
+            "jmp {function}",
+            concat!(".size exported_", stringify!($name), ", . - exported_", stringify!($name)),
+            concat!(".symver exported_", stringify!($name), ", ", stringify!($name), "@@", $version),
+            ".popsection",
+            function = sym $($module)::+::$name,
+        );
+    };
+}

@@ -1,0 +1,449 @@
+//! The handles that providers have handed out.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use dat_core::flags::HandleKind;
+use dat_core::{Error, Result, Subtype};
+
+use super::adapters::Place;
+use crate::handles::CHandle;
+
+/// A handle with its kind and its adapter, in one word, so that whoever reads it reads all of it: the address, which is a multiple of
+/// 8 below 2^47, the place of the adapter, and the kind, from 1. Zero is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word(u64);
+
+const KIND_BITS: u32 = 4;
+const PLACE_BITS: u32 = 16;
+const ADDRESS_BITS: u32 = 64 - KIND_BITS - PLACE_BITS;
+
+impl Word {
+    const NONE: Self = Self(0);
+
+    fn new(address: usize, kind: HandleKind, place: Place) -> Option<Self> {
+        let address = shortened(address)?;
+        let place = u64::from(place.number());
+        Some(Self(
+            address << (PLACE_BITS + KIND_BITS) | place << KIND_BITS | kind_number(kind),
+        ))
+    }
+
+    #[inline(always)]
+    const fn address(self) -> u64 {
+        self.0 >> (PLACE_BITS + KIND_BITS)
+    }
+
+    #[inline(always)]
+    const fn place(self) -> Place {
+        Place::new((self.0 >> KIND_BITS) as u16)
+    }
+
+    #[inline(always)]
+    fn is_of(self, kind: HandleKind) -> bool {
+        self.0 & ((1 << KIND_BITS) - 1) == kind_number(kind)
+    }
+}
+
+#[inline(always)]
+fn kind_number(kind: HandleKind) -> u64 {
+    u64::from(kind.value()) + 1
+}
+
+/// The address as words have it; `None` if no object can be there.
+#[inline(always)]
+fn shortened(address: usize) -> Option<u64> {
+    let address = (address as u64).rotate_right(3);
+    (address >> ADDRESS_BITS == 0 && address != 0).then_some(address)
+}
+
+/// Words before the table grows for the first time.
+const FIRST: usize = 1 << 10;
+/// How often it can grow, by twice as much each time.
+const GROWTHS: usize = 20;
+
+/// All handles: a table that is searched from the place that the address says. Those who look for a handle take no lock; what
+/// changes it does. While entries are moved a search may miss one, so that a miss is searched again with the lock.
+///
+/// An address may be there twice for a short time: when its object has been freed, and another one made there by another thread
+/// before the first one is taken out.
+pub(super) struct Known {
+    /// Each twice as long as the one before; those before the current one are not used any more, but by who looks there still.
+    tables: [OnceLock<Box<[AtomicU64]>>; GROWTHS],
+    current: AtomicUsize,
+    /// How many handles there are. Held while the table changes.
+    count: Mutex<usize>,
+}
+
+impl Known {
+    pub(super) const fn new() -> Self {
+        Self {
+            tables: [const { OnceLock::new() }; GROWTHS],
+            current: AtomicUsize::new(0),
+            count: Mutex::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline(always)]
+    fn table(&self) -> &[AtomicU64] {
+        let current = self.tables.get(self.current.load(Ordering::Acquire));
+        match current.and_then(OnceLock::get) {
+            Some(table) => table,
+            None => &[],
+        }
+    }
+
+    /// The adapter of a handle of this kind.
+    #[inline(always)]
+    pub(super) fn find(&self, handle: CHandle, kind: HandleKind) -> Option<Place> {
+        let address = shortened(handle.address())?;
+        let first = probe(self.table(), address).next();
+        match first {
+            Some(word) if word.address() == address && word.is_of(kind) => Some(word.place()),
+            _ => self.search(address, kind),
+        }
+    }
+
+    /// Beyond the first look.
+    #[inline(never)]
+    fn search(&self, address: u64, kind: HandleKind) -> Option<Place> {
+        let is_it = |word: &Word| word.address() == address && word.is_of(kind);
+        let found = probe(self.table(), address).find(is_it);
+        let found = found.or_else(|| {
+            let _count = self.lock();
+            probe(self.table(), address).find(is_it)
+        });
+        found.map(Word::place)
+    }
+
+    /// The adapter of a handle of whatever kind.
+    pub(super) fn find_any(&self, handle: CHandle) -> Option<Place> {
+        let address = shortened(handle.address())?;
+        let _count = self.lock();
+        let found = probe(self.table(), address).find(|word| word.address() == address);
+        found.map(Word::place)
+    }
+
+    /// Notes a handle.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES (MEMORY): there are too many, or no object can be at this address.
+    pub(super) fn add(&self, handle: CHandle, kind: HandleKind, place: Place) -> Result<()> {
+        let full = Error::insufficient_resources(Subtype::ResourceMemory);
+        let word = Word::new(handle.address(), kind, place).ok_or(full)?;
+        let mut count = self.lock();
+        self.put(&mut count, word).ok_or(full)
+    }
+
+    /// `None` if there is no memory.
+    fn put(&self, count: &mut usize, word: Word) -> Option<()> {
+        // At most half full, so that searches are short.
+        if (*count + 1) * 2 > self.table().len() {
+            self.grow()?;
+        }
+        store(self.table(), word);
+        *count += 1;
+        Some(())
+    }
+
+    /// As `add`, unless it is noted already: for what providers tell of more than once. What is told of once is added, since it may
+    /// be at the address of a predecessor that has not been taken out yet.
+    pub(super) fn adopt(&self, handle: CHandle, kind: HandleKind, place: Place) {
+        let Some(word) = Word::new(handle.address(), kind, place) else {
+            return;
+        };
+        let mut count = self.lock();
+        let is_it = |known: Word| known.address() == word.address() && known.is_of(kind);
+        if !probe(self.table(), word.address()).any(is_it) {
+            // If it cannot be noted, it is refused later.
+            let _noted: Option<()> = self.put(&mut count, word);
+        }
+    }
+
+    /// Moves everything into a table of twice the length.
+    fn grow(&self) -> Option<()> {
+        let before = self.table();
+        let next = match before.len() {
+            0 => 0,
+            _ => self.current.load(Ordering::Relaxed) + 1,
+        };
+        let length = FIRST << next;
+        let mut table = Vec::new();
+        table.try_reserve_exact(length).ok()?;
+        table.resize_with(length, || AtomicU64::new(0));
+        for word in words(before) {
+            store(&table, word);
+        }
+        let place = self.tables.get(next)?;
+        let _new = place.set(table.into_boxed_slice());
+        self.current.store(next, Ordering::Release);
+        Some(())
+    }
+
+    /// The object of a handle is gone.
+    pub(super) fn remove(&self, handle: CHandle, kind: HandleKind, place: Place) {
+        if let Some(word) = Word::new(handle.address(), kind, place) {
+            let mut count = self.lock();
+            if remove(self.table(), word) {
+                *count -= 1;
+            }
+        }
+    }
+
+    /// All objects of an adapter are gone.
+    pub(super) fn remove_all(&self, place: Place) {
+        let mut count = self.lock();
+        let table = self.table();
+        let gone: Vec<Word> = words(table).filter(|word| word.place() == place).collect();
+        for word in gone {
+            if remove(table, word) {
+                *count -= 1;
+            }
+        }
+    }
+}
+
+fn words(table: &[AtomicU64]) -> impl Iterator<Item = Word> {
+    let all = table.iter().map(|word| Word(word.load(Ordering::Acquire)));
+    all.filter(|word| *word != Word::NONE)
+}
+
+/// Where the search for an address begins. The length is a power of two, or zero.
+#[inline(always)]
+fn start(length: usize, address: u64) -> usize {
+    // The golden ratio spreads what has a pattern; the upper half of the product is the better one.
+    let spread = address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    spread as usize & length.wrapping_sub(1)
+}
+
+/// The words from where the address belongs up to the first gap.
+#[inline(always)]
+fn probe(table: &[AtomicU64], address: u64) -> impl Iterator<Item = Word> {
+    let mask = table.len().wrapping_sub(1);
+    let begin = start(table.len(), address);
+    (0..table.len())
+        .map_while(move |step| table.get(begin.wrapping_add(step) & mask))
+        .map(|word| Word(word.load(Ordering::Acquire)))
+        .take_while(|word| *word != Word::NONE)
+}
+
+/// Puts a word into the first gap. There is one.
+fn store(table: &[AtomicU64], word: Word) {
+    let mask = table.len().wrapping_sub(1);
+    let begin = start(table.len(), word.address());
+    let gap = (0..table.len())
+        .filter_map(|step| table.get(begin.wrapping_add(step) & mask))
+        .find(|place| place.load(Ordering::Relaxed) == 0);
+    if let Some(gap) = gap {
+        gap.store(word.0, Ordering::Release);
+    }
+}
+
+/// Takes a word out, and moves those behind it up that would be behind a gap otherwise.
+fn remove(table: &[AtomicU64], word: Word) -> bool {
+    let mask = table.len().wrapping_sub(1);
+    let at = |index: usize| table.get(index & mask);
+    let read = |index: usize| at(index).map_or(0, |word| word.load(Ordering::Relaxed));
+    let begin = start(table.len(), word.address());
+    let found = (0..table.len())
+        .map(|step| begin.wrapping_add(step))
+        .take_while(|index| read(*index) != 0)
+        .find(|index| read(*index) == word.0);
+    let Some(mut gap) = found else {
+        return false;
+    };
+    let hole = gap;
+    for index in (1..table.len()).map(|step| hole.wrapping_add(step)) {
+        let moved = Word(read(index));
+        if moved == Word::NONE {
+            break;
+        }
+        let home = start(table.len(), moved.address());
+        // How far behind its home it is, and would be in the gap.
+        let now = index.wrapping_sub(home) & mask;
+        let there = gap.wrapping_sub(home) & mask;
+        if there < now {
+            if let Some(place) = at(gap) {
+                place.store(moved.0, Ordering::Release);
+            }
+            gap = index;
+        }
+    }
+    if let Some(place) = at(gap) {
+        place.store(0, Ordering::Release);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use super::*;
+
+    fn handle(address: usize) -> CHandle {
+        CHandle::from_address(address)
+    }
+
+    /// Spec: GEN-03
+    #[test]
+    fn only_what_was_noted_is_known_and_by_its_kind() {
+        let known = Known::new();
+        let place = Place::new(65_535);
+        let object = handle(0x7fff_ffff_fff8);
+        assert_eq!(known.find(object, HandleKind::Ep), None);
+        assert_eq!(known.add(object, HandleKind::Ep, place), Ok(()));
+        assert_eq!(known.find(object, HandleKind::Ep), Some(place));
+        assert_eq!(known.find(object, HandleKind::Evd), None);
+        assert_eq!(known.find_any(object), Some(place));
+        for address in [
+            0,
+            1,
+            8,
+            0x7fff_ffff_fff0,
+            0x7fff_ffff_fff9,
+            1 << 47,
+            usize::MAX,
+            usize::MAX - 7,
+        ] {
+            assert_eq!(known.find(handle(address), HandleKind::Ep), None);
+            assert_eq!(known.find_any(handle(address)), None);
+        }
+        for address in [0, 4, 1 << 47] {
+            let refused = known.add(handle(address), HandleKind::Ep, place);
+            assert_eq!(
+                refused,
+                Err(Error::insufficient_resources(Subtype::ResourceMemory))
+            );
+        }
+        known.remove(object, HandleKind::Ep, place);
+        assert_eq!(known.find(object, HandleKind::Ep), None);
+        assert_eq!(known.find_any(object), None);
+    }
+
+    /// The memory of a freed object may be another one's before the first is taken out.
+    #[test]
+    fn a_successor_at_the_same_address_outlives_what_was_there() {
+        let known = Known::new();
+        let (first, second) = (Place::new(1), Place::new(2));
+        for (kind, place) in [
+            (HandleKind::Pz, first),
+            (HandleKind::Evd, first),
+            (HandleKind::Pz, second),
+        ] {
+            let object = handle(4096);
+            known.add(object, HandleKind::Pz, first).expect("is noted");
+            known.add(object, kind, place).expect("is noted");
+            assert_eq!(
+                known.find(object, kind),
+                Some(place)
+                    .filter(|_| kind == HandleKind::Evd)
+                    .or(Some(first))
+            );
+            known.remove(object, HandleKind::Pz, first);
+            assert_eq!(known.find(object, kind), Some(place));
+            known.remove(object, kind, place);
+            assert_eq!(known.find_any(object), None);
+        }
+    }
+
+    /// A connection request may be at the address of one that was accepted and is taken out late; each takes out its own.
+    ///
+    /// Spec: CRA-01
+    #[test]
+    fn an_arrival_outlives_the_late_end_of_its_predecessor() {
+        let known = Known::new();
+        let (place, request) = (Place::new(3), handle(4096));
+        known.add(request, HandleKind::Cr, place).expect("is noted");
+        known.add(request, HandleKind::Cr, place).expect("is noted");
+        known.remove(request, HandleKind::Cr, place);
+        assert_eq!(known.find(request, HandleKind::Cr), Some(place));
+        known.remove(request, HandleKind::Cr, place);
+        assert_eq!(known.find(request, HandleKind::Cr), None);
+        // What is told of many times is there once.
+        for _ in 0..3 {
+            known.adopt(request, HandleKind::Ep, place);
+        }
+        known.remove(request, HandleKind::Ep, place);
+        assert_eq!(known.find_any(request), None);
+        assert_eq!(*known.lock(), 0);
+    }
+
+    #[test]
+    fn many_come_and_go_in_any_order() {
+        let known = Known::new();
+        let mut state = 0x5eed_u64;
+        let mut model = HashSet::new();
+        let kinds = [HandleKind::Ep, HandleKind::Lmr, HandleKind::Cr];
+        for round in 0..60_000_u32 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let address = 64 + 8 * ((state >> 40) as usize % 6000);
+            let kind = kinds[address / 8 % kinds.len()];
+            let place = Place::new((address % 7) as u16);
+            let object = handle(address);
+            match (model.contains(&address), state >> 36 & 3) {
+                (false, 0..3) => {
+                    known.add(object, kind, place).expect("is noted");
+                    model.insert(address);
+                }
+                (true, 0..2) => {
+                    known.remove(object, kind, place);
+                    model.remove(&address);
+                }
+                (there, _) => {
+                    assert_eq!(known.find(object, kind), there.then_some(place), "{round}")
+                }
+            }
+        }
+        assert_eq!(*known.lock(), model.len());
+        known.remove_all(Place::new(3));
+        for address in (64..64 + 8 * 6000).step_by(8) {
+            let there = model.contains(&address) && address % 7 != 3;
+            assert_eq!(known.find_any(handle(address)).is_some(), there);
+        }
+    }
+
+    /// Nobody misses a handle because others come and go, nor while the table grows.
+    #[test]
+    fn what_stays_is_always_found() {
+        let known = Known::new();
+        let stop = AtomicBool::new(false);
+        let place = Place::new(0);
+        let stay = |index: usize| handle(1 << 20 | index << 6);
+        for index in 0..300 {
+            known
+                .add(stay(index), HandleKind::Evd, place)
+                .expect("is noted");
+        }
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        for index in 0..300 {
+                            assert_eq!(known.find(stay(index), HandleKind::Evd), Some(place));
+                        }
+                    }
+                });
+            }
+            for round in 0..20_usize {
+                let many = 200 << (round / 4);
+                let others = || (1..many).map(|index| handle(index << 4));
+                for other in others() {
+                    known.add(other, HandleKind::Ep, place).expect("is noted");
+                }
+                for other in others() {
+                    known.remove(other, HandleKind::Ep, place);
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}

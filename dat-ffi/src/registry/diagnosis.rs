@@ -1,0 +1,183 @@
+//! What would go wrong with a `dat.conf`.
+
+use std::ffi::CStr;
+
+use super::configuration::Configuration;
+use super::entry::Entry;
+use super::problem::{Problem, Reason};
+use crate::boundary::{Library, ProviderInfo, explanation};
+
+/// What registries would make of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// The file as it was read, with its own problems.
+    pub configuration: Configuration,
+    /// For each usable entry, in their order, what is wrong with its library.
+    pub libraries: Vec<Option<Problem>>,
+}
+
+impl Diagnosis {
+    /// All that is wrong, in the order of the lines.
+    pub fn problems(&self) -> Vec<&Problem> {
+        let own = self.configuration.problems.iter();
+        let mut all: Vec<&Problem> = own.chain(self.libraries.iter().flatten()).collect();
+        all.sort_by_key(|problem| problem.line);
+        all
+    }
+}
+
+/// What is wrong with what a line names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The symbol of the library.
+    pub symbol: Option<String>,
+    /// What it is.
+    pub reason: Reason,
+}
+
+impl Fault {
+    /// Of a library as such.
+    pub const fn of_library(reason: Reason) -> Self {
+        Self {
+            symbol: None,
+            reason,
+        }
+    }
+}
+
+/// The functions that a registry calls.
+const SYMBOLS: [&CStr; 2] = [c"dat_provider_init", c"dat_provider_fini"];
+
+/// A function of our libraries, which says what is wrong with a line.
+const EXPLAIN: &CStr = c"dat_provider_explain";
+
+/// Our library for 1.2, which is its own provider.
+const OURS_1: &CStr = c"libdat.so.1";
+
+/// Has the libraries of all entries that programs could use looked at. [`look`] does it in this process, where libraries do what they
+/// like when they are loaded: a registry may end the process if the environment names a file that it cannot read.
+pub fn diagnose(
+    configuration: Configuration,
+    mut look: impl FnMut(&Entry) -> Result<(), Fault>,
+) -> Diagnosis {
+    let libraries = configuration
+        .usable()
+        .map(|entry| {
+            let fault = match entry.major {
+                1 | 2 => look(entry).err()?,
+                major => Fault::of_library(Reason::NoRegistry(major)),
+            };
+            Some(Problem {
+                library: Some(entry.library.to_string_lossy().into_owned()),
+                symbol: fault.symbol,
+                ..Problem::of_line(&configuration.file, entry.line, fault.reason)
+            })
+        })
+        .collect();
+    Diagnosis {
+        configuration,
+        libraries,
+    }
+}
+
+/// Loads the library of an entry and looks for what a registry calls there; libraries of ours are asked about the line as well. The
+/// library stays loaded as long as the process: what it starts when it is loaded need not stand to be unloaded.
+///
+/// # Errors
+/// No program gets an adapter by the line, and why.
+pub fn look(entry: &Entry) -> Result<(), Fault> {
+    let is_own = entry.major == 1 && *entry.library == *OURS_1;
+    // Providers leave the names of the registry open, which has loaded them otherwise.
+    let loaded =
+        Library::load(&entry.library).or_else(|said| match Library::load(registry(entry.major)) {
+            Ok(_) => Library::load(&entry.library),
+            Err(_) => Err(said),
+        });
+    let library = match loaded {
+        Ok(library) => library,
+        // The program that reads the line has it already, wherever it is.
+        Err(_) if is_own => return Ok(()),
+        Err(said) => return Err(Fault::of_library(Reason::Library(said))),
+    };
+    let own = library.find(EXPLAIN);
+    if let Some(own) = own {
+        let info = ProviderInfo::new(&entry.name, entry.major, entry.minor, entry.is_thread_safe);
+        if let Some(said) = explanation(own, &info, &entry.instance_data) {
+            return Err(Fault::of_library(Reason::Line(said)));
+        }
+    }
+    if own.is_some() && entry.major == 1 {
+        return Ok(());
+    }
+    match SYMBOLS
+        .into_iter()
+        .find(|symbol| library.find(symbol).is_none())
+    {
+        None => Ok(()),
+        Some(symbol) => Err(Fault {
+            symbol: Some(symbol.to_string_lossy().into_owned()),
+            reason: Reason::Symbol,
+        }),
+    }
+}
+
+/// The library with the registry of a version of the interface.
+const fn registry(major: u32) -> &'static CStr {
+    match major {
+        1 => OURS_1,
+        _ => c"libdat2.so.2",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn diagnosis(library: &str) -> Diagnosis {
+        let content = format!(
+            "broken\n\
+             a k2.0 nonthreadsafe default nowhere.so v.1.0 \"\" \"\"\n\
+             a u2.0 nonthreadsafe default {library} v.1.0 \"\" \"\"\n"
+        );
+        let configuration = Configuration::parse(Path::new("dat.conf"), content.as_bytes());
+        diagnose(configuration, look)
+    }
+
+    #[test]
+    fn a_library_that_is_no_provider_is_named_with_the_symbol_it_lacks() {
+        let found = diagnosis("libc.so.6");
+        let [own, symbol] = found.problems()[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!((own.line, &own.reason), (Some(1), &Reason::Fields(1)));
+        assert_eq!(
+            symbol.to_string(),
+            "dat.conf:3: libc.so.6: dat_provider_init: the library has no such symbol, so it is no provider"
+        );
+    }
+
+    #[test]
+    fn versions_that_have_no_registry_are_named_and_our_own_library_is_there() {
+        let content = "a u3.0 nonthreadsafe default libc.so.6 v.1.0 \"\" \"\"\n\
+                       b u1.2 nonthreadsafe default libdat.so.1 v.1.0 \"mock\" \"\"\n\
+                       c u2.0 nonthreadsafe default libdat.so.1 v.1.0 \"mock\" \"\"\n";
+        let configuration = Configuration::parse(Path::new("dat.conf"), content.as_bytes());
+        let found = diagnose(configuration, look);
+        let lines: Vec<Option<usize>> = found.problems().iter().map(|one| one.line).collect();
+        assert_eq!(lines, [Some(1), Some(3)]);
+        assert_eq!(found.problems()[0].reason, Reason::NoRegistry(3));
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        let found = diagnosis("/nowhere/at-all.so");
+        let [_, library] = found.problems()[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(library.line, Some(3));
+        assert_eq!(library.library.as_deref(), Some("/nowhere/at-all.so"));
+        assert!(matches!(library.reason, Reason::Library(_)));
+    }
+}

@@ -1,0 +1,135 @@
+//! What is wrong with a `dat.conf`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The file cannot be read: what the system says.
+    Unreadable(String),
+    /// A quote has no end on its line.
+    Quote,
+    /// There is a zero byte.
+    ZeroByte,
+    /// There are not eight fields, but so many.
+    Fields(usize),
+    /// The name has no bytes, or more than 255.
+    Name(usize),
+    /// The version of the interface is not `u` or `k`, a number, a dot and a number.
+    InterfaceVersion(String),
+    /// It is said neither `threadsafe` nor `nonthreadsafe`.
+    Threads(String),
+    /// It is said neither `default` nor `nondefault`.
+    Section(String),
+    /// The library has no name.
+    NoLibrary,
+    /// The version of the provider is not an identifier and two numbers with dots.
+    ProviderVersion(String),
+    /// The entry of this line has the same name, version and thread safety, and comes first.
+    Repeated(usize),
+    /// The library cannot be loaded: what the loader says.
+    Library(String),
+    /// The library has no such symbol, so that it is no provider.
+    Symbol,
+    /// No registry is for this major version of the interface.
+    NoRegistry(u32),
+    /// What the library itself says of the line.
+    Line(String),
+    /// The library cannot be looked at: what became of the process that loaded it.
+    Looking(String),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(said) => write!(f, "it cannot be read: {said}"),
+            Self::Quote => f.write_str("a quote has no end on this line"),
+            Self::ZeroByte => f.write_str("there is a zero byte"),
+            Self::Fields(count) => write!(f, "{count} fields instead of 8"),
+            Self::Name(0) => f.write_str("the name is empty"),
+            Self::Name(length) => write!(f, "the name has {length} bytes, more than 255"),
+            Self::InterfaceVersion(said) => {
+                write!(f, "`{said}` is no version of the interface, as u2.0 is")
+            }
+            Self::Threads(said) => {
+                write!(f, "`{said}` is neither threadsafe nor nonthreadsafe")
+            }
+            Self::Section(said) => write!(f, "`{said}` is neither default nor nondefault"),
+            Self::NoLibrary => f.write_str("the library has no name"),
+            Self::ProviderVersion(said) => {
+                write!(f, "`{said}` is no version of a provider, as dapl.2.0 is")
+            }
+            Self::Repeated(line) => write!(
+                f,
+                "line {line} has the same name, version and thread safety; this one is used only if the library of that cannot be \
+                 loaded"
+            ),
+            Self::Library(said) => write!(f, "it cannot be loaded: {said}"),
+            Self::Symbol => f.write_str("the library has no such symbol, so it is no provider"),
+            Self::NoRegistry(major) => write!(
+                f,
+                "no registry is for version {major} of the interface: libdat is for 1, libdat2 for 2"
+            ),
+            Self::Line(said) => f.write_str(said),
+            Self::Looking(said) => write!(f, "a process that loads it {said}"),
+        }
+    }
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from 1.
+    pub line: Option<usize>,
+    /// The library that the line names.
+    pub library: Option<String>,
+    /// The symbol of the library.
+    pub symbol: Option<String>,
+    /// What it is.
+    pub reason: Reason,
+}
+
+impl Problem {
+    /// Of a file as such.
+    pub(super) fn of_file(file: &Path, reason: Reason) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: None,
+            library: None,
+            symbol: None,
+            reason,
+        }
+    }
+
+    /// Of a line of a file.
+    pub(super) fn of_line(file: &Path, line: usize, reason: Reason) -> Self {
+        Self {
+            line: Some(line),
+            ..Self::of_file(file, reason)
+        }
+    }
+
+    /// Whether entries are lost by it. An entry that is there twice is used all the same, if there is need.
+    pub fn is_error(&self) -> bool {
+        !matches!(self.reason, Reason::Repeated(_))
+    }
+}
+
+/// `FILE:LINE: LIBRARY: SYMBOL: REASON`, without what does not apply.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        for part in [&self.library, &self.symbol].into_iter().flatten() {
+            write!(f, ": {part}")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+impl std::error::Error for Problem {}

@@ -1,0 +1,469 @@
+//! The providers of a registry: those of `dat.conf`, devices of our own, and those that have entered themselves.
+
+use std::ffi::{CStr, CString};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use dat_core::{Cause, Error, ErrorKind, Result, Subtype};
+
+use super::{Candidate, Configuration, Entry, Problem, Reason, Wanted};
+use crate::adapter::Registered;
+use crate::boundary::{In, Library, List, Out, Provider, ProviderInfo, begin, end};
+use crate::devices::Named;
+
+/// What registries differ in.
+pub(crate) struct Rules {
+    /// Our library, as the loader knows it.
+    pub(crate) library: &'static CStr,
+    /// Where `dat.conf` may be, if no variable says it.
+    pub(crate) places: &'static [&'static str],
+    /// Whether an entry concerns the registry, be it used or not.
+    pub(crate) concerns: fn(&Entry) -> bool,
+    /// The devices that are there when no entry concerns the registry. Whose registry has such devices, of that entries may name the
+    /// library itself.
+    pub(crate) devices: Option<fn() -> Vec<Discovered>>,
+}
+
+/// A device of this host: what it is registered as, by which name, and which it is.
+pub(crate) type Discovered = (Registered, CString, Named);
+
+/// What there is without anybody having entered.
+struct Read {
+    /// The `dat.conf`, if there is one.
+    file: PathBuf,
+    known: Vec<Known>,
+}
+
+/// A name of that.
+struct Known {
+    name: CString,
+    registered: Registered,
+    source: Source,
+}
+
+enum Source {
+    /// A line of `dat.conf`.
+    Entry(Entry),
+    /// A device that was found. Nobody has said whether it is safe for threads: it is, and those who want the other are served as well.
+    Device(Named),
+}
+
+impl Known {
+    fn candidate(&self) -> Candidate<'_> {
+        self.registered.candidate(&self.name)
+    }
+}
+
+impl Registered {
+    fn candidate<'a>(&self, name: &'a CStr) -> Candidate<'a> {
+        Candidate {
+            name,
+            major: self.major,
+            minor: self.minor,
+            is_thread_safe: self.is_thread_safe,
+        }
+    }
+
+    fn of(info: &ProviderInfo) -> Self {
+        Self {
+            major: info.major,
+            minor: info.minor,
+            is_thread_safe: info.is_thread_safe != 0,
+            provider: 0,
+        }
+    }
+
+    fn info(&self, name: &CStr) -> ProviderInfo {
+        ProviderInfo::new(name, self.major, self.minor, self.is_thread_safe)
+    }
+}
+
+/// A provider that has entered itself.
+struct Entered<const N: usize> {
+    /// Different for all that ever were.
+    number: u64,
+    name: CString,
+    registered: Registered,
+    provider: Provider<N>,
+    /// How many adapters are open or about to be.
+    adapters: usize,
+}
+
+impl<const N: usize> Entered<N> {
+    fn candidate(&self) -> Candidate<'_> {
+        self.registered.candidate(&self.name)
+    }
+}
+
+struct All<const N: usize> {
+    last: u64,
+    entered: Vec<Entered<N>>,
+}
+
+/// All providers of a registry, whose tables have so many functions.
+pub(crate) struct Providers<const N: usize> {
+    rules: Rules,
+    all: Mutex<All<N>>,
+    /// Held while a provider is found, loaded, or told to go; not while it opens an adapter.
+    turn: Mutex<()>,
+    read: OnceLock<std::result::Result<Read, Problem>>,
+}
+
+/// A provider whose adapter is about to be opened, or is open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used<const N: usize> {
+    pub(crate) provider: Provider<N>,
+    pub(crate) number: u64,
+}
+
+/// Who opens what a consumer wants.
+pub(crate) enum Found<const N: usize> {
+    /// A provider, which stays until it is released.
+    Used(Used<N>),
+    /// We, a device.
+    Device(Named, Registered),
+}
+
+/// What will do for a consumer.
+enum Choice<'a> {
+    Entered(u64),
+    Known(&'a Known, Registered),
+}
+
+const INITIALIZE: &CStr = c"dat_provider_init";
+const FINISH: &CStr = c"dat_provider_fini";
+
+impl<const N: usize> Providers<N> {
+    pub(crate) const fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            all: Mutex::new(All {
+                last: 0,
+                entered: Vec::new(),
+            }),
+            turn: Mutex::new(()),
+            read: OnceLock::new(),
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, All<N>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is in this process; read once.
+    fn known(&self) -> std::result::Result<&[Known], &Problem> {
+        self.read().map(|read| read.known.as_slice())
+    }
+
+    fn read(&self) -> std::result::Result<&Read, &Problem> {
+        let read = self.read.get_or_init(|| {
+            let configuration = Configuration::of_process(self.rules.places)?;
+            let (file, entries) = configuration
+                .map(|read| (read.file, read.entries))
+                .unwrap_or_default();
+            let known = self.look(entries);
+            Ok(Read { file, known })
+        });
+        read.as_ref()
+    }
+
+    fn look(&self, entries: Vec<Entry>) -> Vec<Known> {
+        let mut ours = entries.into_iter().filter(self.rules.concerns).peekable();
+        if let (None, Some(devices)) = (ours.peek(), self.rules.devices) {
+            let found = devices().into_iter();
+            let found = found.map(|(registered, name, device)| Known {
+                name,
+                registered,
+                source: Source::Device(device),
+            });
+            return found.collect();
+        }
+        let usable = ours.filter(Entry::is_usable);
+        usable
+            .map(|entry| Known {
+                name: entry.name.clone(),
+                registered: Registered {
+                    major: entry.major,
+                    minor: entry.minor,
+                    is_thread_safe: entry.is_thread_safe,
+                    provider: 0,
+                },
+                source: Source::Entry(entry),
+            })
+            .collect()
+    }
+
+    /// Finds a provider, and loads it if it is not there yet.
+    ///
+    /// # Errors
+    /// PROVIDER_NOT_FOUND, with what was missing; what is wrong with `dat.conf` is said on the error output if `DAT_DBG_TYPE` is set
+    /// and not 0.
+    ///
+    /// Spec: IAO-06, REGL-05
+    pub(crate) fn find(&self, wanted: Wanted<'_>) -> Result<Found<N>> {
+        let _turn = self.turn();
+        let chosen = self.choose(wanted);
+        let found = chosen.as_ref().ok().and_then(|choices| {
+            let mut found = choices.iter().map(|choice| match choice {
+                Choice::Entered(number) => self.use_entered(|one| one.number == *number),
+                Choice::Known(known, registered) => self.take(known, registered),
+            });
+            found.find_map(|found| found)
+        });
+        found.ok_or_else(|| {
+            if let Err(problem) = self.known() {
+                self.explain(problem);
+            }
+            let nothing = Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered);
+            chosen.err().unwrap_or(nothing)
+        })
+    }
+
+    fn choose(&self, wanted: Wanted<'_>) -> Result<Vec<Choice<'_>>> {
+        let all = self.all();
+        let entered = all
+            .entered
+            .iter()
+            .map(|one| (one.candidate(), Choice::Entered(one.number)));
+        let known = self.known().unwrap_or_default().iter().map(|known| {
+            let registered = match known.source {
+                Source::Entry(_) => known.registered,
+                Source::Device(_) => Registered {
+                    is_thread_safe: wanted.is_thread_safe,
+                    ..known.registered
+                },
+            };
+            let candidate = registered.candidate(&known.name);
+            (candidate, Choice::Known(known, registered))
+        });
+        let chosen = wanted.choose(entered.chain(known), |one| one.0)?;
+        Ok(chosen.into_iter().map(|one| one.1).collect())
+    }
+
+    fn use_entered(&self, is_meant: impl Fn(&Entered<N>) -> bool) -> Option<Found<N>> {
+        let mut all = self.all();
+        let entered = all.entered.iter_mut().find(|one| is_meant(one))?;
+        entered.adapters += 1;
+        Some(Found::Used(Used {
+            provider: entered.provider,
+            number: entered.number,
+        }))
+    }
+
+    /// A device, or the provider that the library of an entry enters.
+    fn take(&self, known: &Known, registered: &Registered) -> Option<Found<N>> {
+        let entry = match &known.source {
+            Source::Device(device) => return Some(Found::Device(device.clone(), *registered)),
+            Source::Entry(entry) => entry,
+        };
+        match self.load(entry) {
+            Ok(Some(device)) => Some(Found::Device(device, *registered)),
+            Ok(None) => self.use_entered(|one| one.candidate() == known.candidate()),
+            Err(problem) => {
+                self.explain(&problem);
+                None
+            }
+        }
+    }
+
+    /// Loads the library of an entry, and lets it enter its provider; if the library is ours, the entry names a device.
+    fn load(&self, entry: &Entry) -> std::result::Result<Option<Named>, Problem> {
+        let problem = |symbol: Option<&CStr>, reason| Problem {
+            library: Some(entry.library.to_string_lossy().into_owned()),
+            symbol: symbol.map(|symbol| symbol.to_string_lossy().into_owned()),
+            ..Problem::of_line(&self.file(), entry.line, reason)
+        };
+        let library = Library::load(&entry.library)
+            .or_else(|said| {
+                // A program may have loaded us without our names in the scope of all; providers need them there.
+                Library::load(self.rules.library)
+                    .map_err(|_| said)
+                    .and_then(|_| Library::load(&entry.library))
+            })
+            .map_err(|said| problem(None, Reason::Library(said)))?;
+        if self.rules.devices.is_some() && Library::of_this_code() == Some(library) {
+            let (told, name) = (&entry.instance_data, &entry.name);
+            let device = Named::parse(&told.to_string_lossy(), &name.to_string_lossy());
+            return Ok(Some(device));
+        }
+        let function = library
+            .find(INITIALIZE)
+            .ok_or_else(|| problem(Some(INITIALIZE), Reason::Symbol))?;
+        let registered = entry.candidate();
+        let info = ProviderInfo::new(
+            registered.name,
+            registered.major,
+            registered.minor,
+            registered.is_thread_safe,
+        );
+        begin(function, &info, &entry.instance_data);
+        Ok(None)
+    }
+
+    /// The `dat.conf`.
+    fn file(&self) -> PathBuf {
+        self.read()
+            .map(|read| read.file.clone())
+            .unwrap_or_default()
+    }
+
+    /// Says what is wrong on the error output, if that is wanted.
+    fn explain(&self, problem: &Problem) {
+        let wanted = std::env::var("DAT_DBG_TYPE").is_ok_and(|value| value != "0");
+        if wanted {
+            let library = self.rules.library.to_string_lossy();
+            // Whom it cannot be said to does not hear it; a panic would end the program.
+            let _said = writeln!(io::stderr(), "{library}: {problem}");
+        }
+    }
+
+    /// An adapter is closed, or could not be opened; with the last one the provider goes, if `dat.conf` has it.
+    ///
+    /// Its library stays loaded, whose threads may not have ended.
+    ///
+    /// Spec: IAO-07, IAC-07
+    pub(crate) fn release(&self, number: u64) {
+        let _turn = self.turn();
+        let mut all = self.all();
+        let Some(entered) = all.entered.iter_mut().find(|one| one.number == number) else {
+            return;
+        };
+        entered.adapters = entered.adapters.saturating_sub(1);
+        if entered.adapters != 0 {
+            return;
+        }
+        let (name, registered) = (entered.name.clone(), entered.registered);
+        // The provider takes itself out.
+        drop(all);
+        let mut known = self.known().unwrap_or_default().iter();
+        let known = known.find(|known| known.candidate() == registered.candidate(&name));
+        if let Some(Source::Entry(entry)) = known.map(|known| &known.source)
+            && let Ok(library) = Library::load(&entry.library)
+            && let Some(function) = library.find(FINISH)
+        {
+            end(function, &registered.info(&name));
+        }
+    }
+
+    /// Whether a provider with its table at this address has entered.
+    pub(crate) fn entered_at(&self, address: usize) -> Option<Provider<N>> {
+        let all = self.all();
+        let mut providers = all.entered.iter().map(|entered| entered.provider);
+        providers.find(|provider| provider.address() == address)
+    }
+
+    /// Enters a provider.
+    ///
+    /// # Errors
+    /// INVALID_PARAMETER: a null argument (ARG1, ARG2), no name (ARG2); PROVIDER_ALREADY_REGISTERED: there is one of this name,
+    /// version and thread safety, or a device of ours.
+    ///
+    /// Spec: REGA-01, REGA-02
+    pub(crate) fn add(&self, provider: Option<Provider<N>>, info: In<ProviderInfo>) -> Result<()> {
+        let provider = provider.ok_or(Error::invalid_argument(1))?;
+        let info = info.get().ok_or(Error::invalid_argument(2))?;
+        let name = info.name().filter(|name| !name.is_empty());
+        let name = name.ok_or(Error::invalid_argument(2))?;
+        let registered = Registered::of(&info);
+        let is_same = |candidate: Candidate<'_>| candidate == registered.candidate(&name);
+        let is_device =
+            |known: &Known| matches!(known.source, Source::Device(_)) && is_same(known.candidate());
+        let mut all = self.all();
+        let is_taken = all.entered.iter().any(|one| is_same(one.candidate()))
+            || self.known().unwrap_or_default().iter().any(is_device);
+        if is_taken {
+            let kind = ErrorKind::ProviderAlreadyRegistered;
+            return Err(Error::new(kind, Subtype::NoSubtype));
+        }
+        all.last += 1;
+        let number = all.last;
+        all.entered.push(Entered {
+            number,
+            name,
+            registered,
+            provider,
+            adapters: 0,
+        });
+        Ok(())
+    }
+
+    /// Takes a provider out.
+    ///
+    /// # Errors
+    /// INVALID_PARAMETER: a null argument, or it is not there (ARG2); PROVIDER_IN_USE: an adapter is open.
+    ///
+    /// Spec: REGR-01
+    pub(crate) fn remove(
+        &self,
+        provider: Option<Provider<N>>,
+        info: In<ProviderInfo>,
+    ) -> Result<()> {
+        let provider = provider.ok_or(Error::invalid_argument(1))?;
+        let info = info.get().ok_or(Error::invalid_argument(2))?;
+        let name = info.name().ok_or(Error::invalid_argument(2))?;
+        let candidate = Registered::of(&info).candidate(&name);
+        let mut all = self.all();
+        let mut entered = all.entered.iter();
+        let is_meant = |one: &Entered<N>| one.provider == provider && one.candidate() == candidate;
+        let index = entered.position(is_meant);
+        let index = index.ok_or(Error::invalid_argument(2))?;
+        if all.entered.get(index).is_some_and(|one| one.adapters != 0) {
+            let kind = ErrorKind::ProviderInUse;
+            return Err(Error::new(kind, Subtype::NoSubtype));
+        }
+        all.entered.remove(index);
+        Ok(())
+    }
+
+    /// Tells of as many providers as there is room for: those of `dat.conf` or the devices, and those that have entered themselves
+    /// beside them. If it fails, the count is that of all.
+    ///
+    /// # Errors
+    /// INVALID_PARAMETER with the position: there is no room, or a place is null. INTERNAL_ERROR: `dat.conf` cannot be read.
+    ///
+    /// Spec: REGL-01..05
+    pub(crate) fn list(
+        &self,
+        most: i32,
+        count: Out<i32>,
+        places: List<Out<ProviderInfo>>,
+    ) -> Result<()> {
+        let told = count.required(2)?;
+        let all = self.list_all();
+        let number = |length| i32::try_from(length).unwrap_or(i32::MAX);
+        let places = (|| {
+            self.known().map_err(|_| Error::internal(Cause::None))?;
+            let room = usize::try_from(most).ok().filter(|most| *most != 0);
+            let room = room.ok_or(Error::invalid_argument(1))?;
+            let place = |index| {
+                let place = places.nth(index).ok_or(Error::invalid_argument(3))?;
+                place.required(3)
+            };
+            (0..room.min(all.len()))
+                .map(place)
+                .collect::<Result<Vec<_>>>()
+        })();
+        told.put(number(places.as_ref().map_or(all.len(), Vec::len)));
+        for (place, info) in places?.into_iter().zip(all) {
+            place.put(info);
+        }
+        Ok(())
+    }
+
+    fn list_all(&self) -> Vec<ProviderInfo> {
+        let known = self.known().unwrap_or_default();
+        let all = self.all();
+        let beside = all.entered.iter().filter(|one| {
+            let mut same = known.iter();
+            !same.any(|known| known.candidate() == one.candidate())
+        });
+        let beside = beside.map(|one| one.registered.info(&one.name));
+        let known = known.iter().map(|one| one.registered.info(&one.name));
+        known.chain(beside).collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! Barriers, in storage of the caller.
+
+use dat_rsm::{BarrierId, BarrierScope, Handle, ImportId, Result, RsmError};
+
+use super::process::{Opened, site_of, with_site};
+use super::{Code, code, named, place, told};
+use crate::boundary::{BarrierStorage, Out};
+use crate::handles::CHandle;
+
+/// What storage says in which a barrier was made.
+const MARK: u16 = 0x5242;
+
+/// The barrier in some storage. Whatever else is there names none: it is looked up.
+///
+/// # Errors
+/// BAD_BARRIER_PTR: there is no storage. BARRIER_UNINITIALIZED: there is no barrier in it.
+fn barrier_in(storage: Out<BarrierStorage>) -> Result<(&'static Opened, BarrierId)> {
+    let found = storage.get().ok_or(RsmError::BadBarrierPointer)?;
+    let none = RsmError::BarrierUninitialized;
+    if found.mark != MARK {
+        return Err(none);
+    }
+    let barrier = named(found.barrier);
+    Ok((site_of(barrier, none)?, BarrierId::from_handle(barrier)))
+}
+
+/// `rsm_memseg_import_init_barrier`.
+///
+/// Spec: RSMBR-01, RSMBR-02, RSMBR-03
+pub fn init_barrier(import: CHandle, _kind: u32, storage: Out<BarrierStorage>) -> Code {
+    code(|| {
+        let segment = named(import);
+        let opened = site_of(segment, RsmError::BadSegmentHandle)?;
+        let connection = ImportId::from_handle(segment);
+        with_site!(opened, site => {
+            site.engine.import_state(connection)?;
+            let place = place(storage, RsmError::BadBarrierPointer)?;
+            // What is covered is as wide as any type asks for.
+            let made = site.engine.init_barrier(connection, BarrierScope::default())?;
+            place.put(BarrierStorage {
+                segment: import,
+                mark: MARK,
+                barrier: told(made),
+            });
+            Ok(())
+        })
+    })
+}
+
+/// `rsm_memseg_import_open_barrier`.
+///
+/// Spec: RSMBR-04
+pub fn open_barrier(storage: Out<BarrierStorage>) -> Code {
+    code(|| {
+        let (opened, barrier) = barrier_in(storage)?;
+        with_site!(opened, site => site.engine.open_barrier(barrier))
+    })
+}
+
+/// `rsm_memseg_import_order_barrier`.
+///
+/// Spec: RSMBR-07, RSMBR-11
+pub fn order_barrier(storage: Out<BarrierStorage>) -> Code {
+    code(|| {
+        let (opened, barrier) = barrier_in(storage)?;
+        with_site!(opened, site => site.sleeping(|wait| site.engine.order_barrier(barrier, wait)))
+    })
+}
+
+/// `rsm_memseg_import_close_barrier`.
+///
+/// Spec: RSMBR-05, RSMBR-11
+pub fn close_barrier(storage: Out<BarrierStorage>) -> Code {
+    code(|| {
+        let (opened, barrier) = barrier_in(storage)?;
+        with_site!(opened, site => site.sleeping(|wait| site.engine.close_barrier(barrier, wait)))
+    })
+}
+
+/// `rsm_memseg_import_destroy_barrier`.
+///
+/// Spec: RSMBR-10
+pub fn destroy_barrier(storage: Out<BarrierStorage>) -> Code {
+    code(|| {
+        let (opened, barrier) = barrier_in(storage)?;
+        with_site!(opened, site => site.engine.destroy_barrier(barrier))?;
+        let none = told(Handle::NULL);
+        place(storage, RsmError::BadBarrierPointer)?.put(BarrierStorage {
+            segment: none,
+            mark: 0,
+            barrier: none,
+        });
+        Ok(())
+    })
+}

@@ -1,0 +1,67 @@
+//! Getting, describing and releasing controllers.
+
+use dat_rsm::{ControllerId, RsmError};
+
+use super::process::{LOOPBACK, Process, site_of, with_site};
+use super::{Code, code, handle_place, named, place, told};
+use crate::boundary::{ControllerAttributes, Out, Text};
+use crate::handles::CHandle;
+
+/// `rsm_get_controller`.
+///
+/// Spec: RSMCT-01..05, RSMGEN-06
+pub fn get_controller(name: Text, controller: Out<CHandle>) -> Code {
+    code(|| {
+        let place = handle_place(controller, RsmError::BadControllerHandle)?;
+        let name = name.get();
+        let name = match &name {
+            Some(name) => name.to_str().map_err(|_| RsmError::ControllerNotPresent)?,
+            None => LOOPBACK,
+        };
+        let opened = Process::this()?.open(name)?;
+        let controller = with_site!(opened, site => site.get())?;
+        place.put(told(controller));
+        Ok(())
+    })
+}
+
+/// `rsm_release_controller`.
+///
+/// Spec: RSMCT-10, RSMCT-11
+pub fn release_controller(controller: CHandle) -> Code {
+    code(|| {
+        let controller = named(controller);
+        let opened = site_of(controller, RsmError::BadControllerHandle)?;
+        let controller = ControllerId::from_handle(controller);
+        with_site!(opened, site => site.release(controller))
+    })
+}
+
+/// `rsm_get_controller_attr`.
+///
+/// Spec: RSMCT-20, RSMCT-21
+pub fn get_controller_attributes(
+    controller: CHandle,
+    attributes: Out<ControllerAttributes>,
+) -> Code {
+    code(|| {
+        let controller = named(controller);
+        let opened = site_of(controller, RsmError::BadControllerHandle)?;
+        let controller = ControllerId::from_handle(controller);
+        let known = with_site!(opened, site => site.engine.controller_attributes(controller))?;
+        // What is more than an address can count is no limit for anybody.
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        place(attributes, RsmError::BadAddress)?.put(ControllerAttributes {
+            direct_access_sizes: known.direct_access_sizes,
+            atomic_sizes: known.atomic_sizes,
+            page_size: size(known.page_size),
+            max_export_segment_size: size(known.max_export_segment_size),
+            tot_export_segment_size: size(known.total_export_segment_size),
+            max_export_segments: known.max_export_segments,
+            max_import_map_size: size(known.max_import_map_size),
+            tot_import_map_size: size(known.total_import_map_size),
+            max_import_segments: known.max_import_segments,
+        });
+        Ok(())
+    })
+}

@@ -1,0 +1,219 @@
+//! Segments on the side of their exporter.
+
+use dat_rsm::{
+    AccessEntry as Access, ControllerId, ExportFlags, ExportId, Handle, Result, RsmError,
+};
+
+use super::process::{Opened, is_inherited, site_of, with_site};
+use super::{Code, code, handle_place, named, place, told};
+use crate::boundary::{self, AccessEntry, Consumer, List, Out, access_to, page_size, region};
+use crate::handles::CHandle;
+
+/// The site of an exported segment, for calls that its creator alone may make.
+///
+/// # Errors
+/// NOT_CREATOR: it is that of a process that this one was forked from. BAD_SEG_HNDL: it is none.
+///
+/// Spec: RSMGEN-03
+fn created(segment: Handle) -> Result<&'static Opened> {
+    site_of(segment, RsmError::BadSegmentHandle).map_err(|none| {
+        let export = matches!(
+            dat_rsm::SegmentHandle::from_handle(segment),
+            Some(dat_rsm::SegmentHandle::Export(_))
+        );
+        if export && is_inherited(segment) {
+            RsmError::NotCreator
+        } else {
+            none
+        }
+    })
+}
+
+/// Whether memory can be exported, as far as the system knows it.
+fn check_memory(address: usize, length: usize) -> Result<()> {
+    match access_to(address, length) {
+        boundary::Access::Write => Ok(()),
+        boundary::Access::Read => Err(RsmError::PermissionDenied),
+        boundary::Access::None => Err(RsmError::BadAddress),
+    }
+}
+
+/// Says why a device refused memory: the system knows, where the device says no more than that it could not.
+fn refused(error: RsmError, address: usize, length: usize) -> RsmError {
+    match error {
+        RsmError::BadAddress | RsmError::InternalError | RsmError::InsufficientResources => {
+            check_memory(address, length).err().unwrap_or(error)
+        }
+        error => error,
+    }
+}
+
+/// `rsm_memseg_export_create`.
+///
+/// Spec: RSMEX-01, RSMEX-02, RSMEX-03, RSMGEN-06
+pub fn export_create(
+    controller: CHandle,
+    segment: Out<CHandle>,
+    memory: Consumer,
+    length: usize,
+    flags: u32,
+) -> Code {
+    code(|| {
+        let controller = named(controller);
+        let opened = site_of(controller, RsmError::BadControllerHandle)?;
+        let controller = ControllerId::from_handle(controller);
+        with_site!(opened, site => {
+            site.engine.controller_attributes(controller)?;
+            let place = handle_place(segment, RsmError::BadSegmentHandle)?;
+            if memory.is_null() {
+                return Err(RsmError::BadAddress);
+            }
+            let address = memory.address();
+            if length == 0 {
+                return Err(RsmError::BadLength);
+            }
+            if !address.is_multiple_of(page_size()) || !length.is_multiple_of(page_size()) {
+                return Err(RsmError::BadMemoryAlignment);
+            }
+            if site.loopback {
+                // What a device would find out when it pins the memory.
+                check_memory(address, length)?;
+            }
+            let flags = ExportFlags::from_bits_retain(flags);
+            let made = site
+                .engine
+                .export_create(controller, region(address, length), flags)
+                .map_err(|error| refused(error, address, length))?;
+            place.put(told(made));
+            Ok(())
+        })
+    })
+}
+
+/// `rsm_memseg_export_destroy`.
+///
+/// Spec: RSMEX-10
+pub fn export_destroy(segment: CHandle) -> Code {
+    code(|| {
+        let segment = named(segment);
+        let opened = site_of(segment, RsmError::BadSegmentHandle)?;
+        let export = ExportId::from_handle(segment);
+        with_site!(opened, site => {
+            let destroyed = site.sleeping(|wait| site.engine.export_destroy(export, wait));
+            site.look();
+            destroyed
+        })
+    })
+}
+
+/// `rsm_memseg_export_rebind`.
+///
+/// Spec: RSMEX-20, RSMEX-22, RSMEX-23, RSMGEN-03
+pub fn export_rebind(segment: CHandle, memory: Consumer, _offset: i64, length: usize) -> Code {
+    /// No segment begins here.
+    const UNALIGNED: usize = 1;
+    code(|| {
+        let segment = named(segment);
+        let opened = created(segment)?;
+        let export = ExportId::from_handle(segment);
+        with_site!(opened, site => {
+            site.engine.export_length(export)?;
+            if memory.is_null() {
+                return Err(RsmError::BadAddress);
+            }
+            let address = memory.address();
+            let usable = if site.loopback {
+                check_memory(address, length)
+            } else {
+                Ok(())
+            };
+            // What cannot be used is refused in its turn, behind what else is wrong.
+            let given = region(usable.map_or(UNALIGNED, |()| address), length);
+            let bound = site.sleeping(|wait| site.engine.export_rebind(export, given, wait));
+            site.look();
+            match (bound, usable) {
+                (Err(RsmError::BadAddress), Err(error)) => Err(error),
+                (bound, _) => bound.map_err(|error| refused(error, address, length)),
+            }
+        })
+    })
+}
+
+/// The entries of an access list. Of one that is longer than any may be no more is read than shows that.
+fn access_list(list: List<AccessEntry>, length: u32, nodes: usize) -> Result<Vec<Access>> {
+    let count = (length as usize).min(nodes.saturating_add(1));
+    let entry = |index| {
+        let entry = list.nth(index).ok_or(RsmError::BadAccessList)?;
+        Ok(Access {
+            node: entry.node,
+            permission: entry.permission,
+        })
+    };
+    (0..count).map(entry).collect()
+}
+
+/// `rsm_memseg_export_publish`.
+///
+/// Spec: RSMPB-01..06, RSMGEN-03
+pub fn export_publish(
+    segment: CHandle,
+    id: Out<u32>,
+    list: List<AccessEntry>,
+    length: u32,
+) -> Code {
+    code(|| {
+        let place = place(id, RsmError::BadSegmentId)?;
+        let segment = named(segment);
+        let opened = created(segment)?;
+        let export = ExportId::from_handle(segment);
+        with_site!(opened, site => {
+            site.engine.export_length(export)?;
+            let list = access_list(list, length, site.nodes)?;
+            // Refused where another process of this node has the place where importers look.
+            site.engine.listen(export, site.qualifier)?;
+            let wanted = id.get().unwrap_or_default();
+            let given = site.engine.export_publish(export, wanted, &list)?;
+            if wanted == 0 {
+                place.put(given);
+            }
+            Ok(())
+        })
+    })
+}
+
+/// `rsm_memseg_export_republish`.
+///
+/// Spec: RSMPB-10, RSMGEN-03
+pub fn export_republish(segment: CHandle, list: List<AccessEntry>, length: u32) -> Code {
+    code(|| {
+        let segment = named(segment);
+        let opened = created(segment)?;
+        let export = ExportId::from_handle(segment);
+        with_site!(opened, site => {
+            site.engine.export_length(export)?;
+            let entries = access_list(list, length, site.nodes);
+            // A list that is not there is refused in its turn, as one that no list can be.
+            let none = Access {
+                node: 0,
+                permission: u32::MAX,
+            };
+            site.engine.export_republish(export, &entries.unwrap_or_else(|_| vec![none]))
+        })
+    })
+}
+
+/// `rsm_memseg_export_unpublish`.
+///
+/// Spec: RSMPB-20, RSMPB-21, RSMGEN-03
+pub fn export_unpublish(segment: CHandle) -> Code {
+    code(|| {
+        let segment = named(segment);
+        let opened = created(segment)?;
+        let export = ExportId::from_handle(segment);
+        with_site!(opened, site => {
+            let withdrawn = site.sleeping(|wait| site.engine.export_unpublish(export, wait));
+            site.look();
+            withdrawn
+        })
+    })
+}

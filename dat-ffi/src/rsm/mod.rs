@@ -1,0 +1,110 @@
+//! The calls of remote shared memory, over `dat-rsm`.
+//!
+//! ```text
+//! a C program -> librsm -> a call here -> the site that a handle is of -> dat-rsm -> dat-core -> a backend
+//! ```
+//!
+//! | module | has |
+//! |---|---|
+//! | `process` | the controllers of this process, and of those that it was forked from |
+//! | `nodes` | the file that says which nodes there are |
+//! | `site` | an open controller: its engine, the thread that serves it, those who wait |
+//! | `topology`, `controller`, `segment_id` | the calls that concern controllers and names |
+//! | `export`, `import`, `map`, `barrier`, `signal`, `poll` | the calls that concern segments |
+//! | `transfer`, `vector`, `local` | the calls that move bytes |
+//!
+//! A handle is the word of the engine's handle: it is looked up and never followed, so that any value may come.
+
+mod barrier;
+mod controller;
+mod export;
+mod import;
+mod local;
+mod map;
+mod nodes;
+mod poll;
+mod process;
+mod segment_id;
+mod signal;
+mod site;
+mod topology;
+mod transfer;
+mod vector;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use dat_rsm::{Handle, Result, RsmError};
+
+pub use crate::boundary::{
+    AccessEntry, BarrierStorage, Consumer, ControllerAttributes, IoVector, List, Out,
+    ScatterGather, Text,
+};
+pub use crate::handles::CHandle;
+pub use barrier::{close_barrier, destroy_barrier, init_barrier, open_barrier, order_barrier};
+pub use controller::{get_controller, get_controller_attributes, release_controller};
+pub use export::{
+    export_create, export_destroy, export_publish, export_rebind, export_republish,
+    export_unpublish,
+};
+pub use import::{get_mode, import_connect, import_disconnect, set_mode};
+pub use libc::pollfd as PollEntry;
+pub use local::{create_local_memory, free_local_memory};
+pub use map::{import_map, import_unmap};
+pub use poll::{get_pollfd, release_pollfd, wait_pollfd};
+pub use segment_id::segment_id_range;
+pub use signal::{signal_post, signal_wait};
+pub use topology::{free_topology, get_topology};
+pub use transfer::{get, get_items, put, put_items};
+pub use vector::{getv, putv};
+
+/// What every call returns but one.
+pub type Code = i32;
+
+/// `RSM_SUCCESS`.
+const SUCCESS: Code = 0;
+
+/// What C is told of a call. Nothing unwinds into C: a panic, which would be a fault of ours, is an internal error.
+fn code(call: impl FnOnce() -> Result<()>) -> Code {
+    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(RsmError::InternalError));
+    outcome.map_or_else(RsmError::code, |()| SUCCESS)
+}
+
+/// The engine's handle of a value that came from C.
+fn named(handle: CHandle) -> Handle {
+    Handle::from_raw(handle.address() as u64)
+}
+
+/// The value by which C knows a handle.
+fn told(handle: impl Into<Handle>) -> CHandle {
+    // A word is as wide as an address, which the layouts insist on.
+    CHandle::from_address(handle.into().to_raw() as usize)
+}
+
+/// The place for a result, which has to be there.
+fn place<T: crate::boundary::Plain>(
+    out: Out<T>,
+    missing: RsmError,
+) -> Result<crate::boundary::Place<T>> {
+    out.required(1).map_err(|_| missing)
+}
+
+/// The place for a handle, which has to be there; it holds null from here on until there is a handle.
+///
+/// Spec: RSMGEN-06
+fn handle_place(out: Out<CHandle>, missing: RsmError) -> Result<crate::boundary::Place<CHandle>> {
+    place(out, missing)?.put(CHandle::NULL);
+    place(out, missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: RSMGEN-01, RSMGEN-07
+    #[test]
+    fn a_panic_is_an_internal_error() {
+        assert_eq!(code(|| Ok(())), 0);
+        assert_eq!(code(|| Err(RsmError::BadMode)), 25);
+        assert_eq!(code(|| panic!("a fault of ours, for the test")), 100);
+    }
+}

@@ -1,0 +1,299 @@
+//! Which nodes there are: the file `rsm.nodes`.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use dat_core::attributes::IaAddress;
+use dat_rsm::{DEFAULT_QUALIFIER, NodeEntry, Result, RsmError};
+
+use crate::boundary::trusted_variable;
+
+/// The variable that says which node this process is.
+const NODE: &str = "RSM_NODE";
+/// The variable that names the file.
+const FILE: &str = "RSM_NODES";
+/// The file without it.
+const CUSTOMARY: &str = "/etc/rsm/rsm.nodes";
+/// The number of a node that nothing gives another one.
+const ALONE: u32 = 1;
+
+/// A device of this host that is a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The name of the controller.
+    pub(super) controller: &'static str,
+    /// The name by which the device is opened.
+    pub(super) name: String,
+    /// The connection qualifier to listen on.
+    pub(super) qualifier: u64,
+    /// Whether its port is up.
+    pub(super) active: bool,
+}
+
+/// This node, and what it reaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Nodes {
+    /// This node.
+    pub(super) own: u32,
+    /// Its controllers, each with the nodes that it reaches.
+    pub(super) controllers: Vec<(Known, Vec<NodeEntry>)>,
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        Self {
+            own: ALONE,
+            controllers: Vec::new(),
+        }
+    }
+}
+
+/// A device as this host has it.
+struct Device {
+    name: String,
+    addresses: Vec<IpAddr>,
+    active: bool,
+}
+
+/// A line of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line<'t> {
+    node: u32,
+    controller: &'t str,
+    address: IpAddr,
+    port: u16,
+}
+
+impl Nodes {
+    /// Finds out by the file, or without one by the devices of this host.
+    ///
+    /// # Errors
+    /// BAD_CONF: the file cannot be read or is malformed, or does not have the node that this process is to be.
+    pub(super) fn find() -> Result<Self> {
+        let chosen = trusted_variable(FILE);
+        let is_chosen = chosen.is_some();
+        let file = chosen.map_or_else(|| PathBuf::from(CUSTOMARY), PathBuf::from);
+        let text = match fs::read_to_string(file) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == ErrorKind::NotFound && !is_chosen => None,
+            Err(_) => return Err(RsmError::BadConfiguration),
+        };
+        let own = match trusted_variable(NODE) {
+            Some(own) => Some(number(own.to_str().unwrap_or_default())?),
+            None => None,
+        };
+        match text {
+            Some(text) => Self::of_file(&text, own, &devices()),
+            None => Ok(Self::of_devices(own.unwrap_or(ALONE), &devices())),
+        }
+    }
+
+    /// Each device reaches this node alone.
+    fn of_devices(own: u32, devices: &[Device]) -> Self {
+        let mut controllers = Vec::new();
+        for device in devices {
+            let Some(address) = device.addresses.first() else {
+                continue;
+            };
+            let known = Known {
+                controller: lasting(&format!("verbs{}", controllers.len())),
+                name: device.name.clone(),
+                qualifier: DEFAULT_QUALIFIER,
+                active: device.active,
+            };
+            let itself = NodeEntry {
+                node: own,
+                controller: known.controller,
+                address: IaAddress::from(SocketAddr::from((*address, 0))),
+                qualifier: DEFAULT_QUALIFIER,
+            };
+            controllers.push((known, vec![itself]));
+        }
+        Self { own, controllers }
+    }
+
+    fn of_file(text: &str, own: Option<u32>, devices: &[Device]) -> Result<Self> {
+        let mut lines = Vec::new();
+        for line in text.lines() {
+            lines.extend(parse(line)?);
+        }
+        let device_at = |address| devices.iter().find(|it| it.addresses.contains(&address));
+        let own = match own {
+            Some(own) if lines.iter().any(|line| line.node == own) => own,
+            Some(_) => return Err(RsmError::BadConfiguration),
+            None => lines
+                .iter()
+                .find(|line| device_at(line.address).is_some())
+                .map_or(ALONE, |line| line.node),
+        };
+        let mut controllers: Vec<(Known, Vec<NodeEntry>)> = Vec::new();
+        for line in lines.iter().filter(|line| line.node == own) {
+            let Some(device) = device_at(line.address) else {
+                continue;
+            };
+            let same = |other: &str| dat_rsm::is_same_controller(other, line.controller);
+            if controllers.iter().any(|(known, _)| same(known.controller)) {
+                return Err(RsmError::BadConfiguration);
+            }
+            let known = Known {
+                controller: lasting(line.controller),
+                name: device.name.clone(),
+                qualifier: line.port.into(),
+                active: device.active,
+            };
+            let reached = lines.iter().filter(|other| same(other.controller));
+            let entries = reached.map(|other| NodeEntry {
+                node: other.node,
+                controller: known.controller,
+                address: IaAddress::from(SocketAddr::from((other.address, 0))),
+                qualifier: other.port.into(),
+            });
+            let entries: Vec<NodeEntry> = entries.collect();
+            controllers.push((known, entries));
+        }
+        Ok(Self { own, controllers })
+    }
+}
+
+/// What a line says; nothing if it is empty or a comment.
+fn parse(line: &str) -> Result<Option<Line<'_>>> {
+    let mut words = line.split_whitespace();
+    let Some(node) = words.next().filter(|word| !word.starts_with('#')) else {
+        return Ok(None);
+    };
+    let (Some(controller), Some(address)) = (words.next(), words.next()) else {
+        return Err(RsmError::BadConfiguration);
+    };
+    let bad = RsmError::BadConfiguration;
+    let port = match words.next() {
+        Some(port) => port.parse().ok().filter(|port| *port != 0).ok_or(bad)?,
+        None => DEFAULT_QUALIFIER as u16,
+    };
+    // A name of a controller is the same as itself, and `loopback` is there already.
+    let named = dat_rsm::is_same_controller(controller, controller);
+    if words.next().is_some() || !named || dat_rsm::is_same_controller(controller, "loopback") {
+        return Err(bad);
+    }
+    Ok(Some(Line {
+        node: number(node)?,
+        controller,
+        address: address.parse().map_err(|_| bad)?,
+        port,
+    }))
+}
+
+/// The number of a node: decimal, or hexadecimal with `0x`.
+fn number(text: &str) -> Result<u32> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| RsmError::BadConfiguration)
+}
+
+/// A name that stays: each is read once in the life of a process.
+fn lasting(name: &str) -> &'static str {
+    name.to_owned().leak()
+}
+
+#[cfg(feature = "verbs")]
+fn devices() -> Vec<Device> {
+    let ip = |address: &IaAddress| Some(address.socket_address()?.ip());
+    backend_verbs::devices()
+        .into_iter()
+        .map(|device| Device {
+            addresses: device.addresses.iter().filter_map(ip).collect(),
+            name: device.name,
+            active: device.active,
+        })
+        .collect()
+}
+
+#[cfg(not(feature = "verbs"))]
+fn devices() -> Vec<Device> {
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(name: &str, address: &str) -> Device {
+        Device {
+            name: name.to_owned(),
+            addresses: vec![address.parse().expect("an address")],
+            active: true,
+        }
+    }
+
+    const FILE: &str = "# node controller address port\n\
+        1 verbs0 10.9.0.1\n\
+        \n\
+        0x2 verbs0 10.9.0.1 21076\n\
+        3 Verbs0 10.9.0.3\n\
+        3 verbs1 fd09::3\n\
+        1 verbs1 fd09::1 7\n";
+
+    /// Spec: RSMGEN-08, RSMGEN-09
+    #[test]
+    fn the_file_says_what_a_node_reaches() {
+        let devices = [device("rxe0", "10.9.0.1"), device("rxe1", "fd09::1")];
+        let first = Nodes::of_file(FILE, None, &devices).expect("a file");
+        assert_eq!(first.own, 1);
+        let told = |nodes: &Nodes| {
+            let told = nodes.controllers.iter().map(|(known, reached)| {
+                let reached: Vec<(u32, u64)> =
+                    reached.iter().map(|it| (it.node, it.qualifier)).collect();
+                (known.name.clone(), known.qualifier, reached)
+            });
+            told.collect::<Vec<_>>()
+        };
+        let nodes = vec![(1, 21075), (2, 21076), (3, 21075)];
+        let both = [
+            ("rxe0".to_owned(), 21075, nodes.clone()),
+            ("rxe1".to_owned(), 7, vec![(3, 21075), (1, 7)]),
+        ];
+        assert_eq!(told(&first), both);
+        let second = Nodes::of_file(FILE, Some(2), &devices).expect("a file");
+        assert_eq!(told(&second), [("rxe0".to_owned(), 21076, nodes)]);
+        // A host that the file does not have has no controllers by it.
+        let stranger = Nodes::of_file(FILE, None, &[]).expect("a file");
+        assert_eq!(stranger, Nodes::default());
+    }
+
+    /// Spec: RSMGEN-09, RSMTP-01
+    #[test]
+    fn without_a_file_each_device_reaches_its_own_node() {
+        let mut devices = vec![device("rxe0", "10.9.0.1"), device("rxe1", "fd09::1")];
+        devices[0].addresses.clear();
+        let nodes = Nodes::of_devices(9, &devices);
+        let [(known, reached)] = &nodes.controllers[..] else {
+            panic!("{nodes:?}");
+        };
+        assert_eq!((known.controller, known.name.as_str()), ("verbs0", "rxe1"));
+        assert_eq!((reached[0].node, reached.len()), (9, 1));
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        for line in [
+            "1",
+            "1 verbs0",
+            "x verbs0 10.9.0.1",
+            "-1 verbs0 10.9.0.1",
+            "1 verbs0 host",
+            "1 verbs0 10.9.0.1 0",
+            "1 verbs0 10.9.0.1 65536",
+            "1 verbs0 10.9.0.1 7 8",
+            "1 loopback 10.9.0.1",
+            "1 verbs0 10.9.0.1\n1 VERBS0 10.9.0.1",
+        ] {
+            let nodes = Nodes::of_file(line, None, &[device("rxe0", "10.9.0.1")]);
+            assert_eq!(nodes, Err(RsmError::BadConfiguration), "{line}");
+        }
+        let absent = Nodes::of_file(FILE, Some(4), &[]);
+        assert_eq!(absent, Err(RsmError::BadConfiguration));
+    }
+}

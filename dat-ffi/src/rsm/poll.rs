@@ -1,0 +1,162 @@
+//! Descriptors that are readable while a signal is pending.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use dat_core::sync::HostLock;
+use dat_rsm::{Result, Rsm, RsmError, SegmentHandle};
+use libc::{EINTR, EINVAL, POLLRDNORM, pollfd};
+
+use super::process::{Opened, Process, with_site};
+use super::signal::{segment, until};
+use super::{Code, code, place};
+use crate::adapter::Host;
+use crate::boundary::{Flag, Out, poll};
+use crate::handles::CHandle;
+
+/// Descriptors in one call at most; the system has its own limit below.
+const MOST: u64 = 1 << 20;
+
+/// A segment that is polled.
+#[derive(Debug)]
+pub(super) struct Polled {
+    segment: SegmentHandle,
+    flag: Flag,
+    references: u32,
+}
+
+impl Polled {
+    /// Raises or lowers the descriptor as the segment is; false if the segment is gone.
+    pub(super) fn follow<B: Host>(&mut self, engine: &Rsm<'static, B, HostLock>) -> bool {
+        let pending = engine.signal_pending(self.segment);
+        self.flag.set(pending == Ok(true));
+        pending.is_ok()
+    }
+}
+
+/// `rsm_memseg_get_pollfd`.
+///
+/// Spec: RSMPF-01, RSMPF-02, RSMPF-04
+pub fn get_pollfd(handle: CHandle, entry: Out<pollfd>) -> Code {
+    code(|| {
+        let (opened, segment) = segment(handle)?;
+        with_site!(opened, site => {
+            site.engine.signal_pending(segment)?;
+            let place = place(entry, RsmError::BadAddress)?;
+            let mut polled = site.polled();
+            site.engine.acquire_poll(segment)?;
+            let polled = match polled.entry(segment.handle().to_raw()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(vacant) => match Flag::new() {
+                    Ok(flag) => vacant.insert(Polled { segment, flag, references: 0 }),
+                    Err(_) => {
+                        site.engine.release_poll(segment)?;
+                        return Err(RsmError::InsufficientMemory);
+                    }
+                },
+            };
+            polled.references = polled.references.saturating_add(1);
+            polled.follow(&site.engine);
+            place.put(pollfd {
+                fd: polled.flag.descriptor(),
+                events: POLLRDNORM,
+                revents: 0,
+            });
+            Ok(())
+        })
+    })
+}
+
+/// `rsm_memseg_release_pollfd`.
+///
+/// Spec: RSMPF-03
+pub fn release_pollfd(handle: CHandle) -> Code {
+    code(|| {
+        let (opened, segment) = segment(handle)?;
+        with_site!(opened, site => {
+            let mut polled = site.polled();
+            site.engine.release_poll(segment)?;
+            if let Entry::Occupied(mut known) = polled.entry(segment.handle().to_raw()) {
+                let references = &mut known.get_mut().references;
+                *references = references.saturating_sub(1);
+                if *references == 0 {
+                    known.remove();
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+/// The segments that are polled in this process, by their descriptors.
+fn segments(process: Option<&'static Process>) -> HashMap<i32, (&'static Opened, SegmentHandle)> {
+    let sites = process.into_iter().flat_map(Process::sites);
+    sites
+        .flat_map(|opened| {
+            let of = |it: &Polled| (it.flag.descriptor(), (opened, it.segment));
+            with_site!(opened, site => site.polled().values().map(of).collect::<Vec<_>>())
+        })
+        .collect()
+}
+
+/// Takes a signal of a segment, if one is left.
+fn take((opened, segment): (&'static Opened, SegmentHandle)) -> bool {
+    with_site!(opened, site => {
+        let taken = site.engine.signal_take(segment) == Ok(true);
+        site.look_at(segment);
+        taken
+    })
+}
+
+/// `rsm_intr_signal_wait_pollfd`.
+///
+/// Spec: RSMPF-10, RSMPF-11, RSMPF-12
+pub fn wait_pollfd(entries: Out<pollfd>, count: u64, timeout: i32, ready: Out<i32>) -> Code {
+    code(|| {
+        let outcome = wait(entries, count, timeout);
+        let found = outcome.unwrap_or(0);
+        ready.offer(i32::try_from(found).unwrap_or(i32::MAX));
+        outcome.map(drop)
+    })
+}
+
+fn wait(entries: Out<pollfd>, count: u64, timeout: i32) -> Result<usize> {
+    let count = usize::try_from(count.min(MOST + 1)).unwrap_or(usize::MAX);
+    if count as u64 > MOST {
+        return Err(RsmError::BadArguments);
+    }
+    let list = entries.list();
+    let read = |index| list.nth(index).ok_or(RsmError::BadAddress);
+    let mut asked: Vec<pollfd> = (0..count).map(read).collect::<Result<_>>()?;
+    let until = until(timeout);
+    loop {
+        poll(&mut asked, until).map_err(|error| match error {
+            EINTR => RsmError::Interrupted,
+            EINVAL => RsmError::BadArguments,
+            _ => RsmError::InsufficientMemory,
+        })?;
+        let mut known = segments(Process::this().ok());
+        let mut found = 0_usize;
+        let mut any = false;
+        for entry in &mut asked {
+            any |= entry.revents != 0;
+            if entry.revents & POLLRDNORM != 0
+                && let Some(segment) = known.remove(&entry.fd)
+            {
+                // One signal of a segment, and none if another thread was faster.
+                entry.revents = if take(segment) { POLLRDNORM } else { 0 };
+            }
+            found += usize::from(entry.revents != 0);
+        }
+        if found != 0 || !any {
+            for (index, entry) in asked.iter().enumerate() {
+                entries.put_at(index, *entry);
+            }
+            return if found == 0 {
+                Err(RsmError::TimedOut)
+            } else {
+                Ok(found)
+            };
+        }
+    }
+}

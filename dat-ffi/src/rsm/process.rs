@@ -1,0 +1,245 @@
+//! The controllers of this process.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
+use std::{fs, process};
+
+use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use dat_core::attributes::IaAddress;
+use dat_rsm::{Credentials, Handle, NodeEntry, Options, Result, RsmError, is_same_controller};
+use std::os::unix::fs::MetadataExt;
+
+use super::nodes::{Known, Nodes};
+use super::site::{Shape, Site};
+use crate::boundary::{forks, page_size, without_signals};
+
+/// The controller that reaches the own node only.
+pub(super) const LOOPBACK: &str = "loopback";
+/// Where the engine of `loopback` listens on its fabric.
+const LOOPBACK_QUALIFIER: u64 = 1;
+/// Microseconds that a node may take to answer. It is a thread of a process that may have to wait for a processor.
+const CONNECT_TIMEOUT: u32 = 10_000_000;
+/// Microseconds that importers may take to let go of a segment.
+const REVOCATION_GRACE: u32 = 1_000_000;
+
+/// A controller that was opened once.
+pub(super) enum Opened {
+    Loopback(Box<Site<MockBackend>>),
+    #[cfg(feature = "verbs")]
+    Verbs(Box<Site<backend_verbs::VerbsBackend>>),
+}
+
+/// Evaluates an expression for the site of a controller, whatever its backend.
+macro_rules! with_site {
+    ($opened:expr, $site:ident => $result:expr) => {
+        match $opened {
+            $crate::rsm::process::Opened::Loopback($site) => $result,
+            #[cfg(feature = "verbs")]
+            $crate::rsm::process::Opened::Verbs($site) => $result,
+        }
+    };
+}
+pub(super) use with_site;
+
+/// A controller that there is.
+pub(super) struct Controller {
+    pub(super) name: &'static str,
+    pub(super) nodes: Vec<NodeEntry>,
+    /// The device; `None` for `loopback`.
+    device: Option<Known>,
+    opened: OnceLock<Opened>,
+    turn: Mutex<()>,
+}
+
+impl Controller {
+    /// Whether the port of its device is up.
+    pub(super) fn active(&self) -> bool {
+        self.device.as_ref().is_none_or(|device| device.active)
+    }
+
+    /// The site, if it was opened once.
+    pub(super) fn opened(&'static self) -> Option<&'static Opened> {
+        self.opened.get()
+    }
+
+    /// The site, opened if it was not.
+    fn open(&'static self, node: u32) -> Result<&'static Opened> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let opened = self.make(node)?;
+        Ok(self.opened.get_or_init(|| opened))
+    }
+
+    #[cfg(not(feature = "verbs"))]
+    fn make(&self, node: u32) -> Result<Opened> {
+        loopback(self.name, node, &self.nodes)
+    }
+
+    #[cfg(feature = "verbs")]
+    fn make(&self, node: u32) -> Result<Opened> {
+        use backend_verbs::{VerbsBackend, VerbsOptions};
+
+        let Some(device) = &self.device else {
+            return loopback(self.name, node, &self.nodes);
+        };
+        let gone = |_| RsmError::ControllerNotPresent;
+        let backend = VerbsBackend::open(&device.name, VerbsOptions::default()).map_err(gone)?;
+        let sleeper = backend.wait().map_err(gone)?;
+        let shape = Shape {
+            name: self.name,
+            qualifier: device.qualifier,
+            nodes: self.nodes.clone(),
+            loopback: false,
+        };
+        let site = Site::open(backend, Mutex::new(sleeper), options(node), shape)?;
+        Ok(Opened::Verbs(Box::new(site)))
+    }
+}
+
+fn loopback(name: &'static str, node: u32, nodes: &[NodeEntry]) -> Result<Opened> {
+    let fabric = Fabric::new(FabricOptions::default());
+    let thread = without_signals(|| fabric.spawn_thread());
+    let thread = thread.map_err(|_| RsmError::InsufficientResources)?;
+    let backend = fabric.node(NodeOptions::new(LOOPBACK, node.into()));
+    let shape = Shape {
+        name,
+        qualifier: LOOPBACK_QUALIFIER,
+        nodes: nodes.to_vec(),
+        loopback: true,
+    };
+    let site = Site::open(backend, fabric, options(node), shape)?;
+    // The fabric's thread runs as long as the process, as the site does.
+    std::mem::forget(thread);
+    Ok(Opened::Loopback(Box::new(site)))
+}
+
+/// The properties of an engine of this process.
+fn options(node: u32) -> Options {
+    let begin = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let begin = begin.map_or(0, |time| time.as_nanos() as u64);
+    let about = fs::metadata("/proc/self").ok();
+    Options {
+        credentials: about.map_or_else(Credentials::default, |about| Credentials {
+            user: about.uid(),
+            group: about.gid(),
+        }),
+        default_access: 0o666 & !umask(),
+        page_size: page_size() as u64,
+        connect_timeout: CONNECT_TIMEOUT,
+        revocation_grace: REVOCATION_GRACE,
+        ..Options::new(node, begin ^ u64::from(process::id()).rotate_left(32))
+    }
+}
+
+/// The file mode creation mask, which is not changed to be asked.
+fn umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Umask:"))
+        .and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok())
+        .unwrap_or(0o022)
+}
+
+/// The controllers of one process.
+pub(super) struct Process {
+    pub(super) node: u32,
+    /// That of the own node alone is always there, and the last.
+    pub(super) controllers: Vec<Controller>,
+    /// The file of nodes cannot be used.
+    pub(super) fault: Option<RsmError>,
+}
+
+/// Processes in a line of forks that have controllers of their own.
+const GENERATIONS: usize = 64;
+static PROCESSES: [OnceLock<Process>; GENERATIONS] = [const { OnceLock::new() }; GENERATIONS];
+
+impl Process {
+    /// This process.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES: too many forks lie between this process and the first one that used the library.
+    pub(super) fn this() -> Result<&'static Self> {
+        let process = PROCESSES.get(forks());
+        let process = process.ok_or(RsmError::InsufficientResources)?;
+        Ok(process.get_or_init(Self::new))
+    }
+
+    fn new() -> Self {
+        let (nodes, fault) = match Nodes::find() {
+            Ok(nodes) => (nodes, None),
+            Err(error) => (Nodes::default(), Some(error)),
+        };
+        let node = nodes.own;
+        let itself = NodeEntry {
+            node,
+            controller: LOOPBACK,
+            address: IaAddress::Node(node.into()),
+            qualifier: LOOPBACK_QUALIFIER,
+        };
+        let devices = nodes
+            .controllers
+            .into_iter()
+            .map(|(device, nodes)| (device.controller, nodes, Some(device)));
+        let controllers =
+            devices
+                .chain([(LOOPBACK, vec![itself], None)])
+                .map(|(name, nodes, device)| Controller {
+                    name,
+                    nodes,
+                    device,
+                    opened: OnceLock::new(),
+                    turn: Mutex::new(()),
+                });
+        Self {
+            node,
+            controllers: controllers.collect(),
+            fault,
+        }
+    }
+
+    /// The controller of a name, opened.
+    ///
+    /// # Errors
+    /// CTLR_NOT_PRESENT: there is none, or its device is gone. BAD_CONF: there is none, and the file of nodes cannot be used.
+    pub(super) fn open(&'static self, name: &str) -> Result<&'static Opened> {
+        let absent = self.fault.unwrap_or(RsmError::ControllerNotPresent);
+        let mut known = self.controllers.iter();
+        let controller = known.find(|known| is_same_controller(known.name, name));
+        controller.ok_or(absent)?.open(self.node)
+    }
+
+    /// The sites that are open.
+    pub(super) fn sites(&'static self) -> impl Iterator<Item = &'static Opened> {
+        self.controllers.iter().filter_map(Controller::opened)
+    }
+
+    fn site_of(&'static self, handle: Handle) -> Option<&'static Opened> {
+        self.sites()
+            .find(|opened| with_site!(opened, site => site.engine.gave_out(handle)))
+    }
+}
+
+/// The site whose engine gave out a handle.
+///
+/// # Errors
+/// `otherwise`: none did in this process.
+pub(super) fn site_of(handle: Handle, otherwise: RsmError) -> Result<&'static Opened> {
+    // Nobody has a handle before the first controller was got.
+    let process = PROCESSES.get(forks()).and_then(OnceLock::get);
+    process
+        .filter(|_| !handle.is_null())
+        .and_then(|process| process.site_of(handle))
+        .ok_or(otherwise)
+}
+
+/// Whether a process that this one was forked from gave out a handle. Nothing there may be touched: others held its locks, who are not
+/// here.
+///
+/// Spec: RSMGEN-03
+pub(super) fn is_inherited(handle: Handle) -> bool {
+    let former = PROCESSES.iter().take(forks()).filter_map(OnceLock::get);
+    !handle.is_null() && former.into_iter().any(|it| it.site_of(handle).is_some())
+}

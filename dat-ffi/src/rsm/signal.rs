@@ -1,0 +1,132 @@
+//! Posting signals, and waiting for them.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use dat_rsm::{Result, RsmError, SegmentHandle, SignalFlags};
+
+use super::process::{Opened, site_of, with_site};
+use super::site::locked;
+use super::{Code, code, named};
+use crate::boundary::{Flag, wait_for};
+use crate::handles::CHandle;
+
+/// A segment on either side, and its site.
+///
+/// # Errors
+/// BAD_SEG_HNDL: the handle is not that of a segment of this process.
+pub(super) fn segment(handle: CHandle) -> Result<(&'static Opened, SegmentHandle)> {
+    let handle = named(handle);
+    let segment = SegmentHandle::from_handle(handle).ok_or(RsmError::BadSegmentHandle)?;
+    Ok((site_of(handle, RsmError::BadSegmentHandle)?, segment))
+}
+
+/// When a number of milliseconds will be over; `None` for a negative one, which is for ever.
+pub(super) fn until(timeout: i32) -> Option<Instant> {
+    let milliseconds = u64::try_from(timeout).ok()?;
+    Instant::now().checked_add(Duration::from_millis(milliseconds))
+}
+
+/// `rsm_intr_signal_post`.
+///
+/// Spec: RSMSG-01..06
+pub fn signal_post(handle: CHandle, flags: u32) -> Code {
+    code(|| {
+        let (opened, segment) = segment(handle)?;
+        let flags = SignalFlags::from_bits_retain(flags);
+        with_site!(opened, site => {
+            site.sleeping(|wait| site.engine.signal_post(segment, flags, wait))
+        })
+    })
+}
+
+/// `rsm_intr_signal_wait`.
+///
+/// Spec: RSMSG-02, RSMSG-07, RSMSG-08
+pub fn signal_wait(handle: CHandle, timeout: i32) -> Code {
+    code(|| {
+        let (opened, segment) = segment(handle)?;
+        with_site!(opened, site => {
+            site.hurry();
+            let taken = site.waiters.wait(until(timeout), || site.engine.signal_take(segment));
+            // What was pending is not any more.
+            site.look_at(segment);
+            taken
+        })
+    })
+}
+
+/// Threads that wait for signals. Each sleeps on a descriptor of its own, so that a signal of the system ends the sleep.
+#[derive(Debug, Default)]
+pub(super) struct Waiters(Mutex<Flags>);
+
+#[derive(Debug, Default)]
+struct Flags {
+    last: u64,
+    waiting: HashMap<u64, Flag>,
+    idle: Vec<Flag>,
+}
+
+impl Waiters {
+    /// Something may have changed that somebody waits for.
+    pub(super) fn tell(&self) {
+        for flag in locked(&self.0).waiting.values_mut() {
+            flag.set(true);
+        }
+    }
+
+    /// Sleeps until there is a signal to take.
+    ///
+    /// # Errors
+    /// TIMEOUT: the time is over. INTERRUPTED: a signal of the system came. INSUFFICIENT_RESOURCES: there are no descriptors left.
+    /// And those of `take`.
+    fn wait(&self, until: Option<Instant>, take: impl Fn() -> Result<bool>) -> Result<()> {
+        if take()? {
+            return Ok(());
+        }
+        let (number, descriptor) = {
+            let mut flags = locked(&self.0);
+            let flag = match flags.idle.pop() {
+                Some(flag) => flag,
+                None => Flag::new().map_err(|_| RsmError::InsufficientResources)?,
+            };
+            flags.last = flags.last.wrapping_add(1);
+            let number = flags.last;
+            let descriptor = flag.descriptor();
+            flags.waiting.insert(number, flag);
+            (number, descriptor)
+        };
+        let lower = || {
+            let mut flags = locked(&self.0);
+            if let Some(flag) = flags.waiting.get_mut(&number) {
+                flag.set(false);
+            }
+        };
+        let outcome = loop {
+            // Before the look: what comes after it is told.
+            lower();
+            match take() {
+                Ok(true) => break Ok(()),
+                Ok(false) => {}
+                Err(error) => break Err(error),
+            }
+            match wait_for(descriptor, until) {
+                Ok(true) => {}
+                Ok(false) => {
+                    break match take() {
+                        Ok(true) => Ok(()),
+                        Ok(false) => Err(RsmError::TimedOut),
+                        Err(error) => Err(error),
+                    };
+                }
+                Err(_) => break Err(RsmError::Interrupted),
+            }
+        };
+        lower();
+        let mut flags = locked(&self.0);
+        let flag = flags.waiting.remove(&number);
+        flags.idle.extend(flag);
+        outcome
+    }
+}

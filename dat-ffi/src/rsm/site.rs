@@ -1,0 +1,274 @@
+//! A controller that was opened: its engine, the thread that serves it, and those who wait for signals.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::thread;
+
+use dat_core::event::{Wait, WakeReason};
+use dat_core::sync::HostLock;
+use dat_core::time::Instant;
+use dat_rsm::{
+    ControllerConfig, ControllerId, Limits, NodeEntry, Options, Result, Rsm, RsmError,
+    SegmentHandle,
+};
+
+use super::map::Mapped;
+use super::poll::Polled;
+use super::signal::Waiters;
+use crate::adapter::Host;
+use crate::boundary::{engine_of, without_signals};
+use crate::capacity::Capacity;
+
+/// Connections to nodes that an adapter has endpoints for.
+const LINKS: usize = 64;
+/// Requests and receives of a connection.
+const RECORDS_PER_LINK: usize = 160;
+/// Registrations: several for each segment, one for each local memory handle, each immediate entry and each connection.
+const REGIONS: usize = 2048;
+const EVENTS: usize = 4096;
+const DISPATCHERS: usize = 8;
+
+/// What an adapter holds. Controllers are opened once in the life of a process.
+const CAPACITY: Capacity = Capacity {
+    endpoints: LINKS + 2,
+    dispatchers: DISPATCHERS,
+    notification_objects: 1,
+    shared_receive_queues: 1,
+    service_points: 1,
+    connection_requests: LINKS + 2,
+    zones: 8,
+    local_regions: REGIONS,
+    remote_regions: 1,
+    events: EVENTS,
+    records: (LINKS + 2) * RECORDS_PER_LINK,
+};
+
+/// What a site is made from.
+pub(super) struct Shape {
+    /// The name of the controller.
+    pub(super) name: &'static str,
+    /// The connection qualifier to listen on from the first segment on that is published.
+    pub(super) qualifier: u64,
+    /// What it reaches, the own node included.
+    pub(super) nodes: Vec<NodeEntry>,
+    /// Whether it is the one that reaches the own node alone.
+    pub(super) loopback: bool,
+}
+
+/// A controller that was opened. It stays as long as the process.
+pub(super) struct Site<B: Host> {
+    pub(super) engine: Rsm<'static, B, HostLock>,
+    pub(super) name: &'static str,
+    pub(super) loopback: bool,
+    /// Where importers connect to.
+    pub(super) qualifier: u64,
+    /// Nodes that it reaches.
+    pub(super) nodes: usize,
+    ground: B::Ground,
+    /// What no thread sleeps on.
+    idle: Mutex<Vec<B::Wait>>,
+    /// The controller that has a thread to serve it.
+    served: Mutex<Option<ControllerId>>,
+    /// What programs poll, by the word of the segment's handle.
+    polled: Mutex<HashMap<u64, Polled>>,
+    /// What programs load from and store to, by the word of the connection's handle.
+    mapped: Mutex<HashMap<u64, Mapped>>,
+    pub(super) waiters: Waiters,
+}
+
+impl<B: Host> Site<B> {
+    /// Opens an adapter and makes an engine on it.
+    ///
+    /// # Errors
+    /// CTLR_NOT_PRESENT: the adapter cannot be opened; and those of `Rsm::new`.
+    pub(super) fn open(
+        backend: B,
+        ground: B::Ground,
+        options: Options,
+        shape: Shape,
+    ) -> Result<Self> {
+        let nodes = shape.nodes.len();
+        let config = |ia| ControllerConfig {
+            name: shape.name,
+            ia,
+            // Of the processes of a node the one listens that publishes first; `loopback` is this process alone.
+            qualifier: if shape.loopback { shape.qualifier } else { 0 },
+            nodes: shape.nodes,
+        };
+        let limits = Limits {
+            links: LINKS,
+            ..options.limits
+        };
+        let options = Options { limits, ..options };
+        Ok(Self {
+            engine: engine_of(backend, &CAPACITY, 16, options, config)?,
+            name: shape.name,
+            loopback: shape.loopback,
+            qualifier: shape.qualifier,
+            nodes,
+            ground,
+            idle: Mutex::default(),
+            served: Mutex::default(),
+            polled: Mutex::default(),
+            mapped: Mutex::default(),
+            waiters: Waiters::default(),
+        })
+    }
+
+    /// Something to sleep on.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES: the system has nothing more.
+    fn sleeper(&self) -> Result<B::Wait> {
+        let known = locked(&self.idle).pop();
+        match known {
+            Some(sleeper) => Ok(sleeper),
+            None => B::sleeper(&self.ground).map_err(|_| RsmError::InsufficientResources),
+        }
+    }
+
+    /// Calls `sleep` with something to sleep on, that signals of the system do not end: for calls that have no error for that.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES: there is nothing; and those of `sleep`.
+    pub(super) fn sleeping<R>(
+        &self,
+        sleep: impl FnOnce(&mut Sound<'_, B::Wait>) -> Result<R>,
+    ) -> Result<R> {
+        self.sleeping_lightly(|wait| sleep(&mut Sound(wait)))
+    }
+
+    /// Calls `sleep` with something to sleep on.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES: there is nothing; and those of `sleep`.
+    pub(super) fn sleeping_lightly<R, E: From<RsmError>>(
+        &self,
+        sleep: impl FnOnce(&mut B::Wait) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
+        let mut sleeper = self.sleeper()?;
+        let result = sleep(&mut sleeper);
+        locked(&self.idle).push(sleeper);
+        result
+    }
+
+    /// Gets the controller, and has a thread serve it from the first time on: importers are served whatever the program does.
+    ///
+    /// # Errors
+    /// As `Rsm::get_controller`; INSUFFICIENT_RESOURCES: there is no thread to be had.
+    pub(super) fn get(&'static self) -> Result<ControllerId>
+    where
+        Self: Sync,
+    {
+        // Behind whoever releases it: what is half released cannot be got.
+        let mut served = locked(&self.served);
+        self.hurry();
+        let controller = self.engine.get_controller(Some(self.name))?;
+        if *served == Some(controller) {
+            return Ok(controller);
+        }
+        match self.serve(controller) {
+            Ok(()) => {
+                *served = Some(controller);
+                Ok(controller)
+            }
+            Err(error) => {
+                self.sleeping(|wait| self.engine.release_controller(controller, wait))?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Releases the controller.
+    ///
+    /// # Errors
+    /// As `Rsm::release_controller`.
+    pub(super) fn release(&self, controller: ControllerId) -> Result<()> {
+        let turn = locked(&self.served);
+        let released = self.sleeping(|wait| self.engine.release_controller(controller, wait));
+        drop(turn);
+        self.look();
+        released
+    }
+
+    fn serve(&'static self, controller: ControllerId) -> Result<()>
+    where
+        Self: Sync,
+    {
+        let mut sleeper = self.sleeper()?;
+        let serve = move || {
+            let mut look = || self.look();
+            while self
+                .engine
+                .serve(controller, &mut sleeper, &mut look)
+                .is_err()
+            {}
+            locked(&self.idle).push(sleeper);
+        };
+        let thread = thread::Builder::new().name("rsm".into());
+        let started = without_signals(|| thread.spawn(serve));
+        started
+            .map(drop)
+            .map_err(|_| RsmError::InsufficientResources)
+    }
+
+    /// Something may have changed: whoever waits or polls is told, and mappings follow their segments.
+    pub(super) fn look(&self) {
+        self.waiters.tell();
+        self.polled()
+            .retain(|_, polled| polled.follow(&self.engine));
+        self.mapped()
+            .retain(|_, mapped| mapped.follow(&self.engine));
+    }
+
+    /// A signal of a segment was taken: who polls it sees that.
+    pub(super) fn look_at(&self, segment: SegmentHandle) {
+        if let Some(polled) = self.polled().get_mut(&segment.handle().to_raw()) {
+            polled.follow(&self.engine);
+        }
+    }
+
+    /// Takes in what has happened by now, but no endless stream of it.
+    pub(super) fn hurry(&self) {
+        let mut looks = 0..4;
+        while looks.next().is_some() && self.engine.progress(B::now(&self.ground)) != 0 {}
+    }
+
+    pub(super) fn polled(&self) -> MutexGuard<'_, HashMap<u64, Polled>> {
+        locked(&self.polled)
+    }
+
+    pub(super) fn mapped(&self) -> MutexGuard<'_, HashMap<u64, Mapped>> {
+        locked(&self.mapped)
+    }
+}
+
+/// A sleep that goes on when a signal of the system comes.
+pub(super) struct Sound<'w, W>(&'w mut W);
+
+impl<W: Wait> Wait for Sound<'_, W> {
+    fn now(&mut self) -> Instant {
+        self.0.now()
+    }
+
+    fn waker(&self) -> Waker {
+        self.0.waker()
+    }
+
+    fn begin(&mut self) {
+        self.0.begin();
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        match self.0.wait(until) {
+            WakeReason::Interrupted => WakeReason::Woken,
+            reason => reason,
+        }
+    }
+}
+
+/// A lock is good after a panic as well: nothing is left half done under it.
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,252 @@
+//! Vectors: putv and getv.
+
+use std::sync::atomic::AtomicU8;
+
+use dat_rsm::{
+    GetEntry, Handle, ImportId, LocalMemoryId, PutEntry, Result, RsmError, Source, Target,
+    VectorError, VectorFlags,
+};
+
+use super::process::{site_of, with_site};
+use super::transfer::{self, usable};
+use super::{Code, code, named};
+use crate::boundary::{Access, IoVector, Out, ScatterGather};
+use crate::handles::CHandle;
+
+/// `RSM_HANDLE_TYPE`.
+const HANDLE: i32 = 1;
+/// `RSM_VA_TYPE`.
+const ADDRESS: i32 = 2;
+/// `RSM_MAX_SGIOREQS`.
+const MOST: usize = 16;
+
+/// Where the bytes of an entry are here.
+#[derive(Clone, Copy)]
+enum Local<'m> {
+    Handle(LocalMemoryId),
+    /// From the offset on, as many as move.
+    Bytes(&'m [AtomicU8]),
+}
+
+/// An entry as the engine takes it.
+#[derive(Clone, Copy)]
+struct Entry<'m> {
+    local: Local<'m>,
+    local_offset: u64,
+    remote_offset: u64,
+    length: u64,
+}
+
+impl<'m> Entry<'m> {
+    /// # Errors
+    /// BAD_SGIO: there is no such type. BAD_ADDR: the memory is not there, or may not be used like that. BAD_LENGTH: it would go
+    /// beyond all memory.
+    fn new(given: &'m IoVector, loopback: bool, needed: Access) -> Result<Self> {
+        let (offset, length) = (given.local_offset, given.length);
+        let remote_offset = given.remote_offset as u64;
+        match given.kind {
+            HANDLE => Ok(Self {
+                local: Local::Handle(LocalMemoryId::from_handle(Handle::from_raw(
+                    given.local.address() as u64,
+                ))),
+                local_offset: offset as u64,
+                remote_offset,
+                length: length as u64,
+            }),
+            ADDRESS => {
+                let end = given.local.address().checked_add(offset);
+                let fits = end.and_then(|end| end.checked_add(length)).is_some();
+                if given.local.is_null() {
+                    return Err(RsmError::BadAddress);
+                }
+                if !fits {
+                    return Err(RsmError::BadLength);
+                }
+                if !usable(loopback, given.local, (offset, length), needed) {
+                    return Err(RsmError::BadAddress);
+                }
+                let bytes = given.local.bytes(offset, length);
+                Ok(Self {
+                    local: Local::Bytes(bytes.ok_or(RsmError::BadLength)?),
+                    local_offset: 0,
+                    remote_offset,
+                    length: length as u64,
+                })
+            }
+            _ => Err(RsmError::BadScatterGather),
+        }
+    }
+
+    /// One that moves nothing.
+    const fn nothing() -> Self {
+        Self {
+            local: Local::Bytes(&[]),
+            local_offset: 0,
+            remote_offset: 0,
+            length: 0,
+        }
+    }
+
+    fn put(self) -> PutEntry<'m> {
+        PutEntry {
+            local: match self.local {
+                Local::Handle(handle) => Source::Handle(handle),
+                Local::Bytes(bytes) => Source::Shared(bytes),
+            },
+            local_offset: self.local_offset,
+            remote_offset: self.remote_offset,
+            length: self.length,
+        }
+    }
+
+    fn get(self) -> GetEntry<'m> {
+        GetEntry {
+            local: match self.local {
+                Local::Handle(handle) => Target::Handle(handle),
+                Local::Bytes(bytes) => Target::Shared(bytes),
+            },
+            local_offset: self.local_offset,
+            remote_offset: self.remote_offset,
+            length: self.length,
+        }
+    }
+}
+
+/// Which way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Put,
+    Get,
+}
+
+/// `rsm_memseg_import_putv`.
+///
+/// Spec: RSMPV-01..15, RSMPV-50..61, RSMPV-70..75, RSMPV-E01..E07
+pub fn putv(vector: Out<ScatterGather>) -> Code {
+    code(|| run(vector, Direction::Put))
+}
+
+/// `rsm_memseg_import_getv`.
+///
+/// Spec: RSMPV-01..15, RSMPV-50..61, RSMPV-70..75, RSMPV-E01..E07
+pub fn getv(vector: Out<ScatterGather>) -> Code {
+    code(|| run(vector, Direction::Get))
+}
+
+fn run(vector: Out<ScatterGather>, direction: Direction) -> Result<()> {
+    let asked = vector.get().ok_or(RsmError::BadScatterGather)?;
+    let outcome = moved(&asked, direction);
+    let residual = match &outcome {
+        Ok(()) => 0,
+        Err((_, residual)) => *residual,
+    };
+    // Nothing but the residual is the callee's to write (RSMPV-09, RSMPV-58).
+    vector.put_residual(residual);
+    outcome.map_err(|(error, _)| error)
+}
+
+/// Says why it failed, and how many entries are left.
+fn moved(asked: &ScatterGather, direction: Direction) -> std::result::Result<(), (RsmError, u64)> {
+    let count = asked.request_count;
+    let before = |error| (error, count);
+    let import = named(asked.remote_handle);
+    let opened = site_of(import, RsmError::BadSegmentHandle).map_err(before)?;
+    let import = ImportId::from_handle(import);
+    with_site!(opened, site => {
+        let engine = &site.engine;
+        let go = |entries: &[Entry<'_>], flags| site.sleeping_lightly(|wait| match direction {
+            Direction::Put => {
+                let entries: Vec<_> = entries.iter().map(|entry| entry.put()).collect();
+                engine.putv(import, &entries, flags, wait)
+            }
+            Direction::Get => {
+                let mut entries: Vec<_> = entries.iter().map(|entry| entry.get()).collect();
+                engine.getv(import, &mut entries, flags, wait)
+            }
+        }
+        .map_err(Outcome::from));
+        let length = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count));
+        let Some(length) = length.filter(|_| !asked.vector.is_null()) else {
+            // What concerns the handle comes first; without entries the engine says nothing else.
+            let refusal = go(&[], VectorFlags::empty()).map_err(|outcome| outcome.error);
+            let refusal = refusal.err().unwrap_or(RsmError::BadScatterGather);
+            let bad_address = refusal == RsmError::BadScatterGather && length.is_some();
+            return Err(before(if bad_address { RsmError::BadAddress } else { refusal }));
+        };
+        let given: Vec<IoVector> = (0..length).filter_map(|at| asked.vector.nth(at)).collect();
+        let needed = match direction {
+            Direction::Put => Access::Read,
+            Direction::Get => Access::Write,
+        };
+        let mut entries = Vec::with_capacity(length);
+        let mut refused = None;
+        for given in &given {
+            match Entry::new(given, site.loopback, needed) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
+            }
+        }
+        // A device says no more of memory than that it could not take it.
+        let explained = |outcome: &Outcome, begun: usize| {
+            let failed = given.get(begun.saturating_sub(outcome.residual));
+            match failed.filter(|failed| failed.kind == ADDRESS) {
+                Some(failed) => {
+                    let part = (failed.local_offset, failed.length);
+                    transfer::refused(outcome.error, failed.local, part, needed)
+                }
+                None => outcome.error,
+            }
+        };
+        let Some(refused) = refused else {
+            let flags = VectorFlags::from_bits_retain(asked.flags);
+            return go(&entries, flags).map_err(|outcome| {
+                let error = explained(&outcome, length);
+                (error, outcome.residual.min(length) as u64)
+            });
+        };
+        // Those before it are moved as if it were not there; nobody is signalled.
+        let good = entries.len();
+        if good == 0 {
+            entries.push(Entry::nothing());
+        }
+        let left = length.saturating_sub(good);
+        Err(match go(&entries, VectorFlags::empty()) {
+            Ok(()) => (refused, left as u64),
+            Err(outcome) => {
+                let residual = left.saturating_add(outcome.residual.min(good));
+                (explained(&outcome, good), residual as u64)
+            }
+        })
+    })
+}
+
+/// How a vector failed, or why it was not begun.
+struct Outcome {
+    error: RsmError,
+    residual: usize,
+}
+
+impl From<VectorError> for Outcome {
+    fn from(failure: VectorError) -> Self {
+        Self {
+            error: failure.error,
+            residual: failure.residual,
+        }
+    }
+}
+
+impl From<RsmError> for Outcome {
+    fn from(error: RsmError) -> Self {
+        // Longer than any vector: none of it is done.
+        Self {
+            error,
+            residual: MOST,
+        }
+    }
+}
+
+/// The handle by which entries name local memory.
+const _: () = assert!(size_of::<CHandle>() == size_of::<crate::boundary::Consumer>());

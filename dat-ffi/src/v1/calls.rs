@@ -1,0 +1,52 @@
+//! The calls, under the names that C has for them: each goes to the provider whose handle its first argument is.
+//!
+//! What each does is written in the folder `manual`, of which the pages of the manual are made as well.
+
+use dat_core::Error;
+
+use super::types::*;
+use super::{foreign, forms, registry};
+use crate::calls::result::code;
+use crate::calls::{
+    cno, connect, context, cr, ep, evd, ia, lmr, post, psp, pz, rmr, rsp, srq, text,
+};
+use crate::calls_of_dat_1_2;
+
+/// A return value.
+pub type Code = u32;
+
+macro_rules! define {
+    (
+        providers {
+            $($name:ident($first:ident: $kind:ty $(, $argument:ident: $type:ty)*) $slot:literal = $ours:path;)*
+        }
+        registry {
+            $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)*
+        }
+    ) => {
+        $(
+            #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/manual/", stringify!($name), ".md"))]
+            pub extern "C" fn $name($first: $kind $(, $argument: $type)*) -> Code {
+                match foreign::provider_of($first) {
+                    None => $ours($first $(, $argument)*),
+                    Some(guest) => {
+                        let called = guest.call($slot, ($first, $($argument,)*));
+                        called.unwrap_or_else(|| code::<V1>(Err(Error::not_implemented())))
+                    }
+                }
+            }
+        )*
+        $(
+            #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/manual/", stringify!($own), ".md"))]
+            pub extern "C" fn $own($($own_argument: $own_type),*) -> Code {
+                $does($($own_argument),*)
+            }
+        )*
+
+        /// Slots of the table and the calls that are made through them.
+        #[cfg(test)]
+        pub(crate) const SLOTS: &[(usize, &str)] = &[$(($slot, stringify!($name))),*];
+    };
+}
+
+calls_of_dat_1_2!(define);

@@ -1,0 +1,67 @@
+//! Calls that 1.2 has in another form than 2.0.
+
+use super::edition::V1;
+use crate::boundary::{In, LongTriplet, Out, RegionDescription};
+use crate::calls::lmr::{Places, Wanted};
+use crate::calls::result::{Code, code};
+use crate::calls::rmr::Binding;
+use crate::calls::{cr, lmr, rmr};
+use crate::handles::CHandle;
+
+pub(super) extern "C" fn lmr_create(
+    ia: CHandle,
+    memory_type: u32,
+    description: RegionDescription,
+    length: u64,
+    pz: CHandle,
+    privileges: u32,
+    lmr: Out<CHandle>,
+    lmr_context: Out<u32>,
+    rmr_context: Out<u32>,
+    registered_size: Out<u64>,
+    registered_address: Out<u64>,
+) -> Code {
+    let wanted = Wanted {
+        ia,
+        memory_type,
+        description,
+        length,
+        pz,
+        privileges,
+    };
+    let places = Places {
+        lmr,
+        position: 7,
+        lmr_context,
+        rmr_context,
+        registered_size,
+        registered_address,
+    };
+    code::<V1>(lmr::create::<V1>(wanted, places))
+}
+
+pub(super) extern "C" fn rmr_bind(
+    rmr: CHandle,
+    piece: In<LongTriplet>,
+    privileges: u32,
+    ep: CHandle,
+    cookie: u64,
+    flags: u32,
+    context: Out<u32>,
+) -> Code {
+    let wanted = Binding::<V1> {
+        rmr,
+        piece,
+        privileges,
+        ep,
+        cookie,
+        flags,
+        context,
+    };
+    code::<V1>(rmr::bind(wanted))
+}
+
+/// Carries no data to the peer.
+pub(super) extern "C" fn cr_reject(cr: CHandle) -> Code {
+    code::<V1>(cr::reject(cr, &[]))
+}

@@ -1,0 +1,45 @@
+//! DAT 1.2: the library `libdat`, with a registry of its own.
+//!
+//! A handle that is not ours is that of a provider that registered itself, or nothing: its first word is read by the kernel, and has
+//! to be the address of a registered table. So any value is safe to pass while all providers are ours; a stale handle of a guest that
+//! still begins with its table goes to the guest.
+
+pub(crate) mod calls;
+mod edition;
+mod foreign;
+mod forms;
+mod list;
+mod registry;
+
+pub use calls::*;
+pub use registry::dat_provider_explain;
+
+/// What the arguments of the calls are, under the names that the list of them uses.
+pub mod types {
+    pub use super::edition::V1;
+    pub use crate::boundary::{
+        Address, Agent, CrParam, EvdParam, In, List, LongTriplet, Out, ProviderInfo, PspParam,
+        PzParam, RegionDescription, RspParam, SrqAttributes, SrqParam, StaticText, Text,
+    };
+    pub use crate::calls::edition::{Added, Form, Length, Triplet};
+    pub use crate::handles::CHandle;
+
+    /// `DAT_PROVIDER`.
+    pub type Guest = crate::boundary::Provider<{ crate::boundary::FUNCTIONS_1_2 }>;
+    /// `DAT_EVENT`.
+    pub type Event = crate::boundary::Event<V1>;
+    /// `DAT_IA_ATTR`.
+    pub type IaAttributes = crate::boundary::IaAttributes<V1>;
+    /// `DAT_PROVIDER_ATTR`.
+    pub type ProviderAttributes = crate::boundary::ProviderAttributes<V1>;
+    /// `DAT_EP_ATTR`.
+    pub type EpAttributes = crate::boundary::EpAttributes<V1>;
+    /// `DAT_EP_PARAM`.
+    pub type EpParam = crate::boundary::EpParam<V1>;
+    /// `DAT_LMR_PARAM`.
+    pub type LmrParam = crate::boundary::LmrParam<V1>;
+    /// `DAT_RMR_PARAM`.
+    pub type RmrParam = crate::boundary::RmrParam<V1>;
+    /// `DAT_CNO_PARAM`.
+    pub type CnoParam = crate::boundary::CnoParam<V1>;
+}

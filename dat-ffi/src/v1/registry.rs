@@ -1,0 +1,185 @@
+//! The registry: who provides the adapter of a name.
+//!
+//! The lines of `dat.conf` that are for 1.x, or, if there is no such line, the devices that are found; and whoever registers itself.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use dat_core::{Cause, Error, Result};
+
+use super::edition::V1;
+use super::foreign;
+use super::types::Guest;
+use crate::adapter::Registered;
+use crate::boundary::{FUNCTIONS_1_2, In, List, Out, ProviderInfo, StaticText, Text};
+use crate::calls::ia;
+use crate::calls::result::{Code, code};
+use crate::devices;
+use crate::handles::CHandle;
+use crate::registry::{Configuration, Discovered, Found, Level, Providers, Rules, Used, Wanted};
+
+static PROVIDERS: Providers<FUNCTIONS_1_2> = Providers::new(Rules {
+    library: c"libdat.so.1",
+    places: &["/etc/dat/dat.conf", Configuration::USUAL],
+    concerns: |entry| entry.level == Level::User && entry.major == 1,
+    devices: Some(found),
+});
+
+/// Bytes of the longest name.
+const LONGEST: usize = 255;
+/// A slot of the table.
+const CLOSE: usize = 2;
+
+/// The devices of this host.
+fn found() -> Vec<Discovered> {
+    let registered = Registered {
+        major: 1,
+        minor: 2,
+        is_thread_safe: false,
+        // Nobody calls through a table.
+        provider: 0,
+    };
+    let devices = devices::found().into_iter();
+    devices
+        .filter_map(|(name, device)| Some((registered, CString::new(name).ok()?, device)))
+        .collect()
+}
+
+/// The open adapters of guests, by their handles, with the number of the guest for each time that one was opened: guests may give
+/// the same handle for several.
+fn open_adapters() -> MutexGuard<'static, HashMap<usize, Vec<u64>>> {
+    static OPEN: OnceLock<Mutex<HashMap<usize, Vec<u64>>>> = OnceLock::new();
+    let open = OPEN.get_or_init(Mutex::default);
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An adapter of a guest is open, once more perhaps.
+fn opened(ia: CHandle, number: u64) {
+    open_adapters()
+        .entry(ia.address())
+        .or_default()
+        .push(number);
+}
+
+/// Whose adapter it is, which is open once less.
+fn closing(ia: CHandle) -> Option<u64> {
+    let mut all = open_adapters();
+    let numbers = all.get_mut(&ia.address())?;
+    let number = numbers.pop();
+    if numbers.is_empty() {
+        all.remove(&ia.address());
+    }
+    number
+}
+
+/// A library that cannot be loaded, or is no provider, leaves the turn to the next that will do.
+///
+/// Spec: IAO-01..08, REGL-05
+pub(super) fn open(
+    name: Text,
+    async_evd_min_qlen: i32,
+    async_evd: Out<CHandle>,
+    ia: Out<CHandle>,
+    major: u32,
+    minor: u32,
+    is_thread_safe: u32,
+) -> Code {
+    let returned = (|| {
+        let text = name.get().ok_or(Error::invalid_argument(1))?;
+        if text.as_bytes().len() > LONGEST {
+            return Err(Error::invalid_argument(1));
+        }
+        async_evd.required(3)?;
+        ia.required(4)?;
+        let is_thread_safe = match is_thread_safe {
+            0 => false,
+            1 => true,
+            _ => return Err(Error::invalid_argument(7).because(Cause::UnknownValue)),
+        };
+        let wanted = Wanted {
+            name: &text,
+            major,
+            minor,
+            is_thread_safe,
+        };
+        match PROVIDERS.find(wanted)? {
+            Found::Device(device, registered) => {
+                let find = |_: &_| Ok((device, registered));
+                ia::open(name, async_evd_min_qlen, async_evd, ia, find).map(|()| 0)
+            }
+            Found::Used(used) => open_guest(used, name, async_evd_min_qlen, async_evd, ia),
+        }
+    })();
+    returned.unwrap_or_else(|error| code::<V1>(Err(error)))
+}
+
+fn open_guest(
+    used: Used<FUNCTIONS_1_2>,
+    name: Text,
+    async_evd_min_qlen: i32,
+    async_evd: Out<CHandle>,
+    ia: Out<CHandle>,
+) -> Result<Code> {
+    let wanted = async_evd.get().unwrap_or(CHandle::NULL);
+    let refusal = match used.provider.open(name, async_evd_min_qlen, wanted) {
+        Some(Ok((evd, made))) => {
+            opened(made, used.number);
+            async_evd.offer(evd);
+            ia.offer(made);
+            return Ok(0);
+        }
+        Some(Err(refused)) => Ok(refused),
+        None => Err(Error::not_implemented()),
+    };
+    PROVIDERS.release(used.number);
+    refusal
+}
+
+/// Spec: IAC-01..07
+pub(super) fn close(ia: CHandle, flags: u32) -> Code {
+    let Some(guest) = foreign::provider_of(ia) else {
+        return ia::close::<V1>(ia, flags);
+    };
+    // Taken out before the guest is asked: another adapter may be at this address as soon as it is closed. Until the release below the
+    // guest stays.
+    let number = closing(ia);
+    let returned = guest.call(CLOSE, (ia, flags));
+    match (number, returned) {
+        (Some(number), Some(0)) => PROVIDERS.release(number),
+        (Some(number), _) => opened(ia, number),
+        (None, _) => {}
+    }
+    returned.unwrap_or_else(|| code::<V1>(Err(Error::not_implemented())))
+}
+
+/// Whose table is at an address.
+pub(super) fn entered_at(address: usize) -> Option<Guest> {
+    PROVIDERS.entered_at(address)
+}
+
+/// Spec: REGL-01..05
+pub(super) fn list(most: i32, count: Out<i32>, places: List<Out<ProviderInfo>>) -> Code {
+    code::<V1>(PROVIDERS.list(most, count, places))
+}
+
+/// Refuses those of other editions, whose tables and structures are others.
+///
+/// Spec: REGA-01, REGA-02
+pub(super) fn add(provider: Option<Guest>, info: In<ProviderInfo>) -> Code {
+    if info.get().is_some_and(|info| info.major != 1) {
+        return code::<V1>(Err(Error::invalid_argument(2)));
+    }
+    foreign::expect();
+    code::<V1>(PROVIDERS.add(provider, info))
+}
+
+/// Spec: REGR-01
+pub(super) fn remove(provider: Option<Guest>, info: In<ProviderInfo>) -> Code {
+    code::<V1>(PROVIDERS.remove(provider, info))
+}
+
+/// Why a line of `dat.conf` with our library opens no adapter; null if it may open one. `dat registry --check` asks.
+pub extern "C" fn dat_provider_explain(info: In<ProviderInfo>, instance_data: Text) -> StaticText {
+    devices::explanation(1, info, instance_data)
+}
