@@ -2,10 +2,48 @@
 
 use std::error::Error;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
+use clap::{Command, ValueEnum};
 use clap_complete::Shell;
+use clap_mangen::Man;
+
+/// When the texts were written; readers of pages want a day.
+const DATE: &str = "2026-11-21";
+
+/// Writes the page of a command, and those of the commands below it.
+fn write_pages(command: &Command, directory: &Path) -> Result<(), Box<dyn Error>> {
+    for below in command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set())
+    {
+        write_pages(below, directory)?;
+    }
+    let name = command
+        .get_display_name()
+        .unwrap_or(command.get_name())
+        .to_owned();
+    let page = Man::new(command.clone())
+        .title(name.to_uppercase())
+        .date(DATE);
+    let source = format!("DAT in Rust {}", env!("CARGO_PKG_VERSION"));
+    let page = page.source(source);
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    // Breaks of lines beside empty lines are what readers of pages warn of.
+    let lines: Vec<&str> = std::str::from_utf8(&text)?.lines().collect();
+    let mut kept = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        let beside = [index.wrapping_sub(1), index + 1];
+        let is_empty = |index: &usize| lines.get(*index).is_some_and(|line| line.is_empty());
+        if *line != ".br" || !beside.iter().any(is_empty) {
+            kept.push_str(if line.is_empty() { ".sp" } else { line });
+            kept.push('\n');
+        }
+    }
+    std::fs::write(directory.join(page.get_filename()), kept)?;
+    Ok(())
+}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -22,7 +60,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         Some("man") => {
-            clap_mangen::generate_to(dat_cli::command(), &directory)?;
+            let mut command = dat_cli::command().disable_help_subcommand(true);
+            command.build();
+            write_pages(&command, &directory)?;
             println!("{}", directory.display());
         }
         _ => return Err("neither completions nor man".into()),

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
+use crate::model::DEVICE;
 use crate::peer::{Peer, QUALIFIER, parse_peer};
 use crate::rsm::arguments::RsmArguments;
 use crate::size::{Sweep, parse_count, parse_duration, parse_size, parse_sweep};
@@ -30,8 +32,18 @@ Without a command, the tour is run.";
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) tour: TourArguments,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+/// Where the tour goes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TourArguments {
+    /// Of the tour: on a model of a device, model-mlx5, in place of the mock
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
 }
 
 /// Options of every command.
@@ -60,7 +72,7 @@ pub(crate) enum BackendName {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Walk through the interface as it works today, comparing every outcome with the specification
-    Tour,
+    Tour(TourArguments),
     /// Copy a file through registered memory, by RDMA Writes from one endpoint to another
     Copy(CopyArguments),
     /// Measure what operations cost
@@ -71,7 +83,8 @@ pub(crate) enum Command {
     Rsm(RsmArguments),
     /// Show the backends of this build, and the RDMA devices of this host, with all attributes of their adapters and providers
     Devices,
-    /// Print the lines of dat.conf by which libdat2, the registry of DAT 2.0, finds our provider: one for each device
+    /// Print the lines of dat.conf by which libdat2, the registry of DAT 2.0, finds our provider: one for each device. Or say what is
+    /// wrong with a dat.conf
     Registry(RegistryArguments),
 }
 
@@ -89,6 +102,15 @@ pub(crate) struct RegistryArguments {
     /// For programs that ask for a provider that is safe for threads, as few do
     #[arg(long)]
     pub(crate) thread_safe: bool,
+    /// Read a dat.conf instead, load the libraries that it names, and say what is wrong with them; without FILE, the one that
+    /// programs use, which DAT_OVERRIDE names, or /etc/dat.conf
+    #[cfg(unix)]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["library", "thread_safe"])]
+    pub(crate) check: Option<Option<PathBuf>>,
+    /// What a process of ours is started with to load one library: where the result goes, and the line
+    #[cfg(unix)]
+    #[arg(long, hide = true, num_args = 6, allow_hyphen_values = true)]
+    pub(crate) look: Option<Vec<OsString>>,
 }
 
 #[derive(Args)]
@@ -127,7 +149,8 @@ pub(crate) struct CopyArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "RDMA devices")]
 pub(crate) struct DeviceArguments {
-    /// Use this RDMA device, as `dat devices` names it; without --connect, both ends are on it
+    /// Use this device, as `dat devices` names it: an RDMA device of this host, or model-mlx5, a model of one in this process; without
+    /// --connect, both ends are on it
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Let the other end be `dat serve` in another process, or on another host
@@ -158,16 +181,54 @@ pub(crate) enum WaitName {
 }
 
 impl DeviceArguments {
-    /// Whether this is for an RDMA device.
+    /// What this is for.
     ///
     /// # Errors
-    /// Usage: the way to wait is chosen, but no device.
-    pub(crate) fn wanted(&self) -> Result<bool, Failure> {
-        wanted(
-            self.device.is_some() || self.connect.is_some(),
-            self.waiting,
-        )
+    /// Usage: the way to wait is chosen, but no RDMA device; or a model is to connect to another process.
+    pub(crate) fn wanted(&self) -> Result<Wanted, Failure> {
+        let model = self.device.as_deref() == Some(DEVICE);
+        if model && self.connect.is_some() {
+            return Err(Failure::usage(
+                format!("{DEVICE} cannot --connect"),
+                "it is in this process, and reaches nothing outside",
+                "leave out --connect, or name an RDMA device",
+            ));
+        }
+        let named = self.device.is_some() || self.connect.is_some();
+        Ok(if wanted(named && !model, self.waiting)? {
+            Wanted::Device
+        } else if model {
+            Wanted::Model
+        } else {
+            Wanted::Mock
+        })
     }
+}
+
+/// Whether a command that is for RDMA devices alone is not to use the model of one.
+///
+/// # Errors
+/// Usage: it is.
+pub(crate) fn check_is_outside(device: Option<&str>, command: &str) -> Result<(), Failure> {
+    if device != Some(DEVICE) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!("`dat {command}` cannot use {DEVICE}"),
+        "it is the model of a device, in this process: the tour, `dat copy` and `dat perf` run on it",
+        "name an RDMA device, of those that `dat devices` lists; `dat rsm` runs on the mock without --device",
+    ))
+}
+
+/// What carries the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The mock.
+    Mock,
+    /// A model of a device, in this process.
+    Model,
+    /// An RDMA device.
+    Device,
 }
 
 /// Whether a command is for an RDMA device, if one was `named`.
@@ -178,7 +239,7 @@ pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Fai
     if !named && waiting.wait.is_some() {
         return Err(Failure::usage(
             "--wait cannot be used here",
-            "it says how to wait for an RDMA device, and on the mock there is nothing to wait for: this program does the transfers too",
+            "it says how to wait for an RDMA device, and on the mock there is nothing to wait for, nor on a model: this program does the transfers too",
             "name a --device or a server to --connect to, or leave out --wait",
         ));
     }

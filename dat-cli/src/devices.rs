@@ -3,15 +3,15 @@
 use std::fmt::Debug;
 
 use backend_mock::{Fabric, FabricOptions, NodeOptions};
-use clap::ValueEnum;
 use dat_core::attributes::{IaAddress, IaAttributes, NamedAttribute, ProviderAttributes};
 use dat_core::backend::Backend;
 use dat_core::flags::{MemoryTypes, QualityOfService};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::arguments::BackendName;
 use crate::failure::Result;
+use crate::host::Network;
+use crate::model::{self, Model};
 use crate::names::constant;
 use crate::output::{CODE, FAINT, HEADING, Output};
 use crate::size::size;
@@ -77,14 +77,10 @@ fn as_map<S: Serializer>(
 ///
 /// # Errors
 /// None; commands share a signature.
-pub(crate) fn run(_: BackendName, output: &mut Output) -> Result<bool> {
+pub(crate) fn run(output: &mut Output) -> Result<bool> {
     let mut devices = Vec::new();
-    let backends = BackendName::value_variants()
-        .iter()
-        .map(|backend| match backend {
-            BackendName::Mock => mock(),
-        });
-    for device in backends.chain(crate::device::devices()) {
+    let here = [mock(), model_device()];
+    for device in here.into_iter().chain(crate::device::devices()) {
         output.line(format_args!(
             "{HEADING}{}{HEADING:#}: {}",
             device.name.as_ref().unwrap_or(&device.backend),
@@ -147,6 +143,18 @@ fn mock() -> Device {
         backend: "mock".into(),
         name: None,
         description: "a network inside this process".into(),
+        port: None,
+        adapter: adapter(&backend.ia_attributes()),
+        provider: provider(&backend.provider_attributes()),
+    }
+}
+
+fn model_device() -> Device {
+    let backend = Model::in_steps().device(NodeOptions::new(model::DEVICE, 1));
+    Device {
+        backend: "mmio".into(),
+        name: Some(model::DEVICE.into()),
+        description: "a model of an adapter with the mlx5 data path, inside this process; for --device of `dat tour`, `dat copy` and `dat perf`".into(),
         port: None,
         adapter: adapter(&backend.ia_attributes()),
         provider: provider(&backend.provider_attributes()),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use backend_mock::{Fabric, MockBackend, NodeOptions};
+use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::Backend;
 use dat_core::endpoint::ConnectParam;
@@ -68,6 +68,57 @@ pub(crate) trait Ground {
     }
 }
 
+/// A network inside this process, of devices that it makes.
+pub(crate) trait Network: Ground + Sized {
+    /// What it is called in reports.
+    const NAME: &'static str;
+    /// The most that `--depth` may be on its devices.
+    const MOST_DEPTH: u16 = u16::MAX;
+
+    /// Looks whether so many may be under way at once.
+    ///
+    /// # Errors
+    /// Usage: its devices have no room for them.
+    fn admit(depth: u16) -> Result<()> {
+        if depth <= Self::MOST_DEPTH {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            format!("{depth} cannot be under way at once"),
+            format!("{} has room for {}", Self::NAME, Self::MOST_DEPTH),
+            format!("choose a --depth of at most {}", Self::MOST_DEPTH),
+        ))
+    }
+
+    /// A network in which things take their time, and happen in steps.
+    fn in_steps() -> Self;
+
+    /// A network in which whoever looks for something finds it done.
+    fn at_once() -> Self;
+
+    /// A device.
+    fn device(&self, options: NodeOptions) -> Self::Backend;
+}
+
+impl Network for Fabric {
+    const NAME: &'static str = "mock";
+
+    fn in_steps() -> Self {
+        Self::new(FabricOptions::default())
+    }
+
+    fn at_once() -> Self {
+        Self::new(FabricOptions {
+            poll_steps: true,
+            ..FabricOptions::immediate()
+        })
+    }
+
+    fn device(&self, options: NodeOptions) -> MockBackend {
+        self.node(options)
+    }
+}
+
 impl Ground for Fabric {
     type Backend = MockBackend;
 
@@ -110,6 +161,9 @@ const DISPATCHERS: usize = 8;
 pub(crate) const EVENTS: usize = 256;
 /// Memory to register starts at a multiple of this, and is touched every so many bytes to be there.
 pub(crate) const PAGE: usize = 4096;
+
+/// Bytes of the number that marks what an operation moves.
+pub(crate) const STAMP: usize = 4;
 
 /// Looks whether there is room for buffers of so many bytes together; `remedy` is told how many there are room for.
 ///
@@ -192,14 +246,16 @@ pub(crate) struct Node<B: HostBackend = MockBackend> {
     pub(crate) arrivals: EvdId,
 }
 
-impl Node {
-    /// Opens an adapter on the fabric; its dispatchers hold `events` events each.
-    pub(crate) fn open(fabric: &Fabric, options: NodeOptions, capacity: Capacity) -> Result<Self> {
-        Self::over(fabric.node(options), options.address, capacity)
-    }
-}
-
 impl<B: HostBackend> Node<B> {
+    /// Opens an adapter on a network.
+    pub(crate) fn open<N: Network<Backend = B>>(
+        network: &N,
+        options: NodeOptions,
+        capacity: Capacity,
+    ) -> Result<Self> {
+        Self::over(network.device(options), options.address, capacity)
+    }
+
     /// Opens the adapter of a backend, which is reached at an address.
     pub(crate) fn over(backend: B, address: IaAddress, capacity: Capacity) -> Result<Self> {
         let ia = open(backend, capacity)?;
@@ -349,13 +405,13 @@ impl Memory {
         store_bytes(self.bytes.get(offset..).unwrap_or_default(), from);
     }
 
-    /// Stores a number, as many bytes of it as there are before `end`.
+    /// Stores the lowest [`STAMP`] bytes of a number, as many of them as there are before `end`.
     #[inline]
     pub(crate) fn stamp(self, offset: usize, end: usize, number: u64) {
         let bytes = number.to_le_bytes();
         let place = self.bytes.get(offset..end).unwrap_or_default();
         // Of a length that is known, and unrolled, where there is room.
-        if let Some(place) = place.first_chunk::<8>() {
+        if let Some(place) = place.first_chunk::<STAMP>() {
             for (to, byte) in place.iter().zip(bytes) {
                 to.store(byte, Ordering::Relaxed);
             }
@@ -423,9 +479,17 @@ impl Registered {
 pub(crate) fn dequeue<B: HostBackend>(ia: &Adapter<B>, evd: EvdId) -> Result<Option<Event>> {
     match ia.evd_dequeue(evd) {
         Ok(event) => Ok(Some(event)),
-        Err(error) if error.kind() == ErrorKind::QueueEmpty => Ok(None),
-        Err(error) => Err(Failure::operation("dat_evd_dequeue failed", error)),
+        Err(error) => nothing(error),
     }
+}
+
+/// What an error of a look into a dispatcher says: mostly that there was no event.
+#[inline]
+pub(crate) fn nothing<T>(error: dat_core::Error) -> Result<Option<T>> {
+    if error.kind() == ErrorKind::QueueEmpty {
+        return Ok(None);
+    }
+    Err(Failure::operation("dat_evd_dequeue failed", error))
 }
 
 /// Waits for the next event of a dispatcher of `node`, letting `others` go on meanwhile.

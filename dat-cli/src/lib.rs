@@ -9,6 +9,7 @@ mod devices;
 mod failure;
 mod host;
 mod interrupt;
+mod model;
 mod names;
 #[cfg(not(feature = "verbs"))]
 mod no_device;
@@ -25,11 +26,13 @@ mod tour;
 
 use std::process::ExitCode;
 
+use backend_mock::Fabric;
 use clap::{CommandFactory, Parser};
 
-use crate::arguments::{Arguments, Command};
-use crate::failure::FailureKind;
+use crate::arguments::{Arguments, BackendName, Command, Wanted};
+use crate::failure::{Failure, FailureKind};
 use crate::interrupt::Signals;
+use crate::model::Model;
 #[cfg(not(feature = "verbs"))]
 use crate::no_device as device;
 use crate::output::Output;
@@ -57,14 +60,28 @@ pub fn main() -> ExitCode {
         }
     };
     let mut output = Output::new(arguments.common.json, arguments.common.quiet);
-    let backend = arguments.common.backend;
-    let result = match arguments.command.unwrap_or(Command::Tour) {
-        Command::Tour => tour::run(backend, &mut output),
+    let BackendName::Mock = arguments.common.backend;
+    let tour = arguments.tour;
+    let command = match arguments.command {
+        None => Command::Tour(tour),
+        Some(Command::Tour(inner)) if inner.device.is_none() => Command::Tour(tour),
+        Some(command) if tour.device.is_none() => command,
+        Some(_) => {
+            return output.finish(Err(Failure::usage(
+                "--device cannot be used here",
+                "in front of a command it would be of the tour",
+                "put it behind the command",
+            )));
+        }
+    };
+    let result = match command {
+        Command::Tour(tour) => tour::run(tour.device.as_deref(), &mut output),
         Command::Copy(copy) => {
             let signals = Signals::catch();
             let result = match copy.device.wanted() {
-                Ok(true) => device::copy(&copy, &signals, &mut output),
-                Ok(false) => copy::run(backend, &copy, &signals, &mut output),
+                Ok(Wanted::Device) => device::copy(&copy, &signals, &mut output),
+                Ok(Wanted::Mock) => copy::run::<Fabric>(&copy, &signals, &mut output),
+                Ok(Wanted::Model) => copy::run::<Model>(&copy, &signals, &mut output),
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = &result
@@ -77,11 +94,13 @@ pub fn main() -> ExitCode {
             result
         }
         Command::Perf(perf) => match perf.device.wanted() {
-            Ok(true) => device::perf(&perf, &mut output),
-            Ok(false) => perf::run(backend, &perf, &mut output),
+            Ok(Wanted::Device) => device::perf(&perf, &mut output),
+            Ok(Wanted::Mock) => perf::run::<Fabric>(&perf, &mut output),
+            Ok(Wanted::Model) => perf::run::<Model>(&perf, &mut output),
             Err(failure) => Err(failure),
         },
-        Command::Serve(serve) => device::serve(&serve, &Signals::catch(), &mut output),
+        Command::Serve(serve) => arguments::check_is_outside(serve.device.as_deref(), "serve")
+            .and_then(|()| device::serve(&serve, &Signals::catch(), &mut output)),
         Command::Rsm(rsm) => {
             let signals = Signals::catch();
             let result = rsm::run(&rsm.command, &signals, &mut output);
@@ -94,7 +113,7 @@ pub fn main() -> ExitCode {
             }
             result
         }
-        Command::Devices => devices::run(backend, &mut output),
+        Command::Devices => devices::run(&mut output),
         Command::Registry(registry) => registry::run(&registry, &mut output),
     };
     output.finish(result)

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use backend_mock::{Fabric, NodeOptions};
+use backend_mock::NodeOptions;
 use dat_core::attributes::EpAttributes;
 use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
@@ -15,7 +15,7 @@ use dat_core::memory::LmrTriplet;
 
 use super::plain::Plain;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Capacity, Node, Registered};
+use crate::host::{self, Capacity, HostBackend, Network, Node, Registered};
 
 /// A header: the length of the data, little-endian.
 const HEADER: usize = 8;
@@ -49,16 +49,16 @@ impl Geometry {
     }
 }
 
-struct End {
-    node: Node,
+struct End<B: HostBackend> {
+    node: Node<B>,
     ep: EpId,
     slots: Registered,
     headers: Registered,
 }
 
-impl End {
-    fn open(
-        fabric: &Fabric,
+impl<B: HostBackend> End<B> {
+    fn open<N: Network<Backend = B>>(
+        network: &N,
         options: NodeOptions,
         geometry: Geometry,
         slot_privileges: MemoryPrivileges,
@@ -74,7 +74,7 @@ impl End {
             records: 2 * requests,
             events: host::EVENTS,
         };
-        let node = Node::open(fabric, options, capacity)?;
+        let node = Node::open(network, options, capacity)?;
         let ep = node.endpoint(
             &EpAttributes {
                 max_request_dtos: requests as i32,
@@ -117,10 +117,11 @@ impl End {
 }
 
 /// A connected pair of ends.
-pub(crate) struct Link {
+pub(crate) struct Link<N: Network> {
+    network: N,
     geometry: Geometry,
-    sender: End,
-    receiver: End,
+    sender: End<N::Backend>,
+    receiver: End<N::Backend>,
     staging: Vec<u8>,
     plain: Plain,
     busy: Duration,
@@ -130,17 +131,17 @@ pub(crate) struct Link {
     segments: u64,
 }
 
-impl Link {
+impl<N: Network> Link<N> {
     /// Opens two adapters and connects them.
-    pub(crate) fn open(fabric: &Fabric, geometry: Geometry) -> Result<Self> {
+    pub(crate) fn open(network: N, geometry: Geometry) -> Result<Self> {
         let sender = End::open(
-            fabric,
+            &network,
             NodeOptions::new("sender", 1),
             geometry,
             MemoryPrivileges::LOCAL_READ,
         )?;
         let receiver = End::open(
-            fabric,
+            &network,
             NodeOptions::new("receiver", 2),
             geometry,
             MemoryPrivileges::LOCAL_READ
@@ -163,11 +164,12 @@ impl Link {
                 .during("dat_ep_post_recv")?;
         }
         host::connect(
-            fabric,
+            &network,
             (&sender.node, sender.ep),
             (&receiver.node, receiver.ep),
         )?;
         Ok(Self {
+            network,
             geometry,
             sender,
             receiver,
@@ -397,11 +399,9 @@ impl Link {
                 self.take_sender_completions()?;
             }
             result?;
-            idle = if before == (credits, arrived.len()) {
-                idle + 1
-            } else {
-                0
-            };
+            let found = before != (credits, arrived.len());
+            self.network.looked(found)?;
+            idle = if found { 0 } else { idle + 1 };
             if idle > PATIENCE {
                 return Err(Failure::operation(
                     "the transfer stands still",

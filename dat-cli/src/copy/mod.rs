@@ -9,7 +9,6 @@ use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::time::Instant;
 
-use backend_mock::{Fabric, FabricOptions};
 use indicatif::{BinaryBytes, ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
 use twox_hash::XxHash3_128;
@@ -18,9 +17,9 @@ pub(crate) use self::link::Geometry;
 use self::link::Link;
 use self::plain::Pair;
 use self::target::Target;
-use crate::arguments::{BackendName, CopyArguments};
+use crate::arguments::CopyArguments;
 use crate::failure::{Failure, Result};
-use crate::host::{self, MOST_MEMORY};
+use crate::host::{self, MOST_MEMORY, Network};
 use crate::interrupt::Signals;
 use crate::output::{GOOD, Output};
 use crate::size::{argument, counted, size};
@@ -56,13 +55,13 @@ struct Report {
 /// # Errors
 /// Usage: source and target cannot be used together. File: one of them cannot be read or written. Operation: the transfer
 /// failed, or the copy does not read back as the source. Interrupted: a signal came.
-pub(crate) fn run(
-    backend: BackendName,
+pub(crate) fn run<N: Network>(
     arguments: &CopyArguments,
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
     let geometry = geometry(arguments)?;
+    N::admit(arguments.depth)?;
     let begin = Instant::now();
     let target = Target::choose(&arguments.source, &arguments.target)?;
     let mut source = File::open(&arguments.source)
@@ -71,17 +70,11 @@ pub(crate) fn run(
         .metadata()
         .map_err(|error| Failure::file("read", &arguments.source, &error))?
         .len();
-    let fabric = match backend {
-        BackendName::Mock => Fabric::new(FabricOptions {
-            poll_steps: true,
-            ..FabricOptions::immediate()
-        }),
-    };
     let progress = progress_bar(length, output);
     let fit = fitted(geometry, length);
     // Slots at both ends, and as many plain buffers.
     host::room(4 * fit.bytes(), |room| smaller(geometry, room / 4))?;
-    let mut link = Link::open(&fabric, fit)?;
+    let mut link = Link::open(N::at_once(), fit)?;
     let mut part = target.begin()?;
     let mut checksum = XxHash3_128::new();
     let bytes = link.transfer(
@@ -116,7 +109,7 @@ pub(crate) fn run(
     let median = link.plain().median();
     let report = Report {
         ok: true,
-        backend: "mock",
+        backend: N::NAME,
         source: arguments.source.display().to_string(),
         target: path.display().to_string(),
         bytes,
@@ -279,7 +272,7 @@ fn checksum_of(reader: &mut impl Read, path: &Path, signals: &Signals) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backend_mock::{Fault, RemoteError};
+    use backend_mock::{Fabric, FabricOptions, Fault, RemoteError};
 
     const GEOMETRY: Geometry = Geometry {
         depth: 3,
@@ -301,7 +294,7 @@ mod tests {
                 .map(|at: usize| (at * 7 + at / 256) as u8)
                 .collect();
             let (mut left, mut arrived) = (data.as_slice(), Vec::new());
-            let mut link = Link::open(&fabric(), GEOMETRY).unwrap();
+            let mut link = Link::open(fabric(), GEOMETRY).unwrap();
             let moved = link.transfer(
                 |buffer| Ok(fill(&mut left, buffer).unwrap()),
                 |bytes| {
@@ -351,7 +344,7 @@ mod tests {
         std::fs::write(&source, vec![1; 5000]).unwrap();
         std::fs::write(&path, "precious").unwrap();
         let fabric = fabric();
-        let mut link = Link::open(&fabric, GEOMETRY).unwrap();
+        let mut link = Link::open(fabric.clone(), GEOMETRY).unwrap();
         fabric.inject(Fault::RemoteError {
             adapter: 0,
             nth: 6,

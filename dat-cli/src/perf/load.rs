@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 
-use backend_mock::{Fabric, FabricOptions, NodeOptions};
+use backend_mock::{Fabric, NodeOptions};
 use dat_core::attributes::{EpAttributes, SrqAttributes};
+use dat_core::backend::Backend;
 use dat_core::endpoint::{BatchOperation, BatchRequest};
 use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
@@ -15,15 +16,13 @@ use dat_core::id::{EpId, EvdId, RmrId, SrqId};
 use dat_core::memory::LmrTriplet;
 
 use super::measure::Measured;
-use crate::arguments::{BackendName, Operation};
+use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Capacity, Ground, HostBackend, Memory, Node, Registered};
+use crate::host::{self, Capacity, Ground, HostBackend, Memory, Network, Node, Registered, STAMP};
 
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 /// Bytes that are made up or compared at once.
 const BLOCK: usize = 1 << 16;
-/// Bytes of the number at the start of a slot.
-const STAMP: usize = 8;
 
 /// What is to be measured.
 #[derive(Clone, Copy, Debug)]
@@ -99,21 +98,18 @@ pub(crate) fn capacity(depth: usize) -> Capacity {
     }
 }
 
-impl Load {
+impl<N: Network> Load<N> {
     /// Opens two nodes, connects them and fills the source with data.
-    pub(crate) fn open(backend: BackendName, shape: Shape, sides: Sides) -> Result<Self> {
-        let fabric = match backend {
-            BackendName::Mock => Fabric::new(FabricOptions {
-                poll_steps: true,
-                ..FabricOptions::immediate()
-            }),
-        };
+    pub(crate) fn open(shape: Shape, sides: Sides) -> Result<Self> {
+        let network = N::at_once();
         let capacity = capacity(shape.depth);
         let options = NodeOptions::new("near", 1);
-        let reads = shape.depth.min(options.limits.rdma_reads as usize);
-        let near = Node::open(&fabric, options, capacity)?;
-        let far = Node::open(&fabric, NodeOptions::new("far", 2), capacity)?;
-        Self::over(fabric, (near, far), shape, sides, reads)
+        let device = network.device(options);
+        let reads = device.ia_attributes().max_rdma_read_per_ep_out;
+        let reads = shape.depth.min(usize::try_from(reads).unwrap_or(0));
+        let near = Node::over(device, options.address, capacity)?;
+        let far = Node::open(&network, NodeOptions::new("far", 2), capacity)?;
+        Self::over(network, (near, far), shape, sides, reads)
     }
 }
 
@@ -669,12 +665,8 @@ mod tests {
                     segments,
                     batch: 1,
                 };
-                let mut load = Load::open(
-                    BackendName::Mock,
-                    shape,
-                    Sides::new(shape.size, shape.depth),
-                )
-                .unwrap();
+                let sides = Sides::new(shape.size, shape.depth);
+                let mut load = Load::<Fabric>::open(shape, sides).unwrap();
                 done(&mut load, 0);
                 done(&mut load, 1);
                 assert_eq!(load.verify(), Ok(()), "{shape:?}");
@@ -703,12 +695,8 @@ mod tests {
             segments: 1,
             batch: 1,
         };
-        let mut load = Load::open(
-            BackendName::Mock,
-            shape,
-            Sides::new(shape.size, shape.depth),
-        )
-        .unwrap();
+        let sides = Sides::new(shape.size, shape.depth);
+        let mut load = Load::<Fabric>::open(shape, sides).unwrap();
         done(&mut load, 0);
         let old = load.windows[0].1;
         assert_eq!(load.verify(), Ok(()));

@@ -13,9 +13,9 @@ use serde::Serialize;
 pub(crate) use self::load::capacity;
 pub(crate) use self::load::{Load, Shape, Sides};
 pub(crate) use self::measure::{Goal, Point};
-use crate::arguments::{BackendName, Operation, PerfArguments};
+use crate::arguments::{Operation, PerfArguments};
 use crate::failure::{Failure, Result};
-use crate::host::{self, MOST_MEMORY};
+use crate::host::{self, MOST_MEMORY, Network};
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
 use crate::size::{argument, counted, size};
 
@@ -34,18 +34,15 @@ struct Report<'a> {
     plot: Option<String>,
 }
 
-/// Measures on the mock and reports.
+/// Measures on a network of this process and reports.
 ///
 /// # Errors
 /// Usage: too much memory, or arguments that do not fit. File: the plot cannot be written. Operation: an operation failed, or
 /// data did not arrive.
-pub(crate) fn run(
-    backend: BackendName,
-    arguments: &PerfArguments,
-    output: &mut Output,
-) -> Result<bool> {
+pub(crate) fn run<N: Network>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
+    N::admit(arguments.depth)?;
     let mut sides = None;
-    run_on("mock", arguments, output, |shape, largest, goal, clock| {
+    run_on(N::NAME, arguments, output, |shape, largest, goal, clock| {
         let sides = match sides {
             Some(sides) => sides,
             None => {
@@ -53,7 +50,7 @@ pub(crate) fn run(
                 *sides.insert(Sides::new(largest, shape.depth))
             }
         };
-        let mut load = Load::open(backend, shape, sides)?;
+        let mut load = Load::<N>::open(shape, sides)?;
         measure::run(&mut load, goal, clock)
     })
 }

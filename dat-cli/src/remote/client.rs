@@ -177,7 +177,15 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             let data = data.get(..length).unwrap_or_default();
             return match kind {
                 ConnectionEventKind::Established => decode_answer(data, request).map_err(refused),
-                ConnectionEventKind::PeerRejected => Err(refused(decode_rejection(data))),
+                ConnectionEventKind::PeerRejected => Err(decode_rejection(data).map_or_else(
+                    || {
+                        failed(
+                            "it rejects without a reason, as one does that ends meanwhile",
+                            "look whether `dat serve` still runs there, and run the command again",
+                        )
+                    },
+                    refused,
+                )),
                 ConnectionEventKind::NonPeerRejected => Err(failed(
                     "nobody listens there",
                     "start `dat serve` there, and check the port",
@@ -211,30 +219,12 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     ///
     /// # Errors
     /// Operation: the connection is lost, the server refuses, or says nothing for too long. `check`'s own.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn arrival(
         &mut self,
         wait: bool,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<Option<Arrival>> {
-        // What polling usually finds.
-        if self.station.polls()
-            && let Some(event) = self.station.look()?
-        {
-            if let Event::Dto(done) = event
-                && done.status == DtoStatus::Success
-                && done.cookie & LETTER == 0
-            {
-                self.silent = None;
-                return Ok(Some(Arrival::Done(done)));
-            }
-            return self.arrived(&event);
-        }
-        self.awaited(wait, check)
-    }
-
-    #[inline(never)]
-    fn awaited(&mut self, wait: bool, check: &dyn Fn() -> Result<()>) -> Result<Option<Arrival>> {
         let longest = if wait { TICK } else { Duration::ZERO };
         if let Some(event) = self.station.next_event(longest)? {
             return self.arrived(&event);
@@ -251,8 +241,15 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         Ok(None)
     }
 
+    /// The server is there: something of it came.
+    #[inline]
+    pub(crate) fn heard(&mut self) {
+        self.silent = None;
+    }
+
+    /// What an event is to the caller.
     #[inline(never)]
-    fn arrived(&mut self, event: &Event) -> Result<Option<Arrival>> {
+    pub(crate) fn arrived(&mut self, event: &Event) -> Result<Option<Arrival>> {
         match event {
             Event::Dto(done) => self.completion(*done),
             Event::Connection { kind, ep, .. } if *ep == self.ep => Err(lost(match kind {
@@ -273,7 +270,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             DtoStatus::Flushed => return Err(lost("what was under way was flushed")),
             status => return Err(lost(format!("an operation completed as {status:?}"))),
         }
-        self.silent = None;
+        self.heard();
         if !letter {
             return Ok(Some(Arrival::Done(done)));
         }

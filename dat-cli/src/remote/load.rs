@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use dat_core::endpoint::{BatchOperation, BatchRequest};
-use dat_core::event::{DtoOperation, Wait};
-use dat_core::flags::{CompletionFlags, MemoryPrivileges};
+use dat_core::event::{DtoCompletion, DtoOperation, Event, Wait};
+use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 
 use super::client::{Arrival, Client, Plan, Server, refused};
@@ -12,13 +12,11 @@ use super::protocol::{Message, Refusal, Request, Work};
 use super::station::{Station, checksum, fill, part_of};
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
-use crate::host::{HostBackend, Memory, Registered};
+use crate::host::{self, HostBackend, Memory, Registered, STAMP};
 use crate::perf::Shape;
 use crate::perf::measure::Measured;
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
-/// Bytes of the number at the start of a slot.
-const STAMP: usize = 8;
 /// Sends that may be without a completion in a row.
 const UNSIGNALLED: u64 = 8;
 
@@ -151,6 +149,40 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         let part = stamp.get_mut(..length).unwrap_or_default();
         memory.memory.load(slot * self.shape.size, part);
         stamp
+    }
+
+    /// What an event completes, or what else comes.
+    #[inline(never)]
+    fn came(&mut self, event: &Event, wait: bool) -> Result<Option<usize>> {
+        match self.client.arrived(event)? {
+            Some(Arrival::Done(done)) => match self.completed(&done)? {
+                None => self.awaited(wait),
+                slot => Ok(slot),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// What is waited for.
+    #[inline(never)]
+    fn awaited(&mut self, wait: bool) -> Result<Option<usize>> {
+        while let Some(Arrival::Done(done)) = self.client.arrival(wait, &|| Ok(()))? {
+            if let Some(slot) = self.completed(&done)? {
+                return Ok(Some(slot));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The slot whose operation is done with this; a send is when its echo came.
+    fn completed(&mut self, done: &DtoCompletion) -> Result<Option<usize>> {
+        match done.operation {
+            DtoOperation::Send => Ok(None),
+            DtoOperation::Receive => self
+                .echo(done.cookie as usize, done.transferred_length)
+                .map(Some),
+            _ => Ok(Some(done.cookie as usize)),
+        }
     }
 
     /// An echo came into a buffer: it must be the one that is due.
@@ -312,18 +344,25 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
 
     #[inline]
     fn take(&mut self, wait: bool) -> Result<Option<usize>> {
-        loop {
-            let Some(Arrival::Done(done)) = self.client.arrival(wait, &|| Ok(()))? else {
-                return Ok(None);
-            };
-            match done.operation {
-                DtoOperation::Send => {}
-                DtoOperation::Receive => {
-                    return self
-                        .echo(done.cookie as usize, done.transferred_length)
-                        .map(Some);
-                }
-                _ => return Ok(Some(done.cookie as usize)),
+        if !self.client.station.polls() {
+            return self.awaited(wait);
+        }
+        match self.client.station.look() {
+            // What polling usually finds; messages are no RDMA.
+            Ok(Event::Dto(done))
+                if done.status == DtoStatus::Success
+                    && matches!(
+                        done.operation,
+                        DtoOperation::RdmaWrite | DtoOperation::RdmaRead
+                    ) =>
+            {
+                self.client.heard();
+                Ok(Some(done.cookie as usize))
+            }
+            Ok(event) => self.came(&event, wait),
+            Err(error) => {
+                host::nothing::<Event>(error)?;
+                if wait { self.awaited(true) } else { Ok(None) }
             }
         }
     }

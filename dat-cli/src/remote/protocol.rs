@@ -320,16 +320,20 @@ pub(crate) fn encode_rejection(refusal: Refusal) -> Vec<u8> {
     bytes
 }
 
-/// Takes the private data of a rejection apart; whatever it is, it is a rejection.
-pub(crate) fn decode_rejection(bytes: &[u8]) -> Refusal {
+/// Takes the private data of a rejection apart; whatever it is, it is a rejection. `None` if it gives no reason at all:
+/// that is how the system rejects for a program that ends between a request and its answer.
+pub(crate) fn decode_rejection(bytes: &[u8]) -> Option<Refusal> {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return None;
+    }
     let mut reader = Reader(bytes);
-    match reader.greeting() {
+    Some(match reader.greeting() {
         Err(refusal) => refusal,
         Ok(()) => reader
             .u8()
             .and_then(Refusal::from_code)
             .unwrap_or(Refusal::Malformed),
-    }
+    })
 }
 
 impl Message {
@@ -487,7 +491,7 @@ mod tests {
         for refusal in REFUSALS {
             let bytes = encode_rejection(refusal);
             assert_eq!(bytes.len(), REJECTION);
-            assert_eq!(decode_rejection(&bytes), refusal);
+            assert_eq!(decode_rejection(&bytes), Some(refusal));
         }
     }
 
@@ -517,9 +521,15 @@ mod tests {
         for length in 0..answer.len() {
             assert!(decode_answer(&answer[..length], &echo).is_err());
         }
-        assert_eq!(decode_rejection(&[]), Refusal::Unknown);
-        assert_eq!(decode_rejection(b"DATc\x01\0"), Refusal::Malformed);
-        assert_eq!(decode_rejection(b"DATc\x01\0\xFF\0"), Refusal::Malformed);
+        for (bytes, refusal) in [
+            (&b""[..], None),
+            (&[0; 148], None),
+            (b"SMB?", Some(Refusal::Unknown)),
+            (b"DATc\x01\0", Some(Refusal::Malformed)),
+            (b"DATc\x01\0\xFF\0", Some(Refusal::Malformed)),
+        ] {
+            assert_eq!(decode_rejection(bytes), refusal);
+        }
     }
 
     #[test]

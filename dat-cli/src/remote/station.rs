@@ -89,7 +89,7 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
         let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
         let until = |now: Instant| Instant::from_micros(now.as_micros().saturating_add(longest));
         if longest == 0 {
-            return self.look();
+            return self.look().map(Some).or_else(host::nothing);
         }
         match self.waiting {
             Waiting::Block => {
@@ -114,9 +114,10 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
                 let mut deadline = None;
                 let mut idle = 0_u32;
                 loop {
-                    if let Some(event) = self.look()? {
-                        return Ok(Some(event));
-                    }
+                    match self.look() {
+                        Ok(event) => return Ok(Some(event)),
+                        Err(error) => host::nothing::<Event>(error)?,
+                    };
                     idle += 1;
                     if idle >= looks {
                         idle = 0;
@@ -140,12 +141,12 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
 
     /// The next event if there is one; looks for those of connections now and then.
     #[inline(always)]
-    pub(crate) fn look(&mut self) -> Result<Option<Event>> {
+    pub(crate) fn look(&mut self) -> dat_core::Result<Event> {
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(BETWEEN) {
             self.ia.progress(ThreadWait::clock());
         }
-        host::dequeue(&self.ia, self.events)
+        self.ia.evd_dequeue(self.events)
     }
 
     /// Makes an endpoint on the dispatcher.

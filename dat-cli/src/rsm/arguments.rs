@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::arguments::{WaitingArguments, at_least_one, up_to, wanted};
+use crate::arguments::{WaitingArguments, at_least_one, check_is_outside, up_to, wanted};
 use crate::failure::Failure;
 use crate::peer::{Peer, QUALIFIER, parse_peer};
 use crate::size::{counted, parse_duration, parse_size};
@@ -90,10 +90,11 @@ impl RsmCommand {
     /// Whether this is for an RDMA device.
     ///
     /// # Errors
-    /// Usage: the way to wait is chosen, but no device.
+    /// Usage: the way to wait is chosen, but no device; or the device is a model.
     pub(crate) fn wants_device(&self) -> Result<bool, Failure> {
         let import = match self {
             Self::Export(export) => {
+                check_is_outside(export.device.as_deref(), "rsm")?;
                 return wanted(export.device.is_some(), export.waiting);
             }
             Self::Put(put) => &put.import,
@@ -101,6 +102,7 @@ impl RsmCommand {
             Self::Bench(bench) => &bench.import,
         };
         let device = &import.device;
+        check_is_outside(device.device.as_deref(), "rsm")?;
         wanted(
             device.device.is_some() || device.connect.is_some(),
             device.waiting,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dat_core::event::Wait;
-use dat_rsm::{Permission, VectorFlags};
+use dat_rsm::{Permission, PutEntry, Source, VectorFlags};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -50,15 +50,55 @@ struct Kind {
     bandwidth_bytes_per_second: Option<f64>,
 }
 
-/// Single puts, compared with copies in memory.
+/// Puts of one buffer, compared with copies in memory.
 #[derive(Serialize)]
 struct Bulk {
+    name: &'static str,
     bytes: u64,
-    /// Whether the segment was mapped, so that they are stores and no transfers.
-    mapped: bool,
     put_bytes_per_second: f64,
     copy_bytes_per_second: f64,
     put_to_copy: f64,
+}
+
+/// How one buffer is put. The mock sees the segment, so that all but vectors are stores there and no transfers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Single,
+    Mapped,
+    Vector,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Single, Self::Mapped, Self::Vector];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Single => "put",
+            Self::Mapped => "put into a mapping",
+            Self::Vector => "putv of one entry",
+        }
+    }
+
+    fn put<B: HostBackend, W: Wait>(
+        self,
+        importer: &mut Importer<'_, B, W>,
+        source: &[u8],
+    ) -> Result<()> {
+        let (engine, import, wait) = (&importer.engine, importer.import, &mut importer.wait);
+        if self != Self::Vector {
+            let put = engine.put(import, 0, source, wait);
+            return put.during_rsm("rsm_memseg_import_put");
+        }
+        let entry = PutEntry {
+            local: Source::Bytes(source),
+            local_offset: 0,
+            remote_offset: 0,
+            length: source.len() as u64,
+        };
+        engine
+            .putv(import, &[entry], VectorFlags::empty(), wait)
+            .during_rsm("rsm_memseg_import_putv")
+    }
 }
 
 struct Timer {
@@ -181,7 +221,7 @@ pub(crate) const fn mode(shape: Shape) -> &'static str {
     }
 }
 
-/// Compares single puts with copies in memory, in turns; the segment has room for the largest.
+/// Compares puts of one buffer with copies in memory, in turns; the segment has room for the largest.
 ///
 /// # Errors
 /// Operation: a put failed. Interrupted: a signal came.
@@ -192,11 +232,9 @@ pub(crate) fn bulk<B: HostBackend, W: Wait>(
     importer: &mut Importer<'_, B, W>,
 ) -> Result<()> {
     let all = room(importer.shape).next_multiple_of(PAGE) as u64;
-    for (mapped, bytes) in [false, true]
-        .into_iter()
-        .flat_map(|mapped| BULK.map(|bytes| (mapped, bytes)))
-    {
-        if mapped {
+    let ways = Way::ALL.into_iter();
+    for (way, bytes) in ways.flat_map(|way| BULK.map(|bytes| (way, bytes))) {
+        if way == Way::Mapped {
             importer
                 .engine
                 .import_map(importer.import, Permission::all(), 0, all)
@@ -205,14 +243,11 @@ pub(crate) fn bulk<B: HostBackend, W: Wait>(
         let source = vec![7; bytes];
         let target = Memory::new(bytes);
         let (mut put, mut copy) = (Timer::new("put")?, Timer::new("copy")?);
-        while is_unfinished(&put, arguments, 8) || is_unfinished(&copy, arguments, 8) {
+        while is_unfinished(&put, arguments, 12) || is_unfinished(&copy, arguments, 12) {
             signals.check()?;
             put.turn(|| {
                 importer.begin()?;
-                importer
-                    .engine
-                    .put(importer.import, 0, &source, &mut importer.wait)
-                    .during_rsm("rsm_memseg_import_put")?;
+                way.put(importer, &source)?;
                 importer.end()
             })?;
             copy.turn(|| {
@@ -220,7 +255,7 @@ pub(crate) fn bulk<B: HostBackend, W: Wait>(
                 Ok(())
             })?;
         }
-        if mapped {
+        if way == Way::Mapped {
             importer
                 .engine
                 .import_unmap(importer.import)
@@ -229,8 +264,8 @@ pub(crate) fn bulk<B: HostBackend, W: Wait>(
         let median = |timer: &Timer| timer.latencies.value_at_quantile(0.5).max(1) as f64;
         let rate = |timer: &Timer| bytes as f64 * 1e9 / median(timer);
         report.bulk.push(Bulk {
+            name: way.name(),
             bytes: bytes as u64,
-            mapped,
             put_bytes_per_second: rate(&put),
             copy_bytes_per_second: rate(&copy),
             put_to_copy: median(&copy) / median(&put),
@@ -273,11 +308,7 @@ pub(crate) fn print(report: &Report, output: &mut Output) {
     for bulk in &report.bulk {
         output.line(format_args!(
             "{} of {}: {:.2} of the speed of a copy in memory, {}",
-            if bulk.mapped {
-                "put into a mapping"
-            } else {
-                "put"
-            },
+            bulk.name,
             size(bulk.bytes),
             bulk.put_to_copy,
             per_second(Some(bulk.put_bytes_per_second))

@@ -47,6 +47,8 @@ const NOWHERE: u64 = 0;
 const IMPORTERS: usize = 16;
 /// Microseconds after which an exporter looks whether it is to end.
 const TICK: u32 = 200_000;
+/// Microseconds after which it is tried whether the other end is there, if nothing else is on the way.
+const PROBES: u32 = 5_000_000;
 /// Ports that are tried for an exporter in this process.
 const TRIES: u32 = 8;
 
@@ -183,6 +185,7 @@ impl Site {
         let life = begin ^ u64::from(process::id()).rotate_left(32);
         let options = Options {
             credentials: credentials(),
+            probe_interval: PROBES,
             ..Options::new(node, life)
         };
         let engine = Rsm::new(options, vec![config])

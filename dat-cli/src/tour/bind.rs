@@ -8,12 +8,11 @@ use dat_core::{ErrorKind, Subtype};
 
 use super::stage::{Stage, state};
 use super::step::{Chapter, Happening, Outcome, Step};
-use crate::arguments::BackendName;
 use crate::failure::{During, Result};
-use crate::host::Registered;
+use crate::host::{Network, Registered};
 
-pub(crate) struct Scene {
-    stage: Stage,
+pub(crate) struct Scene<N: Network> {
+    stage: Stage<N>,
     ep: EpId,
     peer: EpId,
     source: Registered,
@@ -29,7 +28,7 @@ pub(crate) struct Scene {
 const LENGTH: usize = 64;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 
-fn set(_: BackendName) -> Result<Scene> {
+fn set<N: Network>() -> Result<Scene<N>> {
     let mut stage = Stage::open(true)?;
     let source = stage.a.register(LENGTH, MemoryPrivileges::LOCAL_READ)?;
     source.memory.store(0, b"through a window");
@@ -44,8 +43,8 @@ fn set(_: BackendName) -> Result<Scene> {
         .ia
         .rmr_create(stage.b.zone)
         .during("dat_rmr_create")?;
-    let ep = stage.a.endpoint(&Stage::attributes(), None)?;
-    let peer = stage.b.endpoint(&Stage::attributes(), None)?;
+    let ep = stage.a.endpoint(&Stage::<N>::attributes(), None)?;
+    let peer = stage.b.endpoint(&Stage::<N>::attributes(), None)?;
     stage.name(ep, "A");
     stage.name(peer, "B");
     stage.connect(ep, peer)?;
@@ -61,7 +60,7 @@ fn set(_: BackendName) -> Result<Scene> {
     })
 }
 
-impl Scene {
+impl<N: Network> Scene<N> {
     /// B binds a piece for writing.
     fn bind(&mut self, piece: &LmrTriplet, cookie: u64) -> Result<Outcome> {
         let result = self.stage.b.ia.rmr_bind(
@@ -121,7 +120,7 @@ fn broken(endpoint: &'static str) -> Happening {
     }
 }
 
-pub(crate) fn chapter() -> Chapter<Scene> {
+pub(crate) fn chapter<N: Network>() -> Chapter<Scene<N>> {
     Chapter {
         title: "RMR bind",
         introduction: "B's region gives peers no rights. Binding a remote memory region to a part of it does, under a new \
@@ -134,7 +133,7 @@ pub(crate) fn chapter() -> Chapter<Scene> {
     }
 }
 
-fn opening() -> Vec<Step<Scene>> {
+fn opening<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
             shows: "B opens the first 32 bytes for writing and gets a context to give to A.",
@@ -155,7 +154,7 @@ fn opening() -> Vec<Step<Scene>> {
     ]
 }
 
-fn refusals() -> Vec<Step<Scene>> {
+fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
             shows: "Nobody can open what does not belong to the region.",
@@ -184,7 +183,7 @@ fn refusals() -> Vec<Step<Scene>> {
     ]
 }
 
-fn rebinding() -> Vec<Step<Scene>> {
+fn rebinding<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
             shows: "B binds again: the context is a new one.",
@@ -227,7 +226,7 @@ fn rebinding() -> Vec<Step<Scene>> {
     ]
 }
 
-fn closing() -> Vec<Step<Scene>> {
+fn closing<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
             shows: "After a reset the two connect again; the binding is still there.",

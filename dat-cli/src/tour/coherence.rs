@@ -1,5 +1,6 @@
 //! Memory whose device and processor have to be brought to agree.
 
+use backend_mock::Fabric;
 use dat_core::event::DtoOperation;
 use dat_core::flags::{CompletionFlags, DtoStatus, IaFields, MemoryPrivileges, ProviderFields};
 use dat_core::id::EpId;
@@ -8,12 +9,11 @@ use dat_core::{ErrorKind, Subtype};
 
 use super::stage::Stage;
 use super::step::{Chapter, Happening, Outcome, Step};
-use crate::arguments::BackendName;
 use crate::failure::{During, Result};
 use crate::host::{Node, Registered};
 
 pub(crate) struct Scene {
-    stage: Stage,
+    stage: Stage<Fabric>,
     ep: EpId,
     source: Registered,
     /// Where A's RDMA Reads go.
@@ -25,8 +25,8 @@ pub(crate) struct Scene {
 const LENGTH: usize = 32;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 
-fn set(_: BackendName) -> Result<Scene> {
-    let mut stage = Stage::open(false)?;
+fn set() -> Result<Scene> {
+    let mut stage = Stage::<Fabric>::open(false)?;
     let source = stage.a.register(LENGTH, MemoryPrivileges::LOCAL_READ)?;
     source.memory.store(0, b"the new text");
     let fetched = stage.a.register(LENGTH, MemoryPrivileges::LOCAL_WRITE)?;
@@ -38,8 +38,8 @@ fn set(_: BackendName) -> Result<Scene> {
         .ia
         .lmr_sync_rdma_write(&[shared.piece(0, LENGTH)])
         .during("dat_lmr_sync_rdma_write")?;
-    let ep = stage.a.endpoint(&Stage::attributes(), None)?;
-    let peer = stage.b.endpoint(&Stage::attributes(), None)?;
+    let ep = stage.a.endpoint(&Stage::<Fabric>::attributes(), None)?;
+    let peer = stage.b.endpoint(&Stage::<Fabric>::attributes(), None)?;
     stage.name(ep, "A");
     stage.name(peer, "B");
     stage

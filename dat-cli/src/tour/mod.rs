@@ -8,21 +8,27 @@ mod stage;
 mod step;
 mod write;
 
+use backend_mock::Fabric;
 use serde::Serialize;
 
 use self::step::{ChapterReport, Outcome, Play, StepReport};
-use crate::arguments::BackendName;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::host::Network;
+use crate::model::{self, Model};
 use crate::output::{BAD, CODE, FAINT, GOOD, HEADING, Output};
 
 /// What does not exist.
-const NOT_INCLUDED: &str = "The C libraries for DAT 1.2 and for remote shared memory (librsm), whose names this tour uses; images \
-    of firmware; and drivers for hardware, beyond the data path of mlx5 adapters, which runs on a model of one. Nothing of \
-    them is shown, or imitated, here.";
+const NOT_INCLUDED: &str = "Drivers that were run on adapters of silicon: that of the data path of mlx5 adapters runs on a model of \
+    one, that of paravirtual adapters on a model and on QEMU's; and a control path for either on a host. Nothing of them is \
+    shown, or imitated, here.";
 /// What exists, but not on the mock.
 const ELSEWHERE: &str = "Not in this tour, but there: RDMA devices of Linux hosts, with `--device` of `dat copy`, `dat perf` \
-    and `dat rsm`, so remote shared memory, too, between processes and hosts; and a provider for libdat2, with which C \
-    programs for DAT 2.0 run unchanged (docs/c-libraries.md).";
+    and `dat rsm`, so remote shared memory, too, between processes and hosts; the C libraries for DAT 1.2 (libdat) and for \
+    remote shared memory (librsm), and a provider for libdat2, with which C programs for DAT 2.0 run unchanged \
+    (docs/c-libraries.md); and images of firmware (docs/firmware.md).";
+
+/// What exists, and what a model device does not show.
+const ON_THE_MOCK: &str = "Not on this device, but on the mock (`dat tour`): memory that is not coherent, and remote shared memory.";
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -34,28 +40,42 @@ struct Report<'a> {
     not_included: &'a str,
 }
 
-fn chapters() -> Vec<Box<dyn Play>> {
+/// What any network shows.
+fn chapters<N: Network + 'static>() -> Vec<Box<dyn Play>> {
     vec![
-        Box::new(write::chapter()),
-        Box::new(bind::chapter()),
-        Box::new(shared::chapter()),
-        Box::new(coherence::chapter()),
-        Box::new(remote_memory::chapter()),
+        Box::new(write::chapter::<N>()),
+        Box::new(bind::chapter::<N>()),
+        Box::new(shared::chapter::<N>()),
     ]
 }
 
-/// Runs the tour; false if an outcome is not the specified one.
+/// Runs the tour on the mock, or on a device that is named; false if an outcome is not the specified one.
 ///
 /// # Errors
-/// A scene could not be set.
-pub(crate) fn run(backend: BackendName, output: &mut Output) -> Result<bool> {
-    play(chapters(), backend, output)
+/// Usage: there is no tour on that device. Others: a scene could not be set.
+pub(crate) fn run(device: Option<&str>, output: &mut Output) -> Result<bool> {
+    let Some(device) = device else {
+        let mut chapters = chapters::<Fabric>();
+        chapters.push(Box::new(coherence::chapter()));
+        chapters.push(Box::new(remote_memory::chapter()));
+        return play(chapters, Fabric::NAME, ELSEWHERE, output);
+    };
+    if device != model::DEVICE {
+        return Err(Failure::usage(
+            format!("there is no tour on {device}"),
+            "the tour looks at both ends of everything, in its own time",
+            format!("leave out --device, or name {}", model::DEVICE),
+        ));
+    }
+    play(chapters::<Model>(), Model::NAME, ON_THE_MOCK, output)
 }
 
-fn play(chapters: Vec<Box<dyn Play>>, backend: BackendName, output: &mut Output) -> Result<bool> {
-    let name = match backend {
-        BackendName::Mock => "mock",
-    };
+fn play(
+    chapters: Vec<Box<dyn Play>>,
+    name: &'static str,
+    elsewhere: &str,
+    output: &mut Output,
+) -> Result<bool> {
     output.line(format_args!(
         "{HEADING}The Direct Access Transport, on the backend `{name}`{HEADING:#}\n\
          Two adapters, A and B. Every outcome below is compared with the specification, whose\n\
@@ -63,7 +83,7 @@ fn play(chapters: Vec<Box<dyn Play>>, backend: BackendName, output: &mut Output)
     ));
     let mut reports = Vec::new();
     for (number, chapter) in chapters.into_iter().enumerate() {
-        let report = chapter.play(backend)?;
+        let report = chapter.play()?;
         print_chapter(number + 1, &report, output);
         reports.push(report);
     }
@@ -74,7 +94,7 @@ fn play(chapters: Vec<Box<dyn Play>>, backend: BackendName, output: &mut Output)
         "\n{HEADING}{}. Not part of this version{HEADING:#}\n{}\n{}",
         reports.len() + 1,
         wrapped(NOT_INCLUDED, 0),
-        wrapped(ELSEWHERE, 0)
+        wrapped(elsewhere, 0)
     ));
     if ok {
         output.line(format_args!(
@@ -165,10 +185,9 @@ fn wrapped(text: &str, indent: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Failure;
 
     fn report(chapter: impl Play) -> ChapterReport {
-        Box::new(chapter).play(BackendName::Mock).unwrap()
+        Box::new(chapter).play().unwrap()
     }
 
     #[test]
@@ -179,19 +198,24 @@ mod tests {
                 dat_core::ErrorKind::InvalidState,
                 dat_core::Subtype::NoSubtype,
             ),
-            write::chapter()
+            write::chapter::<Fabric>()
                 .steps
                 .remove(0)
                 .expected
                 .fact("the moon", "is made of cheese"),
         ] {
-            let mut chapter = write::chapter();
+            let mut chapter = write::chapter::<Fabric>();
             chapter.steps[0].expected = wrong;
             let mut output = Output::new(false, true);
-            let ok = play(vec![Box::new(chapter)], BackendName::Mock, &mut output);
+            let ok = play(
+                vec![Box::new(chapter)],
+                Fabric::NAME,
+                ELSEWHERE,
+                &mut output,
+            );
             assert_eq!(ok, Ok(false));
         }
-        let mut chapter = write::chapter();
+        let mut chapter = write::chapter::<Fabric>();
         chapter.steps[0].expected = Outcome::success();
         let report = report(chapter);
         let wrong: Vec<usize> = (0..report.steps.len())
@@ -202,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_step_that_cannot_be_made_fails_the_tour() {
-        let mut chapter = bind::chapter();
+        let mut chapter = bind::chapter::<Fabric>();
         chapter.steps[1].run = |_| Err(Failure::operation("the call", "did not return"));
         let report = report(chapter);
         assert!(!report.ok);

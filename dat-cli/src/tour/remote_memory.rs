@@ -7,7 +7,6 @@ use dat_rsm::{
 };
 
 use super::step::{Chapter, Outcome, Step};
-use crate::arguments::BackendName;
 use crate::failure::{Failure, Result};
 use crate::host::{Memory, PAGE};
 use crate::rsm::pair::{DuringRsm, End, Pair};
@@ -32,7 +31,7 @@ pub(crate) struct Scene {
     barrier: Option<BarrierId>,
 }
 
-fn set(_: BackendName) -> Result<Scene> {
+fn set() -> Result<Scene> {
     let local_memory = Memory::new(LOCAL);
     local_memory.store(0, b"remote memory");
     Ok(Scene {

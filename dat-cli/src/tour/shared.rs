@@ -8,12 +8,11 @@ use dat_core::{ErrorKind, Subtype};
 
 use super::stage::Stage;
 use super::step::{Chapter, Happening, Outcome, Step};
-use crate::arguments::BackendName;
 use crate::failure::{During, Result};
-use crate::host::{Memory, Registered};
+use crate::host::{Memory, Network, Registered};
 
-pub(crate) struct Scene {
-    stage: Stage,
+pub(crate) struct Scene<N: Network> {
+    stage: Stage<N>,
     srq: SrqId,
     /// A's ends of the two connections.
     first: EpId,
@@ -30,7 +29,7 @@ const BUFFER: usize = 32;
 const QUEUE: i32 = 10;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 
-fn set(_: BackendName) -> Result<Scene> {
+fn set<N: Network>() -> Result<Scene<N>> {
     let mut stage = Stage::open(true)?;
     let messages = stage.a.register(2 * BUFFER, MemoryPrivileges::LOCAL_READ)?;
     messages.memory.store(0, b"from the first endpoint");
@@ -58,8 +57,8 @@ fn set(_: BackendName) -> Result<Scene> {
         )
         .during("dat_srq_create")?;
     let mut pair = |name_at_a, name_at_b| -> Result<_> {
-        let a = stage.a.endpoint(&Stage::attributes(), None)?;
-        let b = stage.b.endpoint(&Stage::attributes(), Some(srq))?;
+        let a = stage.a.endpoint(&Stage::<N>::attributes(), None)?;
+        let b = stage.b.endpoint(&Stage::<N>::attributes(), Some(srq))?;
         stage.name(a, name_at_a);
         stage.name(b, name_at_b);
         stage.connect(a, b)?;
@@ -80,7 +79,7 @@ fn set(_: BackendName) -> Result<Scene> {
     })
 }
 
-impl Scene {
+impl<N: Network> Scene<N> {
     fn post(&self, number: usize) -> dat_core::Result<()> {
         let piece = [self.buffers.piece(number * BUFFER, BUFFER)];
         self.stage
@@ -132,7 +131,7 @@ fn transfer(
     }
 }
 
-pub(crate) fn chapter() -> Chapter<Scene> {
+pub(crate) fn chapter<N: Network>() -> Chapter<Scene<N>> {
     Chapter {
         title: "Shared receive queue",
         introduction: "Two connections end at B. Both take their receive buffers from one queue of ten places.",
@@ -141,7 +140,7 @@ pub(crate) fn chapter() -> Chapter<Scene> {
     }
 }
 
-fn messages() -> Vec<Step<Scene>> {
+fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
             shows: "B posts three buffers: three to take, three places in use.",
@@ -219,7 +218,7 @@ fn messages() -> Vec<Step<Scene>> {
     ]
 }
 
-fn refusals() -> Vec<Step<Scene>> {
+fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
             shows: "An endpoint on a shared queue takes no buffers of its own.",

@@ -1,6 +1,6 @@
-//! What the chapters play on: two adapters, A and B, on one fabric.
+//! What the chapters play on: two adapters, A and B, on one network.
 
-use backend_mock::{Fabric, FabricOptions, NodeOptions};
+use backend_mock::NodeOptions;
 use dat_core::attributes::EpAttributes;
 use dat_core::event::Event;
 use dat_core::flags::EpFields;
@@ -8,30 +8,30 @@ use dat_core::id::{EpId, EvdId};
 
 use super::step::{Happening, Outcome};
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Capacity, Node};
+use crate::host::{self, Capacity, HostBackend, Network, Node};
 use crate::names::constant;
 
-/// Steps of the fabric within which everything that a call sets off must be over.
+/// Steps of the network within which everything that a call sets off must be over.
 const PATIENCE: usize = 10_000;
 
 /// Two nodes and the names of their endpoints.
-pub(crate) struct Stage {
-    pub(crate) fabric: Fabric,
-    pub(crate) a: Node,
-    pub(crate) b: Node,
+pub(crate) struct Stage<N: Network> {
+    network: N,
+    pub(crate) a: Node<N::Backend>,
+    pub(crate) b: Node<N::Backend>,
     names: Vec<(EpId, &'static str)>,
 }
 
-impl Stage {
+impl<N: Network> Stage<N> {
     /// Opens both nodes; B's device may not see the processor's caches.
     pub(crate) fn open(coherent: bool) -> Result<Self> {
-        let fabric = Fabric::new(FabricOptions::default());
+        let network = N::in_steps();
         let (a, b) = (NodeOptions::new("A", 1), NodeOptions::new("B", 2));
         let b = if coherent { b } else { b.non_coherent() };
         Ok(Self {
-            a: Node::open(&fabric, a, Capacity::default())?,
-            b: Node::open(&fabric, b, Capacity::default())?,
-            fabric,
+            a: Node::open(&network, a, Capacity::default())?,
+            b: Node::open(&network, b, Capacity::default())?,
+            network,
             names: Vec::new(),
         })
     }
@@ -52,7 +52,7 @@ impl Stage {
 
     /// Connects an endpoint of A with one of B.
     pub(crate) fn connect(&self, a: EpId, b: EpId) -> Result<()> {
-        host::connect(&self.fabric, (&self.a, a), (&self.b, b))
+        host::connect(&self.network, (&self.a, a), (&self.b, b))
     }
 
     /// Brings two endpoints that were disconnected together again.
@@ -66,7 +66,7 @@ impl Stage {
     pub(crate) fn go_on(&self) {
         for _ in 0..PATIENCE {
             self.progress();
-            if !self.fabric.step() {
+            if !self.network.step() {
                 break;
             }
         }
@@ -74,7 +74,7 @@ impl Stage {
     }
 
     fn progress(&self) {
-        let now = self.fabric.now();
+        let now = self.network.now();
         self.a.ia.progress(now);
         self.b.ia.progress(now);
     }
@@ -102,12 +102,12 @@ impl Stage {
                     found = true;
                 }
             }
-            if !self.fabric.step() && !found {
+            if !self.network.step() && !found {
                 break;
             }
             if round > PATIENCE {
                 return Err(Failure::operation(
-                    "the fabric does not come to rest",
+                    "the network does not come to rest",
                     "something goes on for ever",
                 ));
             }
@@ -119,7 +119,7 @@ impl Stage {
     fn dequeue(
         &self,
         node_name: &'static str,
-        node: &Node,
+        node: &Node<N::Backend>,
         evd: EvdId,
     ) -> Result<Option<Happening>> {
         let endpoint = |ep| {
@@ -163,7 +163,7 @@ impl Stage {
 }
 
 /// The state of an endpoint, as its constant is called.
-pub(crate) fn state(node: &Node, endpoint: EpId) -> Result<String> {
+pub(crate) fn state<B: HostBackend>(node: &Node<B>, endpoint: EpId) -> Result<String> {
     let status = node
         .ia
         .ep_query(endpoint, EpFields::STATE)

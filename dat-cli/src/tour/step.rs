@@ -7,7 +7,6 @@ use dat_core::flags::{DtoStatus, HandleKind};
 use dat_core::{Error, ErrorKind, Subtype};
 use serde::{Serialize, Serializer};
 
-use crate::arguments::BackendName;
 use crate::failure::{Failure, Result};
 use crate::names::{constant, return_code, rsm_return_code};
 
@@ -204,7 +203,7 @@ pub(crate) struct Chapter<S> {
     pub(crate) title: &'static str,
     pub(crate) introduction: &'static str,
     /// Sets the scene.
-    pub(crate) scene: fn(BackendName) -> Result<S>,
+    pub(crate) scene: fn() -> Result<S>,
     pub(crate) steps: Vec<Step<S>>,
 }
 
@@ -237,12 +236,12 @@ pub(crate) trait Play {
     ///
     /// # Errors
     /// The scene could not be set.
-    fn play(self: Box<Self>, backend: BackendName) -> Result<ChapterReport>;
+    fn play(self: Box<Self>) -> Result<ChapterReport>;
 }
 
 impl<S> Play for Chapter<S> {
-    fn play(self: Box<Self>, backend: BackendName) -> Result<ChapterReport> {
-        let mut scene = (self.scene)(backend)?;
+    fn play(self: Box<Self>) -> Result<ChapterReport> {
+        let mut scene = (self.scene)()?;
         let steps: Vec<StepReport> = self
             .steps
             .into_iter()

@@ -8,12 +8,11 @@ use dat_core::{ErrorKind, Subtype};
 
 use super::stage::{Stage, state};
 use super::step::{Chapter, Happening, Outcome, Step};
-use crate::arguments::BackendName;
 use crate::failure::{During, Result};
-use crate::host::{Memory, Registered};
+use crate::host::{Memory, Network, Registered};
 
-pub(crate) struct Scene {
-    stage: Stage,
+pub(crate) struct Scene<N: Network> {
+    stage: Stage<N>,
     ep: EpId,
     idle: EpId,
     freed: EpId,
@@ -32,7 +31,7 @@ pub(crate) struct Scene {
 const LENGTH: usize = 64;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 
-fn set(_: BackendName) -> Result<Scene> {
+fn set<N: Network>() -> Result<Scene<N>> {
     let mut stage = Stage::open(true)?;
     let source = stage.a.register(LENGTH, MemoryPrivileges::LOCAL_READ)?;
     source.memory.store(0, b"real bytes");
@@ -54,11 +53,11 @@ fn set(_: BackendName) -> Result<Scene> {
         MemoryPrivileges::READ | MemoryPrivileges::LOCAL_WRITE,
     )?;
     read_only.memory.store(0, b"untouched");
-    let ep = stage.a.endpoint(&Stage::attributes(), None)?;
-    let idle = stage.a.endpoint(&Stage::attributes(), None)?;
-    let freed = stage.a.endpoint(&Stage::attributes(), None)?;
+    let ep = stage.a.endpoint(&Stage::<N>::attributes(), None)?;
+    let idle = stage.a.endpoint(&Stage::<N>::attributes(), None)?;
+    let freed = stage.a.endpoint(&Stage::<N>::attributes(), None)?;
     stage.a.ia.ep_free(freed).during("dat_ep_free")?;
-    let peer = stage.b.endpoint(&Stage::attributes(), None)?;
+    let peer = stage.b.endpoint(&Stage::<N>::attributes(), None)?;
     stage.name(ep, "A");
     stage.name(peer, "B");
     stage.connect(ep, peer)?;
@@ -75,7 +74,7 @@ fn set(_: BackendName) -> Result<Scene> {
     })
 }
 
-impl Scene {
+impl<N: Network> Scene<N> {
     /// The pieces of the text.
     fn pieces(&self) -> [LmrTriplet; 3] {
         [
@@ -138,7 +137,7 @@ fn failed(status: DtoStatus, cookie: u64) -> Happening {
 
 const MEMORY: &str = "B reads";
 
-pub(crate) fn chapter() -> Chapter<Scene> {
+pub(crate) fn chapter<N: Network>() -> Chapter<Scene<N>> {
     Chapter {
         title: "RDMA Write",
         introduction: "A writes into memory of B without B doing anything. Whatever can be known at A is checked before \
@@ -151,7 +150,7 @@ pub(crate) fn chapter() -> Chapter<Scene> {
     }
 }
 
-fn successes() -> Vec<Step<Scene>> {
+fn successes<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
             shows: "Three pieces of A's memory arrive at B as one, in order.",
@@ -179,7 +178,7 @@ fn successes() -> Vec<Step<Scene>> {
     ]
 }
 
-fn refusals() -> Vec<Step<Scene>> {
+fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
             shows: "A piece that reaches one byte beyond its region is refused.",
@@ -277,7 +276,7 @@ fn refusals() -> Vec<Step<Scene>> {
     ]
 }
 
-fn remote_faults() -> Vec<Step<Scene>> {
+fn remote_faults<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
             shows: "Only B's adapter knows that peers may not write this region. It refuses, and the connection breaks.",

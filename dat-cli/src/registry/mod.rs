@@ -1,4 +1,10 @@
-//! `dat registry`: the lines of `dat.conf` by which `libdat2` finds the provider, one for each device.
+//! `dat registry`: the lines of `dat.conf` by which `libdat2` finds the provider, one for each device, and what is wrong with a file
+//! of them.
+
+#[cfg(unix)]
+mod check;
+#[cfg(unix)]
+mod look;
 
 use serde::Serialize;
 
@@ -24,11 +30,19 @@ struct Report {
     notes: Vec<String>,
 }
 
-/// Prints the lines.
+/// Prints the lines, or what is wrong with a file of them.
 ///
 /// # Errors
-/// None; commands share a signature.
+/// The file to be checked cannot be read.
 pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<bool> {
+    #[cfg(unix)]
+    if let Some(line) = &arguments.look {
+        return look::run(line);
+    }
+    #[cfg(unix)]
+    if let Some(file) = &arguments.check {
+        return check::run(file.as_deref(), output);
+    }
     let devices = crate::device::devices();
     let ports = devices.iter().filter_map(|device| device.name());
     let named = ports.map(|name| (name.to_owned(), instance_data(name)));
@@ -107,6 +121,10 @@ mod tests {
         let arguments = RegistryArguments {
             library: "/opt/my libraries/a.so".into(),
             thread_safe: true,
+            #[cfg(unix)]
+            check: None,
+            #[cfg(unix)]
+            look: None,
         };
         for (name, device) in [("rxe0", "rxe0 1"), ("mlx5_0:2", "mlx5_0 2")] {
             let made = line(name.into(), instance_data(name), &arguments);
