@@ -26,6 +26,32 @@ fn a_write_completes_with_its_cookie() {
 }
 
 #[test]
+fn a_wait_that_is_over_at_once_takes_what_the_device_has_ready() {
+    let world = world(false);
+    let now = |threshold| world.ia.evd_wait_now(world.evd, threshold);
+    assert_eq!(now(1), None);
+    for _ in 0..2 {
+        world.write(1).expect("the write is valid");
+    }
+    world.device.complete_all();
+    // What takes more than one event to say, or is refused.
+    for threshold in [2, 0, -1] {
+        assert_eq!(now(threshold), None);
+    }
+    let told = now(1).expect("a write completed");
+    assert!(matches!(told.event, Event::Dto(completion) if completion.cookie == 7));
+    assert_eq!(told.more, 0);
+    let wait = world.ia.evd_wait(world.evd, 1).expect("nobody waits");
+    assert_eq!(now(1), None, "somebody waits");
+    drop(wait);
+    world.ia.evd_set_unwaitable(world.evd).expect("is waitable");
+    assert_eq!(now(1), None, "nobody may wait");
+    world.ia.evd_clear_unwaitable(world.evd).expect("is not");
+    world.dequeue().expect("the other write is still there");
+    assert_eq!(now(1), None);
+}
+
+#[test]
 fn a_shared_buffer_completes_on_the_endpoint() {
     let world = world(true);
     let srq = world.srq.expect("a shared queue");

@@ -2,18 +2,9 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use dat_model::{Op, Prologue, Runner, Setup, Tally, shrink};
+use random_runs::{add, bytes};
 
-/// Bytes as a linear congruential generator gives them.
-fn bytes(seed: u64) -> Vec<u8> {
-    let mut state = seed;
-    let step = move || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(step).take(2400).collect()
-}
+mod random_runs;
 
 /// Spec: GEN-06
 #[test]
@@ -32,7 +23,7 @@ fn every_call_succeeds_and_is_refused_somewhere() {
             prologue: prologues[seed as usize % 4],
             ..Setup::default()
         };
-        let bytes = bytes(seed);
+        let bytes = bytes(seed, 2400);
         let mut input = Unstructured::new(&bytes);
         let mut ops = Vec::new();
         let mut runner = Runner::new(&setup).unwrap_or_else(|mismatch| panic!("{mismatch}"));
@@ -45,11 +36,7 @@ fn every_call_succeeds_and_is_refused_somewhere() {
                 panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(&setup, &ops));
             }
         }
-        for (call, counts) in runner.tally() {
-            let sum = total.entry(call.clone()).or_default();
-            sum[0] += counts[0];
-            sum[1] += counts[1];
-        }
+        add(&mut total, runner.tally());
         runner.finish().unwrap_or_else(|mismatch| {
             panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(&setup, &ops))
         });

@@ -1,20 +1,25 @@
 //! Operations that once led the core astray, found by random runs.
 
+use backend_mock::{Fault, FaultPlan};
 use dat_model::{
-    EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp, Prologue, Remote, Segment, Setup,
-    SharedReceiveOp, Side, run,
+    ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp, Prologue, Remote,
+    Segment, Setup, SharedReceiveOp, Side, run,
 };
 
 fn check(prologue: Prologue, ops: &[Op]) {
     for seed in 0..8 {
-        let setup = Setup {
-            seed,
-            prologue,
-            ..Setup::default()
-        };
-        if let Err(mismatch) = run(&setup, ops) {
-            panic!("seed {seed}: {mismatch}");
-        }
+        check_seed(seed, prologue, ops);
+    }
+}
+
+fn check_seed(seed: u64, prologue: Prologue, ops: &[Op]) {
+    let setup = Setup {
+        seed,
+        prologue,
+        ..Setup::default()
+    };
+    if let Err(mismatch) = run(&setup, ops) {
+        panic!("seed {seed}: {mismatch}");
     }
 }
 
@@ -166,4 +171,172 @@ fn a_reset_endpoint_is_as_new() {
             send(Side::A, FIRST),
         ],
     );
+}
+
+fn piece(region: u8, offset: u8, length: u8) -> Segment {
+    Segment {
+        region: Pick::Live(region),
+        offset,
+        length,
+    }
+}
+
+/// A message is put into its buffer later than it arrives, an RDMA Write posted after it at once: where both write, either may be the
+/// last.
+///
+/// Spec: EPW-43, DTO-11
+#[test]
+fn a_write_may_overtake_the_data_of_a_send_before_it() {
+    let ep = Pick::Live(2);
+    let write = PostOp::RdmaWrite {
+        ep,
+        segments: vec![piece(4, 0, 0), piece(4, 0, 1)],
+        remote: Remote {
+            context: 104,
+            offset: 0,
+            slack: 0,
+        },
+        flags: 0,
+    };
+    let message = PostOp::Send {
+        ep,
+        segments: vec![piece(3, 0, 7)],
+        flags: 0,
+    };
+    check_seed(
+        12_966_848_072_954_641_349,
+        Prologue::Pair,
+        &[
+            Op::Post(Side::B, message),
+            Op::Post(Side::B, write),
+            send(Side::A, SECOND),
+        ],
+    );
+}
+
+/// Answers to RDMA Reads of one endpoint arrive in any order, so where their buffers overlap either may be the last.
+///
+/// Spec: EPB-01, DTO-11
+#[test]
+fn reads_into_one_place_are_answered_in_any_order() {
+    let read = |piece, context, slack| {
+        let read = PostOp::RdmaRead {
+            ep: FIRST,
+            segments: vec![piece],
+            remote: Remote {
+                context,
+                offset: 0,
+                slack,
+            },
+            flags: 0,
+        };
+        Op::Post(Side::B, read)
+    };
+    check_seed(
+        3_264_206_402_638_389_018,
+        Prologue::Pair,
+        &[
+            Op::Post(
+                Side::A,
+                PostOp::RdmaWrite {
+                    ep: Pick::Live(6),
+                    segments: Vec::new(),
+                    remote: Remote {
+                        context: 0,
+                        offset: 0,
+                        slack: 0,
+                    },
+                    flags: 0,
+                },
+            ),
+            Op::Connection(
+                Side::A,
+                ConnectionOp::Connect {
+                    ep: Pick::Live(3),
+                    qualifier: 0,
+                    timeout: 0,
+                    private_data: 0,
+                    address: 0,
+                },
+            ),
+            read(piece(0, 90, 20), 215, 168),
+            read(piece(6, 74, 23), 8, 128),
+        ],
+    );
+}
+
+/// A bind that was flushed at once did not undo an earlier one, still under way on another endpoint.
+///
+/// Spec: RMB-42, LMF-01
+#[test]
+fn a_flushed_unbind_leaves_the_bind_before_it() {
+    let bind = |piece, ep| {
+        let bind = PostOp::Bind {
+            rmr: FIRST,
+            segment: piece,
+            privileges: 0,
+            ep,
+            flags: 0,
+        };
+        Op::Post(Side::A, bind)
+    };
+    let disconnect = EndpointOp::Disconnect {
+        ep: Pick::Live(7),
+        graceful: false,
+    };
+    check(
+        Prologue::Shared,
+        &[
+            Op::Endpoint(Side::A, disconnect),
+            bind(piece(1, 0, 1), FIRST),
+            bind(piece(0, 0, 0), Pick::Live(3)),
+            Op::Event(Side::A, EventOp::Drain),
+            Op::Memory(Side::A, MemoryOp::LmrFree { lmr: SECOND }),
+        ],
+    );
+}
+
+/// The endpoint that a request brought goes with it when it is rejected, with faults as well.
+///
+/// Spec: CRR-01, EPG-01
+#[test]
+fn a_rejected_request_takes_its_endpoint_along() {
+    let fault = Fault::DropCompletion {
+        adapter: 0,
+        queue: 0,
+        nth: 0,
+    };
+    let setup = Setup {
+        faults: FaultPlan {
+            faults: vec![fault],
+        },
+        prologue: Prologue::Pair,
+        ..Setup::default()
+    };
+    let ops = [
+        Op::Connection(
+            Side::B,
+            ConnectionOp::RspCreate {
+                qualifier: 142,
+                ep: None,
+                evd: Pick::Live(3),
+            },
+        ),
+        Op::Connection(
+            Side::A,
+            ConnectionOp::Connect {
+                ep: Pick::Live(7),
+                qualifier: 112,
+                timeout: 0,
+                private_data: 0,
+                address: 0,
+            },
+        ),
+        Op::Fabric(FabricOp::Settle),
+        Op::Event(Side::B, EventOp::Drain),
+        Op::Connection(Side::B, ConnectionOp::CrReject { cr: FIRST }),
+    ];
+    if let Err(mismatch) = run(&setup, &ops) {
+        panic!("{mismatch}");
+    }
 }

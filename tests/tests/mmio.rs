@@ -5,96 +5,49 @@
 
 use backend_mmio::DeviceFault;
 use backend_mmio::mlx5::State;
-use backend_mock::{BufferOrder, FabricOptions, NodeOptions};
-use core::cell::Cell;
-use dat_core::attributes::IaAddress;
+use backend_mock::NodeOptions;
+use bed::{Bed, network};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::task::Waker;
+use dat_core::attributes::SrqAttributes;
 use dat_core::error::ErrorKind;
-use dat_core::event::{AsyncEventKind, Event};
-use dat_core::flags::{DtoStatus, EndpointState, EvdFlags};
-use dat_core::sync::HostLock;
+use dat_core::event::{AsyncEventKind, Event, ThreadWait, Wait};
+use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags};
 use dat_core::time::Instant;
-use dat_tests::fixture::{Net, Party, PartyOptions, RsmTestbed, Testbed, WindowlessTestbed};
+use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, granted};
 use exceptions::exceptions;
 use mmio_model::{Lie, ModelBackend, ModelFabric};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::task::Wake;
 
+mod bed;
 mod exceptions;
 
 /// A fabric of its own for each test.
-struct MmioBed {
-    fabric: ModelFabric,
-    nodes: Cell<u64>,
-}
+type MmioBed = Bed<ModelFabric>;
 
-impl MmioBed {
-    fn new() -> Self {
-        let seed = std::env::var("DAT_SEED").map_or(1, |seed| seed.parse().expect("a number"));
-        println!("DAT_SEED={seed}");
-        Self {
-            fabric: ModelFabric::new(FabricOptions {
-                seed,
-                buffer_order: BufferOrder::Seeded,
-                ..FabricOptions::default()
-            }),
-            nodes: Cell::new(0),
-        }
-    }
-
-    fn node(&self, change: impl FnOnce(NodeOptions) -> NodeOptions) -> ModelBackend {
-        let number = self.nodes.get() + 1;
-        self.nodes.set(number);
-        self.fabric
-            .device(change(NodeOptions::new("model", number)))
-    }
-}
-
-impl Testbed for MmioBed {
-    type Backend = ModelBackend;
-    type Lock = HostLock;
-
-    fn device(&self) -> ModelBackend {
-        self.node(|options| options)
-    }
-
-    fn now(&self) -> Instant {
-        self.fabric.now()
-    }
-
-    fn step(&self) -> bool {
-        self.fabric.step()
-    }
-
-    fn advance(&self, to: Instant) {
-        self.fabric.run_until(to);
-    }
-
-    fn excused(&self, test: &str) -> Option<String> {
-        exceptions("mmio").get(test).cloned()
-    }
-}
-
-impl RsmTestbed for MmioBed {
-    fn device_at(&self, address: IaAddress) -> ModelBackend {
-        self.node(|options| NodeOptions { address, ..options })
-    }
-}
-
-impl WindowlessTestbed for MmioBed {
-    fn windowless_device(&self) -> ModelBackend {
-        self.node(|options| NodeOptions {
-            memory_windows: false,
-            ..options
-        })
-    }
-}
+network!(ModelFabric, ModelBackend, "model", device, |test| {
+    exceptions("mmio").get(test).cloned()
+});
 
 dat_tests::conformance_suite!(base, MmioBed::new());
 dat_tests::conformance_suite!(windowless, MmioBed::new());
+dat_tests::conformance_suite!(non_coherent, MmioBed::new());
+dat_tests::conformance_suite!(faulty, MmioBed::new());
 dat_tests::conformance_suite!(rsm, MmioBed::new());
+dat_tests::conformance_suite!(rsm_faulty, MmioBed::new());
 
 /// Two connected parties, the first of which is on a device that may be asked for its fault.
 fn suspect<'b>(bed: &'b MmioBed) -> (Net<'b, MmioBed>, [Party<MmioBed>; 2], &'static State) {
+    suspect_in(bed, Box::leak(Box::new(State::new())))
+}
+
+/// The same, whose state is the caller's.
+fn suspect_in<'b>(
+    bed: &'b MmioBed,
+    state: &'static State,
+) -> (Net<'b, MmioBed>, [Party<MmioBed>; 2], &'static State) {
     let net = Net::new(bed);
-    let state: &State = Box::leak(Box::new(State::new()));
     let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), state);
     let options = PartyOptions::default();
     let left = Party::new(&net.adapter_over(device), &options);
@@ -268,4 +221,246 @@ fn no_bit_of_a_name_may_be_wrong() {
         println!("bit {bit}");
         lied_to(Lie::Bit(bit), 4);
     }
+}
+
+/// A thread that dequeues while another one resets the endpoint does not carry anything of its old life into the new one:
+/// every life begins with empty queues, and what is posted in it completes.
+///
+/// Spec: EPR-01, EPR-02, DTO-03
+#[test]
+fn a_reset_under_a_poller_begins_anew() {
+    const ROUNDS: u64 = 400;
+    const MESSAGES: u64 = 6;
+    let bed = MmioBed::new();
+    let (net, [left, right], state) = suspect(&bed);
+    let arrived: Vec<AtomicU64> = (0..ROUNDS).map(|_| AtomicU64::new(0)).collect();
+    let over = AtomicBool::new(false);
+    let poll = |ia: &Adapter<MmioBed>, evd| {
+        while !over.load(Ordering::Acquire) {
+            match ia.evd_dequeue(evd) {
+                Ok(Event::Dto(done)) if done.status == DtoStatus::Success => {
+                    arrived[done.cookie as usize].fetch_add(1, Ordering::Release);
+                }
+                Ok(_) => {}
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let (ia, evds) = (&*left.ia, [left.receive, left.request]);
+        let poll = &poll;
+        for evd in evds {
+            scope.spawn(move || poll(ia, evd));
+        }
+        // Ends the others when it fails, too.
+        let _over = Over(&over);
+        for round in 0..ROUNDS {
+            let arrived = &arrived[round as usize];
+            for _ in 0..MESSAGES {
+                left.receive_into(&[left.memory.piece(0, 8)], round);
+                right.receive_into(&[right.memory.piece(0, 8)], round);
+            }
+            for _ in 0..MESSAGES {
+                right.send_from(&[right.memory.piece(0, 8)], round);
+                left.send_from(&[left.memory.piece(0, 8)], round);
+            }
+            if round % 2 == 0 {
+                // All of it, once each, as soon as the other threads have seen it.
+                while arrived.load(Ordering::Acquire) != 2 * MESSAGES {
+                    assert_eq!(state.fault(), None, "round {round}");
+                    net.step();
+                    std::thread::yield_now();
+                }
+            }
+            assert_eq!(state.fault(), None, "round {round}");
+            net.disconnect(&left, &right);
+            granted(left.ia.ep_reset(left.ep));
+            granted(right.ia.ep_reset(right.ep));
+            for evd in [right.receive, right.request] {
+                while right.ia.evd_dequeue(evd).is_ok() {}
+            }
+            net.connect(&left, &right);
+        }
+    });
+    assert_eq!(state.fault(), None);
+}
+
+/// Says that it is over when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Wakes a thread that has told its waker; stands for the interrupt of a device.
+struct Interrupt(OnceLock<Waker>);
+
+impl Wake for Interrupt {
+    fn wake(self: Arc<Self>) {
+        if let Some(waker) = self.0.get() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// A thread that sleeps on a dispatcher is woken when another one finds the device out, and gets what was posted, flushed.
+///
+/// Spec: DTO-10, EVW-01
+#[test]
+fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
+    let bed = MmioBed::new();
+    let interrupt = Arc::new(Interrupt(OnceLock::new()));
+    let state = State::waking(Waker::from(Arc::clone(&interrupt)));
+    let (_net, [left, right], state) = suspect_in(&bed, Box::leak(Box::new(state)));
+    for cookie in 0..2 {
+        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+    }
+    let (ia, evd) = (&*left.ia, left.receive);
+    std::thread::scope(|scope| {
+        let (asleep, sleeps) = mpsc::channel();
+        let sleeper = scope.spawn(move || {
+            let mut wait = ThreadWait::until_woken();
+            assert!(interrupt.0.set(wait.waker()).is_ok());
+            asleep.send(()).expect("somebody listens");
+            // Long enough for any machine; it is not slept.
+            let late = ThreadWait::clock().as_micros() + 60_000_000;
+            let late = Some(Instant::from_micros(late));
+            ia.evd_wait_until(evd, 1, late, &mut wait)
+        });
+        sleeps.recv().expect("a sleeper");
+        bed.fabric.lie(0, Lie::Index);
+        left.send_from(&[left.memory.piece(0, 8)], 7);
+        while bed.fabric.step() {}
+        // The sleeper may have flushed the request before this call comes back.
+        match left.ia.evd_dequeue(left.request) {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::QueueEmpty),
+            Ok(Event::Dto(done)) => {
+                assert_eq!((done.cookie, done.status), (7, DtoStatus::Flushed));
+            }
+            Ok(other) => panic!("{other:?}"),
+        }
+        assert_eq!(state.fault(), Some(DeviceFault::WrongIndex));
+        let waited = granted(sleeper.join().expect("a thread that ends"));
+        match waited.event {
+            Event::Dto(done) => assert_eq!((done.cookie, done.status), (0, DtoStatus::Flushed)),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+/// What is not so of a buffer of a shared queue is found out, too: a place that is not posted, a length that it has not, a name
+/// of nobody. The endpoint is disconnected, and the buffers stay with the queue.
+///
+/// Spec: DTO-10, DTO-12
+#[test]
+fn lies_about_shared_buffers_are_found_out() {
+    let lies = [
+        (Lie::Bit(48 + 6), DeviceFault::WrongIndex),
+        (Lie::Bit(48 + 15), DeviceFault::WrongIndex),
+        (Lie::Length, DeviceFault::ImpossibleLength),
+        (Lie::QueuePair, DeviceFault::UnknownQueuePair),
+        (Lie::UserIndex, DeviceFault::UnknownQueuePair),
+        (Lie::Kind, DeviceFault::UnknownKind),
+        (Lie::AllOnes, DeviceFault::AllOnes),
+        (Lie::Phase, DeviceFault::PhaseJump),
+    ];
+    for (lie, fault) in lies {
+        let bed = MmioBed::new();
+        let net = Net::new(&bed);
+        let state: &State = Box::leak(Box::new(State::new()));
+        let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), state);
+        let ia = net.adapter_over(device);
+        let zone = granted(ia.pz_create());
+        let shape = SrqAttributes {
+            max_recv_dtos: 8,
+            max_recv_iov: 1,
+            low_watermark: 0,
+        };
+        let srq = granted(ia.srq_create(zone, &shape));
+        let options = PartyOptions::default();
+        let taker = Party::sharing(&ia, zone, srq, None, &options);
+        let peer = Party::new(&net.adapter(), &options);
+        net.connect(&taker, &peer);
+        for cookie in 0..3 {
+            granted(ia.srq_post_recv(srq, &[taker.memory.piece(0, 8)], cookie));
+        }
+        bed.fabric.lie(0, lie);
+        for cookie in 0..2 {
+            peer.send_from(&[peer.memory.piece(0, 8)], cookie);
+        }
+        net.settle();
+        net.silent(&ia, taker.receive);
+        assert_eq!(state.fault(), Some(fault), "{lie:?}");
+        net.connection(&taker);
+        assert_eq!(taker.state(), EndpointState::Disconnected, "{lie:?}");
+        granted(ia.ep_free(taker.ep));
+        granted(ia.srq_free(srq));
+    }
+}
+
+/// Short messages and writes carry their data, as it was when they were posted, and those that fit into a block go to the
+/// doorbell whole; longer ones, reads, and those of several pieces are fetched.
+///
+/// Spec: EPS-01, EPW-04, EPW-10
+#[test]
+fn short_requests_carry_their_data() {
+    let bed = MmioBed::new();
+    let (net, [left, right], _) = suspect(&bed);
+    let (mut inline, mut bursts) = (0, 0);
+    for (cookie, length) in [1, 5, 28, 29, 44, 45, 100, 156, 157, 200]
+        .into_iter()
+        .enumerate()
+    {
+        let (cookie, carries) = (cookie as u64, length <= 156);
+        let text: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
+        let source = left.memory.piece(0, length as u64);
+        let target = right.memory.remote(2048, length as u64);
+        for send in [true, false] {
+            left.memory.store(0, &text);
+            right.memory.store(1024, &vec![0; 2048]);
+            let from = if send {
+                right.receive_into(&[right.memory.piece(1024, length as u64)], cookie);
+                left.send_from(&[source], cookie);
+                1024
+            } else {
+                let none = CompletionFlags::empty();
+                let ia = &left.ia;
+                granted(ia.post_rdma_write(left.ep, &[source], cookie, &target, none));
+                2048
+            };
+            if carries {
+                left.memory.store(0, &vec![0xFF; length]);
+            }
+            net.success(&left, cookie);
+            if send {
+                assert_eq!(
+                    net.receive_completion(&right).transferred_length,
+                    length as u64
+                );
+            }
+            assert_eq!(right.memory.load(from, length), text, "{send} {length}");
+            inline += u64::from(carries);
+            bursts += u64::from(length <= if send { 44 } else { 28 });
+            assert_eq!(
+                bed.fabric.taken_inline(0),
+                (inline, bursts),
+                "{send} {length}"
+            );
+        }
+    }
+    let pieces = [left.memory.piece(0, 4), left.memory.piece(8, 4)];
+    right.receive_into(&[right.memory.piece(0, 8)], 90);
+    left.send_from(&pieces, 90);
+    net.success(&left, 90);
+    let remote = right.memory.remote(0, 4);
+    let none = CompletionFlags::empty();
+    granted(
+        left.ia
+            .post_rdma_read(left.ep, &pieces[..1], 91, &remote, none),
+    );
+    net.success(&left, 91);
+    assert_eq!(bed.fabric.taken_inline(0), (inline, bursts));
 }

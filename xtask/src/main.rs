@@ -1,10 +1,15 @@
 //! Set-up, checks and reports of the workspace: `cargo xtask --help` lists them.
 
 mod bench;
+mod compatibility;
 mod conformance;
 mod features;
+mod firmware;
+mod harden;
+mod install;
 mod manual;
 mod packages;
+mod pages;
 mod panic_free;
 mod speed;
 mod steps;
@@ -34,14 +39,22 @@ enum Task {
     Conformance(conformance::Options),
     /// Count the instructions of the hot paths and compare them with their budgets
     Bench(speed::Options),
+    /// Run the programs of Debian for DAT in the guest with our provider and with OFA's, and write docs/compatibility.md
+    Compatibility(compatibility::Options),
     /// Check that no panic, allocation or foreign call is reachable on the posting and polling paths
     NoPanic(panic_free::Options),
+    /// Build the images for bare machines, run them in QEMU, compare what they log and measure them
+    Firmware(firmware::Options),
     /// Run a job in a guest that has an RDMA device; its exit code becomes that of this command
     Vm(vm::Options),
+    /// Build the C libraries and the program, and install them with headers, pkg-config files and man pages
+    Install(install::Options),
     /// Write shell completions of the program `dat`
     Completions(manual::Options),
-    /// Write man pages of the program `dat`
+    /// Write man pages of the program `dat` and of the C libraries
     Man(manual::Options),
+    /// Try to break what is claimed, for as long as one likes, and write docs/assurance.md
+    Harden(harden::Options),
     /// Check the dependencies against the advisory database (needs a network)
     Advisories,
 }
@@ -62,10 +75,14 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Vm(options) => return vm::run(&workspace, &options),
         Task::Test(options) => steps::run(&workspace, &options),
         Task::Conformance(options) => conformance::run(&workspace, &options),
+        Task::Compatibility(options) => compatibility::run(&workspace, &options),
         Task::Bench(options) => speed::run(&workspace, &options),
         Task::NoPanic(options) => panic_free::run(&workspace, &options),
-        Task::Completions(options) => manual::write(&workspace, "completions", &options),
-        Task::Man(options) => manual::write(&workspace, "man", &options),
+        Task::Firmware(options) => firmware::run(&workspace, &options),
+        Task::Install(options) => install::run(&workspace, &options),
+        Task::Completions(options) => manual::write_completions(&workspace, &options),
+        Task::Man(options) => manual::write_pages(&workspace, &options),
+        Task::Harden(options) => harden::run(&workspace, &options),
         Task::Advisories => tools::advisories(&workspace),
     }?;
     Ok(ExitCode::SUCCESS)

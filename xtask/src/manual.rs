@@ -1,10 +1,12 @@
-//! Shell completions and man pages of the program.
+//! Shell completions of the program, and man pages of everything.
 
 use anyhow::{Context, Result};
 use clap::Args;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use xshell::cmd;
 
+use crate::pages::Manual;
 use crate::workspace::Workspace;
 
 /// Arguments of both tasks.
@@ -15,21 +17,50 @@ pub(crate) struct Options {
     output: Option<PathBuf>,
 }
 
-/// Writes what `kind` says. The work is done by an example of the program's package, so that these tasks do not have to be
-/// built from everything that the program is built from.
-pub(crate) fn write(workspace: &Workspace, kind: &str, options: &Options) -> Result<()> {
-    let directory = match &options.output {
-        Some(directory) => std::path::absolute(directory).context("the output directory")?,
-        None => workspace.root().join("target").join(kind),
-    };
-    std::fs::create_dir_all(&directory)
-        .with_context(|| format!("cannot make {}", directory.display()))?;
-    let shell = &workspace.shell;
-    cmd!(
-        shell,
-        "cargo run --quiet --package dat-cli --example manual -- {kind} {directory}"
+/// Writes shell completions of the program.
+pub(crate) fn write_completions(workspace: &Workspace, options: &Options) -> Result<()> {
+    write_of_program(
+        workspace,
+        "completions",
+        &options.folder(workspace, "completions")?,
     )
-    .quiet()
-    .run()?;
+}
+
+/// Writes man pages of the program and of the C libraries, in the folders `man1`, `man3` and `man5`.
+pub(crate) fn write_pages(workspace: &Workspace, options: &Options) -> Result<()> {
+    let folder = options.folder(workspace, "man")?;
+    write_of_program(workspace, "man", &folder.join("man1"))?;
+    for (path, text) in Manual::read(&workspace.root().join("dat-ffi"))?.render()? {
+        let path = folder.join(path);
+        make_folder(path.parent().unwrap_or(&folder))?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    println!("{}", folder.display());
+    Ok(())
+}
+
+impl Options {
+    fn folder(&self, workspace: &Workspace, usual: &str) -> Result<PathBuf> {
+        match &self.output {
+            Some(folder) => std::path::absolute(folder).context("the output directory"),
+            None => Ok(workspace.root().join("target").join(usual)),
+        }
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+/// Writes what `kind` says into a folder. The work is done by an example of the program's package, so that these tasks do not have
+/// to be built from everything that the program is built from.
+pub(crate) fn write_of_program(workspace: &Workspace, kind: &str, folder: &Path) -> Result<()> {
+    make_folder(folder)?;
+    let shell = &workspace.shell;
+    let quiet = cmd!(
+        shell,
+        "cargo run --quiet --package dat-cli --example manual -- {kind} {folder}"
+    );
+    quiet.quiet().run()?;
     Ok(())
 }

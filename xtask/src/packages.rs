@@ -99,6 +99,22 @@ const NEEDED: &[SystemPackage] = &[
         },
         why: "`core` for other processors",
     },
+    programs(
+        "rust-web-llvm",
+        &["rust-lld"],
+        "links images for other processors",
+    ),
+    programs(
+        "qemu-system-arm",
+        &["qemu-system-arm"],
+        "runs images for microcontrollers",
+    ),
+    programs(
+        "g++",
+        &["c++"],
+        "compiles the headers of the C libraries as C++",
+    ),
+    programs("mandoc", &["mandoc"], "reads the pages of the manual"),
     file(
         "libdapl-dev",
         "/usr/include/dat2/udat.h",

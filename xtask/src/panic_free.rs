@@ -143,7 +143,8 @@ const FORBIDDEN: &[&str] = &[
     "_Unwind_",
 ];
 
-fn is_forbidden(name: &str) -> bool {
+/// Whether a demangled name is of a panic, an allocator or std.
+pub(crate) fn is_forbidden(name: &str) -> bool {
     // Methods are printed as `<type>::method` and `<type as trait>::method`.
     let bare = name.trim_start_matches('<');
     FORBIDDEN.iter().any(|start| bare.starts_with(start))

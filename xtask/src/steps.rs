@@ -7,7 +7,10 @@ use std::time::Instant;
 use xshell::cmd;
 
 use crate::workspace::Workspace;
-use crate::{bench, conformance, features, packages, panic_free, targets, tools, vm};
+use crate::{
+    bench, conformance, features, firmware, harden, install, packages, panic_free, targets, tools,
+    vm,
+};
 
 /// Arguments of the task.
 #[derive(Args)]
@@ -82,6 +85,11 @@ const STEPS: &[Step] = &[
         targets::check,
     ),
     step(
+        "firmware",
+        "images for bare machines log what they must, and take no more than they did",
+        firmware::check,
+    ),
+    step(
         "no-panic",
         "no panic on the posting and polling paths",
         panic_free::check_workspace,
@@ -91,10 +99,20 @@ const STEPS: &[Step] = &[
         "random calls and hostile peers, for less than a minute",
         tools::fuzz,
     ),
+    step(
+        "harden",
+        "threads in every interleaving, and that inventories and reasons are in step with the code",
+        harden::check,
+    ),
     step("tour", "the program as a newcomer runs it", |workspace| {
         cargo(workspace, &["run", "--release"])
     }),
     step("examples", "the examples of the front page", examples),
+    step(
+        "install",
+        "C programs find the libraries where they are installed",
+        install::check,
+    ),
     step(
         "bench",
         "instruction counts no worse than they were",
@@ -113,6 +131,7 @@ const STEPS: &[Step] = &[
                     "perf",
                     "kill",
                     "rsm",
+                    "hosts",
                     "dapl",
                 ],
             )

@@ -1,8 +1,8 @@
 //! The crates without std on machines other than this one: they compile for the processors that firmware runs on.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::path::Path;
-use xshell::cmd;
+use xshell::{Cmd, Shell, cmd};
 
 use crate::workspace::Workspace;
 
@@ -36,7 +36,7 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-/// Debian's compiler, whose package of sources has the same version.
+/// Debian's compiler, of the package `rustc-web`, whose package of sources has the same version.
 const DISTRIBUTION: &str = "/usr/bin/rustc";
 
 /// Checks that the core, remote shared memory on it, which needs an allocator, and the driver of raw adapters compile for each target: with the toolchain in use where that has the target, or
@@ -50,9 +50,6 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             why,
         } = target;
         println!("  {triple} ({why}), dat-core with [{features}], dat-rsm and backend-mmio");
-        let libraries = cmd!(shell, "rustc --print target-libdir --target {triple}")
-            .quiet()
-            .read()?;
         let folder = workspace.root().join("target/targets");
         let features: Vec<String> = features
             .split(',')
@@ -75,24 +72,33 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         let check = cmd!(
             shell,
             "cargo check --quiet --release --target-dir {folder} {scope...}"
-        )
-        .quiet();
-        if Path::new(&libraries).is_dir() {
-            check.run()?;
-        } else if Path::new(DISTRIBUTION).is_file() {
-            check
-                .arg("-Zbuild-std=core,alloc")
-                .env("RUSTC", DISTRIBUTION)
-                // The one way to build `core` with a compiler that is not a nightly.
-                .env("RUSTC_BOOTSTRAP", "1")
-                .run()
-                .with_context(|| format!("{DISTRIBUTION} has to be the one of rustc-web"))?;
-        } else {
-            bail!(
-                "no compiler for {triple}: `rustup target add {triple}`, or on Debian \
-                 `apt-get install rustc-web rust-web-src`"
-            );
-        }
+        );
+        for_target(shell, triple, check.quiet())?.run()?;
     }
     Ok(())
+}
+
+/// A cargo command for a target, with the toolchain in use where that has the target, or else with Debian's.
+///
+/// # Errors
+/// Neither is there.
+pub(crate) fn for_target<'a>(shell: &Shell, triple: &str, command: Cmd<'a>) -> Result<Cmd<'a>> {
+    let libraries = cmd!(shell, "rustc --print target-libdir --target {triple}")
+        .quiet()
+        .read()?;
+    if Path::new(&libraries).is_dir() {
+        return Ok(command);
+    }
+    let version = cmd!(shell, "{DISTRIBUTION} --version").quiet().read();
+    if version.is_err() {
+        bail!(
+            "no compiler for {triple}: `rustup target add {triple}`, or on Debian \
+             `apt-get install rustc-web rust-web-src rust-web-llvm`"
+        );
+    }
+    Ok(command
+        .arg("-Zbuild-std=core,alloc")
+        .env("RUSTC", DISTRIBUTION)
+        // The one way to build `core` with a compiler that is not a nightly.
+        .env("RUSTC_BOOTSTRAP", "1"))
 }

@@ -28,6 +28,10 @@ const FUZZ: Tool = Tool {
     name: "cargo-fuzz",
     version: Version::Pinned("0.13.2"),
 };
+pub(crate) const MUTANTS: Tool = Tool {
+    name: "cargo-mutants",
+    version: Version::Pinned("27.1.0"),
+};
 pub(crate) const COUNT: Tool = Tool {
     name: "gungraun-runner",
     version: Version::SameAs("gungraun"),
@@ -98,7 +102,7 @@ pub(crate) fn advisories(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// The fuzz targets, how long each runs in seconds, and how long its inputs get in bytes.
+/// The fuzz targets, their share of the time in parts of 45, and how long their inputs get in bytes.
 const TARGETS: [(&str, u32, u32); 3] = [
     ("ops", 20, 1024),
     ("rsm_ops", 15, 800),
@@ -106,9 +110,14 @@ const TARGETS: [(&str, u32, u32); 3] = [
 ];
 
 /// Runs the fuzz targets, for three quarters of a minute together.
+pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
+    fuzz_for(workspace, 45).map(|_counts| ())
+}
+
+/// Runs the fuzz targets for so many seconds together; returns how many inputs each had, as a table.
 ///
 /// The fuzzer needs the nightly compiler, for the sanitizer; everything else is built with stable.
-pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
+pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
     let program = FUZZ.install(workspace)?;
     let shell = &workspace.shell;
     if cmd!(shell, "rustup run nightly rustc --version")
@@ -118,14 +127,16 @@ pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
     {
         bail!("the fuzzer needs the nightly compiler: rustup toolchain install nightly");
     }
+    let mut table = String::from("| target | seconds | inputs |\n|---|---|---|\n");
     let folder = workspace.root().join("fuzz");
     let _folder = shell.push_dir(&folder);
-    for (target, seconds, length) in TARGETS {
+    for (target, share, length) in TARGETS {
         let (corpus, seeds) = (
             folder.join("corpus").join(target),
             folder.join("seeds").join(target),
         );
         shell.create_dir(&corpus)?;
+        let seconds = seconds.saturating_mul(share) / 45;
         // Runs of a few operations find nothing: begin with long ones, and keep them long.
         let limits = [
             format!("-max_total_time={seconds}"),
@@ -133,11 +144,23 @@ pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
             "-len_control=0".into(),
             "-print_final_stats=1".into(),
         ];
-        cmd!(
+        let output = cmd!(
             shell,
             "rustup run nightly {program} run --fuzz-dir {folder} {target} {corpus} {seeds} -- {limits...}"
         )
-        .run()?;
+        .ignore_status()
+        .output()?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            bail!("{target} failed:\n{told}");
+        }
+        let inputs = told
+            .lines()
+            .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
+            .with_context(|| format!("{target} does not tell how many inputs it had:\n{told}"))?
+            .trim();
+        println!("{target}: {inputs} inputs in {seconds} s");
+        table.push_str(&format!("| {target} | {seconds} | {inputs} |\n"));
     }
-    Ok(())
+    Ok(table)
 }

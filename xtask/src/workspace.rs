@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use xshell::Shell;
 
@@ -56,6 +57,21 @@ impl Workspace {
             .collect()
     }
 
+    /// The third-party crates that members name themselves, also those of the fuzzer and of the images.
+    pub(crate) fn direct_dependencies(&self) -> Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        for more in ["fuzz/Cargo.toml", "firmware/Cargo.toml"] {
+            let other = MetadataCommand::new()
+                .manifest_path(self.root().join(more))
+                .no_deps()
+                .exec()
+                .with_context(|| format!("cargo metadata of {more}"))?;
+            names.extend(third_party(&other));
+        }
+        names.extend(third_party(&self.metadata));
+        Ok(names)
+    }
+
     /// The version that the lock file holds of a third-party crate.
     pub(crate) fn locked_version(&self, name: &str) -> Option<String> {
         self.metadata
@@ -64,4 +80,13 @@ impl Workspace {
             .find(|package| package.name == name)
             .map(|package| package.version.to_string())
     }
+}
+
+fn third_party(metadata: &Metadata) -> impl Iterator<Item = String> {
+    metadata
+        .workspace_packages()
+        .into_iter()
+        .flat_map(|package| &package.dependencies)
+        .filter(|dependency| dependency.path.is_none())
+        .map(|dependency| dependency.name.clone())
 }

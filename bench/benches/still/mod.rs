@@ -10,7 +10,7 @@ use backend_mmio::mlx5::{
     MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
     SharedReceiveSlot, State, Storage, WindowSlot,
 };
-use backend_mmio::{CoherentHal, DeviceWord, DmaMemory, MappedRegisters, Sideband};
+use backend_mmio::{CoherentHal, DeviceUnit, DmaMemory, MappedRegisters, Sideband};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     BackendError, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey, PrivateData,
@@ -64,6 +64,7 @@ unsafe impl Control for Still {
             shared_buffers: 0,
             rdma_reads: 4,
             transfer: u64::MAX,
+            inline: 0,
         }
     }
 
@@ -122,6 +123,7 @@ unsafe impl Control for Still {
         Ok(MadeQueuePair {
             number: PAIR,
             doorbell: 0x800,
+            takes_blocks: false,
         })
     }
 
@@ -193,7 +195,7 @@ const REQUEST_BLOCKS: u16 = 1;
 
 impl World {
     pub(crate) fn new() -> Self {
-        let units: &'static [[DeviceWord; 4]] = slots(1 << 14, || [const { DeviceWord::new() }; 4]);
+        let units: &'static [DeviceUnit] = slots(1 << 14, DeviceUnit::new);
         // SAFETY: there is no device.
         #[expect(unsafe_code, reason = "memory that no device sees")]
         let memory = unsafe { DmaMemory::new(units, 0x1000) };
@@ -215,7 +217,7 @@ impl World {
         };
         let storage = Storage {
             state: Box::leak(Box::new(State::new())),
-            queue_pairs: slots(2, || QueuePairSlot::EMPTY),
+            queue_pairs: slots(4, || QueuePairSlot::EMPTY),
             completion_queues: slots(8, || CompletionQueueSlot::EMPTY),
             shared_receive_queues: slots(0, || SharedReceiveSlot::EMPTY),
             requests: slots(1024, || RequestSlot::EMPTY),

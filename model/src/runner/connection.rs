@@ -236,8 +236,7 @@ impl Runner {
                     if self.is_exact() {
                         self.world.handoff(side, key, qualifier);
                     } else {
-                        self.world.crs.remove(&key);
-                        self.world.bury(key);
+                        self.world.give_up_request(key);
                     }
                 }
             }

@@ -327,6 +327,8 @@ impl Runner {
                 cookie: bind.cookie,
                 status: bind.status,
             },
+            // No backend that runs here has any.
+            Event::Extended(completion) => Seen::Extended(completion),
             Event::ConnectionRequest {
                 service_point,
                 qualifier,
@@ -339,12 +341,9 @@ impl Runner {
                     usize::try_from(u32::from_le_bytes(tag)).ok()
                 });
                 if let (Some(attempt), Ok(param)) = (attempt, query) {
-                    let keys = self.world.request_of(
-                        side,
-                        attempt,
-                        param.local_ep.is_some(),
-                        self.is_exact(),
-                    );
+                    let brings = param.local_ep.map(|ep| self.key(ep));
+                    let exact = self.is_exact();
+                    let keys = self.world.request_of(side, attempt, brings, exact);
                     if let Some((cr_key, ep)) = keys {
                         self.name(cr_key, cr.handle());
                         if let (Some(ep), Some(id)) = (ep, param.local_ep) {

@@ -333,7 +333,7 @@ impl Runner {
                 number,
             )?;
         }
-        let index = self.world.accept_bind(rmr, context);
+        let index = self.world.accept_bind(request.post, rmr, context);
         request.work = Work::Bind {
             rmr,
             context: index,

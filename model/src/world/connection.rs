@@ -406,12 +406,12 @@ impl World {
     }
 
     /// The connection request of an attempt that came out, and the endpoint it brings. With faults (not `exact`) the model has not
-    /// foreseen it.
+    /// foreseen it: `brings` tells whether there is an endpoint, and its key if it is one of the consumer.
     pub(crate) fn request_of(
         &mut self,
         side: Side,
         attempt: usize,
-        brings: bool,
+        brings: Option<Option<Key>>,
         exact: bool,
     ) -> Option<(Key, Option<Key>)> {
         if exact {
@@ -421,9 +421,12 @@ impl World {
             return Some((key, self.crs.get(&key)?.ep));
         }
         self.attempts.get(attempt)?;
-        let state = EndpointState::Unconnected;
-        let ep =
-            brings.then(|| self.ep_create(side, None, [None; 3], None, provider_shape(), state));
+        let state = EndpointState::TentativeConnectionPending;
+        let ep = brings.map(|known| {
+            known.unwrap_or_else(|| {
+                self.ep_create(side, None, [None; 3], None, provider_shape(), state)
+            })
+        });
         let key = self.add(side, HandleKind::Cr, true);
         self.crs.insert(key, Cr { attempt, ep });
         Some((key, ep))
@@ -492,11 +495,17 @@ impl World {
 
     /// E8, E9.
     pub(crate) fn reject(&mut self, key: Key) {
-        if let Some(cr) = self.crs.remove(&key) {
-            self.return_ep(cr.ep);
-            self.attempts[cr.attempt].phase = Phase::Rejected;
+        if let Some(attempt) = self.give_up_request(key) {
+            self.attempts[attempt].phase = Phase::Rejected;
         }
+    }
+
+    /// A request is gone from its service point, and so is an endpoint that was made for it; tells of which attempt it was.
+    pub(crate) fn give_up_request(&mut self, key: Key) -> Option<usize> {
         self.bury(key);
+        let cr = self.crs.remove(&key)?;
+        self.return_ep(cr.ep);
+        Some(cr.attempt)
     }
 
     fn return_ep(&mut self, ep: Option<Key>) {
@@ -544,13 +553,11 @@ impl World {
     }
 
     pub(crate) fn handoff(&mut self, side: Side, key: Key, qualifier: u64) {
-        let Some(cr) = self.crs.remove(&key) else {
+        let Some(attempt) = self.give_up_request(key) else {
             return;
         };
-        self.bury(key);
-        self.return_ep(cr.ep);
-        if let Some(new) = self.offer(cr.attempt, side, qualifier) {
-            self.attempts[cr.attempt].phase = Phase::Waiting(new);
+        if let Some(new) = self.offer(attempt, side, qualifier) {
+            self.attempts[attempt].phase = Phase::Waiting(new);
         }
     }
 }

@@ -430,7 +430,7 @@ impl World {
         self.bury(key);
         for request in &ep.requests {
             if let super::Work::Bind { rmr, context } = request.work {
-                self.undo_bind(rmr, context);
+                self.undo_bind(request.post, rmr, context);
             }
         }
         if let (Some(peer), Some(attempt)) = (ep.peer, ep.attempt) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use dat_core::error::{ErrorKind, Subtype};
-use dat_core::event::{AsyncEventKind, ConnectionEventKind, DtoOperation};
+use dat_core::event::{AsyncEventKind, ConnectionEventKind, DtoOperation, ExtendedCompletion};
 use dat_core::flags::{CompletionFlags, DtoStatus, EvdFlags, HandleKind};
 
 use super::{DISPATCHERS, Key, World};
@@ -39,6 +39,7 @@ impl Stream {
 /// An event as the consumer saw it, in the model's names. Handles that name nothing are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
+    Extended(ExtendedCompletion),
     Dto {
         ep: Option<Key>,
         cookie: u64,

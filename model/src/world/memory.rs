@@ -166,10 +166,19 @@ pub(crate) struct Lmr {
 #[derive(Clone, Debug)]
 pub(crate) struct Rmr {
     pub(crate) pz: Key,
-    /// The region it is or will be bound to, counted from the acceptance of the bind (RMB-42).
-    pub(crate) target: Option<Key>,
+    /// Accepted binds that are not over, in order, by post, with what each makes of it.
+    pub(crate) pending: Vec<(u64, Option<usize>)>,
     /// The context that is valid now, an index into `contexts`.
     pub(crate) bound: Option<usize>,
+}
+
+impl Rmr {
+    /// The context it has or will have, counted from the acceptance of the bind (RMB-42).
+    fn latest(&self) -> Option<usize> {
+        self.pending
+            .last()
+            .map_or(self.bound, |&(_, context)| context)
+    }
 }
 
 /// A context for peers, of a region or of a bind.
@@ -273,7 +282,8 @@ impl World {
         let bound = self
             .rmrs
             .values()
-            .any(|rmr| rmr.target.is_some() && rmr.target == lmr);
+            .filter_map(Rmr::latest)
+            .any(|context| self.contexts.get(context).map(|context| context.lmr) == lmr);
         checks.state(bound, Subtype::InvalidStateLmrInUse);
         checks.verdict()
     }
@@ -378,17 +388,19 @@ impl World {
     /// A bind was accepted; the index of the context it makes.
     pub(crate) fn accept_bind(
         &mut self,
+        post: u64,
         rmr: Key,
         context: Option<RemoteContext>,
     ) -> Option<usize> {
-        if let Some(rmr) = self.rmrs.get_mut(&rmr) {
-            rmr.target = context.as_ref().map(|context| context.lmr);
-        }
         let index = self.contexts.len();
-        context.map(|context| {
+        let index = context.map(|context| {
             self.contexts.push(context);
             index
-        })
+        });
+        if let Some(rmr) = self.rmrs.get_mut(&rmr) {
+            rmr.pending.push((post, index));
+        }
+        index
     }
 
     /// RMC-01.
@@ -403,7 +415,7 @@ impl World {
         let key = self.add(side, HandleKind::Rmr, true);
         let rmr = Rmr {
             pz,
-            target: None,
+            pending: Vec::new(),
             bound: None,
         };
         self.rmrs.insert(key, rmr);

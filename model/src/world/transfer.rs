@@ -85,9 +85,32 @@ pub(crate) struct Request {
 /// What a transfer touched, to find out whether the order of two of them matters.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
-    pub(crate) agent: Key,
+    pub(crate) agent: Agent,
     pub(crate) place: Place,
     pub(crate) write: bool,
+}
+
+/// Whose doing an access is. What one agent does happens in the order in which it was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agent {
+    /// Requests of an endpoint as they act at their target.
+    Requests(Key),
+    /// The messages an endpoint sent, on their way into buffers: later than they act, unlike an RDMA Write
+    /// after them, and never before what was posted earlier (EPW-43).
+    Messages(Key),
+    /// The answer to an RDMA Read, by its post: what it reads and where it puts it are looked at in a time of its own. Unless later
+    /// requests are fenced, they may be carried out before it is placed.
+    Answer(Key, u64),
+}
+
+impl Agent {
+    /// Whether what this one did is over before another one does what was posted later.
+    fn precedes(self, later: Agent) -> bool {
+        match (self, later) {
+            (Self::Requests(a), Self::Messages(b) | Self::Answer(b, _)) => a == b,
+            _ => self == later,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,10 +124,6 @@ pub(crate) enum Place {
     /// A remote memory region.
     Window(Key),
 }
-
-/// The answer to an RDMA Read arrives at a time of its own: unless later requests are fenced, they may
-/// be carried out before it is placed.
-const ANSWER: Key = 1 << 31;
 
 /// Flags that are legal on a request post whatever the endpoint (DTO-05, EPW-37).
 const REQUEST_FLAGS: CompletionFlags = CompletionFlags::SUPPRESS
@@ -364,7 +383,7 @@ impl World {
         Some((peer, ep.requests.pop_front()?))
     }
 
-    fn note(&mut self, agent: Key, place: Place, write: bool) {
+    fn note(&mut self, agent: Agent, place: Place, write: bool) {
         self.accesses.push(Access {
             agent,
             place,
@@ -372,7 +391,7 @@ impl World {
         });
     }
 
-    fn gather(&mut self, agent: Key, side: Side, pieces: &[Piece]) -> Vec<Option<u8>> {
+    fn gather(&mut self, agent: Agent, side: Side, pieces: &[Piece]) -> Vec<Option<u8>> {
         addresses(pieces)
             .map(|at| {
                 self.note(agent, Place::Byte(side, at), false);
@@ -381,7 +400,7 @@ impl World {
             .collect()
     }
 
-    fn scatter(&mut self, agent: Key, side: Side, pieces: &[Piece], data: &[Option<u8>]) {
+    fn scatter(&mut self, agent: Agent, side: Side, pieces: &[Piece], data: &[Option<u8>]) {
         for (at, &byte) in addresses(pieces).zip(data) {
             self.note(agent, Place::Byte(side, at), true);
             self.arena(side).local_write(at, byte);
@@ -397,16 +416,17 @@ impl World {
         ) else {
             return refused;
         };
+        let agent = Agent::Requests(key);
         if request.fenced {
             for access in &mut self.accesses {
-                if access.agent == key | ANSWER {
-                    access.agent = key;
+                if matches!(access.agent, Agent::Answer(reader, _) if reader == key) {
+                    access.agent = agent;
                 }
             }
         }
         match request.work {
             Work::Send => {
-                let data = self.gather(key, side, &request.pieces);
+                let data = self.gather(Agent::Messages(key), side, &request.pieces);
                 self.deliver(key, peer, &data)
             }
             Work::Write { number, address } => {
@@ -416,12 +436,12 @@ impl World {
                     return success;
                 }
                 let right = MemoryPrivileges::REMOTE_WRITE;
-                if !self.grants(key, peer, number, address, length, right) {
+                if !self.grants(agent, peer, number, address, length, right) {
                     return refused;
                 }
-                let data = self.gather(key, side, &request.pieces);
+                let data = self.gather(agent, side, &request.pieces);
                 for (at, byte) in (address..).zip(data) {
-                    self.note(key, Place::Byte(far, at), true);
+                    self.note(agent, Place::Byte(far, at), true);
                     self.arena(far).remote_write(at, byte);
                 }
                 success
@@ -435,29 +455,31 @@ impl World {
                     return success;
                 }
                 let right = MemoryPrivileges::REMOTE_READ;
-                if !self.grants(key, peer, number, address, length, right) {
+                if !self.grants(agent, peer, number, address, length, right) {
                     return refused;
                 }
+                // Whether the data is what the target holds now or when the answer comes is open.
+                let answer = Agent::Answer(key, request.post);
                 let data: Vec<Option<u8>> = (address..address + length)
                     .map(|at| {
-                        self.note(key, Place::Byte(far, at), false);
+                        self.note(answer, Place::Byte(far, at), false);
                         self.arena(far).remote_read(at)
                     })
                     .collect();
-                self.scatter(key | ANSWER, side, &request.pieces, &data);
+                self.scatter(answer, side, &request.pieces, &data);
                 success
             }
             Work::Bind { rmr, context } => {
-                self.note(key, Place::Window(rmr), true);
-                let old = self
-                    .rmrs
-                    .get_mut(&rmr)
-                    .and_then(|rmr| std::mem::replace(&mut rmr.bound, context));
+                self.note(agent, Place::Window(rmr), true);
+                let old = self.rmrs.get_mut(&rmr).and_then(|rmr| {
+                    rmr.pending.retain(|&(post, _)| post != request.post);
+                    std::mem::replace(&mut rmr.bound, context)
+                });
                 for (index, alive) in [(old, false), (context, true)] {
                     if let Some(entry) = index.and_then(|index| self.contexts.get_mut(index)) {
                         entry.alive = alive;
                         let place = Place::Context(entry.side, entry.number);
-                        self.note(key, place, true);
+                        self.note(agent, place, true);
                     }
                 }
                 success
@@ -468,7 +490,7 @@ impl World {
     /// What the target checks of an RDMA operation: EPW-32, EPW-34, EPB-04, LMF-02, RMF-02, RMB-21, RMB-24.
     fn grants(
         &mut self,
-        agent: Key,
+        agent: Agent,
         peer: Key,
         number: u32,
         address: u64,
@@ -493,13 +515,13 @@ impl World {
     }
 
     /// A message arrives: EPV-02, EPV-04, EPH-05, SRQR-05, SRQR-06.
-    fn deliver(&mut self, agent: Key, key: Key, data: &[Option<u8>]) -> Status {
+    fn deliver(&mut self, sender: Key, key: Key, data: &[Option<u8>]) -> Status {
         let Some((side, srq)) = self.eps.get(&key).map(|ep| (ep.side, ep.srq)) else {
             return Status::Is(DtoStatus::ReceiverNotReady);
         };
         let receive = match srq {
             Some(srq) => {
-                self.note(agent, Place::Shared(srq), true);
+                self.note(Agent::Requests(sender), Place::Shared(srq), true);
                 self.take_shared(srq)
             }
             None => self
@@ -510,6 +532,7 @@ impl World {
         let Some(receive) = receive else {
             return Status::Is(DtoStatus::ReceiverNotReady);
         };
+        let agent = Agent::Messages(sender);
         if data.len() as u64 > total(&receive.pieces) {
             // What the buffer holds afterwards is undefined (EPV-06).
             for at in addresses(&receive.pieces) {
@@ -543,7 +566,7 @@ impl World {
             Work::Read { .. } => DtoOperation::RdmaRead,
             Work::Bind { rmr, context } => {
                 if !status.is_success() {
-                    self.undo_bind(rmr, context);
+                    self.undo_bind(request.post, rmr, context);
                 }
                 if !silent {
                     let event = Expected::Bind {
@@ -574,13 +597,12 @@ impl World {
     }
 
     /// A flushed bind leaves the region as it was before (RMB-42, state machines section 5).
-    pub(super) fn undo_bind(&mut self, rmr: Key, context: Option<usize>) {
+    pub(super) fn undo_bind(&mut self, post: u64, rmr: Key, context: Option<usize>) {
         if let Some(entry) = context.and_then(|index| self.contexts.get_mut(index)) {
             entry.alive = false;
         }
         if let Some(rmr) = self.rmrs.get_mut(&rmr) {
-            let bound = rmr.bound.and_then(|index| self.contexts.get(index));
-            rmr.target = bound.map(|context| context.lmr);
+            rmr.pending.retain(|&(pending, _)| pending != post);
         }
     }
 
@@ -617,14 +639,16 @@ impl World {
         all.iter().enumerate().flat_map(move |(index, a)| {
             all[index + 1..]
                 .iter()
-                .filter(move |b| a.agent != b.agent && a.place == b.place && (a.write || b.write))
+                .filter(move |b| {
+                    a.place == b.place && (a.write || b.write) && !a.agent.precedes(b.agent)
+                })
                 .map(move |b| (a, b))
         })
     }
 
     /// Bytes that endpoints wrote whose order mattered hold nobody knows what.
     pub(super) fn forget_contested_bytes(&mut self) {
-        let agents: Vec<Key> = self
+        let agents: Vec<Agent> = self
             .contested()
             .flat_map(|(a, b)| [a.agent, b.agent])
             .collect();

@@ -392,6 +392,7 @@ macro_rules! conformance_suite {
                     in_explicit_mode_the_close_tells_of_failures
                     an_implicit_failure_in_a_span_fails_its_close_too
                     the_death_of_the_exporter_aborts_whenever_it_comes
+                    who_has_nothing_to_say_hears_of_a_death_by_probes
                     memory_that_cannot_be_registered_ends_the_vector
                     in_explicit_mode_a_failure_does_not_hold_up_immediate_entries
                     a_close_flushes_writes_of_every_kind

@@ -2,7 +2,9 @@
 
 use core::cell::Cell;
 
-use dat_rsm::{BarrierMode, EntryStatus, GetEntry, ImportState, RsmError, Target, VectorFlags};
+use dat_rsm::{
+    BarrierMode, EntryStatus, GetEntry, ImportState, Options, RsmError, Target, VectorFlags,
+};
 
 use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, pattern, put, put_handle, store};
 use crate::fixture::{FaultyRsmTestbed, RsmTestbed};
@@ -244,6 +246,39 @@ pub fn the_death_of_the_exporter_aborts_whenever_it_comes<T: FaultyRsmTestbed>(b
         );
     }
     assert!(aborted > 0);
+}
+
+/// A host that dies without a word is noticed by whoever probes it, though nothing is on the way; a node that lives answers probes
+/// though its process does nothing.
+///
+/// Spec: RSMST-01, RSMST-03
+pub fn who_has_nothing_to_say_hears_of_a_death_by_probes<T: FaultyRsmTestbed>(bed: &T) {
+    const INTERVAL: u32 = 1_000_000;
+    for (round, probe_interval) in [0, INTERVAL].into_iter().enumerate() {
+        let nodes = Nodes::with(bed, 2, |options| Options {
+            probe_interval,
+            ..options
+        });
+        let (_, import, _) = nodes.segment(1);
+        let engine = nodes.engine(0);
+        nodes.stop(1);
+        let pass = || {
+            for _ in 0..10 {
+                nodes.settle();
+                let later = bed.now().after(INTERVAL).expect("a time");
+                bed.advance(later);
+            }
+            nodes.settle();
+            engine.import_state(import)
+        };
+        assert_eq!(pass(), Ok(ImportState::Connected), "{probe_interval}");
+        bed.crash(2 * round as u16 + 1);
+        let expected = match probe_interval {
+            0 => ImportState::Connected,
+            _ => ImportState::Aborted,
+        };
+        assert_eq!(pass(), Ok(expected), "{probe_interval}");
+    }
 }
 
 /// Spec: RSMPV-E09, RSMST-01, RSMST-03, RSMIM-11, RSMBR-05, RSMGEN-04

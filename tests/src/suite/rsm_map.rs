@@ -82,7 +82,7 @@ pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
     assert_eq!(engine.import_unmap(import), Err(RsmError::BadSegmentHandle));
 }
 
-/// Spec: RSMMP-03, RSMGP-01, RSMGP-05, RSMBR-05
+/// Spec: RSMMP-03, RSMMP-04, RSMGP-01, RSMGP-05, RSMBR-05
 pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let (export, import, memory) = nodes.segment(2);
@@ -91,12 +91,18 @@ pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: 
     let barrier = nodes.barrier(0, import);
     let (one, two) = (pattern(5, PAGE), pattern(6, PAGE));
     let mut back = vec![0; PAGE];
+    // Nobody waits who goes without a transfer: this wait would end the call.
+    let hasty = || nodes.interrupted_after(0, 0);
+    // The backend sees the memory, so it takes no mapping of the caller's.
+    assert_eq!(engine.put(import, 9, &two[9..], &mut hasty()), Ok(()));
+    assert!(load(&memory[9..PAGE]) == two[9..]);
+    assert_eq!(engine.get(import, 9, &mut back[9..], &mut hasty()), Ok(()));
+    assert!(back[9..] == two[9..]);
+    // Nor is it in the way of one.
     assert_eq!(
         engine.import_map(import, Permission::READ, 0, BYTES),
         Ok(())
     );
-    // Nobody waits who goes by the mapping: this wait would end the call.
-    let hasty = || nodes.interrupted_after(0, 0);
     store(memory, 0, &one);
     assert_eq!(engine.get(import, 0, &mut back, &mut hasty()), Ok(()));
     assert!(back == one);

@@ -22,21 +22,24 @@ struct Exception {
     reason: String,
 }
 
-/// Those of a backend; a test target is of one backend.
-pub(crate) fn exceptions(backend: &str) -> &'static HashMap<String, String> {
-    static EXCEPTIONS: OnceLock<HashMap<String, String>> = OnceLock::new();
-    EXCEPTIONS.get_or_init(|| {
+/// The reasons by the names of the tests.
+type Reasons = HashMap<String, String>;
+
+/// Those of a backend.
+pub(crate) fn exceptions(backend: &str) -> &'static Reasons {
+    static EXCEPTIONS: OnceLock<HashMap<String, Reasons>> = OnceLock::new();
+    let all = EXCEPTIONS.get_or_init(|| {
         let known: Backends =
             toml::from_str(include_str!("../../backends.toml")).expect("backends");
-        let own = known.backend.into_iter().filter(|one| one.name == backend);
-        own.flat_map(|backend| backend.except)
-            .flat_map(|exception| {
-                let reason = exception.reason;
-                exception
-                    .tests
-                    .into_iter()
-                    .map(move |test| (test, reason.clone()))
-            })
-            .collect()
-    })
+        let reasons = |backend: &Backend| {
+            let tests = backend.except.iter().flat_map(|exception| {
+                let test = |test: &String| (test.clone(), exception.reason.clone());
+                exception.tests.iter().map(test)
+            });
+            tests.collect()
+        };
+        let named = |backend: &Backend| (backend.name.clone(), reasons(backend));
+        known.backend.iter().map(named).collect()
+    });
+    all.get(backend).expect("a known backend")
 }

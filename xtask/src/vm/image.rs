@@ -65,6 +65,19 @@ impl<'a> Image<'a> {
         self.add(Path::new(path), Entry::Text { text, mode })
     }
 
+    /// Whether there is a file of that name in any folder of programs.
+    pub(crate) fn has_program(&self, name: &OsStr) -> Result<bool> {
+        for folder in ["/usr/local/bin", "/usr/bin", "/usr/sbin", "/bin", "/sbin"] {
+            if self
+                .entries
+                .contains_key(&place(&Path::new(folder).join(name))?)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Adds a symbolic link, unless something of that name is there.
     pub(crate) fn link(&mut self, path: &Path, target: &str) -> Result<()> {
         let path = place(path)?;
@@ -338,6 +351,9 @@ mod tests {
             .link(Path::new("/usr/bin/no-such-tool"), "busybox")
             .expect("link");
         assert_eq!(find(&read(&image), "usr/bin/no-such-tool").content, b"real");
+        for (name, there) in [("no-such-tool", true), ("no-such", false)] {
+            assert_eq!(image.has_program(OsStr::new(name)).expect("a place"), there);
+        }
     }
 
     #[test]

@@ -28,9 +28,20 @@ pub(crate) struct Needs {
     /// Whether the guest's clock counts instructions.
     #[serde(default)]
     pub(crate) icount: bool,
+    /// Whether the job needs nothing of a guest but its device, so that it runs on that of any machine.
+    #[serde(default)]
+    pub(crate) anywhere: bool,
+    /// Whether there is a second guest, joined with the first by a network. The job runs in the first.
+    #[serde(default)]
+    pub(crate) peer: bool,
+    /// MiB of each guest; without it, by what it takes along.
+    pub(crate) memory: Option<u64>,
     /// Programs of this machine that the job runs.
     #[serde(default)]
     pub(crate) programs: Vec<String>,
+    /// Libraries of this machine that programs load while they run; in the guest they are where they are here.
+    #[serde(default)]
+    pub(crate) libraries: Vec<String>,
     /// Programs and tests of the workspace that the job runs.
     #[serde(default)]
     pub(crate) build: Vec<Build>,
@@ -46,6 +57,9 @@ pub(crate) struct Build {
     #[serde(default)]
     pub(crate) release: bool,
     pub(crate) target: Target,
+    /// Programs in C, by the places of their sources, that are linked with the library; in the guest they have the names of the files.
+    #[serde(default)]
+    pub(crate) sources: Vec<String>,
 }
 
 /// Which target of the package, by its name.
@@ -94,7 +108,11 @@ impl Job {
                 about: "a command of the user".to_owned(),
                 timeout: 300,
                 icount: false,
+                anywhere: false,
+                peer: false,
+                memory: None,
                 programs,
+                libraries: Vec::new(),
                 build: Vec::new(),
             },
             script: format!("{command}\n"),
@@ -140,6 +158,13 @@ rping
         assert!(matches!(&build.target, Target::Test(name) if name == "verbs"));
         assert_eq!(build.features, ["verbs"]);
         assert!(!build.release);
+        assert!(!job.needs.anywhere && !job.needs.peer && job.needs.memory.is_none());
+        let two = SCRIPT.replace(
+            "timeout = 60",
+            "timeout = 60\n#: peer = true\n#: memory = 512",
+        );
+        let two = Job::parse("two", two).expect("job");
+        assert!(two.needs.peer && two.needs.memory == Some(512));
     }
 
     #[test]

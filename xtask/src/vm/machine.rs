@@ -2,14 +2,47 @@
 
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::verdict::End;
+
+/// How often it is looked what a guest asks for.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// The file descriptor by which QEMU has its end of the cable; its standard input is the console's.
+const CABLE: u8 = 3;
+
+/// One end of the cable that joins the networks of two guests.
+#[derive(Debug)]
+pub(crate) struct Cable {
+    /// The number of the guest at this end.
+    guest: u8,
+    /// That of the guest at the other one.
+    peer: u8,
+    end: OwnedFd,
+}
+
+impl Cable {
+    /// Both ends of a new one: that of guest 1, and that of guest 2. What goes to an end that nobody has is lost, as on a real one; to a
+    /// stream, QEMU would have the card wait for ever.
+    pub(crate) fn pair() -> Result<(Self, Self)> {
+        let (one, two) = UnixDatagram::pair().context("a cable between two guests")?;
+        let end = |guest, peer, end: UnixDatagram| Self {
+            guest,
+            peer,
+            end: end.into(),
+        };
+        Ok((end(1, 2, one), end(2, 1, two)))
+    }
+}
 
 /// What the machine consists of, and for how long it may run.
 #[derive(Debug)]
@@ -46,7 +79,7 @@ pub(crate) fn memory(image: u64) -> u64 {
 }
 
 impl Machine {
-    fn arguments(&self, record: &Path) -> Vec<OsString> {
+    fn arguments(&self, record: &Path, cable: Option<&Cable>) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = [
             "-machine",
             "pc",
@@ -73,7 +106,16 @@ impl Machine {
         pair("-m", &format!("{}M", self.memory));
         pair("-kernel", &self.kernel);
         pair("-initrd", &self.image);
-        pair("-append", &"console=ttyS0 quiet panic=-1 oops=panic");
+        let mut line = "console=ttyS0 quiet panic=-1 oops=panic".to_owned();
+        if let Some(Cable { guest, peer, .. }) = cable {
+            // The kernel hands on what it does not know, as variables of the first process.
+            line += &format!(" GUEST={guest} PEER={peer}");
+            pair("-netdev", &format!("socket,id=cable,fd={CABLE}"));
+            let card = format!("virtio-net-pci,netdev=cable,mac=52:54:00:00:00:{guest:02x}");
+            // Nothing is booted from the network.
+            pair("-device", &format!("{card},romfile="));
+        }
+        pair("-append", &line);
         // The console, and the record of the guest's first process.
         pair("-chardev", &"stdio,id=console,signal=on");
         pair("-serial", &"chardev:console");
@@ -85,44 +127,107 @@ impl Machine {
         arguments
     }
 
-    /// Runs the machine until it ends or its time is over, and copies its console to `console`.
-    pub(crate) fn run(&self, record: &Path, console: impl Write + Send) -> Result<End> {
+    fn command(&self, record: &Path, cable: Option<Cable>) -> Command {
+        let arguments = self.arguments(record, cable.as_ref());
         // The machine ends with this process, even if that is killed.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--"]).arg(&self.qemu);
-        command.args(self.arguments(record));
-        run(&mut command, self.seconds, console)
+        let setpriv = ["setpriv", "--pdeathsig", "KILL", "--"];
+        let mut command = match cable {
+            Some(cable) => {
+                let mut command = Command::new("sh");
+                let script = format!("exec \"$@\" {CABLE}<&0 0</dev/null");
+                command.args(["-c", &script, "sh"]).args(setpriv);
+                command.stdin(cable.end);
+                command
+            }
+            None => {
+                let mut command = Command::new(setpriv[0]);
+                command.args(&setpriv[1..]).stdin(Stdio::null());
+                command
+            }
+        };
+        command.arg(&self.qemu).args(arguments);
+        command
+    }
+
+    /// Runs the machine until it ends or its time is over, and copies its console to `console`; all the while, `meanwhile` is called
+    /// again and again.
+    pub(crate) fn run(
+        &self,
+        record: &Path,
+        console: impl Write + Send,
+        cable: Option<Cable>,
+        meanwhile: impl FnMut(),
+    ) -> Result<End> {
+        let mut command = self.command(record, cable);
+        run(&mut command, self.seconds, console, meanwhile)
+    }
+
+    /// Starts the machine, which then runs until it is killed.
+    pub(crate) fn start(&self, record: &Path, console: File, cable: Cable) -> Result<Running> {
+        let mut command = self.command(record, Some(cable));
+        start(command.stdout(console)).map(Running)
     }
 }
 
-fn run(command: &mut Command, seconds: u64, console: impl Write + Send) -> Result<End> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+/// A machine that is on. It is killed when this goes.
+#[derive(Debug)]
+pub(crate) struct Running(Child);
+
+impl Running {
+    /// Whether it went off by itself.
+    pub(crate) fn is_off(&mut self) -> Result<bool> {
+        Ok(self.0.try_wait()?.is_some())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // What cannot be killed has ended, and nobody is left to tell otherwise.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(command: &mut Command) -> Result<Child> {
+    command
         .spawn()
-        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
+        .with_context(|| format!("cannot run {}", command.get_program().display()))
+}
+
+fn run(
+    command: &mut Command,
+    seconds: u64,
+    console: impl Write + Send,
+    mut meanwhile: impl FnMut(),
+) -> Result<End> {
+    let mut child = start(command.stdout(Stdio::piped()))?;
     let output = child.stdout.take().context("standard output of QEMU")?;
+    let limit = Instant::now() + Duration::from_secs(seconds);
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         // Copying may wait for whoever reads the console, and the time limit may not.
         scope.spawn(move || sender.send(copy(output, console)));
-        match receiver.recv_timeout(Duration::from_secs(seconds)) {
-            Ok(copied) => {
-                if copied.is_err() {
+        loop {
+            let left = limit.saturating_duration_since(Instant::now());
+            match receiver.recv_timeout(left.min(GLANCE)) {
+                Ok(copied) => {
+                    if copied.is_err() {
+                        child.kill()?;
+                    }
+                    let status = child.wait()?;
+                    copied.context("the console cannot be copied")?;
+                    if !status.success() {
+                        bail!("QEMU failed: {status}");
+                    }
+                    return Ok(End::Own);
+                }
+                Err(_) if left.is_zero() => {
                     child.kill()?;
+                    child.wait()?;
+                    receiver.recv()?.context("the console cannot be copied")?;
+                    return Ok(End::Limit(seconds));
                 }
-                let status = child.wait()?;
-                copied.context("the console cannot be copied")?;
-                if !status.success() {
-                    bail!("QEMU failed: {status}");
-                }
-                Ok(End::Own)
-            }
-            Err(_) => {
-                child.kill()?;
-                child.wait()?;
-                receiver.recv()?.context("the console cannot be copied")?;
-                Ok(End::Limit(seconds))
+                Err(_) => meanwhile(),
             }
         }
     })
@@ -161,7 +266,7 @@ mod tests {
     }
 
     fn text(machine: &Machine, record: &str) -> String {
-        let arguments = machine.arguments(Path::new(record));
+        let arguments = machine.arguments(Path::new(record), None);
         arguments.join(OsStr::new(" ")).into_string().expect("text")
     }
 
@@ -179,6 +284,58 @@ mod tests {
         );
         assert!(counting.contains("-icount shift=0,sleep=off"));
         assert!(counting.contains("path=a,,b"));
+    }
+
+    #[test]
+    fn of_two_guests_each_knows_both_numbers_and_has_a_card_of_its_own() {
+        let (one, two) = Cable::pair().expect("cable");
+        let text = |cable: &Cable| {
+            let arguments = machine().arguments(Path::new("record"), Some(cable));
+            arguments.join(OsStr::new(" ")).into_string().expect("text")
+        };
+        let (one, two) = (text(&one), text(&two));
+        assert!(one.contains("GUEST=1 PEER=2") && two.contains("GUEST=2 PEER=1"));
+        assert!(one.contains("mac=52:54:00:00:00:01") && two.contains("mac=52:54:00:00:00:02"));
+        assert!(one.contains("socket,id=cable,fd=3"));
+        assert!(!self::text(&machine(), "record").contains("cable"));
+    }
+
+    #[test]
+    fn the_cable_joins_two_machines_and_ends_with_either() {
+        let mut talking = machine();
+        // In the place of QEMU: says a word over the cable, and stays.
+        let folder = tempfile::tempdir().expect("folder");
+        talking.qemu = folder.path().join("qemu");
+        std::fs::write(&talking.qemu, "#!/bin/sh\necho word >&3\nexec sleep 1000\n")
+            .expect("script");
+        let mut mode = std::fs::metadata(&talking.qemu)
+            .expect("script")
+            .permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+        std::fs::set_permissions(&talking.qemu, mode).expect("script");
+
+        let (one, two) = Cable::pair().expect("cable");
+        let console = tempfile::tempfile().expect("file");
+        let mut running = talking
+            .start(Path::new("record"), console, two)
+            .expect("started");
+        let other = UnixDatagram::from(one.end);
+        let mut word = [0; 5];
+        other.recv(&mut word).expect("word");
+        assert_eq!(&word, b"word\n");
+        assert!(!running.is_off().expect("state"));
+        drop(running);
+        assert!(other.send(&word).is_err());
+    }
+
+    #[test]
+    fn it_is_looked_again_and_again_while_a_machine_runs() {
+        let mut looks = 0;
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec sleep 1000"]);
+        let end = run(&mut command, 1, io::sink(), || looks += 1);
+        assert_eq!(end.expect("ended"), End::Limit(1));
+        assert!(looks > 1);
     }
 
     #[test]
@@ -205,6 +362,7 @@ mod tests {
             Command::new("sh").args(["-c", script]),
             seconds,
             &mut console,
+            || (),
         );
         (result, String::from_utf8(console).expect("text"))
     }
@@ -241,7 +399,12 @@ mod tests {
                 Ok(())
             }
         }
-        let result = run(Command::new("sh").args(["-c", "exec yes"]), 600, Closed);
+        let result = run(
+            Command::new("sh").args(["-c", "exec yes"]),
+            600,
+            Closed,
+            || (),
+        );
         assert!(result.is_err());
     }
 
@@ -249,6 +412,6 @@ mod tests {
     fn a_machine_that_cannot_start_is_an_error() {
         let (result, _) = shell("exit 3", 60);
         assert!(result.is_err());
-        assert!(run(&mut Command::new("/no/such/qemu"), 1, io::sink()).is_err());
+        assert!(run(&mut Command::new("/no/such/qemu"), 1, io::sink(), || ()).is_err());
     }
 }

@@ -9,19 +9,21 @@ mod verdict;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::Message;
 use clap::Args;
+use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
-use xshell::cmd;
+use xshell::{Shell, cmd};
 
 use self::image::Image;
 use self::job::{Build, Job, Target};
 use self::kernel::Kernel;
-use self::machine::Machine;
-use self::verdict::Verdict;
+use self::machine::{Cable, Machine, Running};
+use self::verdict::{End, Verdict};
 use crate::packages;
 use crate::workspace::Workspace;
 
@@ -44,6 +46,8 @@ const MODULES: [&str; 6] = [
     "ib_uverbs",
     "rdma_ucm",
 ];
+/// The modules of a network card.
+const CARD: [&str; 2] = ["virtio_pci", "virtio_net"];
 
 /// Arguments of the task.
 #[derive(Args, Default)]
@@ -66,6 +70,12 @@ pub(crate) struct Options {
     /// Processors of the guest [default: 2, or 1 with --icount]
     #[arg(long, value_name = "NUMBER")]
     cpus: Option<u32>,
+    /// Run the job on this RDMA device of the machine, without a guest
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["shell", "binary", "memory", "cpus", "peer", "icount"])]
+    device: Option<String>,
+    /// Boot a second guest, joined with the first by a network; the job runs in the first
+    #[arg(long)]
+    peer: bool,
     /// Let one nanosecond of the guest be one executed instruction
     #[arg(long)]
     icount: bool,
@@ -90,7 +100,47 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
         Some(command) => Job::of_command(command, programs_at_hand()),
         None => Job::load(&jobs, options.job.as_deref().unwrap_or("smoke"))?,
     };
+    if let Some(device) = &options.device {
+        return run_here(workspace, &job, device, options);
+    }
     Ok(ExitCode::from(&run_job(workspace, &job, options)?))
+}
+
+/// Runs a job on a device of this machine; the code is that of the job, or 124 if its time was over.
+fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -> Result<ExitCode> {
+    if !job.needs.anywhere {
+        bail!("job {} needs a guest: leave out --device", job.name);
+    }
+    packages::install_for(
+        &workspace.shell,
+        job.needs.programs.iter().map(String::as_str),
+    )?;
+    let folder = tempfile::tempdir().context("a folder for the job's programs")?;
+    for build in &job.needs.build {
+        let file = std::path::absolute(built(workspace, build)?)?;
+        symlink(file, folder.path().join(build.target.name()))?;
+    }
+    let script = folder.path().join("job");
+    fs::write(&script, &job.script)?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    let paths = [folder.path().to_owned()]
+        .into_iter()
+        .chain(env::split_paths(&path));
+    let seconds = options.timeout.unwrap_or(job.needs.timeout);
+    let code = Command::new("timeout")
+        .arg(seconds.to_string())
+        .arg("bash")
+        .arg(script)
+        .args(&options.arguments)
+        .env("PATH", env::join_paths(paths)?)
+        .env("RDMA_DEVICE", device)
+        .status()
+        .context("cannot run the job")?
+        .code();
+    let code = u8::try_from(code.unwrap_or(1)).unwrap_or(1);
+    let passed = if code == 0 { "passed" } else { "failed" };
+    println!("\njob {} {passed} on {device}", job.name);
+    Ok(ExitCode::from(code))
 }
 
 /// Runs the jobs of these names, one guest each; fails at the first that does not pass.
@@ -119,6 +169,27 @@ pub(crate) fn console(workspace: &Workspace, name: &str, arguments: &[String]) -
     fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))
 }
 
+/// Runs the job of this name with so much memory and time; what the console says, and in words what came of the job if it did not pass.
+pub(crate) fn attempt(
+    workspace: &Workspace,
+    name: &str,
+    arguments: Vec<String>,
+    memory: Option<u64>,
+    seconds: u64,
+) -> Result<(String, Option<String>)> {
+    let job = Job::load(&scripts(workspace).join("jobs"), name)?;
+    let options = Options {
+        arguments,
+        memory,
+        timeout: Some(seconds),
+        ..Options::default()
+    };
+    let verdict = run_job(workspace, &job, &options)?;
+    let console = read(&log_of(workspace, name));
+    let complaint = (verdict.code() != 0).then(|| verdict.describe(&console));
+    Ok((console, complaint))
+}
+
 /// Where the console of a job is kept.
 fn log_of(workspace: &Workspace, name: &str) -> PathBuf {
     let mut log = workspace.target().join("vm/log").join(name);
@@ -129,8 +200,12 @@ fn log_of(workspace: &Workspace, name: &str) -> PathBuf {
 fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdict> {
     let icount = options.icount || job.needs.icount;
     let cpus = machine::cpus(options.cpus, icount)?;
+    let peer = options.peer || job.needs.peer;
+    if peer && icount {
+        bail!("instructions are counted in one guest: the clocks of two do not know of each other");
+    }
     let seconds = options.timeout.unwrap_or(job.needs.timeout);
-    if std::env::consts::ARCH != "x86_64" {
+    if env::consts::ARCH != "x86_64" {
         bail!("the guest runs this machine's programs, and that is set up for x86-64 only");
     }
     let shell = &workspace.shell;
@@ -142,7 +217,8 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdic
             .chain(job.needs.programs.iter().map(String::as_str)),
     )?;
     let kernel = Kernel::get(shell, &workspace.target().join("vm/kernel"))?;
-    let image = fill(workspace, job, options, &kernel)?;
+    let mut image = fill(workspace, job, options)?;
+    add_modules(shell, &mut image, &kernel, peer)?;
 
     let logs = workspace.target().join("vm/log");
     fs::create_dir_all(&logs)?;
@@ -155,6 +231,7 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdic
         image: archive,
         memory: options
             .memory
+            .or(job.needs.memory)
             .unwrap_or_else(|| machine::memory(image.size().unwrap_or_default())),
         cpus,
         icount,
@@ -163,36 +240,100 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdic
     let log = log_of(workspace, &job.name);
     let record = work.path().join("record");
     println!(
-        "job {}: {}; {} MiB, {} processors, at most {seconds} s",
-        job.name, job.needs.about, machine.memory, machine.cpus
+        "job {}: {}; {}{} MiB, {} processors, at most {seconds} s",
+        job.name,
+        job.needs.about,
+        if peer { "two guests, each " } else { "" },
+        machine.memory,
+        machine.cpus
     );
     let begin = Instant::now();
     let console = Both {
         first: io::stdout(),
         second: File::create(&log).with_context(|| format!("cannot write {}", log.display()))?,
     };
-    let end = machine.run(&record, console)?;
+    let (mut other, cable) = if peer {
+        let (other, cable) = Peer::start(&machine, work.path(), &log)?;
+        (Some(other), Some(cable))
+    } else {
+        (None, None)
+    };
+    let end = machine.run(&record, console, cable, || {
+        if let Some(other) = &mut other
+            && verdict::asks_for_kill(&read(&record))
+        {
+            other.kill();
+        }
+    })?;
     let taken = begin.elapsed().as_secs_f64();
-    let verdict = Verdict::read(
-        &String::from_utf8_lossy(&fs::read(&record).unwrap_or_default()),
-        end,
-    );
-    let text = verdict.describe(&String::from_utf8_lossy(&fs::read(&log)?));
+    let verdict = Verdict::read(&read(&record), end);
+    let text = verdict.describe(&read(&log));
     println!(
         "\njob {} {text} ({taken:.1} s; console in {})",
         job.name,
         log.display()
     );
-    Ok(verdict)
+    match other.map(Peer::verdict).transpose()?.flatten() {
+        // What the job says of itself goes first.
+        Some(died) if verdict.code() == 0 => Ok(died),
+        _ => Ok(verdict),
+    }
+}
+
+/// What the file holds; nothing, if there is none.
+fn read(file: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
+}
+
+/// The second of two guests: on until it is killed, at the latest when the job has ended.
+struct Peer {
+    machine: Option<Running>,
+    record: PathBuf,
+    log: PathBuf,
+}
+
+impl Peer {
+    /// Switches it on, beside the first, whose end of the cable is returned.
+    fn start(machine: &Machine, work: &Path, log: &Path) -> Result<(Self, Cable)> {
+        let (first, second) = Cable::pair()?;
+        let (record, log) = (work.join("peer"), log.with_extension("peer.log"));
+        let console =
+            File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let running = machine.start(&record, console, second)?;
+        let peer = Self {
+            machine: Some(running),
+            record,
+            log,
+        };
+        Ok((peer, first))
+    }
+
+    /// Ends it as a failure of its power would.
+    fn kill(&mut self) {
+        self.machine = None;
+    }
+
+    /// Ends it, tells where its console is, and what came of it if it ended before it was killed.
+    fn verdict(mut self) -> Result<Option<Verdict>> {
+        let died = match &mut self.machine {
+            Some(machine) => machine.is_off()?,
+            None => false,
+        };
+        self.kill();
+        let log = self.log.display();
+        if !died {
+            println!("console of the second guest in {log}");
+            return Ok(None);
+        }
+        let verdict = Verdict::read(&read(&self.record), End::Own);
+        let text = verdict.describe(&read(&self.log));
+        println!("the second guest was not to end: {text} (console in {log})");
+        Ok(Some(verdict))
+    }
 }
 
 /// Makes the guest's file system.
-fn fill<'a>(
-    workspace: &'a Workspace,
-    job: &Job,
-    options: &Options,
-    kernel: &Kernel,
-) -> Result<Image<'a>> {
+fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Image<'a>> {
     let shell = &workspace.shell;
     let mut image = Image::new(shell)?;
     let needed = PROGRAMS
@@ -202,6 +343,9 @@ fn fill<'a>(
         let file = packages::find(program).with_context(|| format!("no program {program}"))?;
         image.installed(&file)?;
     }
+    for library in &job.needs.libraries {
+        image.installed(&Path::new(LIBRARIES).join(library))?;
+    }
     image.installed(Path::new(PROVIDER))?;
     image.installed(&provider_library()?)?;
     image.installed(&Path::new(LIBRARIES).join(UNWINDER))?;
@@ -210,7 +354,11 @@ fn fill<'a>(
     let installed = fs::canonicalize(&busybox)?;
     let installed = installed.to_str().context("the place of busybox")?;
     for applet in cmd!(shell, "{busybox} --list-full").quiet().read()?.lines() {
-        image.link(&Path::new("/").join(applet), installed)?;
+        let applet = Path::new("/").join(applet);
+        // Wherever the search path of whoever starts this found the real one.
+        if !image.has_program(applet.file_name().context("an applet has a name")?)? {
+            image.link(&applet, installed)?;
+        }
     }
     for build in &job.needs.build {
         let file = built(workspace, build)?;
@@ -219,21 +367,23 @@ fn fill<'a>(
             Target::Library(_) => file.file_name().context("a library has a name")?,
         };
         image.program(&file, name)?;
+        if build.sources.is_empty() {
+            continue;
+        }
+        let linked = named(workspace, &file)?;
+        let name = linked.file_name().context("a library has a name")?;
+        image.program(&linked, name)?;
+        for source in &build.sources {
+            let program = compiled(workspace, source, &linked)?;
+            let name = program.file_name().context("a program has a name")?;
+            image.program(&program, name)?;
+        }
     }
     for file in &options.binary {
         let file = std::path::absolute(file)?;
         let name = file.file_name().context("a program has a name")?;
         image.program(&file, name)?;
     }
-    let modules = kernel.modules(shell, &MODULES)?;
-    let mut order = String::new();
-    for (name, module) in modules {
-        let path = format!("/vm/modules/{name}.ko");
-        image.text(&path, module, false)?;
-        order += &path;
-        order += "\n";
-    }
-    image.text("/vm/order", order, false)?;
     image.text("/vm/job", job.script.as_str(), false)?;
     let arguments: String = options
         .arguments
@@ -244,11 +394,28 @@ fn fill<'a>(
     image.text("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n", false)?;
     image.text("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n", false)?;
     image.text("/etc/group", "root:x:0:\n", false)?;
-    for (name, path) in [("init", "/init"), ("library", "/vm/library")] {
+    for (name, path) in [
+        ("init", "/init"),
+        ("library", "/vm/library"),
+        ("command", "/vm/command"),
+    ] {
         let script = shell.read_file(scripts(workspace).join(name))?;
-        image.text(path, script, name == "init")?;
+        image.text(path, script, name != "library")?;
     }
     Ok(image)
+}
+
+/// Adds the modules of the kernel, and the order in which they are loaded.
+fn add_modules(shell: &Shell, image: &mut Image, kernel: &Kernel, card: bool) -> Result<()> {
+    let card = if card { &CARD[..] } else { &[] };
+    let mut order = String::new();
+    for (name, module) in kernel.modules(shell, &[&MODULES, card].concat())? {
+        let path = format!("/vm/modules/{name}.ko");
+        image.text(&path, module, false)?;
+        order += &path;
+        order += "\n";
+    }
+    image.text("/vm/order", order, false)
 }
 
 /// The folder of the guest's scripts.
@@ -332,6 +499,41 @@ fn built(workspace: &Workspace, build: &Build) -> Result<PathBuf> {
     Ok(file.into())
 }
 
+/// A copy of a library of the workspace under the name that programs look for.
+fn named(workspace: &Workspace, library: &Path) -> Result<PathBuf> {
+    let shell = &workspace.shell;
+    let folder = workspace.target().join("vm/linked");
+    fs::create_dir_all(&folder)?;
+    let said = cmd!(shell, "objdump --private-headers {library}")
+        .quiet()
+        .read()?;
+    let name = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("SONAME"));
+    let name = name.with_context(|| format!("{} has no name", library.display()))?;
+    let linked = folder.join(name.trim());
+    fs::copy(library, &linked)?;
+    Ok(linked)
+}
+
+/// Compiles a program in C and links it with a library that it finds beside itself, here and in the guest.
+fn compiled(workspace: &Workspace, source: &str, linked: &Path) -> Result<PathBuf> {
+    let shell = &workspace.shell;
+    let folder = linked.parent().context("a library is in a folder")?;
+    let source = workspace.root().join(source);
+    let program = folder.join(source.file_stem().context("a source has a name")?);
+    let include = workspace.root().join("dat-ffi/include");
+    let beside = "-Wl,-rpath,$ORIGIN";
+    let warnings = ["-Wall", "-Wextra", "-Werror"];
+    cmd!(
+        shell,
+        "cc -std=c11 -D_GNU_SOURCE -O1 -g -pthread {warnings...} -I {include} -o {program} {source} {linked} {beside}"
+    )
+    .quiet()
+    .run()?;
+    Ok(program)
+}
+
 fn is_shared_library(file: &impl AsRef<Path>) -> bool {
     file.as_ref()
         .extension()
@@ -401,6 +603,16 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_needs_a_guest_is_not_run_on_a_device_of_the_machine() {
+        assert!(parse(&["--device", "mlx5_0", "--icount"]).is_err());
+        let options = parse(&["copy", "--device", "mlx5_0"]);
+        let options = options.unwrap_or_else(|error| panic!("{error}"));
+        let workspace = Workspace::load().expect("workspace");
+        let refused = run(&workspace, &options).expect_err("refused");
+        assert!(refused.to_string().contains("needs a guest"));
+    }
+
+    #[test]
     fn a_command_takes_the_place_of_a_job() {
         assert!(parse(&["smoke", "--shell", "ls"]).is_err());
         assert!(parse(&["--shell", "ls"]).is_ok());
@@ -415,6 +627,7 @@ mod tests {
                 features: vec![feature.to_owned()],
                 release: false,
                 target: Target::Program("it".to_owned()),
+                sources: Vec::new(),
             };
             built(&workspace, &build).expect_err("refused").to_string()
         };

@@ -90,6 +90,11 @@ impl Verdict {
     }
 }
 
+/// Whether the record of one of two guests asks for the end of the other one.
+pub(crate) fn asks_for_kill(record: &str) -> bool {
+    record.lines().any(|line| line.trim() == "kill")
+}
+
 impl From<&Verdict> for ExitCode {
     fn from(verdict: &Verdict) -> Self {
         verdict.code().into()
@@ -156,6 +161,14 @@ mod tests {
         let dead = Verdict::read("", End::Own);
         assert_eq!(dead.code(), DIED);
         assert_eq!(dead.describe(""), "the guest died while starting");
+    }
+
+    #[test]
+    fn a_record_may_ask_for_the_end_of_the_other_guest() {
+        let record = "phase running the job\r\nkill\r\nexit 0\r\n";
+        assert!(asks_for_kill(record));
+        assert_eq!(Verdict::read(record, End::Own), Verdict::Exit(0));
+        assert!(!asks_for_kill("phase kill\n"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 #!/bin/bash
 #: about = "the whole conformance suite on verbs, and what concerns windows once more on those of type 2"
 #: timeout = 1500
+#: anywhere = true
 #: build = [{ package = "dat-tests", features = ["verbs"], release = true, target = { test = "verbs" } }]
 # All tests use the same ports of the device, so they run one after the other.
 # Arguments are those of a test program: names of tests, --exact, --nocapture.

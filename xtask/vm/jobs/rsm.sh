@@ -1,8 +1,17 @@
 #!/bin/bash
-#: about = "two processes put and get files through a segment; what may not is refused; either is killed: the other says so or goes on, nothing is left on the device"
+#: about = "two processes put and get files through a segment, and programs in C talk by librsm; what may not is refused; either is killed: the other says so or goes on, nothing is left on the device"
 #: timeout = 300
 #: programs = ["cmp", "env", "setpriv"]
-#: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
+#: [[build]]
+#: package = "dat-cli"
+#: features = ["verbs"]
+#: release = true
+#: target = { program = "dat" }
+#: [[build]]
+#: package = "librsm"
+#: features = ["verbs"]
+#: target = { library = "rsm" }
+#: sources = ["dat-ffi/librsm/tests/programs/nodes.c"]
 # The argument is the number of rounds in which an importer is killed.
 set -euo pipefail
 rounds=${1:-3}
@@ -66,6 +75,39 @@ refused() {
     fi
     echo "refused from $begin to $(now): $(grep -e "$words" refusal)"
 }
+
+echo "-- a program in C exports, another one imports"
+timeout 30 nodes serve &
+served=$!
+timeout 30 nodes use
+wait "$served"
+
+echo "-- a program in C that exports and sleeps is killed; the one that puts says so"
+nodes hold &
+served=$!
+timeout 40 nodes hammer > hammered &
+hammer=$!
+wait_until 10 grep -q hammering hammered
+sleep 0.3
+begin=$(now)
+kill -KILL "$served"
+wait "$served" 2> /dev/null || true
+wait "$hammer"
+echo "noticed from $begin to $(now)"
+
+echo "-- two programs in C put into each other's segments; a third one looks on"
+printf '# node controller address port\n1 verbs0 %s 21077\n2 verbs0 %s 21078\n' "$RDMA_IPV4" "$RDMA_IPV4" > nodes.conf
+export RSM_NODES=nodes.conf
+begin=$(now)
+RSM_NODE=1 timeout 30 nodes talk 10 &
+first=$!
+wait_until 10 listens 21077
+RSM_NODE=1 timeout 30 nodes look
+RSM_NODE=2 timeout 30 nodes talk 10
+wait "$first"
+echo "talked from $begin to $(now)"
+unset RSM_NODES
+wait_until 20 no_objects
 
 echo "-- files go into a segment and come back"
 export_segment whole --save saved --json

@@ -1,0 +1,86 @@
+//! Binds over verbs, of one window again and again: what the core knows of them.
+#![cfg(feature = "verbs")]
+
+use backend_verbs::sink::Sink;
+use dat_bench::{World, WorldMemory};
+use dat_core::error::Subtype;
+use dat_core::event::Event;
+use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges, RmrFields};
+use dat_core::memory::LmrTriplet;
+use dat_core::sync::HostLock;
+
+type Host = World<&'static Sink, HostLock>;
+
+fn bind(world: &Host, piece: &LmrTriplet, cookie: u64, flags: CompletionFlags) -> u32 {
+    let both = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
+    let privileges = if cookie.is_multiple_of(2) {
+        both
+    } else {
+        MemoryPrivileges::REMOTE_READ
+    };
+    let bound = world
+        .ia
+        .rmr_bind(world.rmr, piece, privileges, world.ep, cookie, flags)
+        .expect("it may be bound");
+    let told = world.ia.rmr_query(world.rmr, RmrFields::all());
+    let told = told.expect("it lives").binding.expect("it is bound");
+    assert_eq!((told.lmr_triplet, told.privileges), (*piece, privileges));
+    assert_eq!(told.rmr_context, bound);
+    bound
+}
+
+/// Every bind has an event, or none where it is suppressed; what is bound is told; up to four are under way, and their
+/// order counts.
+///
+/// Spec: RMB-01, RMB-10, RMB-21, RMB-42, RMQ-01, DTO-05
+#[test]
+fn a_window_is_bound_again_and_again() {
+    for posted in [false, true] {
+        let memory = Box::leak(Box::new(WorldMemory::new()));
+        let device = Sink::new(false, posted);
+        let world: Host = World::new(device, memory, false).expect("a fresh world");
+        let none = CompletionFlags::empty();
+        let mut last = 0;
+        for turn in 0..200_u64 {
+            let under_way = turn % 4 + 1;
+            for number in 0..under_way {
+                let cookie = 10 * turn + number;
+                let piece = &world.segments[(cookie % 5) as usize];
+                let key = bind(&world, piece, cookie, none);
+                assert_ne!(key, last);
+                last = key;
+            }
+            if under_way == 4 {
+                let piece = &world.segments[0];
+                let read = MemoryPrivileges::REMOTE_READ;
+                let more = world.ia.rmr_bind(world.rmr, piece, read, world.ep, 0, none);
+                let refused = more.expect_err("four are under way");
+                assert_eq!(refused.subtype(), Subtype::ResourceMemoryRegion);
+            }
+            world.device.complete_all();
+            for number in 0..under_way {
+                let Ok(Event::RmrBind(done)) = world.dequeue() else {
+                    panic!("a bind is done");
+                };
+                assert_eq!(done.rmr, world.rmr);
+                assert_eq!(done.cookie, 10 * turn + number);
+                assert_eq!(done.status, DtoStatus::Success);
+            }
+            bind(&world, &world.segments[2], turn, CompletionFlags::SUPPRESS);
+            world.device.complete_all();
+            world.dequeue().expect_err("nobody is told");
+        }
+        // A bind of no bytes ends it.
+        let nothing = LmrTriplet::default();
+        let privileges = MemoryPrivileges::REMOTE_READ;
+        world
+            .ia
+            .rmr_bind(world.rmr, &nothing, privileges, world.ep, 1, none)
+            .expect("it may be unbound");
+        world.device.complete_all();
+        world.dequeue().expect("the unbind is done");
+        let told = world.ia.rmr_query(world.rmr, RmrFields::all());
+        assert_eq!(told.expect("it lives").binding, None);
+        bind(&world, &world.segments[1], 2, none);
+    }
+}

@@ -1,0 +1,24 @@
+//! What decides random runs, and what they did together.
+
+use dat_model::Tally;
+
+/// Bytes as a linear congruential generator gives them.
+pub(crate) fn bytes(seed: u64, count: usize) -> Vec<u8> {
+    let mut state = seed;
+    let step = move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(step).take(count).collect()
+}
+
+/// Adds the calls of a run to those of all.
+pub(crate) fn add(total: &mut Tally, run: &Tally) {
+    for (call, [done, refused]) in run {
+        let sum = total.entry(call.clone()).or_default();
+        sum[0] += done;
+        sum[1] += refused;
+    }
+}

@@ -1,0 +1,216 @@
+//! Beds of devices that are code of the test's own process, over a fabric of the mock.
+//!
+//! The seed of the fabric decides whatever the rules leave open; `DAT_SEED` sets it, and a failing test prints it.
+
+use backend_mock::{BufferOrder, FabricOptions, Fault, NodeOptions, RemoteError};
+use core::cell::Cell;
+use dat_core::attributes::IaAddress;
+use dat_core::backend::Backend;
+use dat_core::sync::HostLock;
+use dat_core::time::Instant;
+use dat_tests::fixture::{
+    FaultyTestbed, NonCoherentTestbed, RsmTestbed, Testbed, WindowlessTestbed,
+};
+
+/// Devices that reach each other.
+pub(crate) trait Network {
+    /// One of them, as the core drives it.
+    type Device: Backend<
+            CompletionQueue: 'static,
+            SendQueue: 'static,
+            ReceiveQueue: 'static,
+            SharedReceiveQueue: 'static,
+        > + 'static;
+
+    /// What the devices are called.
+    const NAME: &'static str;
+
+    /// Without devices.
+    fn begin(options: FabricOptions) -> Self;
+
+    fn device(&self, options: NodeOptions) -> Self::Device;
+
+    fn now(&self) -> Instant;
+
+    fn step(&self) -> bool;
+
+    fn run_until(&self, until: Instant);
+
+    fn inject(&self, fault: Fault);
+
+    /// Why a test of the suite cannot be run on it, if it cannot.
+    fn excused(test: &str) -> Option<String>;
+}
+
+/// Makes a network of a type whose calls have the same names but one: that which makes a device. Or of one that has such a type as its
+/// first field.
+macro_rules! network {
+    ($fabric:ty, $device:ty, $name:literal, $make:ident, $excused:expr) => {
+        $crate::bed::network!(
+            $fabric,
+            $device,
+            $name,
+            $make,
+            $excused,
+            Self::new,
+            core::convert::identity
+        );
+    };
+    ($fabric:ty, $device:ty, $name:literal, $make:ident, $excused:expr, $wrap:expr, $inner:expr) => {
+        impl $crate::bed::Network for $fabric {
+            type Device = $device;
+
+            const NAME: &'static str = $name;
+
+            fn begin(options: backend_mock::FabricOptions) -> Self {
+                $wrap(options)
+            }
+
+            fn device(&self, options: backend_mock::NodeOptions) -> $device {
+                $inner(self).$make(options)
+            }
+
+            fn now(&self) -> dat_core::time::Instant {
+                $inner(self).now()
+            }
+
+            fn step(&self) -> bool {
+                $inner(self).step()
+            }
+
+            fn run_until(&self, until: dat_core::time::Instant) {
+                let _steps = $inner(self).run_until(until);
+            }
+
+            fn inject(&self, fault: backend_mock::Fault) {
+                $inner(self).inject(fault);
+            }
+
+            fn excused(test: &str) -> Option<String> {
+                let reason: fn(&str) -> Option<String> = $excused;
+                reason(test)
+            }
+        }
+    };
+}
+
+pub(crate) use network;
+
+/// A fabric of its own for each test.
+pub(crate) struct Bed<N> {
+    pub(crate) fabric: N,
+    nodes: Cell<u64>,
+}
+
+impl<N: Network> Bed<N> {
+    pub(crate) fn new() -> Self {
+        Self {
+            fabric: N::begin(seeded_options()),
+            nodes: Cell::new(0),
+        }
+    }
+
+    /// What makes the next device.
+    pub(crate) fn options(&self) -> NodeOptions {
+        let number = self.nodes.get() + 1;
+        self.nodes.set(number);
+        NodeOptions::new(N::NAME, number)
+    }
+}
+
+impl<N: Network> Testbed for Bed<N> {
+    type Backend = N::Device;
+    type Lock = HostLock;
+
+    fn device(&self) -> N::Device {
+        self.fabric.device(self.options())
+    }
+
+    fn now(&self) -> Instant {
+        self.fabric.now()
+    }
+
+    fn step(&self) -> bool {
+        self.fabric.step()
+    }
+
+    fn advance(&self, to: Instant) {
+        self.fabric.run_until(to);
+    }
+
+    fn excused(&self, test: &str) -> Option<String> {
+        N::excused(test)
+    }
+}
+
+impl<N: Network> RsmTestbed for Bed<N> {
+    fn device_at(&self, address: IaAddress) -> N::Device {
+        let options = self.options();
+        self.fabric.device(NodeOptions { address, ..options })
+    }
+}
+
+impl<N: Network> NonCoherentTestbed for Bed<N> {
+    fn non_coherent_device(&self) -> N::Device {
+        self.fabric.device(self.options().non_coherent())
+    }
+}
+
+impl<N: Network> WindowlessTestbed for Bed<N> {
+    fn windowless_device(&self) -> N::Device {
+        let options = self.options();
+        self.fabric.device(NodeOptions {
+            memory_windows: false,
+            ..options
+        })
+    }
+}
+
+impl<N: Network> FaultyTestbed for Bed<N> {
+    fn crash(&self, device: u16) {
+        self.fabric.inject(Fault::Crash {
+            adapter: device,
+            at: self.now().as_micros(),
+        });
+    }
+
+    fn fail_allocation(&self, device: u16, nth: u32) {
+        self.fabric.inject(Fault::AllocationFailure {
+            adapter: device,
+            nth,
+        });
+    }
+
+    fn refuse_post(&self, device: u16, nth: u32) {
+        self.fabric.inject(Fault::RefusePost {
+            adapter: device,
+            nth,
+        });
+    }
+
+    fn fail_shared_queue(&self, device: u16, nth: u32) {
+        self.fabric.inject(Fault::FailSharedReceive {
+            adapter: device,
+            nth,
+        });
+    }
+
+    fn fail_operation(&self, device: u16, nth: u32) {
+        self.fabric.inject(Fault::RemoteError {
+            adapter: device,
+            nth,
+            error: RemoteError::Responder,
+        });
+    }
+}
+
+/// Options of a fabric with the seed that `DAT_SEED` sets, 1 if it does not; a failing test prints it.
+pub(crate) fn seeded_options() -> FabricOptions {
+    let seed = std::env::var("DAT_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    println!("DAT_SEED={seed}");
+    FabricOptions {
+        seed,
+        buffer_order: BufferOrder::Seeded,
+        ..FabricOptions::default()
+    }
+}

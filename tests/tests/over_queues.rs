@@ -1,0 +1,62 @@
+//! The conformance suite over model devices whose connections come about by messages over their own queue pairs, in both layouts.
+//!
+//! What the devices cannot carry is listed with its reason in `tests/backends.toml`, under the names of the layouts.
+
+use backend_mock::FabricOptions;
+use bed::{Bed, network};
+use exceptions::exceptions;
+use mmio_model::pvrdma::{PvrdmaFabric, SpeakingPvrdma};
+use mmio_model::{ModelFabric, SpeakingBackend};
+
+mod bed;
+mod exceptions;
+
+/// Devices of which no fabric makes the connections.
+struct Speaking<F>(F);
+
+impl<F> Speaking<F> {
+    fn fabric(&self) -> &F {
+        &self.0
+    }
+}
+
+/// Why a test cannot be run, if it cannot.
+fn excused(layout: &str, test: &str) -> Option<String> {
+    if test == "dropped_adapter_is_closed" {
+        let reason = "a driver that is dropped halts its device first, which says nothing then: peers learn when they send";
+        return Some(reason.to_owned());
+    }
+    exceptions(layout).get(test).cloned()
+}
+
+network!(
+    Speaking<ModelFabric>,
+    SpeakingBackend,
+    "model",
+    speaking_device,
+    |test| excused("mmio", test),
+    |options: FabricOptions| Self(ModelFabric::new(options)),
+    Self::fabric
+);
+
+network!(
+    Speaking<PvrdmaFabric>,
+    SpeakingPvrdma,
+    "pvrdma",
+    speaking_device,
+    |test| excused("pvrdma", test),
+    |options: FabricOptions| Self(PvrdmaFabric::new(options)),
+    Self::fabric
+);
+
+mod mlx5 {
+    use super::*;
+
+    dat_tests::conformance_suite!(base, Bed::<Speaking<ModelFabric>>::new());
+}
+
+mod pvrdma {
+    use super::*;
+
+    dat_tests::conformance_suite!(base, Bed::<Speaking<PvrdmaFabric>>::new());
+}

@@ -1,0 +1,396 @@
+//! The conformance suite on the driver of raw adapters, over model devices that are paravirtual adapters.
+//!
+//! The seed of the fabric behind the devices decides whatever the rules leave open; `DAT_SEED` sets it, and a failing test
+//! prints it. What the device cannot carry is listed with its reason in `tests/backends.toml`.
+
+use backend_mmio::DeviceFault;
+use backend_mmio::mlx5::State;
+use backend_mmio::pvrdma::OpenFailure;
+use backend_mmio::pvrdma::defs::command;
+use backend_mock::{FabricOptions, NodeOptions};
+use bed::{Bed, network, seeded_options};
+use dat_core::attributes::EpAttributes;
+use dat_core::backend::{
+    Armed, Backend, BackendError, CompletionQueue, ConnectRequest, ControlEvent, DisconnectMode,
+    QueuePair, QueuePairRequest, ReceiveRequest, SendFlags, SendOperation, SendRequest, WorkQueue,
+    WorkSlot,
+};
+use dat_core::event::{AsyncEventKind, Event};
+use dat_core::flags::{DtoStatus, EndpointState, QualityOfService};
+use dat_core::time::Instant;
+use dat_tests::fixture::{Net, Party, PartyOptions, Testbed};
+use exceptions::exceptions;
+use mmio_model::pvrdma::{Numbers, PvrdmaFabric, PvrdmaLie, PvrdmaManner, PvrdmaModel, Refusal};
+
+mod bed;
+mod exceptions;
+
+/// A fabric of its own for each test.
+type PvrdmaBed = Bed<PvrdmaFabric>;
+
+network!(PvrdmaFabric, PvrdmaModel, "pvrdma", device, |test| {
+    exceptions("pvrdma").get(test).cloned()
+});
+
+impl PvrdmaBed {
+    /// A device with a manner of its own.
+    fn like(&self, manner: PvrdmaManner) -> Result<PvrdmaModel, OpenFailure> {
+        let state = Box::leak(Box::new(State::new()));
+        self.fabric.device_like(self.options(), state, manner)
+    }
+}
+
+dat_tests::conformance_suite!(base, PvrdmaBed::new());
+dat_tests::conformance_suite!(non_coherent, PvrdmaBed::new());
+dat_tests::conformance_suite!(windowless, PvrdmaBed::new());
+dat_tests::conformance_suite!(faulty, PvrdmaBed::new());
+
+/// Devices that complete nothing that is posted on a queue pair in error.
+struct Keeping(PvrdmaFabric);
+
+impl Keeping {
+    fn inner(&self) -> &PvrdmaFabric {
+        &self.0
+    }
+}
+
+network!(
+    Keeping,
+    PvrdmaModel,
+    "pvrdma",
+    keeping_device,
+    |test| match test {
+        "shared_buffers_outlive_their_taker" => {
+            let reason = "nobody can tell which buffers a queue pair took that is not flushed: they are kept";
+            Some(reason.to_owned())
+        }
+        _ => exceptions("pvrdma").get(test).cloned(),
+    },
+    |options: FabricOptions| Self(PvrdmaFabric::new(options)),
+    Self::inner
+);
+
+mod keeping {
+    use super::*;
+
+    dat_tests::conformance_suite!(base, Bed::<Keeping>::new());
+}
+
+/// Two connected parties, the first of which has posted three receives and three requests and is lied to about the first
+/// completion.
+fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
+    let bed = PvrdmaBed::new();
+    let net = Net::new(&bed);
+    let state: &State = Box::leak(Box::new(State::new()));
+    let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), state);
+    let options = PartyOptions::default();
+    let left = Party::new(&net.adapter_over(device), &options);
+    let right = Party::new(&net.adapter(), &options);
+    net.connect(&left, &right);
+    for cookie in 0..3 {
+        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+    }
+    bed.fabric.lie(0, lie);
+    match lie {
+        PvrdmaLie::Length => right.send_from(&[right.memory.piece(0, 8)], 5),
+        _ => {
+            for cookie in 0..3 {
+                left.send_from(&[left.memory.piece(0, 8)], cookie);
+            }
+        }
+    }
+    let requests = if lie == PvrdmaLie::Length { 0 } else { 3 };
+    for cookie in 0..requests {
+        let flushed = net.request_completion(&left);
+        assert_eq!(
+            (flushed.cookie, flushed.status),
+            (cookie, DtoStatus::Flushed),
+            "{lie:?}"
+        );
+    }
+    let flushed = net.receive_completion(&left);
+    for cookie in 1..3 {
+        let flushed = net.receive_completion(&left);
+        assert_eq!(
+            (flushed.cookie, flushed.status),
+            (cookie, DtoStatus::Flushed),
+            "{lie:?}"
+        );
+    }
+    let told = net.event(&left.ia, left.ia.async_evd());
+    let catastrophe = AsyncEventKind::IaCatastrophic;
+    assert!(
+        matches!(told, Event::Async { kind, .. } if kind == catastrophe),
+        "{lie:?}: {told:?}"
+    );
+    net.connection(&left);
+    assert_eq!(left.state(), EndpointState::Disconnected, "{lie:?}");
+    net.connection(&right);
+    assert_eq!(right.state(), EndpointState::Disconnected, "{lie:?}");
+    (flushed.status, state.fault())
+}
+
+/// A device that lies is found out by what it lies about, and given up: nothing hangs, everything completes, the peer learns of
+/// the end.
+///
+/// Spec: DTO-10, DTO-11, DTO-12
+#[test]
+fn a_paravirtual_device_that_lies_is_given_up() {
+    let lies = [
+        (PvrdmaLie::QueuePair, DeviceFault::UnknownQueuePair),
+        (PvrdmaLie::Status, DeviceFault::UnknownSyndrome),
+        (PvrdmaLie::Length, DeviceFault::ImpossibleLength),
+        (PvrdmaLie::Index, DeviceFault::PhaseJump),
+        (PvrdmaLie::AllOnes, DeviceFault::AllOnes),
+    ];
+    for (lie, fault) in lies {
+        assert_eq!(lied_to(lie), (DtoStatus::Flushed, Some(fault)), "{lie:?}");
+    }
+}
+
+/// Each bit of what names the descriptor of a completion counts: the other way round it is found out.
+///
+/// Spec: DTO-11
+#[test]
+fn no_bit_of_a_token_may_be_wrong() {
+    for bit in 0..64 {
+        println!("bit {bit}");
+        let (status, fault) = lied_to(PvrdmaLie::Token(bit));
+        assert_eq!(status, DtoStatus::Flushed);
+        let found = [DeviceFault::WrongIndex, DeviceFault::UnknownQueuePair];
+        assert!(
+            fault.is_some_and(|fault| found.contains(&fault)),
+            "{fault:?}"
+        );
+    }
+}
+
+/// A device that was activated is reset when something fails behind that, and when its driver goes: it writes nothing into memory
+/// that was given back.
+///
+/// Spec: DTO-11
+#[test]
+fn no_device_is_left_active() {
+    let bed = PvrdmaBed::new();
+    let refused = [
+        (Refusal::Context, command::CREATE_CONTEXT),
+        (Refusal::Bind, command::CREATE_BIND),
+        (Refusal::CompletionQueue, command::CREATE_COMPLETION_QUEUE),
+    ];
+    for (refuses, command) in refused {
+        let manner = PvrdmaManner {
+            refuses,
+            ..PvrdmaManner::default()
+        };
+        let opened = bed.like(manner);
+        assert_eq!(opened.err(), Some(OpenFailure::Command(command)));
+        assert_eq!(bed.fabric.active(), 0, "{refuses:?}");
+    }
+    let device = bed.device();
+    assert_eq!(bed.fabric.active(), 1);
+    drop(device);
+    assert_eq!(bed.fabric.active(), 0);
+}
+
+/// A number that means another queue pair by now is not taken for that of the one that the device forgot: the new one connects,
+/// carries data and outlives a reset of the old one, whose receives complete.
+///
+/// Spec: DTO-10, DTO-11
+#[test]
+fn a_number_that_comes_again_is_of_the_new_queue_pair() {
+    let bed = PvrdmaBed::new();
+    let net = Net::new(&bed);
+    let device = bed.like(PvrdmaManner {
+        keeps: true,
+        ..PvrdmaManner::default()
+    });
+    let (near, far) = (net.adapter_over(device.expect("a device")), net.adapter());
+    let options = PartyOptions::default();
+    let (old, peer) = (Party::new(&near, &options), Party::new(&far, &options));
+    net.connect(&old, &peer);
+    old.receive_into(&[old.memory.piece(0, 8)], 1);
+    net.disconnect(&old, &peer);
+    let flushed = net.receive_completion(&old);
+    assert_eq!((flushed.cookie, flushed.status), (1, DtoStatus::Flushed));
+    let (new, other) = (Party::new(&near, &options), Party::new(&far, &options));
+    net.connect(&new, &other);
+    net.alive(&new, &other);
+    old.ia.ep_reset(old.ep).expect("a reset");
+    net.alive(&new, &other);
+    net.disconnect(&new, &other);
+}
+
+/// A queue pair that does not get into error is destroyed, and what is posted on it completes all the same.
+///
+/// Spec: DTO-10
+#[test]
+fn a_queue_pair_that_does_not_fail_is_flushed_by_the_driver() {
+    let bed = PvrdmaBed::new();
+    let net = Net::new(&bed);
+    let device = bed.like(PvrdmaManner {
+        refuses: Refusal::Error,
+        ..PvrdmaManner::default()
+    });
+    let (near, far) = (net.adapter_over(device.expect("a device")), net.adapter());
+    let options = PartyOptions::default();
+    let (left, right) = (Party::new(&near, &options), Party::new(&far, &options));
+    net.connect(&left, &right);
+    for cookie in 0..3 {
+        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+    }
+    net.disconnect(&left, &right);
+    for cookie in 0..3 {
+        let flushed = net.receive_completion(&left);
+        assert_eq!(
+            (flushed.cookie, flushed.status),
+            (cookie, DtoStatus::Flushed)
+        );
+    }
+}
+
+/// A device that calls a new queue pair by a number of too many bits, or by that of another one, is given up.
+///
+/// Spec: DTO-11
+#[test]
+fn no_queue_pair_gets_an_impossible_number() {
+    // The third is that of the first queue pair, behind the driver's own completion queue.
+    for (number, good) in [(u32::MAX, 0), (1 << 24, 0), (0x12, 1)] {
+        let fabric = PvrdmaFabric::new(seeded_options());
+        let state: &State = Box::leak(Box::new(State::new()));
+        let manner = PvrdmaManner {
+            numbers: Numbers::Always(number),
+            ..PvrdmaManner::default()
+        };
+        let options = NodeOptions::new("pvrdma", 1);
+        let device = fabric.device_like(options, state, manner);
+        let mut device = device.expect("a device");
+        let domain = device.create_domain().expect("a domain");
+        let request = QueuePairRequest::new(1, domain, EpAttributes::DEFAULT);
+        for _ in 0..good {
+            assert!(device.create_queue_pair(&request).is_ok());
+        }
+        let refused = device.create_queue_pair(&request).map(|_| ());
+        assert_eq!(refused, Err(BackendError::Device), "{number:#x}");
+        assert_eq!(state.fault(), Some(DeviceFault::UnknownQueuePair));
+        assert_eq!(fabric.active(), 0);
+    }
+}
+
+/// What is posted on a queue pair that the device forgot gives the driver something to do as long as somebody waits for it.
+///
+/// Spec: DTO-10
+#[test]
+fn what_the_driver_flushes_wakes_who_waits() {
+    let bed = PvrdmaBed::new();
+    let device = bed.like(PvrdmaManner {
+        keeps: true,
+        ..PvrdmaManner::default()
+    });
+    let mut device = device.expect("a device");
+    let domain = device.create_domain().expect("a domain");
+    let mut completions = device.create_completion_queue(0, 8).expect("a queue");
+    let mut request = QueuePairRequest::new(1, domain, EpAttributes::DEFAULT);
+    request.receive_queue = Some(0);
+    let pair = device.create_queue_pair(&request).expect("a queue pair");
+    device.disconnect(pair.key, DisconnectMode::Broken);
+    assert_eq!(completions.arm(false), Armed::Armed);
+    assert_eq!(device.next_deadline(), None);
+    let mut receive = pair.receive.expect("a receive queue");
+    post(&mut receive, &ReceiveRequest { token: 7 });
+    assert_eq!(device.next_deadline(), Some(Instant::ZERO));
+    let told = device.poll_control(Instant::ZERO);
+    assert_eq!(told, Some(ControlEvent::Completions { queue: 0 }));
+    let flushed = completions.poll().expect("no failure");
+    assert_eq!(flushed.map(|flushed| flushed.token), Some(7));
+    assert_eq!(device.next_deadline(), None);
+}
+
+/// Posts a request without data.
+fn post<Q: WorkQueue>(queue: &mut Q, request: &Q::Request) {
+    let slot = queue.reserve(0).expect("room");
+    slot.commit(request).expect("a request");
+    queue.ring().expect("a doorbell");
+}
+
+/// The next event of a device.
+fn told(bed: &PvrdmaBed, device: &mut PvrdmaModel) -> ControlEvent {
+    for _ in 0..10_000 {
+        if let Some(event) = device.poll_control(bed.now()) {
+            return event;
+        }
+        bed.step();
+    }
+    panic!("nothing happens");
+}
+
+/// A buffer that a queue pair took from a shared queue comes back as that of its queue when it is seen after the end of the
+/// queue pair, whichever ended before, and after a reset.
+///
+/// Spec: DTO-10, DTO-11
+#[test]
+fn buffers_of_shared_queues_outlive_who_took_them() {
+    let bed = PvrdmaBed::new();
+    let (mut near, mut far) = (bed.device(), bed.device());
+    let (zone, far_zone) = (near.create_domain(), far.create_domain());
+    let (zone, far_zone) = (zone.expect("a domain"), far_zone.expect("a domain"));
+    let mut completions = near.create_completion_queue(0, 16).expect("a queue");
+    let address = near.ia_attributes().ia_address;
+    let mut takers = Vec::new();
+    for token in 1..4 {
+        let (key, mut buffers) = near
+            .create_shared_receive_queue(token, zone, 8, 1)
+            .expect("a shared queue");
+        post(&mut buffers, &ReceiveRequest { token: 100 * token });
+        let mut request = QueuePairRequest::new(token, zone, EpAttributes::DEFAULT);
+        request.receive_queue = Some(0);
+        request.shared_receive_queue = Some(key);
+        let taker = near.create_queue_pair(&request).expect("a queue pair");
+        let request = QueuePairRequest::new(token, far_zone, EpAttributes::DEFAULT);
+        let QueuePair { key, mut send, .. } =
+            far.create_queue_pair(&request).expect("a queue pair");
+        let (listener, qualifier) = near.listen(token, Some(token)).expect("a listener");
+        let wanted = ConnectRequest {
+            address,
+            qualifier,
+            private_data: &[],
+            quality: QualityOfService::BEST_EFFORT,
+        };
+        far.connect(key, &wanted).expect("an attempt");
+        let ControlEvent::ConnectionRequest { request, .. } = told(&bed, &mut near) else {
+            panic!("no request");
+        };
+        near.accept(request, taker.key, &[]).expect("accepted");
+        while !matches!(told(&bed, &mut near), ControlEvent::Established { .. }) {}
+        while !matches!(told(&bed, &mut far), ControlEvent::Established { .. }) {}
+        near.stop_listening(listener);
+        // The first takes nothing.
+        if token > 1 {
+            let message = SendRequest {
+                token,
+                operation: SendOperation::Send,
+                length: 0,
+                flags: SendFlags::empty(),
+            };
+            post(&mut send, &message);
+        }
+        while bed.step() {}
+        takers.push((taker, buffers, send));
+    }
+    let [idle, gone, reset] = takers.try_into().expect("three");
+    for (taker, ..) in [&idle, &gone] {
+        assert!(taker.receive.is_none());
+    }
+    let (QueuePair { key, send, receive }, ..) = idle;
+    near.destroy_queue_pair(key, send, receive);
+    let (QueuePair { key, send, receive }, ..) = gone;
+    near.destroy_queue_pair(key, send, receive);
+    let (mut taker, ..) = reset;
+    near.reset_queue_pair(taker.key, &mut taker.send, taker.receive.as_mut())
+        .expect("a reset");
+    for token in [200, 300] {
+        let back = completions.poll().expect("no failure").expect("a buffer");
+        assert_eq!((back.token, back.status), (token, DtoStatus::Flushed));
+    }
+    assert!(completions.poll().expect("no failure").is_none());
+}

@@ -1,0 +1,359 @@
+//! Programs that nobody here wrote, with OFA's provider and with ours, and the page that says what came of each.
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use std::fmt::Write as _;
+use std::fs;
+
+use crate::vm;
+use crate::workspace::Workspace;
+
+/// Arguments of the task.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Run these groups alone and leave what the page says of the others as it is
+    #[arg(value_name = "GROUP")]
+    groups: Vec<String>,
+    /// Run with these libraries alone and leave the other columns as they are; may be repeated
+    #[arg(long, value_name = "LIBRARIES")]
+    through: Vec<Through>,
+    /// Name the groups and stop
+    #[arg(long)]
+    list: bool,
+}
+
+/// Whose libraries the programs call, in the order of the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Through {
+    /// OFA's provider under Debian's libdat2
+    Ofa,
+    /// Our provider under Debian's libdat2
+    Packaged,
+    /// Our provider under our libdat2
+    Ours,
+}
+
+const COLUMNS: [Through; 3] = [Through::Ofa, Through::Packaged, Through::Ours];
+
+impl Through {
+    /// As the job calls it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ofa => "ofa",
+            Self::Packaged => "packaged",
+            Self::Ours => "ours",
+        }
+    }
+
+    const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// A group of the job, which is one guest for each column.
+struct Group {
+    /// As the job and the command line call it.
+    name: &'static str,
+    title: &'static str,
+    columns: &'static [Through],
+    /// Whether a guest with our provider runs both ends, and tells of both.
+    mixed: bool,
+    seconds: u64,
+    memory: Option<u64>,
+}
+
+const fn group(name: &'static str, title: &'static str, seconds: u64) -> Group {
+    Group {
+        name,
+        title,
+        columns: &COLUMNS,
+        mixed: false,
+        seconds,
+        memory: None,
+    }
+}
+
+const GROUPS: [Group; 12] = [
+    group("functional", "`dapltest -T F`: functional cases", 600),
+    group(
+        "limits",
+        "`dapltest -T L`: limits, 100 objects of each kind",
+        600,
+    ),
+    Group {
+        memory: Some(3072),
+        ..group("many=20000", "`dapltest -T L`: limits, 20,000 objects", 900)
+    },
+    group("transactions", "`dapltest -T T`: transactions", 900),
+    group("performance", "`dapltest -T P`: performance", 900),
+    group("repeated=200", "Two of these 200 times each", 3000),
+    Group {
+        memory: Some(4096),
+        ..group("dtest", "`dtest`: 18 sets of options", 900)
+    },
+    group("dtestx", "`dtestx`: numbers and atomic operations", 300),
+    Group {
+        memory: Some(2048),
+        ..group("dtestcm", "`dtestcm`: connections", 900)
+    },
+    group("dtestsrq", "`dtestsrq`: shared receive queues", 300),
+    Group {
+        columns: &[Through::Packaged, Through::Ours],
+        mixed: true,
+        ..group("mixed", "One end each", 600)
+    },
+    Group {
+        memory: Some(3072),
+        ..group("storm", "24 processes at once", 900)
+    },
+];
+
+const PAGE: &str = "docs/compatibility.md";
+const HEAD: &str = "\
+# Programs of others
+
+The programs for DAT of Debian's `dapl2-utils` as they are, in two processes of a guest with soft-RoCE ([vm.md](vm.md)): with OFA's provider, and with ours under both
+registries ([c-libraries.md](c-libraries.md)). They end with 0 when they have failed, so each run is judged by what it prints; where it did not pass, the cell says how it
+ended or what it complained of first. Written by `cargo xtask compatibility`, which takes about an hour; `cargo xtask compatibility GROUP --through ours` runs one group with
+one set of libraries, and replaces those cells alone.
+";
+/// What stands for a run that was not made.
+const NOTHING: &str = "\u{2013}";
+
+/// A run with its outcomes, by column.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Row {
+    name: String,
+    outcomes: [Option<String>; 3],
+}
+
+/// The rows of each group, in their order.
+type Rows = Vec<Vec<Row>>;
+
+/// Runs the programs and writes the page.
+///
+/// # Errors
+/// A guest cannot be run, the page cannot be written, or a program did not pass with our provider; then the page is written all the same.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.list {
+        for group in &GROUPS {
+            println!("{:14} {}", group.name, group.title);
+        }
+        return Ok(());
+    }
+    if let Some(name) = options
+        .groups
+        .iter()
+        .find(|name| GROUPS.iter().all(|group| group.name != **name))
+    {
+        bail!("there is no group {name}; `cargo xtask compatibility --list` names them");
+    }
+    let file = workspace.root().join(PAGE);
+    // Without a page every cell is empty.
+    let mut rows = parse(&fs::read_to_string(&file).unwrap_or_default());
+    let mut bad = Vec::new();
+    for (group, rows_of_group) in GROUPS.iter().zip(0..) {
+        if !options.groups.is_empty() && !options.groups.iter().any(|name| name == group.name) {
+            continue;
+        }
+        for &through in group.columns {
+            if !options.through.is_empty() && !options.through.contains(&through) {
+                continue;
+            }
+            let arguments = vec![
+                "full".to_owned(),
+                format!("via={}", through.name()),
+                group.name.to_owned(),
+            ];
+            let (console, complaint) =
+                vm::attempt(workspace, "dapl", arguments, group.memory, group.seconds)?;
+            let outcomes = outcomes(&console);
+            if let Some(complaint) = complaint.filter(|_| through != Through::Ofa) {
+                bad.push(format!(
+                    "{} through {}: {complaint}",
+                    group.name,
+                    through.name()
+                ));
+            }
+            if let Some(known) = rows.get_mut(rows_of_group) {
+                replace(known, through, outcomes, group.mixed);
+            }
+            fs::write(&file, page(&rows)).with_context(|| format!("cannot write {PAGE}"))?;
+        }
+    }
+    println!("{PAGE} is written");
+    if !bad.is_empty() {
+        bail!(
+            "not everything passed with our provider:\n{}",
+            bad.join("\n")
+        );
+    }
+    Ok(())
+}
+
+/// What a job says: column, name and outcome of each run.
+fn outcomes(console: &str) -> Vec<(Through, String, String)> {
+    let lines = console.lines().map(|line| line.trim_end_matches('\r'));
+    lines
+        .filter_map(|line| {
+            let mut parts = line.strip_prefix("outcome|")?.splitn(3, '|');
+            let through = parts.next()?;
+            let through = COLUMNS.into_iter().find(|one| one.name() == through)?;
+            Some((through, parts.next()?.to_owned(), parts.next()?.to_owned()))
+        })
+        .collect()
+}
+
+/// Puts what a guest said into the rows: all that it was to say, so that runs that are no more are no more there.
+fn replace(
+    rows: &mut Vec<Row>,
+    through: Through,
+    said: Vec<(Through, String, String)>,
+    mixed: bool,
+) {
+    // In a guest with both providers, clients of OFA's are rows of their own, in the column of the registry.
+    let named = said
+        .into_iter()
+        .map(|(client, name, outcome)| match (mixed, client) {
+            (false, _) => (name, outcome),
+            (true, Through::Ofa) => (format!("server ours, client OFA's: {name}"), outcome),
+            (true, _) => (format!("server OFA's, client ours: {name}"), outcome),
+        });
+    let column = through.index();
+    for row in rows.iter_mut() {
+        if let Some(outcome) = row.outcomes.get_mut(column) {
+            *outcome = None;
+        }
+    }
+    for (name, outcome) in named {
+        let index = rows.iter().position(|row| row.name == name);
+        let index = index.unwrap_or_else(|| {
+            rows.push(Row {
+                name,
+                ..Row::default()
+            });
+            rows.len() - 1
+        });
+        if let Some(place) = rows
+            .get_mut(index)
+            .and_then(|row| row.outcomes.get_mut(column))
+        {
+            *place = Some(outcome);
+        }
+    }
+    rows.retain(|row| row.outcomes.iter().any(Option::is_some));
+}
+
+fn page(rows: &Rows) -> String {
+    let mut text = HEAD.to_owned();
+    for (group, rows) in GROUPS.iter().zip(rows) {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "\n## {}\n\n", group.title);
+        if rows.is_empty() {
+            text += "Not run yet.\n";
+            continue;
+        }
+        text +=
+            "| run | OFA's | ours, Debian's `libdat2` | ours, our `libdat2` |\n|---|---|---|---|\n";
+        for row in rows {
+            let _ = write!(text, "| `{}` |", row.name);
+            for outcome in &row.outcomes {
+                let _ = write!(text, " {} |", outcome.as_deref().unwrap_or(NOTHING));
+            }
+            text += "\n";
+        }
+    }
+    text
+}
+
+/// Reads a page as it was written.
+fn parse(text: &str) -> Rows {
+    let of_group = |group: &Group| {
+        let title = format!("## {}\n", group.title);
+        let section = text.split_once(&title).map_or("", |parts| parts.1);
+        let section = section.split("\n## ").next().unwrap_or_default();
+        section.lines().filter_map(row).collect()
+    };
+    GROUPS.iter().map(of_group).collect()
+}
+
+/// A line of a table that is none of its head.
+fn row(line: &str) -> Option<Row> {
+    let line = line.strip_prefix("| `")?.strip_suffix(" |")?;
+    let (name, cells) = line.split_once("` | ")?;
+    let mut cells = cells.split(" | ").map(|cell| match cell {
+        NOTHING => None,
+        said => Some(said.to_owned()),
+    });
+    Some(Row {
+        name: name.to_owned(),
+        outcomes: [cells.next()?, cells.next()?, cells.next()?],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONSOLE: &str = "-- limits\r\noutcome|packaged|limit_ia|passes: 100\r\noutcome|packaged|limit_evd|crashes\r\nlimit_ia passed\r\n";
+
+    fn empty() -> Rows {
+        vec![Vec::new(); GROUPS.len()]
+    }
+
+    #[test]
+    fn what_a_job_says_gets_into_its_column_and_stays_when_another_is_run() {
+        let mut rows = empty();
+        replace(&mut rows[1], Through::Packaged, outcomes(CONSOLE), false);
+        let other = vec![(
+            Through::Ofa,
+            "limit_evd".to_owned(),
+            "does not end".to_owned(),
+        )];
+        replace(&mut rows[1], Through::Ofa, other, false);
+        let text = page(&rows);
+        assert!(
+            text.contains("| `limit_ia` | \u{2013} | passes: 100 | \u{2013} |\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| `limit_evd` | does not end | crashes | \u{2013} |\n"),
+            "{text}"
+        );
+        assert_eq!(parse(&text), rows);
+        // What the job does not run any more goes.
+        replace(&mut rows[1], Through::Packaged, Vec::new(), false);
+        assert_eq!(rows[1].len(), 1);
+    }
+
+    #[test]
+    fn both_ends_of_a_mixture_are_rows_of_their_own() {
+        let mut rows = Vec::new();
+        let said = vec![
+            (Through::Ofa, "dtest".to_owned(), "passes".to_owned()),
+            (Through::Ours, "dtest".to_owned(), "passes".to_owned()),
+        ];
+        replace(&mut rows, Through::Ours, said, true);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "server ours, client OFA's: dtest",
+                "server OFA's, client ours: dtest"
+            ]
+        );
+        assert!(rows.iter().all(|row| row.outcomes[2].is_some()));
+    }
+
+    #[test]
+    fn the_page_of_the_workspace_is_one_that_is_written() {
+        let workspace = Workspace::load().expect("workspace");
+        let text = fs::read_to_string(workspace.root().join(PAGE)).expect("the page");
+        assert_eq!(page(&parse(&text)), text);
+    }
+
+    #[test]
+    fn a_page_that_is_not_there_has_no_rows() {
+        assert_eq!(parse(""), empty());
+    }
+}

@@ -1,0 +1,501 @@
+//! Images for bare machines: built, run in QEMU, compared with what they must log, and measured.
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use object::{
+    File, Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind,
+};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use xshell::cmd;
+
+mod paravirtual;
+
+use crate::workspace::Workspace;
+use crate::{packages, panic_free, targets};
+
+/// Arguments of the task.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Write what the images log to where it is compared with
+    #[arg(long)]
+    accept: bool,
+}
+
+/// A processor, and the most that the fixed configuration may take on it.
+struct Processor {
+    triple: &'static str,
+    bounds: Figures,
+}
+
+/// What an image takes, in bytes, and the instructions of its longest call.
+#[derive(Clone, Copy)]
+struct Figures {
+    flash: u64,
+    memory: u64,
+    stack: u64,
+    instructions: u64,
+}
+
+/// What it should be.
+const AIM: Figures = Figures {
+    flash: 24 << 10,
+    memory: 8 << 10,
+    stack: 1 << 10,
+    // There is none but that it is known.
+    instructions: u64::MAX,
+};
+
+/// The bounds are what was measured, and some room for other versions of the compiler.
+const PROCESSORS: &[Processor] = &[
+    Processor {
+        triple: "thumbv7em-none-eabihf",
+        bounds: Figures {
+            flash: 80 << 10,
+            memory: 16 << 10,
+            stack: 2500,
+            instructions: 28_000,
+        },
+    },
+    Processor {
+        triple: "thumbv6m-none-eabi",
+        bounds: Figures {
+            flash: 100 << 10,
+            memory: 16 << 10,
+            stack: 2900,
+            instructions: 60_000,
+        },
+    },
+];
+
+/// The machine that runs images for Cortex-M.
+const MACHINE: &str = "mps2-an386";
+/// Seconds after which an image hangs.
+const TIME: &str = "60";
+/// Statics that are rings, registers and buffers.
+const NOT_COUNTED: &[&str] = &[
+    "measure::still::RINGS",
+    "measure::still::WINDOW",
+    "measure::calls::BUFFER",
+];
+
+/// Builds and runs all images for all processors, and prints the table of what they take.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let images = Images::new(workspace)?;
+    if options.accept {
+        let said = images.log(PROCESSORS[0].triple, "tour")?;
+        fs::write(images.expected("tour"), said)?;
+        if let Some(said) = paravirtual::log(&images)? {
+            fs::write(images.expected("paravirtual"), said)?;
+        }
+    }
+    paravirtual::check(&images)?;
+    for processor in PROCESSORS {
+        images.tour(processor)?;
+        images.measure(processor, options.accept)?;
+    }
+    Ok(())
+}
+
+/// The same for one processor: the check of a change.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let images = Images::new(workspace)?;
+    paravirtual::check(&images)?;
+    images.tour(&PROCESSORS[0])?;
+    images.measure(&PROCESSORS[0], false)
+}
+
+struct Images<'w> {
+    workspace: &'w Workspace,
+    folder: PathBuf,
+    target: PathBuf,
+}
+
+impl<'w> Images<'w> {
+    fn new(workspace: &'w Workspace) -> Result<Self> {
+        packages::install_for(&workspace.shell, ["qemu-system-arm", "rust-lld"])?;
+        Ok(Self {
+            workspace,
+            folder: workspace.root().join("firmware"),
+            target: workspace.target().join("firmware"),
+        })
+    }
+
+    fn expected(&self, image: &str) -> PathBuf {
+        self.folder.join(image).join("expected.txt")
+    }
+
+    /// Builds an image; where it is.
+    fn build(&self, triple: &str, image: &str) -> Result<PathBuf> {
+        let (shell, target) = (&self.workspace.shell, &self.target);
+        let _folder = shell.push_dir(&self.folder);
+        let scope = ["--release", "--package", image, "--target", triple];
+        let build = cmd!(
+            shell,
+            "cargo build --quiet --locked --target-dir {target} {scope...}"
+        );
+        let build = build.quiet().env("DEFMT_LOG", "info");
+        targets::for_target(shell, triple, build)?
+            .run()
+            .with_context(|| format!("{image} for {triple}"))?;
+        Ok(target.join(triple).join("release").join(image))
+    }
+
+    /// Builds an image with the toolchain in use, for a target that it has.
+    fn build_for_host(&self, triple: &str, image: &str) -> Result<PathBuf> {
+        let (shell, target) = (&self.workspace.shell, &self.target);
+        let _folder = shell.push_dir(&self.folder);
+        let scope = ["--release", "--package", image, "--target", triple];
+        cmd!(
+            shell,
+            "cargo build --quiet --locked --target-dir {target} {scope...}"
+        )
+        .quiet()
+        .env("DEFMT_LOG", "info")
+        .run()
+        .with_context(|| format!("{image} for {triple}"))?;
+        Ok(target.join(triple).join("release").join(image))
+    }
+
+    /// What an image writes; fails unless it ends with success. Time is counted in instructions, so that it is the same every time.
+    fn output(&self, image: &Path) -> Result<Vec<u8>> {
+        let shell = &self.workspace.shell;
+        let devices = ["-nographic", "-monitor", "none", "-serial", "null"];
+        let semihosting = ["-semihosting-config", "enable=on,target=native"];
+        let clock = ["-icount", "shift=6,sleep=off"];
+        let machine = cmd!(
+            shell,
+            "timeout {TIME} qemu-system-arm -M {MACHINE} {clock...} {devices...} {semihosting...} -kernel {image}"
+        );
+        let output = machine.quiet().ignore_status().output()?;
+        ensure!(
+            output.status.success(),
+            "{} ended with {}:\n{}{}",
+            image.display(),
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(output.stdout)
+    }
+
+    /// Builds and runs an image, and decodes what it logs.
+    fn log(&self, triple: &str, image: &str) -> Result<String> {
+        let image = self.build(triple, image)?;
+        let frames = self.output(&image)?;
+        self.decode(&image, frames)
+    }
+
+    /// What an image logged, as text.
+    fn decode(&self, image: &Path, frames: Vec<u8>) -> Result<String> {
+        let (shell, target) = (&self.workspace.shell, &self.target);
+        let _folder = shell.push_dir(&self.folder);
+        let scope = ["--quiet", "--locked", "--package", "decode"];
+        let decoder = cmd!(
+            shell,
+            "cargo run --target-dir {target} {scope...} -- {image}"
+        );
+        Ok(decoder.quiet().stdin(frames).read()? + "\n")
+    }
+
+    /// An image logged what it must.
+    fn compare(&self, image: &str, triple: &str, said: &str) -> Result<()> {
+        let path = self.expected(image);
+        let expected = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        compare(said, &expected)?;
+        let lines = said.lines().count();
+        println!("  {triple}: {image} logs its {lines} lines");
+        Ok(())
+    }
+
+    /// The walk through the calls logs what it must.
+    fn tour(&self, processor: &Processor) -> Result<()> {
+        let said = self.log(processor.triple, "tour")?;
+        self.compare("tour", processor.triple, &said)
+    }
+
+    /// No call takes more than what is known, or that is what is known from now on.
+    fn hold_calls(&self, calls: &BTreeMap<String, Call>, accept: bool) -> Result<()> {
+        let path = self.folder.join("measure/bounds.txt");
+        if accept {
+            let lines = calls
+                .iter()
+                .map(|(name, call)| format!("{name} {} {}\n", call.stack, call.instructions));
+            fs::write(&path, lines.collect::<String>())?;
+        }
+        let bounds = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        within(calls, &bounds)
+    }
+
+    /// The fixed configuration takes no more than its bounds.
+    fn measure(&self, processor: &Processor, accept: bool) -> Result<()> {
+        let image = self.build(processor.triple, "measure")?;
+        let output = self.output(&image)?;
+        let output = String::from_utf8_lossy(&output);
+        let lines = lines(&output)?;
+        let bytes = fs::read(&image)?;
+        let file = File::parse(&*bytes)?;
+        free_of_panics(&file)?;
+        let sizes = |kind| lines.iter().filter(move |line| line.kind == kind);
+        let stack = sizes("stack").map(|line| line.number).max();
+        let object = sizes("object").map(|line| line.number).sum::<u64>();
+        let instructions = sizes("instructions").map(|line| line.number);
+        let own = sizes("instructions").find(|line| line.name == "nothing");
+        let own = own.context("the image did not measure itself")?.number;
+        let found = Figures {
+            flash: flash(&file),
+            memory: memory(&file)? + object,
+            stack: stack.context("the image measured no call")?,
+            instructions: instructions.max().unwrap_or_default().saturating_sub(own),
+        };
+        println!("\n| {} | bytes | aim |\n|---|---|---|", processor.triple);
+        println!("| flash of the whole image | {} | |", found.flash);
+        for (what, measured, aim) in [
+            (
+                "flash without the program that measures",
+                found.flash.saturating_sub(program(&file)?),
+                AIM.flash,
+            ),
+            ("RAM without rings and buffers", found.memory, AIM.memory),
+            ("stack of the deepest call", found.stack, AIM.stack),
+        ] {
+            println!("| {what} | {measured} | {aim} |");
+        }
+        for line in lines
+            .iter()
+            .filter(|line| line.kind != "stack" && line.kind != "instructions")
+        {
+            println!("| {} `{}` | {} | |", line.kind, line.name, line.number);
+        }
+        let calls = calls(&lines, own);
+        println!(
+            "\n| {} | stack | instructions |\n|---|---|---|",
+            processor.triple
+        );
+        for (name, call) in &calls {
+            println!("| `{name}` | {} | {} |", call.stack, call.instructions);
+        }
+        if processor.triple == PROCESSORS[0].triple {
+            self.hold_calls(&calls, accept)?;
+        }
+        let bounds = processor.bounds;
+        ensure!(
+            found.flash <= bounds.flash
+                && found.memory <= bounds.memory
+                && found.stack <= bounds.stack
+                && found.instructions <= bounds.instructions,
+            "more than {} bytes of flash, {} of RAM, {} of stack or {} instructions",
+            bounds.flash,
+            bounds.memory,
+            bounds.stack,
+            bounds.instructions
+        );
+        Ok(())
+    }
+}
+
+/// What a call takes: bytes of stack, and instructions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Call {
+    stack: u64,
+    instructions: u64,
+}
+
+/// What each call takes at most, without the `own` instructions of what measures.
+fn calls(lines: &[Line<'_>], own: u64) -> BTreeMap<String, Call> {
+    let mut calls = BTreeMap::<String, Call>::new();
+    for line in lines {
+        let place = match line.kind {
+            "stack" => &mut calls.entry(line.name.to_owned()).or_default().stack,
+            "instructions" => &mut calls.entry(line.name.to_owned()).or_default().instructions,
+            _ => continue,
+        };
+        let number = match line.kind {
+            "stack" => line.number,
+            _ => line.number.saturating_sub(own),
+        };
+        *place = number.max(*place);
+    }
+    calls
+}
+
+/// Refuses calls that take a tenth more than their bounds, or have none. A line of bounds is a name, bytes of stack and instructions.
+fn within(calls: &BTreeMap<String, Call>, bounds: &str) -> Result<()> {
+    let mut known = BTreeMap::new();
+    for line in bounds.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [name, stack, instructions] = words[..] else {
+            bail!("{line:?} is no bound");
+        };
+        let (stack, instructions) = (stack.parse()?, instructions.parse()?);
+        known.insert(
+            name,
+            Call {
+                stack,
+                instructions,
+            },
+        );
+    }
+    // And a few more of each, for what is small.
+    let most = |bound: u64| bound + bound / 10 + 16;
+    for (name, call) in calls {
+        let bound = known.remove(name.as_str());
+        let bound = bound.with_context(|| format!("{name} has no bound"))?;
+        ensure!(
+            call.stack <= most(bound.stack) && call.instructions <= most(bound.instructions),
+            "{name} takes {call:?}, and {bound:?} was known"
+        );
+    }
+    ensure!(known.is_empty(), "nobody measures {known:?}");
+    Ok(())
+}
+
+/// Refuses what was said if it is not what was expected; names the first line that is not.
+fn compare(said: &str, expected: &str) -> Result<()> {
+    let mut said = said.lines();
+    for (number, expected) in (1..).zip(expected.lines()) {
+        match said.next() {
+            Some(line) if line == expected => {}
+            line => bail!(
+                "line {number} must be\n  {expected}\nand is\n  {}",
+                line.unwrap_or("missing")
+            ),
+        }
+    }
+    match said.next() {
+        None => Ok(()),
+        Some(line) => bail!("there is a line too many:\n  {line}"),
+    }
+}
+
+/// A line of the image that measures.
+#[derive(Debug, PartialEq, Eq)]
+struct Line<'a> {
+    kind: &'a str,
+    name: &'a str,
+    number: u64,
+}
+
+fn lines(text: &str) -> Result<Vec<Line<'_>>> {
+    text.lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [kind, name, number] = words[..] else {
+                bail!("{line:?} is no line of a measurement");
+            };
+            let number = number.parse()?;
+            Ok(Line { kind, name, number })
+        })
+        .collect()
+}
+
+/// Refuses an image in which anything panics or allocates. The image's own handler of panics is only there if something calls it.
+fn free_of_panics(file: &File<'_>) -> Result<()> {
+    let mut names = Vec::new();
+    for symbol in file.symbols().filter(|symbol| symbol.is_definition()) {
+        let name = format!("{:#}", rustc_demangle::demangle(symbol.name()?));
+        if panic_free::is_forbidden(&name) || name.contains("core::fmt") {
+            names.push(name);
+        }
+    }
+    ensure!(names.is_empty(), "the image has {}", names.join(", "));
+    Ok(())
+}
+
+/// Bytes that are written to flash: code, constants and the first values of variables.
+fn flash(file: &File<'_>) -> u64 {
+    file.segments().map(|segment| segment.file_range().1).sum()
+}
+
+/// Bytes of functions of the program that measures, and of what stands for the device; not those of the frames around calls, into
+/// which calls are put that are made once.
+fn program(file: &File<'_>) -> Result<u64> {
+    let mut bytes = 0;
+    for symbol in file
+        .symbols()
+        .filter(|symbol| symbol.kind() == SymbolKind::Text)
+    {
+        let name = format!("{:#}", rustc_demangle::demangle(symbol.name()?));
+        let own = ["measure::", "<measure::", "cortex_m"]
+            .iter()
+            .any(|start| name.starts_with(start));
+        if own && !name.starts_with("measure::calls::run") {
+            bytes += symbol.size();
+        }
+    }
+    Ok(bytes)
+}
+
+/// Bytes of variables, without those that are rings, registers and buffers.
+fn memory(file: &File<'_>) -> Result<u64> {
+    let mut bytes: u64 = file
+        .sections()
+        .filter(|section| [".data", ".bss"].map(Ok).contains(&section.name()))
+        .map(|section| section.size())
+        .sum();
+    let mut left_out = 0;
+    for symbol in file.symbols() {
+        let name = format!("{:#}", rustc_demangle::demangle(symbol.name()?));
+        if NOT_COUNTED.contains(&name.as_str()) {
+            bytes = bytes.saturating_sub(symbol.size());
+            left_out += 1;
+        }
+    }
+    ensure!(
+        left_out == NOT_COUNTED.len(),
+        "the image has not all of {}",
+        NOT_COUNTED.join(", ")
+    );
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_that_is_otherwise_is_named() {
+        assert!(compare("a\nb\n", "a\nb\n").is_ok());
+        for (said, part) in [
+            ("a\nx\n", "line 2 must be\n  b\nand is\n  x"),
+            ("a\n", "and is\n  missing"),
+            ("a\nb\nc\n", "too many:\n  c"),
+        ] {
+            let refused = compare(said, "a\nb\n").expect_err("must be refused");
+            assert!(refused.to_string().contains(part), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_call_stays_within_its_bound() {
+        let line = |kind, name, number| Line { kind, name, number };
+        let measured = |instructions| {
+            let lines = [
+                line("stack", "ia_open", 100),
+                line("instructions", "ia_open", 90),
+                line("instructions", "ia_open", instructions),
+                line("storage", "driver", 9000),
+            ];
+            calls(&lines, 8)
+        };
+        let bounds = "ia_open 100 100\n";
+        assert!(within(&measured(134), bounds).is_ok());
+        assert!(within(&measured(135), bounds).is_err());
+        assert!(within(&measured(90), "").is_err());
+        assert!(within(&measured(90), "ia_open 100 100\nia_close 1 1\n").is_err());
+        assert!(within(&measured(90), "ia_open 100\n").is_err());
+    }
+
+    #[test]
+    fn lines_have_a_kind_a_name_and_a_number() {
+        let line = Line {
+            kind: "stack",
+            name: "ia_open",
+            number: 96,
+        };
+        assert_eq!(lines("stack ia_open 0000000096\n").expect("a line"), [line]);
+        assert!(lines("stack ia_open\n").is_err());
+        assert!(lines("stack ia_open many\n").is_err());
+    }
+}

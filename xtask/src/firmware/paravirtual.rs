@@ -1,0 +1,119 @@
+//! The image that drives QEMU's paravirtual RDMA adapter.
+//!
+//! The device in QEMU hands everything to libibverbs; a library of ours, preloaded, takes its place, so that the machine needs no RDMA. And it asks
+//! a program for addresses, whose part is played here.
+
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::thread;
+use xshell::cmd;
+
+use super::{Images, TIME};
+use crate::packages;
+
+/// What the toolchain of a host has anyway.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// What QEMU ends with if the image ended with 0.
+const SUCCESS: i32 = 1;
+/// Bytes of a message to the program with the addresses; where it says that it is an answer, and what went wrong.
+const MESSAGE: usize = 360;
+const KIND: std::ops::Range<usize> = 0..4;
+const ANSWER: u32 = 1;
+const ERROR: std::ops::Range<usize> = 24..28;
+
+/// The image logs what it must, if this QEMU has the device.
+pub(super) fn check(images: &Images<'_>) -> Result<()> {
+    match log(images)? {
+        Some(said) => images.compare("paravirtual", TRIPLE, &said),
+        None => Ok(()),
+    }
+}
+
+/// Builds and runs the image, and decodes what it logs; nothing where QEMU has no such device.
+pub(super) fn log(images: &Images<'_>) -> Result<Option<String>> {
+    let shell = &images.workspace.shell;
+    packages::install_for(
+        shell,
+        ["qemu-system-x86_64", "/usr/include/infiniband/verbs.h"],
+    )?;
+    let known = cmd!(shell, "qemu-system-x86_64 -device pvrdma,help")
+        .quiet()
+        .ignore_stdout()
+        .ignore_stderr();
+    if known.run().is_err() {
+        println!("  paravirtual is left out: this QEMU has no pvrdma (it went with version 9.1)");
+        return Ok(None);
+    }
+    let image = images.build_for_host(TRIPLE, "paravirtual")?;
+    let library = library(images)?;
+    let folder = tempfile::tempdir()?;
+    let (addresses, serial) = (
+        folder.path().join("addresses"),
+        folder.path().join("serial"),
+    );
+    let listener = UnixListener::bind(&addresses)?;
+    // It ends with QEMU, which closes the connection.
+    let _answering = thread::spawn(move || answer(&listener));
+    let memory = "memory-backend-ram,id=memory,size=64M,share=on";
+    let exit = "isa-debug-exit,iobase=0xf4,iosize=4";
+    let channel = format!("socket,path={},id=addresses", addresses.display());
+    let adapter = "pvrdma,addr=10.1,ibdev=loop0,netdev=none,mad-chardev=addresses";
+    let serial_line = format!("file:{}", serial.display());
+    let plain = [
+        "-display",
+        "none",
+        "-monitor",
+        "none",
+        "-no-reboot",
+        "-nic",
+        "none",
+    ];
+    let machine = cmd!(
+        shell,
+        "timeout {TIME} qemu-system-x86_64 {plain...} -m 64M -object {memory}
+         -machine pc,memory-backend=memory -serial {serial_line} -device {exit} -chardev {channel}
+         -device vmxnet3,addr=10.0,multifunction=on -device {adapter} -kernel {image}"
+    );
+    let output = machine
+        .quiet()
+        .env("LD_PRELOAD", &library)
+        .ignore_status()
+        .output()?;
+    let said = images.decode(&image, fs::read(&serial)?)?;
+    ensure!(
+        output.status.code() == Some(SUCCESS),
+        "{} ended with {}:\n{said}{}",
+        image.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(Some(said))
+}
+
+/// Compiles the library that takes the place of libibverbs.
+fn library(images: &Images<'_>) -> Result<PathBuf> {
+    let shell = &images.workspace.shell;
+    let source = images.folder.join("paravirtual/loopback/loopback.c");
+    let library = images.target.join("libloopback.so");
+    let flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror"];
+    cmd!(shell, "cc {flags...} -o {library} {source} -lpthread")
+        .quiet()
+        .run()
+        .context("the library in the place of libibverbs")?;
+    Ok(library)
+}
+
+/// Answers the one connection that comes: everything went well.
+fn answer(listener: &UnixListener) -> std::io::Result<()> {
+    let (mut connection, _) = listener.accept()?;
+    let mut message = [0; MESSAGE];
+    loop {
+        connection.read_exact(&mut message)?;
+        message[KIND].copy_from_slice(&ANSWER.to_ne_bytes());
+        message[ERROR].fill(0);
+        connection.write_all(&message)?;
+    }
+}

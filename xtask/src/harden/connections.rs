@@ -1,0 +1,66 @@
+//! The connection protocol between two endpoints of the core, explored deeper than its tests do.
+
+use anyhow::{Context, Result, bail};
+use std::fmt::Write as _;
+use xshell::cmd;
+
+use crate::workspace::Workspace;
+
+/// Steps of the longest lists.
+const DEPTH: &str = "9";
+/// As the tests are told; see `dat-core/src/connection/two_peers.rs`.
+const TOLD: &str = "DAT_CORE_DEPTH";
+
+/// Explores, and returns the section of the report.
+pub(crate) fn run(workspace: &Workspace) -> Result<String> {
+    let told = cmd!(
+        workspace.shell,
+        "cargo test --quiet --release --package dat-core --features std --lib -- two_peers --nocapture"
+    )
+    .env(TOLD, DEPTH)
+    .read()?;
+    section(&told)
+}
+
+fn section(told: &str) -> Result<String> {
+    let mut section =
+        String::from("| | states | lists of steps | depth | |\n|---|---|---|---|---|\n");
+    let mut rows: Vec<&str> = told
+        .lines()
+        // What the test harness writes may stand in front of it.
+        .filter_map(|line| Some(line.split_once("explored: ")?.1))
+        .collect();
+    if rows.is_empty() {
+        bail!("nothing was explored:\n{told}");
+    }
+    rows.sort_unstable();
+    for row in rows {
+        let (name, numbers) = row.split_once(": ").context("a name")?;
+        let cells: Vec<&str> = numbers.split(", ").collect();
+        let [states, steps, depth, end] = cells[..] else {
+            bail!("{row} is no report");
+        };
+        let number = |cell: &str| cell.split(' ').next().unwrap_or_default().to_owned();
+        writeln!(
+            section,
+            "| {name} | {} | {} | {} | {end} |",
+            number(states),
+            number(steps),
+            number(depth)
+        )?;
+    }
+    Ok(section)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_become_rows_wherever_they_stand() {
+        let told = "running 2 tests\n.explored: b: 5 states, 6 steps, 7 deep, cut off\nexplored: a: 1 states, 2 steps, 3 deep, complete\n";
+        let table = section(told).expect("a table");
+        assert!(table.ends_with("| a | 1 | 2 | 3 | complete |\n| b | 5 | 6 | 7 | cut off |\n"));
+        assert!(section("running 0 tests").is_err());
+    }
+}

@@ -1,0 +1,180 @@
+//! What tries to break the claims of safety: the long forms, and the page that says what they found.
+
+mod connections;
+mod dependencies;
+mod models;
+mod mutants;
+mod unsafety;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::tools;
+use crate::workspace::Workspace;
+
+/// Where the counts go.
+const PAGE: &str = "docs/assurance.md";
+
+/// Arguments of the task.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How long to try what has no end of its own
+    #[arg(long, value_name = "MINUTES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    minutes: u32,
+    /// Run only the proof of this name; may be repeated
+    #[arg(long, value_name = "PROOF")]
+    only: Vec<String>,
+    /// Name the proofs and stop
+    #[arg(long)]
+    list: bool,
+}
+
+/// One way of trying.
+struct Proof {
+    name: &'static str,
+    what: &'static str,
+    /// What comes of it goes into the section of that name.
+    run: fn(&Workspace, &Effort) -> Result<Option<String>>,
+}
+
+/// How long to try.
+pub(crate) struct Effort {
+    end: Instant,
+    minutes: u32,
+}
+
+impl Effort {
+    /// Whether there is time for another piece.
+    fn is_left(&self) -> bool {
+        Instant::now() < self.end
+    }
+}
+
+const PROOFS: [Proof; 6] = [
+    Proof {
+        name: "unsafe",
+        what: "the inventory of unsafe code",
+        run: |workspace, _| unsafety::write(workspace).map(|()| None),
+    },
+    Proof {
+        name: "dependencies",
+        what: "licences, origins and advisories of dependencies, and a note on each",
+        run: |workspace, _| {
+            dependencies::check(workspace)?;
+            tools::deny(workspace)?;
+            tools::advisories(workspace)?;
+            Ok(None)
+        },
+    },
+    Proof {
+        name: "models",
+        what: "threads of the core in every interleaving, and whether a weaker order would be noticed",
+        run: |workspace, _| models::run(workspace).map(Some),
+    },
+    Proof {
+        name: "connections",
+        what: "two endpoints and a network that loses and repeats, in every order of steps up to a depth",
+        run: |workspace, _| connections::run(workspace).map(Some),
+    },
+    Proof {
+        name: "fuzz",
+        what: "random calls and hostile peers",
+        run: |workspace, effort| {
+            tools::fuzz_for(workspace, effort.minutes.saturating_mul(60)).map(Some)
+        },
+    },
+    Proof {
+        name: "mutants",
+        what: "faults put into the core's validation, file by file until the time is up",
+        run: |workspace, effort| mutants::run(workspace, effort).map(Some),
+    },
+];
+
+/// Runs the long forms and writes what they counted; goes on after a failure, and fails at the end.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if let Some(name) = options
+        .only
+        .iter()
+        .find(|name| PROOFS.iter().all(|proof| proof.name != **name))
+    {
+        bail!("there is no proof {name}; `cargo xtask harden --list` names them");
+    }
+    let mut failed = Vec::new();
+    for proof in &PROOFS {
+        if !options.only.is_empty() && options.only.iter().all(|name| name != proof.name) {
+            continue;
+        }
+        if options.list {
+            println!("{:14} {}", proof.name, proof.what);
+            continue;
+        }
+        println!("\n== {}: {}", proof.name, proof.what);
+        let begin = Instant::now();
+        let effort = Effort {
+            end: begin + Duration::from_secs(u64::from(options.minutes) * 60),
+            minutes: options.minutes,
+        };
+        match (proof.run)(workspace, &effort) {
+            Ok(Some(section)) => replace(workspace, proof.name, &section)?,
+            Ok(None) => {}
+            Err(error) => {
+                eprintln!("{}: {error:#}", proof.name);
+                failed.push(proof.name);
+            }
+        }
+        println!(
+            "== {} done in {:.1} s",
+            proof.name,
+            begin.elapsed().as_secs_f64()
+        );
+    }
+    if !failed.is_empty() {
+        bail!("these do not hold: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+/// The short form: what takes seconds, and what must be in step with the code.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    unsafety::check(workspace)?;
+    dependencies::check(workspace)?;
+    mutants::check(workspace)?;
+    models::check(workspace)
+}
+
+/// The lines that begin and end a section.
+fn marks(name: &str) -> (String, String) {
+    (
+        format!("<!-- written by `cargo xtask harden --only {name}` -->\n"),
+        format!("<!-- end of {name} -->\n"),
+    )
+}
+
+/// What the page says now in a section.
+fn section(workspace: &Workspace, name: &str) -> Result<String> {
+    let text = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
+    let (begin, end) = marks(name);
+    let inside = text
+        .split_once(&begin)
+        .and_then(|(_, after)| after.split_once(&end))
+        .with_context(|| format!("{PAGE} has no section {name}"))?;
+    Ok(inside.0.to_owned())
+}
+
+/// Writes a section of the page anew.
+fn replace(workspace: &Workspace, name: &str, section: &str) -> Result<()> {
+    let path = workspace.root().join(PAGE);
+    let text = fs::read_to_string(&path).context(PAGE)?;
+    let (begin, end) = marks(name);
+    let parts = text.split_once(&begin).and_then(|(before, after)| {
+        let (_, after) = after.split_once(&end)?;
+        Some((before, after))
+    });
+    let Some((before, after)) = parts else {
+        bail!("{PAGE} has no section {name}");
+    };
+    fs::write(path, format!("{before}{begin}{section}{end}{after}"))?;
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! Faults put into the core's validation and state tables one at a time: its own tests have to notice each.
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use xshell::cmd;
+
+use super::Effort;
+use crate::tools;
+use crate::workspace::Workspace;
+
+/// Where faults are put, and those that no test can notice.
+const KEPT: &str = "checks/assurance/mutants.toml";
+/// Tests that look for races or compare speeds of copying: they take long, and have nothing to do with validation.
+const SLOW: [&str; 4] = [
+    "ia::tag",
+    "sync::bytes",
+    "posts::no_post",
+    "a_refused_bind_keeps",
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    /// Validation and state tables.
+    files: Vec<String>,
+    #[serde(default)]
+    survivor: Vec<Survivor>,
+}
+
+/// A fault that no test can notice.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Survivor {
+    file: String,
+    /// Part of its line.
+    line: String,
+    /// What is done to it, as `cargo mutants` says.
+    fault: String,
+    /// Why nothing can notice it.
+    reason: String,
+}
+
+/// Fails unless every reason is about a line that there is.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    for survivor in read(workspace)?.survivor {
+        let Survivor {
+            file,
+            line,
+            fault,
+            reason,
+        } = survivor;
+        let text = fs::read_to_string(workspace.root().join(&file)).context(file.clone())?;
+        if reason.trim().is_empty() {
+            bail!("{KEPT}: {file}: {fault} has no reason");
+        }
+        if !text.lines().any(|known| known.contains(&line)) {
+            bail!("{KEPT}: {file} has no line `{line}` any more");
+        }
+    }
+    Ok(())
+}
+
+fn read(workspace: &Workspace) -> Result<Kept> {
+    let text = fs::read_to_string(workspace.root().join(KEPT)).context(KEPT)?;
+    let kept: Kept = toml::from_str(&text).context(KEPT)?;
+    for file in kept
+        .files
+        .iter()
+        .chain(kept.survivor.iter().map(|survivor| &survivor.file))
+    {
+        if !workspace.root().join(file).is_file() {
+            bail!("{KEPT}: there is no {file}");
+        }
+    }
+    Ok(kept)
+}
+
+/// Puts faults into one file after the other until the time is up; returns the section of the report.
+pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
+    let kept = read(workspace)?;
+    let mut rows = known_rows(workspace)?;
+    rows.retain(|file, _| kept.files.contains(file));
+    let mut faults = Vec::new();
+    // Those that were never tried come first.
+    let mut files: Vec<&String> = kept.files.iter().collect();
+    files.sort_by_key(|file| rows.contains_key(*file));
+    let mut left = 0;
+    for file in files {
+        if !effort.is_left() {
+            left += 1;
+            continue;
+        }
+        println!("{file}");
+        let outcome = try_file(workspace, file)?;
+        let survivors: Vec<&Survivor> = kept
+            .survivor
+            .iter()
+            .filter(|known| known.file == *file)
+            .collect();
+        let mut used = BTreeSet::new();
+        for missed in &outcome.missed {
+            let reason = survivors
+                .iter()
+                .position(|known| missed.line.contains(&known.line) && missed.fault == known.fault);
+            match reason {
+                Some(at) => {
+                    used.insert(at);
+                }
+                None => faults.push(format!(
+                    "{file}: nothing notices {} in {}",
+                    missed.fault,
+                    missed.line.trim()
+                )),
+            }
+        }
+        for (at, known) in survivors.iter().enumerate() {
+            if !used.contains(&at) {
+                faults.push(format!(
+                    "{file}: a test notices {} in {}",
+                    known.fault, known.line
+                ));
+            }
+        }
+        rows.insert(
+            file.clone(),
+            format!(
+                "| {file} | {} | {} | {} | {} |",
+                outcome.noticed + outcome.missed.len() as u32 + outcome.unviable,
+                outcome.noticed,
+                outcome.unviable,
+                outcome.missed.len()
+            ),
+        );
+    }
+    if left != 0 {
+        println!("the time is up; not tried this time: {left} files");
+    }
+    if !faults.is_empty() {
+        bail!(
+            "{KEPT} is not what the tests notice:\n{}",
+            faults.join("\n")
+        );
+    }
+    let mut section = String::from(
+        "| file | faults | noticed | do not compile | have a reason |\n|---|---|---|---|---|\n",
+    );
+    for row in rows.values() {
+        writeln!(section, "{row}")?;
+    }
+    Ok(section)
+}
+
+/// The rows of the report as it is.
+fn known_rows(workspace: &Workspace) -> Result<BTreeMap<String, String>> {
+    Ok(super::section(workspace, "mutants")?
+        .lines()
+        .filter_map(|line| {
+            let file = line.strip_prefix("| ")?.split(' ').next()?;
+            file.ends_with(".rs")
+                .then(|| (file.to_owned(), line.to_owned()))
+        })
+        .collect())
+}
+
+/// A fault that nothing noticed.
+struct Missed {
+    line: String,
+    fault: String,
+}
+
+struct Outcome {
+    noticed: u32,
+    unviable: u32,
+    missed: Vec<Missed>,
+}
+
+fn try_file(workspace: &Workspace, file: &str) -> Result<Outcome> {
+    let program = tools::MUTANTS.install(workspace)?;
+    let shell = &workspace.shell;
+    let output = workspace.target().join("mutants");
+    let skipped = SLOW.iter().flat_map(|name| ["--skip", *name]);
+    // Exit codes 2 and 3 say that something was missed, or took too long; what, stands in the outcomes.
+    let _ran = cmd!(
+        shell,
+        "{program} mutants --package dat-core --file {file} --features std --baseline skip --timeout 120 --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib -- -- {skipped...}"
+    )
+    .env("CARGO_PROFILE_DEV_DEBUG", "none")
+    .ignore_status()
+    .run();
+    let told = fs::read_to_string(output.join("mutants.out/outcomes.json"))
+        .context("cargo-mutants tells of no outcomes")?;
+    outcome(&told)
+}
+
+fn outcome(told: &str) -> Result<Outcome> {
+    let told: serde_json::Value = serde_json::from_str(told)?;
+    let count = |name: &str| {
+        told[name]
+            .as_u64()
+            .and_then(|count| u32::try_from(count).ok())
+            .with_context(|| format!("outcomes without {name}"))
+    };
+    let mut missed = Vec::new();
+    for outcome in told["outcomes"].as_array().into_iter().flatten() {
+        if outcome["summary"] != "MissedMutant" {
+            continue;
+        }
+        let mutant = &outcome["scenario"]["Mutant"];
+        let file = mutant["file"].as_str().unwrap_or_default();
+        let at = mutant["span"]["start"]["line"].as_u64().unwrap_or_default();
+        let source = fs::read_to_string(file).unwrap_or_default();
+        missed.push(Missed {
+            line: source
+                .lines()
+                .nth((at as usize).saturating_sub(1))
+                .unwrap_or_default()
+                .to_owned(),
+            fault: mutant["name"]
+                .as_str()
+                .and_then(|name| Some(name.split_once(": ")?.1))
+                .unwrap_or_default()
+                .to_owned(),
+        });
+    }
+    Ok(Outcome {
+        // What never ends is noticed too.
+        noticed: count("caught")? + count("timeout")?,
+        unviable: count("unviable")?,
+        missed,
+    })
+}

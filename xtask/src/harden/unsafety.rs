@@ -1,0 +1,229 @@
+//! The inventory of unsafe code: where it is, how much, and what makes it sound.
+
+use anyhow::{Context, Result, bail};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use walkdir::WalkDir;
+
+use crate::workspace::Workspace;
+
+/// The published inventory.
+const PAGE: &str = "docs/unsafe.md";
+/// What makes the unsafe code of each place sound.
+const INVARIANTS: &str = "checks/assurance/unsafe.toml";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Invariants {
+    place: Vec<Place>,
+}
+
+/// A file, or a folder of files with one invariant.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    path: String,
+    invariant: String,
+    /// It is no part of what users run.
+    #[serde(default)]
+    test: bool,
+}
+
+/// How often a file is unsafe in which way.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Count {
+    blocks: u32,
+    functions: u32,
+    implementations: u32,
+    traits: u32,
+    attributes: u32,
+}
+
+impl Count {
+    fn total(self) -> u32 {
+        self.blocks + self.functions + self.implementations + self.traits + self.attributes
+    }
+}
+
+/// Fails unless the published inventory is that of the sources.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let published = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
+    if published != inventory(workspace)? {
+        bail!("{PAGE} is not up to date: write it with `cargo xtask harden --only unsafe`");
+    }
+    Ok(())
+}
+
+/// Writes the inventory.
+pub(crate) fn write(workspace: &Workspace) -> Result<()> {
+    fs::write(workspace.root().join(PAGE), inventory(workspace)?)?;
+    Ok(())
+}
+
+fn inventory(workspace: &Workspace) -> Result<String> {
+    let text = fs::read_to_string(workspace.root().join(INVARIANTS)).context(INVARIANTS)?;
+    let places: Invariants = toml::from_str(&text).context(INVARIANTS)?;
+    let mut found: BTreeMap<&str, Vec<(String, Count)>> = BTreeMap::new();
+    for (file, count) in count_all(workspace.root())? {
+        // The longest path that leads there: a file before its folder.
+        let place = places
+            .place
+            .iter()
+            .filter(|place| Path::new(&file).starts_with(&place.path))
+            .max_by_key(|place| place.path.len());
+        let Some(place) = place else {
+            bail!("{file} has unsafe code; {INVARIANTS} does not say what makes it sound");
+        };
+        found.entry(&place.path).or_default().push((file, count));
+    }
+    let mut page = String::from(
+        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe`, and compared with the sources by `cargo xtask test`. Every block has its \
+         `// SAFETY:` comment (a lint); what all of a place rely on is said here, and comes from\n\
+         [unsafe.toml](../checks/assurance/unsafe.toml). *Functions* and *traits* ask something of their callers and implementers, *blocks* and \
+         *implementations* claim it, *attributes* name symbols.\n",
+    );
+    for (title, test) in [
+        ("What users run", false),
+        ("Tests, models, images and benches", true),
+    ] {
+        write!(
+            page,
+            "\n## {title}\n\n| place | blocks | functions | implementations | traits | attributes | relies on |\n|---|---|---|---|---|---|---|\n"
+        )?;
+        let mut all = 0;
+        for place in places.place.iter().filter(|place| place.test == test) {
+            let Some(files) = found.get(place.path.as_str()) else {
+                bail!(
+                    "{INVARIANTS} names {}, which has no unsafe code",
+                    place.path
+                );
+            };
+            if place.invariant.trim().is_empty() {
+                bail!("{INVARIANTS} does not say what {} relies on", place.path);
+            }
+            for (at, (file, count)) in files.iter().enumerate() {
+                all += count.total();
+                let invariant = if at == 0 {
+                    place.invariant.trim()
+                } else {
+                    "as above"
+                };
+                writeln!(
+                    page,
+                    "| {file} | {} | {} | {} | {} | {} | {invariant} |",
+                    count.blocks,
+                    count.functions,
+                    count.implementations,
+                    count.traits,
+                    count.attributes
+                )?;
+            }
+        }
+        writeln!(page, "\n{all} in all.")?;
+    }
+    Ok(page)
+}
+
+/// Every file of the tree that is unsafe somewhere.
+fn count_all(root: &Path) -> Result<Vec<(String, Count)>> {
+    let mut counts = Vec::new();
+    let files = WalkDir::new(root)
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(|entry| {
+            let name = entry.file_name().to_string_lossy();
+            !(entry.file_type().is_dir()
+                && (name == "target" || name.starts_with('.') && entry.depth() > 0))
+        });
+    for entry in files {
+        let entry = entry?;
+        if entry
+            .path()
+            .extension()
+            .is_none_or(|extension| extension != "rs")
+        {
+            continue;
+        }
+        let text = fs::read_to_string(entry.path())?;
+        let file = entry
+            .path()
+            .strip_prefix(root)?
+            .to_string_lossy()
+            .into_owned();
+        let count = count(&text).with_context(|| file.clone())?;
+        if count.total() != 0 {
+            counts.push((file, count));
+        }
+    }
+    Ok(counts)
+}
+
+/// Counts in one file; comments and strings do not count.
+fn count(text: &str) -> Result<Count> {
+    let tokens: TokenStream = text
+        .parse()
+        .map_err(|error| anyhow::anyhow!("cannot be read: {error}"))?;
+    let mut count = Count::default();
+    add(tokens, &mut count);
+    Ok(count)
+}
+
+fn add(tokens: TokenStream, count: &mut Count) {
+    let mut is_unsafe = false;
+    for token in tokens {
+        let after = core::mem::take(&mut is_unsafe);
+        match &token {
+            TokenTree::Ident(word) => match word.to_string().as_str() {
+                "unsafe" => is_unsafe = true,
+                // Of a block of foreign functions, or of a function: the next word tells.
+                "extern" if after => is_unsafe = true,
+                "fn" if after => count.functions += 1,
+                "impl" if after => count.implementations += 1,
+                "trait" if after => count.traits += 1,
+                _ => {}
+            },
+            TokenTree::Literal(_) if after => is_unsafe = true,
+            TokenTree::Group(group) => {
+                match group.delimiter() {
+                    Delimiter::Brace if after => count.blocks += 1,
+                    Delimiter::Parenthesis if after => count.attributes += 1,
+                    _ => {}
+                }
+                add(group.stream(), count);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_counted_once_and_words_are_not() {
+        let text = r#"
+            //! unsafe { }
+            const WORD: &str = "unsafe { }";
+            unsafe trait A { unsafe fn a(); }
+            unsafe impl A for u8 { unsafe fn a() { unsafe { b() } } }
+            unsafe extern "C" { fn b(); }
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn c() {}
+        "#;
+        let expected = Count {
+            blocks: 2,
+            functions: 3,
+            implementations: 1,
+            traits: 1,
+            attributes: 1,
+        };
+        assert_eq!(count(text).expect("a file"), expected);
+        assert_eq!(count("fn safe() {}").expect("a file").total(), 0);
+        assert!(count("fn {").is_err());
+    }
+}

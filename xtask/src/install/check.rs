@@ -1,0 +1,152 @@
+//! What is installed works for somebody who has nothing else: programs are compiled and linked as pkg-config says, and run.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use xshell::cmd;
+
+use super::libraries::LIBRARIES;
+use super::pages;
+use super::{Options, Places, Plan, Profile};
+use crate::workspace::Workspace;
+
+/// Faster to build, and there already when everything was tested.
+const DEBUG: Profile = Profile {
+    name: "dev",
+    folder: "debug",
+};
+
+/// Programs, the module of pkg-config that each needs, and what it prints.
+const PROGRAMS: [(&str, &str, &str); 4] = [
+    ("open.c", "dat", "mock0 has "),
+    ("write.c", "dat", "status 0, written by RDMA"),
+    ("open2.c", "dat2", "mock0: "),
+    ("put.c", "rsm", "put into a segment"),
+];
+
+/// Installs into a folder that does not stay, and uses what is there.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let temporary = tempfile::tempdir().context("a folder")?;
+    let prefix = temporary.path().join("installed");
+    let to = |prefix: PathBuf, destdir: Option<PathBuf>| Options {
+        prefix,
+        libdir: None,
+        destdir,
+        features: Vec::new(),
+        library: Vec::new(),
+    };
+    let options = to(prefix.clone(), None);
+    let plan = Plan::new(&options, DEBUG);
+    plan.build(workspace)?;
+    plan.install(workspace, &Places::new(&options)?)?;
+    check_names(workspace, &prefix)?;
+    pages::check(workspace, &prefix)?;
+    for (source, module, said) in PROGRAMS {
+        run(workspace, temporary.path(), &prefix, source, module, said)?;
+    }
+    check_page(workspace)?;
+    // The same below a destination: nothing is written elsewhere, and nothing knows of the destination.
+    let packed = temporary.path().join("packed");
+    let nowhere = PathBuf::from("/usr/nowhere");
+    let packing = to(nowhere.clone(), Some(packed.clone()));
+    plan.install(workspace, &Places::new(&packing)?)?;
+    ensure!(!nowhere.exists(), "{} was written to", nowhere.display());
+    let text = fs::read_to_string(packed.join("usr/nowhere/lib/pkgconfig/dat.pc"))?;
+    ensure!(
+        text.contains("prefix=/usr/nowhere\n") && !text.contains("packed"),
+        "dat.pc names other places: {text}"
+    );
+    Ok(())
+}
+
+/// The page for newcomers shows the first program as it is.
+fn check_page(workspace: &Workspace) -> Result<()> {
+    let read =
+        |path: &str| fs::read_to_string(workspace.root().join(path)).context(path.to_owned());
+    let program = read("dat-ffi/examples/open.c")?;
+    let page = read("docs/c-libraries.md")?;
+    ensure!(
+        page.contains(&format!("```c\n{program}```\n")),
+        "docs/c-libraries.md has not the text of open.c"
+    );
+    Ok(())
+}
+
+/// Each library has the name inside that its link has, and versions of symbols where the interface has them.
+fn check_names(workspace: &Workspace, prefix: &Path) -> Result<()> {
+    let shell = &workspace.shell;
+    for library in &LIBRARIES {
+        let path = prefix.join("lib").join(library.loaded_as);
+        ensure!(path.is_symlink(), "{} is no link", path.display());
+        let dynamic = cmd!(shell, "readelf --dynamic --wide {path}")
+            .quiet()
+            .read()?;
+        let name = format!("Library soname: [{}]", library.loaded_as);
+        ensure!(
+            dynamic.contains(&name),
+            "{} is called otherwise: {dynamic}",
+            path.display()
+        );
+        let version = match library.name {
+            "dat" => "DAT_1.2",
+            "dat2" => "DAT_2.0",
+            _ => continue,
+        };
+        let symbols = cmd!(shell, "objdump --dynamic-syms {path}")
+            .quiet()
+            .read()?;
+        let ours = symbols.lines().filter(|line| line.contains(" .text\t"));
+        for line in ours {
+            ensure!(
+                line.contains(version),
+                "{} has no version {version}: {line}",
+                path.display()
+            );
+        }
+        ensure!(
+            symbols.contains(version),
+            "{} exports nothing",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Compiles a program with nothing but what pkg-config says, and runs it.
+fn run(
+    workspace: &Workspace,
+    folder: &Path,
+    prefix: &Path,
+    source: &str,
+    module: &str,
+    said: &str,
+) -> Result<()> {
+    let shell = &workspace.shell;
+    let _modules = shell.push_env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let flags = cmd!(shell, "pkg-config --cflags --libs {module}")
+        .quiet()
+        .read()?;
+    let flags: Vec<OsString> = flags.split_whitespace().map(OsString::from).collect();
+    let installed = prefix.join("share/doc/dat/examples").join(source);
+    let program = folder.join(source.trim_end_matches(".c"));
+    cmd!(
+        shell,
+        "cc -Wall -Wextra -Werror {installed} {flags...} -o {program}"
+    )
+    .quiet()
+    .run()?;
+    let out = cmd!(shell, "timeout 60 {program}")
+        .env("LD_LIBRARY_PATH", prefix.join("lib"))
+        .env(
+            "DAT_OVERRIDE",
+            prefix.join("share/doc/dat/examples/dat.conf"),
+        )
+        .quiet()
+        .read()?;
+    if !out.starts_with(said) {
+        bail!("{source} says `{out}` in place of `{said}`");
+    }
+    println!("  {source}: {out}");
+    Ok(())
+}

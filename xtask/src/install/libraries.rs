@@ -1,0 +1,139 @@
+//! The C libraries: what they are called, and what goes with them.
+
+use anyhow::Result;
+use std::path::Path;
+
+use super::{Places, copy, link, write};
+
+/// A library for C programs.
+pub(super) struct Library {
+    /// As it is linked: `-lNAME`.
+    pub(super) name: &'static str,
+    /// The package that it is built from.
+    pub(super) package: &'static str,
+    /// The name by which programs that were linked with it look for it.
+    pub(super) loaded_as: &'static str,
+    pub(super) headers: &'static [&'static str],
+    pub(super) examples: &'static [&'static str],
+    /// What pkg-config tells; nothing for those that no program is linked with.
+    module: Option<Module>,
+}
+
+/// A module of pkg-config.
+struct Module {
+    description: &'static str,
+    /// That of the interface.
+    version: &'static str,
+    /// Whether its headers are ours.
+    has_headers: bool,
+}
+
+pub(super) const LIBRARIES: [Library; 4] = [
+    Library {
+        name: "dat",
+        package: "libdat",
+        loaded_as: "libdat.so.1",
+        headers: &[
+            "dat/dat.h",
+            "dat/dat_error.h",
+            "dat/dat_platform_specific.h",
+            "dat/dat_registry.h",
+            "dat/udat.h",
+            "dat/udat_redirection.h",
+        ],
+        examples: &["open.c", "write.c"],
+        module: Some(Module {
+            description: "Direct Access Transport 1.2",
+            version: "1.2",
+            has_headers: true,
+        }),
+    },
+    Library {
+        name: "dat2",
+        package: "libdat2",
+        loaded_as: "libdat2.so.2",
+        headers: &[],
+        examples: &["open2.c"],
+        module: Some(Module {
+            description: "Registry of the Direct Access Transport 2.0",
+            version: "2.0",
+            has_headers: false,
+        }),
+    },
+    Library {
+        name: "dat_provider",
+        package: "dat-provider",
+        loaded_as: "libdat_provider.so.2",
+        headers: &[],
+        examples: &["dat.conf"],
+        module: None,
+    },
+    Library {
+        name: "rsm",
+        package: "librsm",
+        loaded_as: "librsm.so.2",
+        headers: &["rsmapi.h"],
+        examples: &["put.c", "rsm.nodes", "rsm.segmentid"],
+        module: Some(Module {
+            description: "Remote shared memory",
+            version: "2.0",
+            has_headers: true,
+        }),
+    },
+];
+
+/// What `--library` takes.
+pub(super) fn names() -> Vec<&'static str> {
+    LIBRARIES.iter().map(|library| library.name).collect()
+}
+
+impl Library {
+    /// Whether a page of the manual is about it: names begin with that of the interface.
+    pub(super) fn has_page(&self, page: &Path) -> bool {
+        let interface = if self.name == "rsm" { "rsm" } else { "dat" };
+        let file = page.file_name().and_then(|name| name.to_str());
+        file.is_some_and(|name| name.starts_with(interface))
+    }
+
+    /// Installs the library with its names, and what pkg-config reads. The file has the version of this project behind that of the
+    /// interface; the name that the loader looks for is a link to it, and so is the one for the linker.
+    pub(super) fn install(&self, built: &Path, places: &Places) -> Result<()> {
+        let file = format!("{}.{}", self.loaded_as, env!("CARGO_PKG_VERSION"));
+        let linked = format!("lib{}.so", self.name);
+        let folder = places.written(&places.libraries);
+        copy(&built.join(&linked), &folder.join(&file), 0o755)?;
+        link(&folder.join(self.loaded_as), &file)?;
+        if let Some(module) = &self.module {
+            link(&folder.join(&linked), self.loaded_as)?;
+            let file = folder.join(format!("pkgconfig/{}.pc", self.name));
+            write(&file, &module.text(self.name, places))?;
+        }
+        Ok(())
+    }
+}
+
+impl Module {
+    fn text(&self, name: &str, places: &Places) -> String {
+        let prefix = places.prefix.display();
+        let libraries = match places.libraries.strip_prefix(&places.prefix) {
+            Ok(below) => format!("${{prefix}}/{}", below.display()),
+            Err(_) => places.libraries.display().to_string(),
+        };
+        let Self {
+            description,
+            version,
+            has_headers,
+        } = self;
+        let (folder, flags) = match has_headers {
+            true => (
+                "includedir=${prefix}/include\n",
+                "Cflags: -I${includedir}\n",
+            ),
+            false => ("", ""),
+        };
+        format!(
+            "prefix={prefix}\nlibdir={libraries}\n{folder}\nName: {name}\nDescription: {description}\nVersion: {version}\n\
+             Libs: -L${{libdir}} -l{name}\n{flags}"
+        )
+    }
+}

@@ -1,0 +1,233 @@
+//! Installs the C libraries with what belongs to them, and the program, below a prefix.
+
+mod check;
+mod libraries;
+mod pages;
+
+pub(crate) use check::check;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+use xshell::cmd;
+
+use crate::manual;
+use crate::pages::Manual;
+use crate::workspace::Workspace;
+use libraries::{LIBRARIES, Library};
+
+/// Arguments of the task.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Where the files are used from, an absolute path
+    #[arg(long, value_name = "DIRECTORY", default_value = "/usr/local")]
+    prefix: PathBuf,
+    /// Where libraries go [default: PREFIX/lib]
+    #[arg(long, value_name = "DIRECTORY")]
+    libdir: Option<PathBuf>,
+    /// Put before every path, to make a package
+    #[arg(long, value_name = "DIRECTORY")]
+    destdir: Option<PathBuf>,
+    /// `verbs` for RDMA devices; without it there is the mock alone
+    #[arg(long, value_name = "FEATURES")]
+    features: Vec<String>,
+    /// Only this library, and no program; may be repeated [default: all, and the program]
+    #[arg(long, value_name = "LIBRARY", value_parser = libraries::names())]
+    library: Vec<String>,
+}
+
+/// A profile of cargo.
+#[derive(Clone, Copy)]
+struct Profile {
+    name: &'static str,
+    /// The folder that cargo builds it into.
+    folder: &'static str,
+}
+
+const RELEASE: Profile = Profile {
+    name: "release",
+    folder: "release",
+};
+
+/// Where files go.
+struct Places {
+    /// As those who use the files see it.
+    prefix: PathBuf,
+    libraries: PathBuf,
+    /// What is put before it.
+    before: Option<PathBuf>,
+}
+
+impl Places {
+    fn new(options: &Options) -> Result<Self> {
+        let absolute = |path: &Path| match path.is_absolute() {
+            true => Ok(path.to_path_buf()),
+            false => bail!("{} is no absolute path", path.display()),
+        };
+        let prefix = absolute(&options.prefix)?;
+        let libraries = match &options.libdir {
+            Some(folder) => absolute(folder)?,
+            None => prefix.join("lib"),
+        };
+        let before = options.destdir.as_deref().map(std::path::absolute);
+        Ok(Self {
+            prefix,
+            libraries,
+            before: before.transpose().context("the destination")?,
+        })
+    }
+
+    /// Where a file is written that is used as `path`.
+    fn written(&self, path: &Path) -> PathBuf {
+        match &self.before {
+            None => path.to_path_buf(),
+            Some(before) => {
+                let below = path.components();
+                let below = below.filter(|part| matches!(part, Component::Normal(_)));
+                before.join(below.collect::<PathBuf>())
+            }
+        }
+    }
+
+    fn below_prefix(&self, path: &str) -> PathBuf {
+        self.written(&self.prefix.join(path))
+    }
+}
+
+/// Builds and installs.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let places = Places::new(options)?;
+    let plan = Plan::new(options, RELEASE);
+    plan.build(workspace)?;
+    plan.install(workspace, &places)?;
+    if options.destdir.is_none() && options.library.is_empty() {
+        println!("a new library in a folder of the loader is found after `ldconfig`");
+    }
+    Ok(())
+}
+
+/// What is to be installed.
+struct Plan<'a> {
+    libraries: Vec<&'static Library>,
+    has_program: bool,
+    features: &'a [String],
+    profile: Profile,
+}
+
+impl<'a> Plan<'a> {
+    fn new(options: &'a Options, profile: Profile) -> Self {
+        let all = options.library.is_empty();
+        let chosen = LIBRARIES
+            .iter()
+            .filter(|library| all || options.library.iter().any(|name| name == library.name));
+        Self {
+            libraries: chosen.collect(),
+            has_program: all,
+            features: &options.features,
+            profile,
+        }
+    }
+
+    /// Builds all of it with one call of cargo, so that what they share is built once.
+    fn build(&self, workspace: &Workspace) -> Result<()> {
+        let mut packages: Vec<&str> = self
+            .libraries
+            .iter()
+            .map(|library| library.package)
+            .collect();
+        if self.has_program {
+            packages.push("dat-cli");
+        }
+        let scope = packages.iter().flat_map(|package| ["--package", package]);
+        let mut features = Vec::new();
+        for feature in self.features.iter().flat_map(|list| list.split(',')) {
+            let before = features.len();
+            for package in &packages {
+                let member = workspace.member(package);
+                if member.is_some_and(|member| member.features.contains_key(feature)) {
+                    features.push(format!("{package}/{feature}"));
+                }
+            }
+            if features.len() == before {
+                bail!("nothing of it has the feature `{feature}`; there is `verbs`");
+            }
+        }
+        let features = features.join(",");
+        let profile = self.profile.name;
+        cmd!(
+            workspace.shell,
+            "cargo build --profile {profile} {scope...} --features {features}"
+        )
+        .run()?;
+        Ok(())
+    }
+
+    /// Installs what is built.
+    fn install(&self, workspace: &Workspace, places: &Places) -> Result<()> {
+        let built = workspace.target().join(self.profile.folder);
+        let sources = workspace.root().join("dat-ffi");
+        for library in &self.libraries {
+            library.install(&built, places)?;
+            for header in library.headers {
+                let from = sources.join("include").join(header);
+                copy(&from, &places.below_prefix("include").join(header), 0o644)?;
+            }
+            for example in library.examples {
+                let from = sources.join("examples").join(example);
+                let folder = places.below_prefix("share/doc/dat/examples");
+                copy(&from, &folder.join(example), 0o644)?;
+            }
+        }
+        if self.has_program {
+            copy(&built.join("dat"), &places.below_prefix("bin/dat"), 0o755)?;
+            let folder = places.below_prefix("share/man/man1");
+            manual::write_of_program(workspace, "man", &folder)?;
+        }
+        for (path, text) in Manual::read(&sources)?.render()? {
+            let concerns = |library: &&Library| library.has_page(&path);
+            if self.libraries.iter().any(concerns) {
+                write(&places.below_prefix("share/man").join(&path), &text)?;
+            }
+        }
+        let prefix = places.written(&places.prefix);
+        println!("installed below {}", prefix.display());
+        Ok(())
+    }
+}
+
+fn cannot(what: &str, path: &Path) -> String {
+    format!("cannot {what} {}", path.display())
+}
+
+/// Makes the folder of a file that is to be written, and takes away what is there: programs that run keep the old library.
+fn make_room(path: &Path) -> Result<()> {
+    let folder = path.parent().context("a file in no folder")?;
+    fs::create_dir_all(folder).with_context(|| cannot("make", folder))?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| cannot("replace", path))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    make_room(to)?;
+    fs::copy(from, to).with_context(|| cannot("copy", from))?;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode)).with_context(|| cannot("permit", to))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    make_room(path)?;
+    fs::write(path, text).with_context(|| cannot("write", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644))
+        .with_context(|| cannot("permit", path))
+}
+
+/// Makes a name for another file of the same folder.
+fn link(name: &Path, to: &str) -> Result<()> {
+    make_room(name)?;
+    symlink(to, name).with_context(|| cannot("make", name))
+}

@@ -1,0 +1,132 @@
+//! The man pages that are installed: all are there, say what the headers say, and can be read.
+
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use xshell::cmd;
+
+use super::libraries::LIBRARIES;
+use crate::pages::declarations;
+use crate::workspace::Workspace;
+
+/// What the headers of DAT 1.2 and of remote shared memory declare, and what those of 2.0 do, which the system has.
+const OURS: &str = "#include <dat/udat.h>\n#include <dat/dat_registry.h>\n#include <rsmapi.h>\n";
+const LATER: &str = "#include <dat2/udat.h>\n#include <dat2/dat_registry.h>\n";
+
+/// What `dat registry --check` alone asks our libraries, which no header declares.
+const OF_THE_PROGRAM: &str = "dat_provider_explain";
+
+/// Checks what is below a prefix.
+pub(super) fn check(workspace: &Workspace, prefix: &Path) -> Result<()> {
+    let manual = prefix.join("share/man");
+    let mut exported = Vec::new();
+    for library in &LIBRARIES {
+        let names = exports(workspace, &prefix.join("lib").join(library.loaded_as))?;
+        ensure!(!names.is_empty(), "{} exports nothing", library.loaded_as);
+        for name in names.iter().filter(|name| *name != OF_THE_PROGRAM) {
+            let page = manual.join(format!("man3/{name}.3"));
+            ensure!(
+                page.is_file(),
+                "{} has {name}, which has no page",
+                library.loaded_as
+            );
+        }
+        exported.push((library.name, names));
+    }
+    let pages = files(&manual)?;
+    lint(workspace, &pages)?;
+    let in_2_0 = |name: &str| {
+        exported
+            .iter()
+            .any(|(library, names)| *library == "dat2" && names.iter().any(|known| known == name))
+    };
+    check_declarations(workspace, prefix, &manual, &in_2_0)?;
+    println!("  {} pages of the manual", pages.len());
+    Ok(())
+}
+
+/// The functions that a library exports.
+fn exports(workspace: &Workspace, library: &Path) -> Result<Vec<String>> {
+    let symbols = cmd!(workspace.shell, "objdump --dynamic-syms {library}")
+        .quiet()
+        .read()?;
+    let defined = symbols.lines().filter(|line| line.contains(" .text\t"));
+    let names = defined.filter_map(|line| line.split_whitespace().last());
+    Ok(names.map(str::to_owned).collect())
+}
+
+fn files(manual: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for folder in ["man1", "man3", "man5"] {
+        for entry in fs::read_dir(manual.join(folder)).with_context(|| format!("no {folder}"))? {
+            found.push(entry?.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Every page is read without a warning.
+fn lint(workspace: &Workspace, pages: &[PathBuf]) -> Result<()> {
+    let read = cmd!(workspace.shell, "mandoc -T lint -W warning {pages...}");
+    let read = read.quiet().ignore_status().output()?;
+    let said = String::from_utf8_lossy(&read.stdout);
+    ensure!(
+        read.status.success() && said.is_empty(),
+        "pages are not as they should be:
+{said}"
+    );
+    Ok(())
+}
+
+/// What pages have as declarations is compiled behind what headers have: a compiler refuses two that differ. Pages that say nothing
+/// else of 2.0 have the same for it.
+fn check_declarations(
+    workspace: &Workspace,
+    prefix: &Path,
+    manual: &Path,
+    in_2_0: &dyn Fn(&str) -> bool,
+) -> Result<()> {
+    let (mut ours, mut later) = (OURS.to_owned(), LATER.to_owned());
+    for path in files(manual)? {
+        let name = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .unwrap_or_default();
+        let text = fs::read_to_string(&path)?;
+        if path.extension().is_none_or(|extension| extension != "3") {
+            continue;
+        }
+        let (first, others) =
+            declarations(&text).with_context(|| format!("in {}", path.display()))?;
+        let add = |to: &mut String, lines: &[String]| {
+            for line in lines {
+                to.push_str(line);
+                to.push('\n');
+            }
+        };
+        add(&mut ours, &first);
+        if !others.is_empty() {
+            add(&mut later, &others);
+        } else if in_2_0(name) {
+            // Macros of 2.0 have other arguments.
+            let functions: Vec<String> = first
+                .into_iter()
+                .take_while(|line| !line.starts_with('#'))
+                .collect();
+            add(&mut later, &functions);
+        }
+    }
+    let include = prefix.join("include");
+    let source = prefix.join("declarations.c");
+    for text in [ours, later] {
+        fs::write(&source, text)?;
+        cmd!(
+            workspace.shell,
+            "cc -fsyntax-only -Wall -Wextra -Werror -I{include} {source}"
+        )
+        .quiet()
+        .run()
+        .context("a page declares something else than the headers")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Pages of the manual for C programs, of the texts that are the Rust documentation as well.
+
+mod headers;
+mod roff;
+mod source;
+
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use headers::Header;
+use roff::{Codes, Synopsis};
+use source::{Block, Page};
+
+/// The headers of DAT 1.2 that declare functions for programs, and for providers.
+const DAT: [&str; 2] = ["dat/udat.h", "dat/dat_registry.h"];
+const RSM: &str = "rsmapi.h";
+
+/// All texts, and the headers that declare what they are about.
+pub(crate) struct Manual {
+    pages: BTreeMap<String, Page>,
+    headers: Vec<Header>,
+}
+
+impl Manual {
+    /// Reads it from the folder `dat-ffi`.
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
+        let include = folder.join("include");
+        let headers = DAT.into_iter().chain([RSM]);
+        let headers = headers.map(|header| Header::read(&include, header));
+        Ok(Self {
+            pages: source::read_all(&folder.join("manual"))?,
+            headers: headers.collect::<Result<_>>()?,
+        })
+    }
+
+    /// All pages: where each belongs below `share/man`, and its text.
+    pub(crate) fn render(&self) -> Result<Vec<(PathBuf, String)>> {
+        let mut rendered = Vec::new();
+        for page in self.pages.values() {
+            let text = self
+                .page(page)
+                .with_context(|| format!("the page of {}", page.name))?;
+            // Readers that follow no links find each name as well.
+            let places = page.names().map(|name| place(name, page.number));
+            rendered.extend(places.map(|place| (place, text.clone())));
+        }
+        Ok(rendered)
+    }
+
+    fn page(&self, page: &Page) -> Result<String> {
+        let known = |word: &str| self.names().any(|name| name == word);
+        let codes = if page.name.starts_with("rsm") {
+            Codes::Rsm
+        } else {
+            Codes::Dat
+        };
+        Ok(roff::page(page, &self.synopses(page)?, codes, &known))
+    }
+
+    /// All functions that there are pages for.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let functions = self.pages.values().filter(|page| page.number == 3);
+        functions.flat_map(Page::names)
+    }
+
+    fn declaration(&self, name: &str) -> Option<(&'static str, &str)> {
+        let mut declared = self
+            .headers
+            .iter()
+            .filter_map(|header| Some((header.included, header.functions.get(name)?.as_str())));
+        declared.next()
+    }
+
+    fn synopses<'a>(&'a self, page: &'a Page) -> Result<Vec<Synopsis<'a>>> {
+        let mut synopses = Vec::new();
+        if page.number != 3 {
+            return Ok(synopses);
+        }
+        let declared = page.names().map(|name| self.declaration(name));
+        let declared: Option<Vec<_>> = declared.collect();
+        let is_rsm = page.name.starts_with("rsm");
+        let later = declarations_of_2_0(page);
+        if let Some(declared) = declared {
+            let behind = match (is_rsm, later) {
+                (true, _) => "Link with -lrsm.",
+                (false, Some(_)) => "Link with -ldat.",
+                (false, None) => {
+                    "Link with -ldat. DAT 2.0 has the same, in headers below <dat2/>; link with -ldat2."
+                }
+            };
+            synopses.push(Synopsis {
+                before: None,
+                included: declared.first().map(|(included, _)| *included),
+                declarations: declared
+                    .iter()
+                    .map(|(_, declaration)| *declaration)
+                    .collect(),
+                behind: Some(behind.to_owned()),
+            });
+        } else if later.is_none() {
+            bail!("nothing declares it");
+        }
+        if let Some(lines) = later {
+            let is_only = synopses.is_empty();
+            synopses.push(Synopsis {
+                before: (!is_only).then_some("In DAT 2.0:"),
+                included: Some("dat2/udat.h"),
+                declarations: lines.iter().map(String::as_str).collect(),
+                behind: Some("Link with -ldat2.".to_owned()),
+            });
+        }
+        Ok(synopses)
+    }
+}
+
+/// Declarations that are others in DAT 2.0 than in 1.2.
+fn declarations_of_2_0(page: &Page) -> Option<&Vec<String>> {
+    let blocks = &page.section("DAT 2.0")?.blocks;
+    blocks.iter().find_map(|block| match block {
+        Block::Code(lines) => Some(lines),
+        _ => None,
+    })
+}
+
+fn place(name: &str, number: u8) -> PathBuf {
+    PathBuf::from(format!("man{number}/{name}.{number}"))
+}
+
+/// What a rendered page has as its declarations: those of 1.2 or of remote shared memory, and those that are others in 2.0.
+///
+/// # Errors
+/// The page has no synopsis.
+pub(crate) fn declarations(text: &str) -> Result<(Vec<String>, Vec<String>)> {
+    let synopsis = text
+        .split_once(".SH SYNOPSIS\n")
+        .and_then(|(_, rest)| rest.split_once("\n.SH "));
+    let (synopsis, _) = synopsis.context("there is no synopsis")?;
+    let (mut first, mut later) = (Vec::new(), Vec::new());
+    for block in synopsis.split(".nf\n").skip(1) {
+        let (block, _) = block
+            .split_once("\n.fi")
+            .context("what is declared does not end")?;
+        let lines = block.lines().map(|line| {
+            line.replace("\\fB", "")
+                .replace("\\fR", "")
+                .replace("\\-", "-")
+                .replace("\\&", "")
+        });
+        let lines: Vec<String> = lines.filter(|line| !line.starts_with(".sp")).collect();
+        let is_later = lines.iter().any(|line| line.contains("<dat2/"));
+        let declared = lines
+            .into_iter()
+            .filter(|line| !line.starts_with("#include"));
+        if is_later { &mut later } else { &mut first }.extend(declared);
+    }
+    ensure!(
+        !first.is_empty() || !later.is_empty(),
+        "the synopsis declares nothing"
+    );
+    Ok((first, later))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! The texts agree with the headers, and with the documentation of the core.
+
+use super::*;
+use std::fs;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../dat-ffi")
+}
+
+fn manual() -> Manual {
+    Manual::read(&folder()).expect("the manual")
+}
+
+/// The text of all headers.
+fn headers() -> String {
+    let names =
+        ["dat.h", "dat_error.h", "dat_registry.h", "udat.h"].map(|name| format!("dat/{name}"));
+    let names = names.into_iter().chain([RSM.to_owned()]);
+    names
+        .map(|name| fs::read_to_string(folder().join("include").join(name)).expect("a header"))
+        .collect()
+}
+
+/// The names of the parameters of a declaration, in their order.
+fn parameters(declaration: &str) -> Vec<&str> {
+    let inside = declaration
+        .split_once('(')
+        .and_then(|(_, rest)| rest.rsplit_once(')'));
+    let Some((inside, _)) = inside else {
+        return Vec::new();
+    };
+    let names = inside.split(',').filter_map(|parameter| {
+        let parameter = parameter.trim().trim_end_matches([']', ')', '[']);
+        let name = parameter
+            .rsplit(|letter: char| !letter.is_alphanumeric() && letter != '_')
+            .next()?;
+        (!name.is_empty() && name != "void").then_some(name)
+    });
+    names.collect()
+}
+
+#[test]
+fn every_function_of_the_headers_has_a_page() {
+    let manual = manual();
+    let declared = manual
+        .headers
+        .iter()
+        .flat_map(|header| header.functions.keys());
+    let without: Vec<&String> = declared
+        .filter(|name| manual.names().all(|known| known != *name))
+        .collect();
+    assert!(without.is_empty(), "no pages: {without:?}");
+}
+
+#[test]
+fn every_page_describes_the_parameters_of_its_function() {
+    let manual = manual();
+    for page in manual.pages.values().filter(|page| page.number == 3) {
+        let described = page
+            .section("Parameters")
+            .into_iter()
+            .flat_map(|section| &section.blocks);
+        let described: Vec<&str> = described
+            .map(|block| match block {
+                Block::Item(term, _) => term.trim_matches('`'),
+                _ => panic!("{}: something else than an item", page.name),
+            })
+            .collect();
+        let later = declarations_of_2_0(page).map(|lines| lines.join("\n"));
+        let declaration = manual
+            .declaration(&page.name)
+            .map(|(_, declaration)| declaration);
+        let declaration = declaration.or(later.as_deref()).expect("a declaration");
+        assert_eq!(described, parameters(declaration), "{}", page.name);
+    }
+}
+
+#[test]
+fn every_page_has_all_its_parts() {
+    let manual = manual();
+    for page in manual.pages.values() {
+        let name = &page.name;
+        assert!(
+            page.summary.ends_with('.') && page.summary.len() < 130,
+            "{name}: {}",
+            page.summary
+        );
+        assert!(!page.related().is_empty(), "{name} points nowhere");
+        let returns_nothing = manual
+            .declaration(name)
+            .is_some_and(|(_, declaration)| declaration.starts_with("void"));
+        let has_errors = page.section("Errors").is_some();
+        assert_eq!(
+            has_errors,
+            page.number == 3 && !returns_nothing,
+            "{name}: errors"
+        );
+    }
+}
+
+#[test]
+fn every_error_is_one_of_the_headers() {
+    let headers = headers();
+    let is_there = |constant: &str| match constant.strip_suffix('*') {
+        Some(start) => headers.contains(start),
+        None => {
+            headers.contains(&format!(" {constant} "))
+                || headers.contains(&format!(" {constant}\n"))
+        }
+    };
+    for page in manual().pages.values() {
+        let codes = if page.name.starts_with("rsm") {
+            Codes::Rsm
+        } else {
+            Codes::Dat
+        };
+        let errors = page
+            .section("Errors")
+            .into_iter()
+            .flat_map(|section| &section.blocks);
+        for block in errors {
+            let Block::Item(term, _) = block else {
+                panic!("{}: something else than an item", page.name);
+            };
+            let (types, subtypes) = codes.constants(term);
+            for constant in types.iter().chain(&subtypes) {
+                assert!(is_there(constant), "{}: {constant}", page.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_constant_in_the_text_is_one_of_the_headers() {
+    let headers = headers();
+    for entry in fs::read_dir(folder().join("manual")).expect("the texts") {
+        let path = entry.expect("a text").path();
+        let text = fs::read_to_string(&path).expect("a text");
+        // The headers of 2.0 are not ours.
+        let text = text.split("# DAT 2.0").next().unwrap_or_default();
+        for word in text.split('`').skip(1).step_by(2) {
+            let is_constant = ["DAT_", "RSM_"].iter().any(|start| word.starts_with(start));
+            let is_variable =
+                ["DAT_OVERRIDE", "RSM_NODE", "RSM_NODES", "RSM_SEGMENTID"].contains(&word);
+            assert!(
+                !is_constant || is_variable || headers.contains(word),
+                "{}: {word}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_page_that_is_pointed_to_is_there() {
+    let manual = manual();
+    let others = [("dat", 1)];
+    for page in manual.pages.values() {
+        for (name, number) in page.related() {
+            let is_ours = manual
+                .pages
+                .values()
+                .any(|page| page.number == number && page.names().any(|known| known == name));
+            assert!(
+                is_ours || others.contains(&(name, number)),
+                "{} points to {name}({number})",
+                page.name
+            );
+        }
+    }
+}
+
+#[test]
+fn declarations_are_found_in_rendered_pages() {
+    let manual = manual();
+    let page = manual.pages.get("dat_cr_reject").expect("a page");
+    let text = manual.page(page).expect("a page");
+    let (first, later) = declarations(&text).expect("declarations");
+    assert_eq!(
+        first,
+        ["DAT_RETURN dat_cr_reject(DAT_CR_HANDLE cr_handle);"]
+    );
+    assert_eq!(later.len(), 1);
+}
+
+#[test]
+fn parameters_are_found_in_declarations() {
+    assert_eq!(
+        parameters("int one(void *a[],\n    const char *b);"),
+        ["a", "b"]
+    );
+    assert_eq!(parameters("void two(void);"), Vec::<&str>::new());
+    assert_eq!(parameters("int f(T *(list[]));"), ["list"]);
+}
+
+/// What the core documents as errors of a call, the manual has as well: a call that learns to refuse something has to be told of
+/// in both.
+#[test]
+fn every_error_of_the_core_is_on_the_page() {
+    let documented = core_errors();
+    assert!(
+        documented.len() > 90,
+        "only {} functions have errors",
+        documented.len()
+    );
+    let mut compared = 0;
+    for page in manual().pages.values().filter(|page| page.number == 3) {
+        let errors = page
+            .section("Errors")
+            .into_iter()
+            .flat_map(|section| &section.blocks);
+        let told: Vec<&str> = errors
+            .filter_map(|block| match block {
+                Block::Item(term, _) => Some(term.as_str()),
+                _ => None,
+            })
+            .collect();
+        let shortened = [
+            "dat_",
+            "dat_ep_",
+            "rsm_",
+            "rsm_memseg_",
+            "rsm_intr_",
+            "rsm_memseg_import_",
+        ];
+        let shortened = shortened
+            .iter()
+            .filter_map(|start| page.name.strip_prefix(start));
+        for (name, codes) in shortened.filter_map(|name| documented.get_key_value(name)) {
+            compared += 1;
+            for code in codes {
+                let is_told = told
+                    .iter()
+                    .any(|term| term.split([' ', ',', '(']).any(|word| word == code));
+                assert!(
+                    is_told,
+                    "{} does not tell of {code}, which `{name}` documents",
+                    page.name
+                );
+            }
+        }
+    }
+    assert!(compared > 70, "only {compared} pages were compared");
+}
+
+/// Functions of the core and of remote shared memory, with the types of errors that their documentation names.
+fn core_errors() -> BTreeMap<String, Vec<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = BTreeMap::new();
+    for package in ["dat-core", "dat-rsm"] {
+        for entry in walkdir::WalkDir::new(root.join(package).join("src")) {
+            let entry = entry.expect("a file");
+            let is_source = entry
+                .path()
+                .extension()
+                .is_some_and(|extension| extension == "rs");
+            let of_backends = ["testing", "tests", "backend"];
+            let is_asked_for = entry
+                .path()
+                .components()
+                .all(|part| !of_backends.iter().any(|folder| part.as_os_str() == *folder));
+            if !is_source || !is_asked_for {
+                continue;
+            }
+            let text = fs::read_to_string(entry.path()).expect("a source");
+            let mut errors: Option<Vec<String>> = None;
+            for line in text.lines().map(str::trim) {
+                if let Some(said) = line.strip_prefix("///") {
+                    if said.trim() == "# Errors" {
+                        errors = Some(Vec::new());
+                    } else if said.trim().is_empty()
+                        && errors.as_ref().is_some_and(|errors| !errors.is_empty())
+                    {
+                        // What is behind the list is no list.
+                    } else if let Some(errors) = &mut errors
+                        && let Some((head, _)) =
+                            said.trim().trim_start_matches("- ").split_once(": ")
+                    {
+                        let head = head.split_once(" (").map_or(head, |(head, _)| head);
+                        let is_code = |word: &&str| {
+                            word.len() > 4
+                                && word
+                                    .chars()
+                                    .all(|letter| letter.is_ascii_uppercase() || letter == '_')
+                        };
+                        errors.extend(head.split(", ").filter(is_code).map(str::to_owned));
+                    }
+                } else if let Some(rest) = line.strip_prefix("pub fn ") {
+                    let name: String = rest
+                        .chars()
+                        .take_while(|letter| letter.is_alphanumeric() || *letter == '_')
+                        .collect();
+                    if let Some(errors) = errors.take() {
+                        found.insert(name, errors);
+                    }
+                } else if !line.starts_with("#[") {
+                    errors = None;
+                }
+            }
+        }
+    }
+    found
+}

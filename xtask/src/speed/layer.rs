@@ -1,0 +1,158 @@
+//! The instructions of a post and a dequeue from a program to the library of the device, counted by callgrind with a device that is not there.
+
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use xshell::{Shell, cmd};
+
+use crate::packages;
+use crate::workspace::Workspace;
+
+/// The most instructions of a post and a dequeue.
+const MOST: f64 = 190.0;
+/// The file that callgrind writes, and what it appends when the program asks for one.
+const COUNTS: (&str, &str) = ("counts", "counts.1");
+/// What is not the layer: the program, and the device.
+const DEVICE: &str = "verbs.so";
+const PROGRAM: &str = "calls";
+/// How often the program does it.
+const PAIRS: f64 = 64.0;
+
+/// Counts with our provider and with OFA's; the table, and what is above its target.
+pub(super) fn compare(workspace: &Workspace) -> Result<(String, Vec<String>)> {
+    let shell = &workspace.shell;
+    packages::install_for(shell, ["valgrind"])?;
+    cmd!(
+        shell,
+        "cargo build --quiet --release --package dat-provider --features verbs"
+    )
+    .run()?;
+    let provider = workspace.target().join("release/libdat_provider.so");
+    let provider = provider.to_str().context("the folder of the build")?;
+    let folder = tempfile::tempdir().context("a folder for the programs")?;
+    let sources = workspace.root().join("bench/layer");
+    let (device, program) = (folder.path().join(DEVICE), folder.path().join(PROGRAM));
+    let flags = ["-O2", "-Wall", "-Wextra", "-Werror"];
+    let source = sources.join("verbs.c");
+    cmd!(
+        shell,
+        "cc {flags...} -shared -fPIC -o {device} {source} -ldl"
+    )
+    .run()?;
+    let source = sources.join("calls.c");
+    cmd!(shell, "cc {flags...} -o {program} {source} -ldat2").run()?;
+    fs::write(
+        folder.path().join("dat.conf"),
+        format!(
+            "dat u2.0 nonthreadsafe default {provider} dat.0.1 \"counted0 1\" \"\"\n\
+             ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"127.0.0.1 0\" \"\"\n"
+        ),
+    )?;
+    let theirs = count(shell, folder.path(), "ofa")?;
+    let ours = count(shell, folder.path(), "dat")?;
+    Ok(table(theirs, ours))
+}
+
+fn table(theirs: f64, ours: f64) -> (String, Vec<String>) {
+    let is_met = ours <= MOST;
+    let verdict = if is_met { "met" } else { "**missed**" };
+    let mut table =
+        "| call of `libdat2` | OFA | dat | target | |\n|---|---|---|---|---|\n".to_owned();
+    let _ = writeln!(
+        table,
+        "| `dat_ep_post_rdma_write` and `dat_evd_dequeue` | {theirs:.0} | {ours:.0} | at most {MOST} | {verdict} |"
+    );
+    let missed = format!("post and dequeue through libdat2 ({ours:.0} of {MOST})");
+    (table, if is_met { Vec::new() } else { vec![missed] })
+}
+
+/// The instructions of a post and a dequeue with an adapter.
+fn count(shell: &Shell, folder: &Path, adapter: &str) -> Result<f64> {
+    let (file, dumped) = (folder.join(COUNTS.0), folder.join(COUNTS.1));
+    let _configuration = shell.push_env("DAT_OVERRIDE", folder.join("dat.conf"));
+    let _preloaded = shell.push_env("LD_PRELOAD", folder.join(DEVICE));
+    let program = folder.join(PROGRAM);
+    cmd!(
+        shell,
+        "timeout 120 valgrind --quiet --tool=callgrind --collect-atstart=no --callgrind-out-file={file} {program} {adapter}"
+    )
+    .quiet()
+    .ignore_stdout()
+    .run()?;
+    let counts = fs::read_to_string(&dumped).context("callgrind wrote no counts")?;
+    let layer = by_object(&counts)
+        .into_iter()
+        .filter(|(object, _)| object != DEVICE && object != PROGRAM);
+    Ok(layer.map(|(_, count)| count as f64).sum::<f64>() / PAIRS)
+}
+
+/// The instructions of each program and library itself, by the name of its file.
+fn by_object(counts: &str) -> BTreeMap<String, u64> {
+    let mut names = BTreeMap::new();
+    let mut totals = BTreeMap::new();
+    let mut object = String::new();
+    let mut of_callee = false;
+    for line in counts.lines() {
+        if let Some((called, said)) = ["ob=", "cob="]
+            .iter()
+            .find_map(|key| Some((*key == "cob=", line.strip_prefix(key)?)))
+        {
+            // A number in parentheses stands for a name, which is told once.
+            let (number, name) = said.split_once(' ').unwrap_or((said, ""));
+            if !name.is_empty() {
+                let file = Path::new(name).file_name().unwrap_or_default();
+                names.insert(number.to_owned(), file.to_string_lossy().into_owned());
+            }
+            if !called {
+                object = names.get(number).cloned().unwrap_or_default();
+            }
+        } else if line.starts_with("calls=") {
+            of_callee = true;
+        } else if let Some((place, count)) = line.split_once(' ')
+            && place.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first))
+            && let Ok(count) = count.trim().parse::<u64>()
+            && !std::mem::take(&mut of_callee)
+        {
+            *totals.entry(object.clone()).or_default() += count;
+        }
+    }
+    totals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_belong_to_the_object_that_executes_them() {
+        let counts = "\
+            desc: Trigger: Client Request: pairs\n\
+            events: Ir\n\
+            ob=(1) /tmp/calls\n\
+            fl=(1) calls.c\n\
+            fn=(1) main\n\
+            70 3\n\
+            cob=(2) /usr/lib/libdat2.so.2\n\
+            calls=64 0 \n\
+            +2 900\n\
+            * 5\n\
+            ob=(2)\n\
+            fn=(2)\n\
+            0 7\n\
+            -1 4\n\
+            totals: 19\n";
+        let expected = [("calls", 8), ("libdat2.so.2", 11)];
+        let expected = expected.map(|(name, count)| (name.to_owned(), count));
+        assert_eq!(by_object(counts), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn too_many_instructions_are_named() {
+        assert!(table(407.0, 190.0).1.is_empty());
+        let (table, missed) = table(407.0, 191.0);
+        assert_eq!(missed.len(), 1);
+        assert!(table.contains("| 407 | 191 | at most 190 | **missed** |"));
+    }
+}

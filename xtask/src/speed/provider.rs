@@ -1,0 +1,192 @@
+//! The provider for `libdat2` against OFA's, with the same programs in the same guest.
+
+use anyhow::Result;
+use std::fmt::Write as _;
+
+use super::Lines;
+
+/// What is asked of a row.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    /// The least rate, in parts of OFA's.
+    Rate(f64),
+    /// The longest time, in parts of OFA's.
+    Time(f64),
+    /// The longest time, in milliseconds.
+    Most(f64),
+}
+
+/// Something that the job measures of both.
+struct Row {
+    what: String,
+    /// As the job calls it.
+    name: String,
+    /// Bytes, or a count, of which the job knows it apart.
+    number: u64,
+    target: Target,
+}
+
+impl Row {
+    fn new(what: impl Into<String>, name: impl Into<String>, number: u64, target: Target) -> Self {
+        Self {
+            what: what.into(),
+            name: name.into(),
+            number,
+            target,
+        }
+    }
+}
+
+/// The connections of `dtestcm`.
+const CONNECTIONS: u64 = 500;
+
+fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for operation in ["RW", "RR"] {
+        for bytes in [8, 256, 4096, 65536] {
+            for pipeline in [1, 64] {
+                for mode in ["p", "b"] {
+                    let least = match (operation, bytes, mode) {
+                        ("RW", 8, "p") => 1.015,
+                        _ => 0.995,
+                    };
+                    rows.push(Row::new(
+                        format!("`dapltest -T P -p {pipeline} -m {mode} {operation} {bytes} 1`"),
+                        format!("{operation}-{pipeline}-{mode}"),
+                        bytes,
+                        Target::Rate(least),
+                    ));
+                }
+            }
+        }
+    }
+    let transactions = [
+        ("client SR 8 server SR 8", "SR", 8),
+        ("client SR 4096 server SR 4096", "SR", 4096),
+        ("client SR 256 server RW 4096 ...", "mixed", 4096),
+    ];
+    for (operations, name, bytes) in transactions {
+        for (option, mode, least) in [(" -P", "p", 1.01), ("", "b", 1.05)] {
+            rows.push(Row::new(
+                format!("`dapltest -T T{option} {operations}`"),
+                format!("{name}-{mode}"),
+                bytes,
+                Target::Rate(least),
+            ));
+        }
+    }
+    for (what, name, target) in [
+        (
+            "the same, `dat_ep_free` where connections were accepted",
+            "server-free",
+            Target::Most(0.5),
+        ),
+        (
+            "the same, all that the server does to make and free",
+            "server-total",
+            Target::Most(500.0),
+        ),
+        (
+            "the same, each connection",
+            "client-connect",
+            Target::Rate(1.0),
+        ),
+        (
+            "the same, `dat_ia_open` of the server",
+            "server-open",
+            Target::Time(0.7),
+        ),
+        (
+            "the same, `dat_ia_open` of the client",
+            "client-open",
+            Target::Time(0.7),
+        ),
+        (
+            "the same, `dat_ia_close` of the server",
+            "server-close",
+            Target::Time(0.3),
+        ),
+        (
+            "the same, `dat_ia_close` of the client",
+            "client-close",
+            Target::Time(0.3),
+        ),
+    ] {
+        let what = what.replace("the same", &format!("`dtestcm -c {CONNECTIONS} -w`"));
+        rows.push(Row::new(what, name, CONNECTIONS, target));
+    }
+    rows.push(Row::new(
+        "`dtest -b 4096 -p`, both ends polling",
+        "sharing",
+        4096,
+        Target::Most(0.2),
+    ));
+    rows
+}
+
+/// The table of all that is measured, and what misses its target.
+pub(super) fn compare(lines: &Lines) -> Result<(String, Vec<String>)> {
+    table(&rows(), lines)
+}
+
+fn table(rows: &[Row], lines: &Lines) -> Result<(String, Vec<String>)> {
+    let mut table =
+        "| program | OFA, ns | dat, ns | rate, of OFA's | target | |\n|---|---|---|---|---|---|\n"
+            .to_owned();
+    let mut missed = Vec::new();
+    for row in rows {
+        let theirs = lines.time(&row.name, row.number, "ofa")?;
+        let ours = lines.time(&row.name, row.number, "dat")?;
+        let (target, is_met) = match row.target {
+            Target::Rate(least) => (format!("at least {least}"), theirs / ours >= least),
+            Target::Time(most) => (
+                format!("time at most {most} of OFA's"),
+                ours / theirs <= most,
+            ),
+            Target::Most(milliseconds) => (
+                format!("at most {milliseconds} ms"),
+                ours <= milliseconds * 1e6,
+            ),
+        };
+        let verdict = if is_met { "met" } else { "**missed**" };
+        let rate = theirs / ours;
+        if !is_met {
+            missed.push(format!("{} {} ({rate:.3}; {target})", row.name, row.number));
+        }
+        writeln!(
+            table,
+            "| {} | {theirs:.0} | {ours:.0} | {rate:.3} | {target} | {verdict} |",
+            row.what
+        )?;
+    }
+    Ok((table, missed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(ours: u32) -> Lines {
+        let said = format!("speed time it 8 ofa 1000.0\nspeed time it 8 dat {ours}.0\n");
+        Lines::read(&said).expect("lines")
+    }
+
+    fn is_met(target: Target, ours: u32) -> bool {
+        let (table, missed) =
+            table(&[Row::new("it", "it", 8, target)], &lines(ours)).expect("a table");
+        assert_eq!(table.contains("| met |"), missed.is_empty(), "{table}");
+        missed.is_empty()
+    }
+
+    #[test]
+    fn rates_and_times_are_held_against_their_targets() {
+        assert!(is_met(Target::Rate(1.25), 800) && !is_met(Target::Rate(1.25), 801));
+        assert!(is_met(Target::Time(0.7), 700) && !is_met(Target::Time(0.7), 701));
+        assert!(is_met(Target::Most(0.001), 1000) && !is_met(Target::Most(0.001), 1001));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_an_error() {
+        assert!(compare(&lines(1)).is_err());
+    }
+}

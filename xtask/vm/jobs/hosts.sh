@@ -1,0 +1,145 @@
+#!/bin/bash
+#: about = "two hosts copy, measure, put and get over a network; one of them loses its power, and the other says so and gives back what it had"
+#: timeout = 240
+#: peer = true
+#: memory = 512
+#: programs = ["cmp", "env"]
+#: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
+set -euo pipefail
+
+mkdir -p /run/hosts
+cd /run/hosts
+head -c 4194304 /dev/urandom > file
+head -c 300001 /dev/urandom > other
+before=$(device_objects)
+wait_until 60 peer true
+peer_before=$(peer device_objects)
+
+no_objects() {
+    [ "$(device_objects)" = "$before" ]
+}
+peer_has_no_objects() {
+    [ "$(peer device_objects)" = "$peer_before" ]
+}
+# same FILE PATH: the file, and that of the other host, have the same bytes.
+same() {
+    [ "$(sha256sum < "$1")" = "$(peer "sha256sum < $2")" ]
+}
+# peer_begins NAME COMMAND: it goes on in the other host; what it says and its process stay there under that name.
+peer_begins() {
+    peer "mkdir -p /run/hosts; cd /run/hosts; $2 > $1 2>&1 & echo \$! > $1.process"
+}
+# peer_ends NAME: it is told to end, and ends well.
+peer_ends() {
+    peer "cd /run/hosts; gone() { ! kill -0 \$(< $1.process) 2> /dev/null; }; kill -TERM \$(< $1.process); wait_until 20 gone; cat $1"
+}
+
+echo "-- the other host serves ($(now))"
+peer 'mkdir -p /run/into'
+peer_begins served 'dat serve --into /run/into --force --json'
+peer 'wait_until 20 listens 7471'
+for host in "$PEER_IPV4" "$PEER_IPV6"; do
+    timeout 60 dat copy file . --connect "$host"
+    same file /run/into/file
+    timeout 60 dat copy other file --connect "[$host]:7471" --quiet --depth 3 --segments 5 --chunk 7777
+    same other /run/into/file
+    for operation in write read send; do
+        timeout 60 dat perf "$operation" --connect "$host" --size 20000 --segments 3 -n 50 --json > measured
+        grep -q '"verified": true' measured
+    done
+done
+timeout 60 dat perf send --connect "$host" --wait poll --size 100 -n 50 --quiet
+peer_ends served | grep '"files": 4'
+wait_until 20 peer_has_no_objects
+wait_until 20 no_objects
+
+echo "-- the other host exports ($(now))"
+for importer in "$RDMA_IPV4" "$RDMA_IPV6"; do
+    host=$PEER_IPV4
+    [ "$importer" = "$RDMA_IPV4" ] || host=$PEER_IPV6
+    peer_begins exported "dat rsm export --size 4M --device $RDMA_DEVICE --save /run/saved --json --importer $importer"
+    peer 'wait_until 20 listens 7471'
+    timeout 60 dat rsm put file --connect "$host" --quiet
+    timeout 60 dat rsm put other --connect "$host" --offset 12345 --mode explicit --signal --quiet
+    timeout 60 dat rsm get back --connect "$host" --quiet
+    { head -c 12345 file; cat other; tail -c +312347 file; } > expected
+    cmp expected back
+    rm back
+    peer_ends exported | grep '"signals": 1'
+    same expected /run/saved
+    peer 'rm /run/saved'
+done
+# Of a host that it was not told of, it takes nothing.
+peer_begins exported "dat rsm export --size 4K --device $RDMA_DEVICE"
+peer 'wait_until 20 listens 7471'
+if timeout 30 dat rsm put other --connect "$PEER_IPV4" > refusal 2>&1; then exit 1; fi
+grep "why: .*unreachable" refusal
+peer_ends exported > exported
+wait_until 20 peer_has_no_objects
+wait_until 20 no_objects
+
+echo "-- the other host loses its power in the middle of everything ($(now))"
+truncate -s 32M large
+dat serve --into /run/hosts --memory 32M --quiet 2> served &
+server=$!
+dat rsm export --size 32M --device "$RDMA_DEVICE" --port 7472 --importer "$PEER_IPV4" > exported 2>&1 &
+exporter=$!
+wait_until 20 listens 7471
+wait_until 20 listens 7472
+no_connections() {
+    ! rdma resource show qp | grep -qE "pid ($server|$exporter) "
+}
+peer 'mkdir -p /run/into'
+peer_begins served 'dat serve --into /run/into --quiet'
+peer_begins exported "dat rsm export --size 32M --device $RDMA_DEVICE --port 7472 --importer $RDMA_IPV4"
+peer 'wait_until 20 listens 7471; wait_until 20 listens 7472'
+# Whoever waits for messages alone, as for those of `send`, finds out by the silence of half a minute, and of a whole one.
+for operation in write read; do
+    peer_begins "$operation" "dat perf $operation --connect $RDMA_IPV4 --duration 100s --quiet"
+done
+peer_begins put "dat rsm bench --connect $RDMA_IPV4:7472 --piece 4K --duration 100s"
+clients=()
+# client WORDS COMMAND...: begins it; when the other host is gone, it is to end with these words.
+client() {
+    timeout 60 "${@:2}" --quiet > "client.${#clients[@]}" 2>&1 &
+    clients+=("$! $1")
+}
+for operation in write read; do
+    client "connection to the server is lost" dat perf "$operation" --connect "$PEER_IPV4" --duration 100s
+done
+client "connection to the server is lost" dat copy large . --connect "$PEER_IPV4"
+# Between vectors it writes by itself, and says what its own writes ended with.
+client "why: .*(connection was aborted|Transport)" dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration 100s
+# Two to the server, two to the exporter, five of clients, and the kernel's own queue pair.
+connected() {
+    [ "$(rdma resource show qp | grep -c "state RTS")" -ge 10 ]
+}
+wait_until 30 connected || { rdma resource show qp; exit 1; }
+echo "all are at it ($(now))"
+sleep 1
+begin=$(now)
+kill_peer
+for number in "${!clients[@]}"; do
+    read -r process words <<< "${clients[number]}"
+    code=0
+    wait "$process" || code=$?
+    echo "from $begin to $(now): $(grep why "client.$number" || cat "client.$number")"
+    [ "$code" = 1 ]
+    grep -qE "$words" "client.$number"
+done
+if ping -c 1 -W 1 "$PEER_IPV4" > /dev/null; then
+    echo "the other host is there"
+    exit 1
+fi
+# Who connects to it now is told in time, too; the address is known still, and nobody answers.
+code=0
+timeout 40 dat copy other . --connect "$PEER_IPV4" > refusal 2>&1 || code=$?
+[ "$code" = 1 ]
+echo "$(now): $(grep -E "why: .*(nothing answers|cannot be reached)" refusal)"
+wait_until 60 no_connections
+echo "from $begin to $(now): server and exporter gave back what they had for the other host"
+kill -TERM "$server" "$exporter"
+wait "$server"
+wait "$exporter"
+wait_until 20 no_objects
+echo "nothing is left ($(now))"
