@@ -100,8 +100,8 @@ const NEEDED: &[SystemPackage] = &[
         why: "`core` for other processors",
     },
     programs(
-        "rust-web-llvm",
-        &["rust-lld"],
+        "lld",
+        &["ld.lld"],
         "links images for other processors",
     ),
     programs(

@@ -93,12 +93,18 @@ pub(crate) fn for_target<'a>(shell: &Shell, triple: &str, command: Cmd<'a>) -> R
     if version.is_err() {
         bail!(
             "no compiler for {triple}: `rustup target add {triple}`, or on Debian \
-             `apt-get install rustc-web rust-web-src rust-web-llvm`"
+             `apt-get install rustc-web rust-web-src lld`"
         );
     }
+    let linker = format!(
+        "CARGO_TARGET_{}_LINKER",
+        triple.to_uppercase().replace('-', "_")
+    );
     Ok(command
         .arg("-Zbuild-std=core,alloc")
         .env("RUSTC", DISTRIBUTION)
+        // The `rust-lld` of its package may name a linker that the package does not bring.
+        .env(linker, "ld.lld")
         // The one way to build `core` with a compiler that is not a nightly.
         .env("RUSTC_BOOTSTRAP", "1"))
 }

@@ -114,7 +114,7 @@ struct Images<'w> {
 
 impl<'w> Images<'w> {
     fn new(workspace: &'w Workspace) -> Result<Self> {
-        packages::install_for(&workspace.shell, ["qemu-system-arm", "rust-lld"])?;
+        packages::install_for(&workspace.shell, ["qemu-system-arm", "ld.lld"])?;
         Ok(Self {
             workspace,
             folder: workspace.root().join("firmware"),
