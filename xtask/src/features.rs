@@ -3,28 +3,43 @@
 use anyhow::{Context, Result};
 use xshell::cmd;
 
+use crate::lanes::side_by_side;
 use crate::workspace::Workspace;
 
 const CORE: &str = "dat-core";
 const SHARED_MEMORY: &str = "dat-rsm";
 const BARE: &str = "no-std";
 
+/// Lints the crates for firmware under each pair of their features, and with nearly all of them.
+pub(crate) fn check_pairs(workspace: &Workspace) -> Result<()> {
+    check_subsets(workspace, |chosen, all| chosen <= 2 || chosen + 1 >= all)
+}
+
 /// Lints the crates for firmware under each subset of their features.
 pub(crate) fn check_combinations(workspace: &Workspace) -> Result<()> {
+    check_subsets(workspace, |_, _| true)
+}
+
+/// Those of the subsets whose size, of how many features, is `wanted`.
+fn check_subsets(workspace: &Workspace, wanted: fn(usize, usize) -> bool) -> Result<()> {
     for package in [CORE, SHARED_MEMORY] {
-        check_combinations_of(workspace, package)?;
+        check_subsets_of(workspace, package, wanted)?;
     }
     Ok(())
 }
 
-fn check_combinations_of(workspace: &Workspace, package: &str) -> Result<()> {
-    let shell = &workspace.shell;
+fn check_subsets_of(
+    workspace: &Workspace,
+    package: &str,
+    wanted: fn(usize, usize) -> bool,
+) -> Result<()> {
     let member = workspace
         .member(package)
         .with_context(|| format!("the workspace has no {package}"))?;
     let names = additive(member.features.keys().map(String::as_str));
-    let combinations = subsets(&names);
-    for combination in &combinations {
+    let mut combinations = subsets(&names);
+    combinations.retain(|combination| wanted(combination.len(), names.len()));
+    side_by_side(workspace, &combinations, |shell, folder, combination| {
         let features = combination.join(",");
         println!("  {package} with [{features}]");
         let scope = [
@@ -34,10 +49,14 @@ fn check_combinations_of(workspace: &Workspace, package: &str) -> Result<()> {
             "--features",
             &features,
         ];
-        cmd!(shell, "cargo clippy --quiet {scope...} -- --deny warnings")
-            .quiet()
-            .run()?;
-    }
+        cmd!(
+            shell,
+            "cargo clippy --quiet --target-dir {folder} {scope...} -- --deny warnings"
+        )
+        .quiet()
+        .run()?;
+        Ok(())
+    })?;
     println!(
         "{} combinations of {} features of {package}",
         combinations.len(),

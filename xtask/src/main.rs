@@ -7,6 +7,7 @@ mod features;
 mod firmware;
 mod harden;
 mod install;
+mod lanes;
 mod manual;
 mod packages;
 mod pages;

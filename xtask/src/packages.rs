@@ -99,11 +99,7 @@ const NEEDED: &[SystemPackage] = &[
         },
         why: "`core` for other processors",
     },
-    programs(
-        "lld",
-        &["ld.lld"],
-        "links images for other processors",
-    ),
+    programs("lld", &["ld.lld"], "links images for other processors"),
     programs(
         "qemu-system-arm",
         &["qemu-system-arm"],

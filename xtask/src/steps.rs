@@ -71,8 +71,8 @@ const STEPS: &[Step] = &[
     ),
     step(
         "features",
-        "every combination of features of core and remote shared memory",
-        features::check_combinations,
+        "features of core and remote shared memory, by pairs",
+        features::check_pairs,
     ),
     step(
         "no-std",

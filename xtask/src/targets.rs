@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use std::path::Path;
 use xshell::{Cmd, Shell, cmd};
 
+use crate::lanes::side_by_side;
 use crate::workspace::Workspace;
 
 /// A kind of processor, and what of the core it can use.
@@ -42,15 +43,13 @@ const DISTRIBUTION: &str = "/usr/bin/rustc";
 /// Checks that the core, remote shared memory on it, which needs an allocator, and the driver of raw adapters compile for each target: with the toolchain in use where that has the target, or
 /// else with Debian's compiler, which builds `core` and `alloc` from their sources first.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    let shell = &workspace.shell;
-    for target in TARGETS {
+    side_by_side(workspace, TARGETS, |shell, folder, target| {
         let Target {
             triple,
             features,
             why,
         } = target;
         println!("  {triple} ({why}), dat-core with [{features}], dat-rsm and backend-mmio");
-        let folder = workspace.root().join("target/targets");
         let features: Vec<String> = features
             .split(',')
             .map(|feature| format!("dat-core/{feature}"))
@@ -71,11 +70,11 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         ];
         let check = cmd!(
             shell,
-            "cargo check --quiet --release --target-dir {folder} {scope...}"
+            "cargo check --quiet --target-dir {folder} {scope...}"
         );
         for_target(shell, triple, check.quiet())?.run()?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// A cargo command for a target, with the toolchain in use where that has the target, or else with Debian's.

@@ -11,6 +11,7 @@ use clap::Args;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::features;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -52,7 +53,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 6] = [
+const PROOFS: [Proof; 7] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
@@ -67,6 +68,11 @@ const PROOFS: [Proof; 6] = [
             tools::advisories(workspace)?;
             Ok(None)
         },
+    },
+    Proof {
+        name: "features",
+        what: "every combination of features of core and remote shared memory",
+        run: |workspace, _| features::check_combinations(workspace).map(|()| None),
     },
     Proof {
         name: "models",

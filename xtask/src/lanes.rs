@@ -1,0 +1,85 @@
+//! Builds side by side. Cargo lets one build of a folder go on at a time, so that each lane has a folder of its own.
+
+use anyhow::Result;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use xshell::Shell;
+
+use crate::workspace::Workspace;
+
+/// More of them would build dependencies more often than they save time.
+const MOST: usize = 4;
+
+/// Does the work for each item, which gets the shell and the folder of its lane to build into; after a failure, begins no other.
+///
+/// # Errors
+/// That of the first lane with one.
+pub(crate) fn side_by_side<T: Sync>(
+    workspace: &Workspace,
+    items: &[T],
+    work: impl Fn(&Shell, &Path, &T) -> Result<()> + Sync,
+) -> Result<()> {
+    let lanes = thread::available_parallelism().map_or(1, usize::from);
+    let (next, work) = (AtomicUsize::new(0), &work);
+    let next = &next;
+    thread::scope(|scope| {
+        let lanes: Vec<_> = (0..lanes.min(MOST))
+            .map(|lane| {
+                let shell = workspace.shell.clone();
+                let folder = workspace.target().join(format!("lanes/{lane}"));
+                scope.spawn(move || {
+                    while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        work(&shell, &folder, item)
+                            .inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        lanes
+            .into_iter()
+            .map(|lane| lane.join().expect("a lane does not panic"))
+            .fold(Ok(()), Result::and)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn every_item_is_worked_on_once() {
+        let workspace = Workspace::load().expect("the workspace");
+        let target = workspace.target().to_path_buf();
+        let items: Vec<usize> = (0..100).collect();
+        let seen = Mutex::new(Vec::new());
+        side_by_side(&workspace, &items, |_, folder, item| {
+            assert!(folder.starts_with(&target));
+            seen.lock().expect("no panic").push(*item);
+            Ok(())
+        })
+        .expect("no failure");
+        let mut seen = seen.into_inner().expect("no panic");
+        seen.sort_unstable();
+        assert_eq!(seen, items);
+    }
+
+    #[test]
+    fn a_failure_is_told_and_ends_the_others() {
+        let workspace = Workspace::load().expect("the workspace");
+        let begun = AtomicUsize::new(0);
+        let items = vec![(); 1000];
+        let failed = side_by_side(&workspace, &items, |_, _, ()| {
+            if begun.fetch_add(1, Ordering::Relaxed) == 0 {
+                bail!("the first");
+            }
+            thread::yield_now();
+            Ok(())
+        });
+        assert_eq!(failed.expect_err("one failed").to_string(), "the first");
+    }
+}
