@@ -389,7 +389,7 @@ impl Adapter {
         backend?;
         entered.care.store(CLOSED, Ordering::Release);
         entered.wake_keeper();
-        agents::end(entered.handle);
+        agents::release(entered.handle);
         if entered.close() {
             entered.cells.retire_all();
             OPEN.fetch_sub(1, Ordering::Relaxed);

@@ -1,9 +1,13 @@
 //! Functions of the consumer that notification objects call.
+//!
+//! The core decides that an agent is due under its locks, and calls it after them. What is true of an agent in between, only this table knows: it is called if it
+//! is still there, once, and one that is freed meanwhile is not.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
+use dat_core::Result;
 use dat_core::event::ProxyAgent;
 use dat_core::id::EvdId;
 
@@ -11,15 +15,70 @@ use crate::adapter::Adapter;
 use crate::boundary::Agent;
 use crate::handles::CHandle;
 
-/// Agents that were not called yet.
+/// An agent that was not called yet, or is being called.
+struct Enlisted {
+    agent: Agent,
+    /// Its notification object.
+    cno: CHandle,
+    /// The adapter of that.
+    ia: CHandle,
+    /// The thread that calls it.
+    caller: Option<ThreadId>,
+}
+
+impl Enlisted {
+    /// Whether it is of this notification object, or of one of this adapter.
+    fn is_of(&self, owner: CHandle) -> bool {
+        self.cno == owner || self.ia == owner
+    }
+}
+
 #[derive(Default)]
 struct Agents {
     /// The number of the one that came last.
     last: u64,
-    /// By number: the agent, and the adapter of its notification object.
-    waiting: HashMap<u64, (Agent, CHandle)>,
-    /// Those that are being called: the adapter, and the thread that does it.
-    under_way: Vec<(CHandle, ThreadId)>,
+    /// By number, which the core has.
+    enlisted: HashMap<u64, Enlisted>,
+    /// Threads that wait until calls are over: of the agents of which notification object or adapter.
+    waiters: HashMap<ThreadId, CHandle>,
+}
+
+impl Agents {
+    /// The agent, and its adapter, if this thread is the one to call it.
+    fn begin(&mut self, number: u64) -> Option<(Agent, CHandle)> {
+        let waiting = self.enlisted.get_mut(&number);
+        let due = waiting.filter(|enlisted| enlisted.caller.is_none())?;
+        due.caller = Some(thread::current().id());
+        Some((due.agent, due.ia))
+    }
+
+    /// The threads that a thread waits for.
+    fn awaited_by(&self, waiter: ThreadId) -> impl Iterator<Item = ThreadId> {
+        let owner = self.waiters.get(&waiter).copied();
+        let calls = self.enlisted.values();
+        calls
+            .filter(move |call| owner.is_some_and(|owner| call.is_of(owner)))
+            .filter_map(|call| call.caller)
+            .filter(move |caller| *caller != waiter)
+    }
+
+    /// Whether a thread waits for one that, over however many others, waits for it.
+    fn waits_for_itself(&self, waiter: ThreadId) -> bool {
+        let mut reached = vec![waiter];
+        let mut looked_at = 0;
+        while let Some(&next) = reached.get(looked_at) {
+            looked_at += 1;
+            for thread in self.awaited_by(next) {
+                if thread == waiter {
+                    return true;
+                }
+                if !reached.contains(&thread) {
+                    reached.push(thread);
+                }
+            }
+        }
+        false
+    }
 }
 
 /// Told when a call is over.
@@ -31,76 +90,206 @@ fn agents() -> MutexGuard<'static, Agents> {
     agents.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What to give to the core, so that it calls the agent once. None for no agent.
-pub(crate) fn enlist(agent: Agent, ia: CHandle) -> Option<ProxyAgent> {
-    if !agent.is_some() {
-        return None;
-    }
+/// Makes an agent that of a notification object: `give` hands it to the core, and returns the former one.
+///
+/// # Errors
+/// Those of `give`; the agent is not called then.
+pub(crate) fn associate(
+    agent: Agent,
+    cno: CHandle,
+    ia: CHandle,
+    give: impl FnOnce(Option<ProxyAgent>) -> Result<Option<ProxyAgent>>,
+) -> Result<()> {
+    // Held over `give`: a call that comes at once finds the agent, and a close finds just those that the core took.
     let mut agents = agents();
-    agents.last += 1;
-    let number = agents.last;
-    agents.waiting.insert(number, (agent, ia));
-    Some(ProxyAgent {
+    let number = agents.last + 1;
+    let proxy = agent.is_some().then_some(ProxyAgent {
         function: call,
         instance_data: number,
-    })
+    });
+    let former = give(proxy)?;
+    agents.last = number;
+    if let Some(former) = former {
+        agents.enlisted.remove(&former.instance_data);
+    }
+    if agent.is_some() {
+        let caller = None;
+        let enlisted = Enlisted {
+            agent,
+            cno,
+            ia,
+            caller,
+        };
+        agents.enlisted.insert(number, enlisted);
+    }
+    Ok(())
 }
 
 /// The agent that the core has.
 pub(crate) fn known(agent: Option<ProxyAgent>) -> Agent {
     let number = agent.map(|agent| agent.instance_data);
     number
-        .and_then(|number| agents().waiting.get(&number).map(|(agent, _)| *agent))
+        .and_then(|number| agents().enlisted.get(&number).map(|known| known.agent))
         .unwrap_or(Agent::NONE)
 }
 
-/// The core will not call the agent any more.
-pub(crate) fn dismiss(agent: Option<ProxyAgent>) {
-    if let Some(agent) = agent {
-        agents().waiting.remove(&agent.instance_data);
-    }
+/// The notification object is freed: its agents are not called any more, and none is being called on another thread when this returns.
+pub(crate) fn dismiss(cno: CHandle) {
+    let mut agents = agents();
+    let enlisted = &mut agents.enlisted;
+    enlisted.retain(|_, agent| agent.cno != cno || agent.caller.is_some());
+    drop(agents);
+    wait(cno);
 }
 
-/// Waits until no other thread calls an agent of the adapter: what a consumer frees then is not used any more.
-pub(crate) fn wait(ia: CHandle) {
-    let own = thread::current().id();
-    let is_busy = |agents: &mut Agents| {
-        let mut calls = agents.under_way.iter();
-        calls.any(|(of, thread)| *of == ia && *thread != own)
-    };
-    let ended = OVER.wait_while(agents(), is_busy);
-    drop(ended.unwrap_or_else(PoisonError::into_inner));
-}
-
-/// The adapter is closed: agents that were not called are not any more, and no call is under way on another thread when this returns.
+/// The adapter is closed, its notification objects are gone: agents that the core has not called are called without a dispatcher, and none is being called on
+/// another thread when this returns.
 ///
-/// Spec: IAC-01, IAC-02
-pub(crate) fn end(ia: CHandle) {
-    agents().waiting.retain(|_, (_, of)| *of != ia);
+/// Spec: IAC-02, CNW-05
+pub(crate) fn release(ia: CHandle) {
+    let next = || {
+        let mut agents = agents();
+        let mut enlisted = agents.enlisted.iter();
+        let waiting = enlisted.find(|(_, agent)| agent.ia == ia && agent.caller.is_none());
+        let number = waiting.map(|(number, _)| *number)?;
+        let (agent, _) = agents.begin(number)?;
+        Some((number, agent))
+    };
+    while let Some((number, agent)) = next() {
+        finish(number, agent, CHandle::NULL);
+    }
     wait(ia);
+}
+
+/// Waits until no other thread calls an agent of the notification object or adapter: what a consumer frees then is not used any more. Agents that end each
+/// other's objects would wait for ever; the last one of them does not.
+fn wait(owner: CHandle) {
+    let own = thread::current().id();
+    let mut agents = agents();
+    agents.waiters.insert(own, owner);
+    if !agents.waits_for_itself(own) {
+        let is_called = |agents: &mut Agents| agents.awaited_by(own).next().is_some();
+        let ended = OVER.wait_while(agents, is_called);
+        agents = ended.unwrap_or_else(PoisonError::into_inner);
+    }
+    agents.waiters.remove(&own);
 }
 
 /// Called by the core, with no lock held.
 ///
 /// Spec: CNC-02, CNW-05
 fn call(number: u64, evd: Option<EvdId>) {
-    let mine = thread::current().id();
-    let known = {
-        let mut agents = agents();
-        let known = agents.waiting.remove(&number);
-        let calls = known.map(|(_, ia)| (ia, mine));
-        agents.under_way.extend(calls);
-        known
-    };
-    if let Some((agent, ia)) = known {
+    let begun = agents().begin(number);
+    if let Some((agent, ia)) = begun {
         let evd = Adapter::itself(ia).map_or(CHandle::NULL, |adapter| adapter.cells.of_some(evd));
-        agent.call(evd);
-        let mut agents = agents();
-        let mut calls = agents.under_way.iter();
-        if let Some(index) = calls.position(|call| *call == (ia, mine)) {
-            agents.under_way.swap_remove(index);
-        }
-        drop(agents);
-        OVER.notify_all();
+        finish(number, agent, evd);
+    }
+}
+
+/// Does the call that has begun.
+fn finish(number: u64, agent: Agent, evd: CHandle) {
+    agent.call(evd);
+    agents().enlisted.remove(&number);
+    OVER.notify_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_void;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use dat_core::Error;
+
+    use super::*;
+
+    /// Handles of nothing.
+    const fn owners(first: usize) -> (CHandle, CHandle) {
+        (
+            CHandle::from_address(first),
+            CHandle::from_address(first + 2),
+        )
+    }
+
+    /// An agent of its own that counts how often it is called; it is told of no dispatcher.
+    macro_rules! counting {
+        ($agent:ident, $calls:ident) => {
+            static $calls: AtomicUsize = AtomicUsize::new(0);
+            extern "C" fn $agent(_: *mut c_void, evd: CHandle) {
+                assert!(evd.is_null());
+                $calls.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+    }
+
+    /// Enlists an agent in place of `former`, and returns what the core has then.
+    fn given(
+        agent: Agent,
+        (cno, ia): (CHandle, CHandle),
+        former: Option<ProxyAgent>,
+    ) -> Option<ProxyAgent> {
+        let mut core = None;
+        let give = |proxy| {
+            core = proxy;
+            Ok(former)
+        };
+        associate(agent, cno, ia, give).expect("is taken");
+        core
+    }
+
+    /// What the core decided is done, however late.
+    fn do_call(agent: Option<ProxyAgent>) {
+        let agent = agent.expect("an agent");
+        (agent.function)(agent.instance_data, None);
+    }
+
+    /// Spec: CNF-01, CNC-02
+    #[test]
+    fn one_that_is_due_when_its_object_is_freed_is_not_called_after_it() {
+        counting!(agent, CALLS);
+        let (freed, ia) = owners(3);
+        let (kept, _) = owners(7);
+        let due = given(Agent::of(agent), (freed, ia), None);
+        let other = given(Agent::of(agent), (kept, ia), None);
+        dismiss(freed);
+        do_call(due);
+        assert_eq!(CALLS.load(Ordering::Relaxed), 0);
+        do_call(other);
+        do_call(other);
+        assert_eq!(CALLS.load(Ordering::Relaxed), 1);
+    }
+
+    /// Spec: IAC-02, CNW-05
+    #[test]
+    fn one_that_is_due_when_its_adapter_is_closed_is_called_once() {
+        counting!(agent, CALLS);
+        let (cno, ia) = owners(11);
+        let due = given(Agent::of(agent), (cno, ia), None);
+        let refused = associate(Agent::of(agent), cno, ia, |_| Err(Error::abort()));
+        assert!(refused.is_err());
+        release(ia);
+        assert_eq!(CALLS.load(Ordering::Relaxed), 1);
+        do_call(due);
+        release(ia);
+        assert_eq!(CALLS.load(Ordering::Relaxed), 1);
+    }
+
+    /// Spec: CNM-01, CNC-02
+    #[test]
+    fn one_that_is_replaced_is_called_only_if_it_was_due() {
+        counting!(first, FIRST);
+        counting!(second, SECOND);
+        let owners = owners(15);
+        let replaced = given(Agent::of(first), owners, None);
+        let due = given(Agent::of(first), owners, replaced);
+        do_call(replaced);
+        assert_eq!(FIRST.load(Ordering::Relaxed), 0);
+        // The core has decided to call it, and so has no former one.
+        let latest = given(Agent::of(second), owners, None);
+        do_call(due);
+        let none = given(Agent::NONE, owners, latest);
+        assert!(none.is_none());
+        release(owners.1);
+        assert_eq!(FIRST.load(Ordering::Relaxed), 1);
+        assert_eq!(SECOND.load(Ordering::Relaxed), 0);
     }
 }

@@ -276,16 +276,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Replaces the agent of a notification object; `None` dissociates it.
+    /// Replaces the agent of a notification object; `None` dissociates it. Returns the former one, which is not called any more: none if it was called, or is about
+    /// to be.
     ///
     /// # Errors
     /// INVALID_HANDLE (CNO): not a live notification object of this adapter.
     ///
     /// Spec: CNM-01, CNC-02
-    pub fn cno_modify_agent(&self, cno: CnoId, agent: Option<ProxyAgent>) -> Result<()> {
+    pub fn cno_modify_agent(
+        &self,
+        cno: CnoId,
+        agent: Option<ProxyAgent>,
+    ) -> Result<Option<ProxyAgent>> {
         self.with_cno(cno, |object| {
-            object.agent = agent;
-            Ok(())
+            Ok(core::mem::replace(&mut object.agent, agent))
         })
     }
 

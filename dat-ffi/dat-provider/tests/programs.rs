@@ -146,6 +146,12 @@ fn threads_wait_and_are_called() {
     run("waits");
 }
 
+/// Spec: CNC-02, CNW-05, CNF-01, IAC-01, IAC-02
+#[test]
+fn agents_are_called_once_and_not_after_the_free() {
+    run("agents");
+}
+
 /// Spec: GEN-03, EPF-01, PSC-02, CNC-02, IAC-02
 #[test]
 fn what_comes_late_leaves_others_alone() {

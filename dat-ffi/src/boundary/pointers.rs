@@ -363,6 +363,15 @@ impl Agent {
         function: None,
     };
 
+    /// A function that is called with nothing.
+    #[cfg(test)]
+    pub(crate) const fn of(function: extern "C" fn(*mut c_void, CHandle)) -> Self {
+        Self {
+            instance_data: std::ptr::null_mut(),
+            function: Some(function),
+        }
+    }
+
     /// Whether there is a function to call.
     pub(crate) fn is_some(self) -> bool {
         self.function.is_some()

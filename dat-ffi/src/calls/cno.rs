@@ -2,11 +2,11 @@
 
 use dat_core::flags::{CnoFields, HandleKind};
 use dat_core::id::CnoId;
-use dat_core::{Error, ErrorKind};
+use dat_core::{Error, ErrorKind, Result};
 
 use super::edition::{Added, Edition};
 use super::result::{Code, adapter, adapter_of, check_mask, code};
-use crate::adapter::with_device;
+use crate::adapter::{Adapter, with_device};
 use crate::agents;
 use crate::boundary::{Agent, CnoParam, Out};
 use crate::handles::{CHandle, reserve};
@@ -23,10 +23,15 @@ pub(crate) extern "C" fn create<E: Edition>(ia: CHandle, agent: Agent, cno: Out<
         if agent.is_some() {
             adapter.keep()?;
         }
-        let proxy = agents::enlist(agent, ia);
-        let made = with_device!(adapter, opened => opened.ia.cno_create(proxy))
-            .inspect_err(|_| agents::dismiss(proxy))?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        let id = with_device!(adapter, opened => opened.ia.cno_create(None))?;
+        let made = adapter.cells.publish(cell, id.into());
+        // Nothing can notify the object yet, and it is gone only with its adapter.
+        let closed = Error::invalid_handle(HandleKind::Ia.subtype());
+        associate(&adapter, made, id, agent).map_err(|_| {
+            adapter.retire(id);
+            closed
+        })?;
+        place.put(made);
         Ok(())
     })())
 }
@@ -35,20 +40,18 @@ pub(crate) extern "C" fn create<E: Edition>(ia: CHandle, agent: Agent, cno: Out<
 pub(crate) extern "C" fn modify_agent<E: Edition>(cno: CHandle, agent: Agent) -> Code {
     code::<E>((|| {
         let adapter = adapter_of(cno, HandleKind::Cno)?;
-        let id = CnoId::from_handle(cno.named());
         if agent.is_some() {
             adapter.keep()?;
         }
-        let proxy = agents::enlist(agent, adapter.handle);
-        let former = with_device!(adapter, opened => {
-            opened.ia.cno_query(id, CnoFields::empty()).and_then(|former| {
-                opened.ia.cno_modify_agent(id, proxy).map(|()| former)
-            })
-        })
-        .inspect_err(|_| agents::dismiss(proxy))?;
-        agents::dismiss(former.agent);
-        Ok(())
+        associate(&adapter, cno, CnoId::from_handle(cno.named()), agent)
     })())
+}
+
+fn associate(adapter: &Adapter, cno: CHandle, id: CnoId, agent: Agent) -> Result<()> {
+    with_device!(adapter, opened => {
+        let give = |proxy| opened.ia.cno_modify_agent(id, proxy);
+        agents::associate(agent, cno, adapter.handle, give)
+    })
 }
 
 /// Spec: CNQ-01
@@ -77,12 +80,8 @@ pub(crate) extern "C" fn free<E: Edition>(cno: CHandle) -> Code {
     code::<E>((|| {
         let adapter = adapter_of(cno, HandleKind::Cno)?;
         let id = CnoId::from_handle(cno.named());
-        let former = with_device!(adapter, opened => {
-            opened.ia.cno_query(id, CnoFields::empty())
-                .and_then(|former| opened.ia.cno_free(id).map(|()| former))
-        })?;
-        agents::dismiss(former.agent);
-        agents::wait(adapter.handle);
+        with_device!(adapter, opened => opened.ia.cno_free(id))?;
+        agents::dismiss(cno);
         adapter.retire(id);
         Ok(())
     })())

@@ -207,11 +207,12 @@ fn an_agent_is_called_once_for_each_association() {
     ia.evd_post_se(evd, 2).unwrap();
     assert_eq!(calls(0), (1, 0));
     assert!(query().agent.is_none());
-    ia.cno_modify_agent(cno, agent(0)).unwrap();
+    // A former one is told only if it will not be called any more.
+    assert!(ia.cno_modify_agent(cno, agent(0)).unwrap().is_none());
     ia.evd_post_se(evd, 3).unwrap();
     assert_eq!(calls(0), (1, 0));
-    ia.cno_modify_agent(cno, agent(0)).unwrap();
-    ia.cno_modify_agent(cno, None).unwrap();
+    assert!(ia.cno_modify_agent(cno, agent(0)).unwrap().is_none());
+    assert!(ia.cno_modify_agent(cno, None).unwrap().is_some());
     ia.evd_post_se(evd, 4).unwrap();
     assert_eq!(calls(0), (0, 0));
     let error = ia
