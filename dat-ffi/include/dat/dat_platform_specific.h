@@ -2,46 +2,10 @@
 #ifndef DAT_PLATFORM_SPECIFIC_H
 #define DAT_PLATFORM_SPECIFIC_H
 
-#include <netinet/in.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/socket.h>
-#include <sys/types.h>
-
-/* Directions of arguments, as the manual pages write them. */
-#ifndef IN
-#define IN
+#if defined(DAT_COMMON_EDITION)
+#error "one source cannot have both DAT 1.2 and DAT 2.0"
 #endif
-#ifndef OUT
-#define OUT
-#endif
-#ifndef INOUT
-#define INOUT
-#endif
-
-#define DAT_API
-#define DAT_EXPORT extern
-
-/* Bytes to which buffers are aligned best, on any provider. */
-#define DAT_OPTIMAL_ALIGNMENT 256
-
-typedef uint32_t DAT_UINT32;
-typedef uint64_t DAT_UINT64;
-#if defined(__cplusplus) && __cplusplus < 201103L
-typedef uint64_t DAT_UVERYLONG;
-#elif defined(__GNUC__)
-__extension__ typedef unsigned long long DAT_UVERYLONG;
-#else
-typedef unsigned long long DAT_UVERYLONG;
-#endif
-typedef int DAT_COUNT;
-typedef void *DAT_PVOID;
-typedef DAT_UINT64 DAT_PADDR;
-
-/* Addresses of adapters: of the family DAT_AF_INET, or, where more room is needed, of DAT_AF_INET6. */
-typedef struct sockaddr DAT_SOCK_ADDR;
-typedef struct sockaddr_in6 DAT_SOCK_ADDR6;
-#define DAT_AF_INET AF_INET
-#define DAT_AF_INET6 AF_INET6
+#define DAT_COMMON_EDITION 12
+#include <dat_common/platform.h>
 
 #endif

@@ -1,5 +1,5 @@
-//! Layouts, values and the order of the tables, compared with what a C compiler makes of our headers of DAT 1.2 and the packaged ones
-//! of 2.0.
+//! Layouts, values and the order of the tables, compared with what a C compiler makes of our headers, and for DAT 2.0 of the packaged ones
+//! as well.
 
 use std::mem::{offset_of, size_of};
 use std::process::Command;
@@ -30,8 +30,20 @@ impl Both {
         self.same(name, rust as u64, c);
     }
 
-    /// Compiles and runs the C statements.
+    /// Compiles the C statements with our headers, and runs them.
     pub(super) fn check(&self, includes: &[&str]) {
+        self.check_with(
+            &[concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include")],
+            includes,
+        );
+    }
+
+    /// The same with the headers that the system has.
+    fn check_packaged(&self, includes: &[&str]) {
+        self.check_with(&[], includes);
+    }
+
+    fn check_with(&self, options: &[&str], includes: &[&str]) {
         let folder = tempfile::TempDir::new().expect("a folder");
         let source = folder.path().join("layout.c");
         let program = folder.path().join("layout");
@@ -46,7 +58,7 @@ impl Both {
         fs::write(&source, text).expect("the source");
         let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
         let compiled = Command::new(compiler)
-            .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include"))
+            .args(options)
             .arg("-o")
             .args([&program, &source])
             .status();
@@ -149,7 +161,7 @@ fn layouts_are_those_of_our_headers_of_1_2() {
 }
 
 #[test]
-fn layouts_are_those_of_the_packaged_headers_of_2_0() {
+fn layouts_are_those_of_our_headers_of_2_0_and_of_the_packaged_ones() {
     let mut both = common::<V2>();
     layouts! { both:
     ShortTriplet = DAT_LMR_TRIPLET { address = virtual_address, length = segment_length, context = lmr_context }
@@ -166,5 +178,7 @@ fn layouts_are_those_of_the_packaged_headers_of_2_0() {
     }
     let names = NAMES.iter().map(|name| (*name).to_owned());
     table::<FUNCTIONS>(&mut both, names.enumerate());
-    both.check(&["dat2/udat.h", "dat2/dat_registry.h"]);
+    let includes = ["dat2/udat.h", "dat2/dat_registry.h"];
+    both.check(&includes);
+    both.check_packaged(&includes);
 }

@@ -129,6 +129,17 @@ fn run(
         .read()?;
     let flags: Vec<OsString> = flags.split_whitespace().map(OsString::from).collect();
     let installed = prefix.join("share/doc/dat/examples").join(source);
+    // Headers of the system would do as well, and so be missed by nobody here.
+    let known = flags.clone();
+    let included = cmd!(shell, "cc -M {installed} {known...}").quiet().read()?;
+    let strange = included.split_whitespace().find(|path| {
+        let of_dat = ["/dat/", "/dat2/", "/dat_common/", "/rsmapi.h"];
+        of_dat.iter().any(|part| path.contains(part))
+            && !path.starts_with(&*prefix.to_string_lossy())
+    });
+    if let Some(path) = strange {
+        bail!("{source} includes {path}");
+    }
     let program = folder.join(source.trim_end_matches(".c"));
     cmd!(
         shell,

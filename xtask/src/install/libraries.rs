@@ -13,6 +13,7 @@ pub(super) struct Library {
     pub(super) package: &'static str,
     /// The name by which programs that were linked with it look for it.
     pub(super) loaded_as: &'static str,
+    /// Files below `include`, and folders with all that is in them.
     pub(super) headers: &'static [&'static str],
     pub(super) examples: &'static [&'static str],
     /// What pkg-config tells; nothing for those that no program is linked with.
@@ -24,8 +25,6 @@ struct Module {
     description: &'static str,
     /// That of the interface.
     version: &'static str,
-    /// Whether its headers are ours.
-    has_headers: bool,
 }
 
 pub(super) const LIBRARIES: [Library; 4] = [
@@ -33,31 +32,22 @@ pub(super) const LIBRARIES: [Library; 4] = [
         name: "dat",
         package: "libdat",
         loaded_as: "libdat.so.1",
-        headers: &[
-            "dat/dat.h",
-            "dat/dat_error.h",
-            "dat/dat_platform_specific.h",
-            "dat/dat_registry.h",
-            "dat/udat.h",
-            "dat/udat_redirection.h",
-        ],
+        headers: &["dat", "dat_common"],
         examples: &["open.c", "write.c"],
         module: Some(Module {
             description: "Direct Access Transport 1.2",
             version: "1.2",
-            has_headers: true,
         }),
     },
     Library {
         name: "dat2",
         package: "libdat2",
         loaded_as: "libdat2.so.2",
-        headers: &[],
+        headers: &["dat2", "dat_common"],
         examples: &["open2.c"],
         module: Some(Module {
             description: "Registry of the Direct Access Transport 2.0",
             version: "2.0",
-            has_headers: false,
         }),
     },
     Library {
@@ -77,7 +67,6 @@ pub(super) const LIBRARIES: [Library; 4] = [
         module: Some(Module {
             description: "Remote shared memory",
             version: "2.0",
-            has_headers: true,
         }),
     },
 ];
@@ -122,18 +111,10 @@ impl Module {
         let Self {
             description,
             version,
-            has_headers,
         } = self;
-        let (folder, flags) = match has_headers {
-            true => (
-                "includedir=${prefix}/include\n",
-                "Cflags: -I${includedir}\n",
-            ),
-            false => ("", ""),
-        };
         format!(
-            "prefix={prefix}\nlibdir={libraries}\n{folder}\nName: {name}\nDescription: {description}\nVersion: {version}\n\
-             Libs: -L${{libdir}} -l{name}\n{flags}"
+            "prefix={prefix}\nlibdir={libraries}\nincludedir=${{prefix}}/include\n\nName: {name}\nDescription: {description}\n\
+             Version: {version}\nLibs: -L${{libdir}} -l{name}\nCflags: -I${{includedir}}\n"
         )
     }
 }

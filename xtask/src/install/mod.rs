@@ -172,7 +172,7 @@ impl<'a> Plan<'a> {
             library.install(&built, places)?;
             for header in library.headers {
                 let from = sources.join("include").join(header);
-                copy(&from, &places.below_prefix("include").join(header), 0o644)?;
+                copy_all(&from, &places.below_prefix("include").join(header))?;
             }
             for example in library.examples {
                 let from = sources.join("examples").join(example);
@@ -217,6 +217,18 @@ fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
     make_room(to)?;
     fs::copy(from, to).with_context(|| cannot("copy", from))?;
     fs::set_permissions(to, fs::Permissions::from_mode(mode)).with_context(|| cannot("permit", to))
+}
+
+/// Copies a file, or the files of a folder.
+fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    if !from.is_dir() {
+        return copy(from, to, 0o644);
+    }
+    for entry in fs::read_dir(from).with_context(|| cannot("read", from))? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()), 0o644)?;
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -9,7 +9,7 @@ use super::libraries::LIBRARIES;
 use crate::pages::declarations;
 use crate::workspace::Workspace;
 
-/// What the headers of DAT 1.2 and of remote shared memory declare, and what those of 2.0 do, which the system has.
+/// What the headers of DAT 1.2 and of remote shared memory declare, and what those of 2.0 do.
 const OURS: &str = "#include <dat/udat.h>\n#include <dat/dat_registry.h>\n#include <rsmapi.h>\n";
 const LATER: &str = "#include <dat2/udat.h>\n#include <dat2/dat_registry.h>\n";
 

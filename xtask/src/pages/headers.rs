@@ -13,8 +13,9 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    pub(crate) fn read(folder: &Path, included: &'static str) -> Result<Self> {
-        let path = folder.join(included);
+    /// Reads a file of the folder, which programs get by what they include.
+    pub(crate) fn read(folder: &Path, file: &str, included: &'static str) -> Result<Self> {
+        let path = folder.join(file);
         let text =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let functions = functions(&text);

@@ -12,8 +12,12 @@ use headers::Header;
 use roff::{Codes, Synopsis};
 use source::{Block, Page};
 
-/// The headers of DAT 1.2 that declare functions for programs, and for providers.
-const DAT: [&str; 2] = ["dat/udat.h", "dat/dat_registry.h"];
+/// The headers of DAT 1.2 that declare functions for programs, and for providers, and what is included for them.
+const DAT: [(&str, &str); 3] = [
+    ("dat/udat.h", "dat/udat.h"),
+    ("dat_common/calls.h", "dat/udat.h"),
+    ("dat/dat_registry.h", "dat/dat_registry.h"),
+];
 const RSM: &str = "rsmapi.h";
 
 /// All texts, and the headers that declare what they are about.
@@ -26,8 +30,8 @@ impl Manual {
     /// Reads it from the folder `dat-ffi`.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let include = folder.join("include");
-        let headers = DAT.into_iter().chain([RSM]);
-        let headers = headers.map(|header| Header::read(&include, header));
+        let headers = DAT.into_iter().chain([(RSM, RSM)]);
+        let headers = headers.map(|(file, included)| Header::read(&include, file, included));
         Ok(Self {
             pages: source::read_all(&folder.join("manual"))?,
             headers: headers.collect::<Result<_>>()?,

@@ -1,0 +1,7 @@
+/* DAT 2.0: the table of functions by which a provider is called. */
+#ifndef DAT2_UDAT_REDIRECTION_H
+#define DAT2_UDAT_REDIRECTION_H
+
+#include <dat2/dat_redirection.h>
+
+#endif
