@@ -169,14 +169,24 @@ pub(crate) fn console(workspace: &Workspace, name: &str, arguments: &[String]) -
     fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))
 }
 
-/// Runs the job of this name with so much memory and time; what the console says, and in words what came of the job if it did not pass.
+/// What came of a job that another task ran.
+pub(crate) struct Attempt {
+    /// What the console says.
+    pub(crate) console: String,
+    /// In words, if the job did not pass.
+    pub(crate) complaint: Option<String>,
+    /// Whether the job came to its end; otherwise the guest died, or its time was over.
+    pub(crate) is_whole: bool,
+}
+
+/// Runs the job of this name with so much memory and time.
 pub(crate) fn attempt(
     workspace: &Workspace,
     name: &str,
     arguments: Vec<String>,
     memory: Option<u64>,
     seconds: u64,
-) -> Result<(String, Option<String>)> {
+) -> Result<Attempt> {
     let job = Job::load(&scripts(workspace).join("jobs"), name)?;
     let options = Options {
         arguments,
@@ -187,7 +197,11 @@ pub(crate) fn attempt(
     let verdict = run_job(workspace, &job, &options)?;
     let console = read(&log_of(workspace, name));
     let complaint = (verdict.code() != 0).then(|| verdict.describe(&console));
-    Ok((console, complaint))
+    Ok(Attempt {
+        console,
+        complaint,
+        is_whole: verdict.is_of_job(),
+    })
 }
 
 /// Where the console of a job is kept.

@@ -64,6 +64,11 @@ impl Verdict {
         }
     }
 
+    /// Whether the job came to its end, so that this is what it has to say.
+    pub(crate) const fn is_of_job(&self) -> bool {
+        matches!(self, Self::Exit(_) | Self::Leak(_))
+    }
+
     /// Says in words what came of the job, with what the guest's console shows of its death.
     pub(crate) fn describe(&self, console: &str) -> String {
         let (mut text, own) = match self {
