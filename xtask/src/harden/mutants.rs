@@ -5,12 +5,15 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::process::Command;
 use xshell::cmd;
 
 use super::Effort;
 use crate::tools;
 use crate::workspace::Workspace;
 
+/// How cargo-mutants ends when it tried all: everything was noticed, something was not, or took too long.
+const ENDED: [i32; 3] = [0, 2, 3];
 /// Where faults are put, and those that no test can notice.
 const KEPT: &str = "checks/assurance/mutants.toml";
 /// Tests that look for races or compare speeds of copying: they take long, and have nothing to do with validation.
@@ -84,6 +87,7 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
     let mut rows = known_rows(workspace)?;
     rows.retain(|file, _| kept.files.contains(file));
     let mut faults = Vec::new();
+    sound(workspace)?;
     // Those that were never tried come first.
     let mut files: Vec<&String> = kept.files.iter().collect();
     files.sort_by_key(|file| rows.contains_key(*file));
@@ -182,17 +186,35 @@ fn try_file(workspace: &Workspace, file: &str) -> Result<Outcome> {
     let shell = &workspace.shell;
     let output = workspace.target().join("mutants");
     let skipped = SLOW.iter().flat_map(|name| ["--skip", *name]);
-    // Exit codes 2 and 3 say that something was missed, or took too long; what, stands in the outcomes.
-    let _ran = cmd!(
+    // What an earlier run left would be taken for the outcome of one that did not begin.
+    let told = output.join("mutants.out");
+    if told.is_dir() {
+        fs::remove_dir_all(&told).with_context(|| told.display().to_string())?;
+    }
+    let tried = cmd!(
         shell,
         "{program} mutants --package dat-core --file {file} --features std --baseline skip --timeout 120 --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib -- -- {skipped...}"
     )
-    .env("CARGO_PROFILE_DEV_DEBUG", "none")
-    .ignore_status()
-    .run();
-    let told = fs::read_to_string(output.join("mutants.out/outcomes.json"))
+    .env("CARGO_PROFILE_DEV_DEBUG", "none");
+    let status = Command::from(tried).status().context("cargo-mutants")?;
+    if !status.code().is_some_and(|code| ENDED.contains(&code)) {
+        bail!("cargo-mutants ended with {status}");
+    }
+    let told = fs::read_to_string(told.join("outcomes.json"))
         .context("cargo-mutants tells of no outcomes")?;
     outcome(&told)
+}
+
+/// The tests pass without any fault: with one that fails anyhow every fault would be noticed.
+fn sound(workspace: &Workspace) -> Result<()> {
+    let shell = &workspace.shell;
+    let skipped = SLOW.iter().flat_map(|name| ["--skip", *name]);
+    cmd!(
+        shell,
+        "cargo test --quiet --package dat-core --features std --lib -- {skipped...}"
+    )
+    .run()
+    .context("the tests fail without a fault")
 }
 
 fn outcome(told: &str) -> Result<Outcome> {
