@@ -4,7 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use dat_core::{ErrorKind, Subtype};
 use serde::Serialize;
+
+use crate::limits::{self, Reached};
 
 /// The kinds of failure, one exit code each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,6 +65,18 @@ impl Failure {
         }
     }
 
+    /// The same, if a limit of the system is behind it.
+    pub(crate) fn because(self, reached: Option<Reached>) -> Self {
+        match reached {
+            None => self,
+            Some(Reached { why, remedy }) => Self {
+                why: format!("{}; {why}", self.why),
+                remedy: remedy.into(),
+                ..self
+            },
+        }
+    }
+
     /// The arguments cannot be used.
     pub(crate) fn usage(
         what: impl Into<String>,
@@ -87,6 +102,11 @@ impl Failure {
         {
             let remedy = format!("look where the symbolic link {} leads", link.display());
             return Self::file_because(doing, path, error.to_string(), remedy);
+        }
+        if error.kind() != io::ErrorKind::NotFound
+            && let Some(Reached { why, remedy }) = limits::descriptors()
+        {
+            return Self::file_because(doing, path, format!("{error}: {why}"), remedy);
         }
         let remedy = match error.kind() {
             io::ErrorKind::NotFound => "check the spelling, and that the directory exists",
@@ -133,6 +153,15 @@ pub(crate) trait During<T> {
 
 impl<T> During<T> for dat_core::Result<T> {
     fn during(self, call: &str) -> Result<T> {
-        self.map_err(|error| Failure::operation(format!("{call} failed"), error))
+        self.map_err(|error| {
+            let failure = Failure::operation(format!("{call} failed"), error);
+            match (error.kind(), error.subtype()) {
+                (ErrorKind::InsufficientResources, Subtype::ResourceMemoryRegion) => {
+                    failure.because(limits::locked_memory())
+                }
+                (ErrorKind::InsufficientResources, _) => failure.because(limits::descriptors()),
+                _ => failure,
+            }
+        })
     }
 }

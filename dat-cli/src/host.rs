@@ -214,7 +214,8 @@ pub(crate) fn open<B: HostBackend>(backend: B, capacity: Capacity) -> Result<Ada
         events,
     } = capacity;
     let storage = Storage {
-        protection_zones: slots(4, || PzSlot::EMPTY),
+        // A server has one for each of its clients.
+        protection_zones: slots(endpoints + 2, || PzSlot::EMPTY),
         local_regions: slots(regions, || LmrSlot::EMPTY),
         remote_regions: slots(regions, || RmrSlot::EMPTY),
         event_dispatchers: slots(DISPATCHERS, || EvdSlot::EMPTY),

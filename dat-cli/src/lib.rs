@@ -9,6 +9,7 @@ mod devices;
 mod failure;
 mod host;
 mod interrupt;
+mod limits;
 mod model;
 mod names;
 #[cfg(not(feature = "verbs"))]

@@ -94,21 +94,24 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         prepare: impl FnOnce(&Station<B, W>, EpId) -> Result<()>,
     ) -> Result<Self> {
         let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
+        let zone = station.zone;
+        let attributes = EpAttributes {
+            max_recv_dtos: count(plan.receives),
+            max_request_dtos: count(plan.requests),
+            max_recv_iov: count(plan.segments),
+            max_request_iov: count(plan.segments),
+            max_rdma_read_iov: count(plan.segments),
+            max_rdma_write_iov: count(plan.segments),
+            max_rdma_read_out: plan.reads,
+            ..EpAttributes::default_for(&station.limits)
+        };
         let ep = station
-            .endpoint(&EpAttributes {
-                max_recv_dtos: count(plan.receives),
-                max_request_dtos: count(plan.requests),
-                max_recv_iov: count(plan.segments),
-                max_request_iov: count(plan.segments),
-                max_rdma_read_iov: count(plan.segments),
-                max_rdma_write_iov: count(plan.segments),
-                max_rdma_read_out: plan.reads,
-                ..EpAttributes::default_for(&station.limits)
-            })
+            .endpoint(zone, &attributes)
             .during("dat_ep_create")?;
         let sends = usize::from(plan.request.depth) + 2;
         let memory = Memory::new(Letters::bytes(plan.letters, sends));
-        let letters = Letters::register(station, memory, plan.letters).during("dat_lmr_create")?;
+        let letters =
+            Letters::register(station, zone, memory, plan.letters).during("dat_lmr_create")?;
         for number in 0..plan.letters {
             letters
                 .receive_as(&station.ia, ep, number, LETTER | number as u64)

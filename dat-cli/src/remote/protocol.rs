@@ -75,9 +75,11 @@ pub(crate) enum Refusal {
     Silent,
     /// The server does not serve that address.
     Elsewhere,
+    /// The server's system lets it register no more memory.
+    Unregistered,
 }
 
-const REFUSALS: [Refusal; 12] = [
+const REFUSALS: [Refusal; 13] = [
     Refusal::Unknown,
     Refusal::Version,
     Refusal::Malformed,
@@ -90,6 +92,7 @@ const REFUSALS: [Refusal; 12] = [
     Refusal::Different,
     Refusal::Silent,
     Refusal::Elsewhere,
+    Refusal::Unregistered,
 ];
 
 impl Refusal {
@@ -112,6 +115,7 @@ impl Refusal {
             Self::Different => "what was written is not what was sent",
             Self::Silent => "the client said nothing for too long",
             Self::Elsewhere => "it listens on another address of its device",
+            Self::Unregistered => "its system lets it register no more memory",
         }
     }
 
@@ -132,6 +136,9 @@ impl Refusal {
             Self::CannotWrite => "look at the room and the permissions of the server's directory",
             Self::Different => "run the command again; no file was changed",
             Self::Silent => "run the command again; no file was changed",
+            Self::Unregistered => {
+                "raise the limit of locked memory there (`ulimit -l`), or choose a smaller size, --depth or --chunk"
+            }
             Self::Elsewhere => "connect to the address that the server was told to --listen on",
         }
     }

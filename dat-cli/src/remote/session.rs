@@ -3,10 +3,11 @@
 use std::io::{Read, Seek};
 use std::time::{Duration, Instant};
 
+use dat_core::ErrorKind;
 use dat_core::attributes::EpAttributes;
 use dat_core::event::{DtoCompletion, DtoOperation, Wait};
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
-use dat_core::id::EpId;
+use dat_core::id::{EpId, PzId};
 use dat_core::memory::RmrTriplet;
 use twox_hash::XxHash3_128;
 
@@ -103,6 +104,8 @@ struct Echo {
 /// A connection of a client and all that belongs to it.
 pub(crate) struct Session {
     pub(crate) ep: EpId,
+    /// The client's own: with the keys of another client's memory, which can be guessed, it reaches nothing.
+    zone: PzId,
     /// The connection stands: before, nothing can be answered.
     stands: bool,
     /// What came before it stood.
@@ -170,11 +173,20 @@ impl Needs {
     }
 }
 
+/// What a client is told whose memory cannot be registered.
+fn unregistered(error: dat_core::Error) -> Refusal {
+    match error.kind() {
+        ErrorKind::InsufficientResources => Refusal::Unregistered,
+        _ => Refusal::Busy,
+    }
+}
+
 impl Session {
     /// Makes everything that a request needs, ready to accept it; the memory that the client gets is part of the answer.
     ///
     /// # Errors
-    /// `TooLarge`: it would not fit even if nobody else were there. `Busy`: it does not fit now.
+    /// `TooLarge`: it would not fit even if nobody else were there. `Busy`: it does not fit now. `Unregistered`: the system refuses to
+    /// register it.
     pub(crate) fn open<B: HostBackend, W: Wait>(
         station: &Station<B, W>,
         arena: &mut Arena,
@@ -190,25 +202,35 @@ impl Session {
         if too_large {
             return Err(Refusal::TooLarge);
         }
-        let ep = station
-            .endpoint(&Self::attributes(station, &needs, &request))
-            .map_err(|_| Refusal::Busy)?;
+        let zone = station.ia.pz_create().map_err(|_| Refusal::Busy)?;
+        let ep = match station.endpoint(zone, &Self::attributes(station, &needs, &request)) {
+            Ok(ep) => ep,
+            Err(_) => {
+                let _ = station.ia.pz_free(zone);
+                return Err(Refusal::Busy);
+            }
+        };
         let undo = |refusal| {
             // It is not connected, so that nothing is in the way.
             let _ = station.ia.ep_free(ep);
+            let _ = station.ia.pz_free(zone);
             refusal
         };
         let letters = arena
             .lend(letter_bytes)
             .ok_or(Refusal::Busy)
             .map_err(undo)?;
-        let Ok(letters) = Letters::register(station, letters, needs.letter_receives) else {
-            arena.give_back(letters);
-            return Err(undo(Refusal::Busy));
+        let letters = match Letters::register(station, zone, letters, needs.letter_receives) {
+            Ok(letters) => letters,
+            Err(error) => {
+                arena.give_back(letters);
+                return Err(undo(unregistered(error)));
+            }
         };
         let now = Instant::now();
         let mut session = Self {
             ep,
+            zone,
             stands: false,
             early: Vec::new(),
             request,
@@ -225,10 +247,10 @@ impl Session {
             staging: Vec::new(),
         };
         match session.prepare(station, arena, &needs) {
-            Some(()) => Ok(session),
-            None => {
+            Ok(()) => Ok(session),
+            Err(refusal) => {
                 session.close(station, arena);
-                Err(Refusal::Busy)
+                Err(refusal)
             }
         }
     }
@@ -261,24 +283,27 @@ impl Session {
         station: &Station<B, W>,
         arena: &mut Arena,
         needs: &Needs,
-    ) -> Option<()> {
+    ) -> Result<(), Refusal> {
         let local = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
         let privileges = match self.request.work {
             Work::Copy { .. } | Work::Write => local | MemoryPrivileges::REMOTE_WRITE,
             Work::Read => local | MemoryPrivileges::REMOTE_READ,
             Work::Echo => local,
         };
-        let memory = arena.lend(needs.granted)?;
-        let registered = match station.register(memory, privileges) {
+        let memory = arena.lend(needs.granted).ok_or(Refusal::Busy)?;
+        let registered = match station.register_in(self.zone, memory, privileges) {
             Ok(registered) => registered,
-            Err(_) => {
+            Err(error) => {
                 arena.give_back(memory);
-                return None;
+                return Err(unregistered(error));
             }
         };
+        let busy = |_| Refusal::Busy;
         self.granted = Some(registered);
         for number in 0..needs.letter_receives {
-            self.letters.receive(&station.ia, self.ep, number).ok()?;
+            self.letters
+                .receive(&station.ia, self.ep, number)
+                .map_err(busy)?;
         }
         match self.request.work {
             Work::Copy { .. } => self.staging = vec![0; STAGING],
@@ -291,7 +316,7 @@ impl Session {
                     station
                         .ia
                         .post_recv(self.ep, &place, number as u64, CompletionFlags::empty())
-                        .ok()?;
+                        .map_err(busy)?;
                 }
                 self.state = State::Echo(Echo {
                     buffers: registered,
@@ -302,7 +327,7 @@ impl Session {
                 });
             }
         }
-        Some(())
+        Ok(())
     }
 
     /// The memory that the client may reach, for the answer.
@@ -343,6 +368,7 @@ impl Session {
                 arena.give_back(registered.memory);
             }
         }
+        let _ = station.ia.pz_free(self.zone);
     }
 
     fn send<B: HostBackend, W: Wait>(

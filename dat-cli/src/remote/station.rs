@@ -149,20 +149,30 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
         self.ia.evd_dequeue(self.events)
     }
 
-    /// Makes an endpoint on the dispatcher.
-    pub(crate) fn endpoint(&self, attributes: &EpAttributes) -> dat_core::Result<EpId> {
+    /// Makes an endpoint on the dispatcher, in a zone.
+    pub(crate) fn endpoint(&self, zone: PzId, attributes: &EpAttributes) -> dat_core::Result<EpId> {
         let all = Some(self.events);
         self.ia
-            .ep_create(Some(self.zone), all, all, all, Some(attributes))
+            .ep_create(Some(zone), all, all, all, Some(attributes))
     }
 
-    /// Registers memory.
+    /// Registers memory in the zone of the adapter's owner.
     pub(crate) fn register(
         &self,
         memory: Memory,
         privileges: MemoryPrivileges,
     ) -> dat_core::Result<Registered> {
-        host::register(&self.ia, self.zone, memory, privileges)
+        self.register_in(self.zone, memory, privileges)
+    }
+
+    /// Registers memory in a zone.
+    pub(crate) fn register_in(
+        &self,
+        zone: PzId,
+        memory: Memory,
+        privileges: MemoryPrivileges,
+    ) -> dat_core::Result<Registered> {
+        host::register(&self.ia, zone, memory, privileges)
     }
 }
 
@@ -181,12 +191,13 @@ impl Letters {
 
     pub(crate) fn register<B: HostBackend, W: Wait>(
         station: &Station<B, W>,
+        zone: PzId,
         memory: Memory,
         receives: usize,
     ) -> dat_core::Result<Self> {
         let privileges = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
         Ok(Self {
-            memory: station.register(memory, privileges)?,
+            memory: station.register_in(zone, memory, privileges)?,
             receives,
         })
     }

@@ -351,6 +351,42 @@ fn memory_beyond_the_grant_cannot_be_reached() {
     });
 }
 
+/// One client's keys are of no use to another: each has a protection zone of its own.
+#[test]
+fn memory_of_another_client_cannot_be_reached() {
+    let write = Request {
+        work: Work::Write,
+        depth: 1,
+        size: 100,
+    };
+    serving(Waiting::Block, &mut NoShelf, |fabric| {
+        let mut honest = station(fabric, "honest", 2, Waiting::Block);
+        let mut victim = connect(&mut honest, write).unwrap();
+        let mut hostile = station(fabric, "hostile", 3, Waiting::Block);
+        let memory = Memory::new(100);
+        memory.store(0, &[7; 100]);
+        let mine = hostile.register(memory, MemoryPrivileges::ALL).unwrap();
+        let client = &mut connect(&mut hostile, write).unwrap();
+        let ia = &client.station.ia;
+        let stolen = victim.granted;
+        assert_ne!(stolen.context, client.granted.context);
+        let nothing = CompletionFlags::empty();
+        ia.post_rdma_write(client.ep, &[mine.piece(0, 100)], 1, &stolen, nothing)
+            .unwrap();
+        let failure = loop {
+            match client.arrival(true, &|| Ok(())) {
+                Ok(None) => {}
+                Ok(Some(done)) => panic!("{done:?}"),
+                Err(failure) => break failure,
+            }
+        };
+        assert!(failure.what.contains("lost"), "{failure}");
+        let zeros = checksum(Memory::new(100));
+        let answer = answers(&mut victim, &[Message::Sum]).unwrap();
+        assert_eq!(answer, Message::SumIs { checksum: zeros });
+    });
+}
+
 /// A client that is gone in the middle leaves nothing, and there is no end to how many may come one after the other.
 #[test]
 fn clients_that_vanish_leave_room_for_others() {

@@ -31,6 +31,7 @@ use crate::devices::{Device, Port, rdma_device};
 use crate::failure::{Failure, FailureKind, Result};
 use crate::host::{self, Memory};
 use crate::interrupt::Signals;
+use crate::limits::{self, Reached};
 use crate::output::{FAINT, GOOD, HEADING, Output};
 use crate::peer::Peer;
 use crate::perf::{self, Goal, Point, measure};
@@ -66,7 +67,20 @@ pub(crate) fn opening(name: &str, error: BackendError) -> Failure {
         BackendError::Resources => "there is no memory, thread or descriptor left for it",
         _ => "there is no such device, or it may not be opened",
     };
-    no_device(format!("cannot open the device {name}"), why)
+    without_device(format!("cannot open the device {name}"), why)
+}
+
+/// As `no_device`, unless it is for want of descriptors that none can be had: then the libraries find none at all.
+fn without_device(what: String, why: &str) -> Failure {
+    let failure = no_device(what, why);
+    match limits::descriptors() {
+        None => failure,
+        Some(Reached { why, remedy }) => Failure {
+            why,
+            remedy: remedy.into(),
+            ..failure
+        },
+    }
 }
 
 /// The device of a name; else the one with an address; else the first that is up and can be reached at all.
@@ -77,7 +91,7 @@ pub(crate) fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Verb
             .into_iter()
             .find(|device| device.name == name)
             .ok_or_else(|| {
-                no_device(
+                without_device(
                     format!("cannot open the device {name}"),
                     "there is no such device, or it may not be opened",
                 )
@@ -96,7 +110,7 @@ pub(crate) fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Verb
         .or_else(|| all.iter().find(usable))
         .cloned()
         .ok_or_else(|| {
-            no_device(
+            without_device(
                 "there is no RDMA device to use".into(),
                 if all.is_empty() {
                     "this host has none"
@@ -613,7 +627,8 @@ pub(crate) fn devices() -> Vec<Device> {
 
 /// What is said where devices would be listed.
 pub(crate) fn note() -> Option<String> {
-    backend_verbs::devices()
-        .is_empty()
-        .then(|| "RDMA devices: this host has none".into())
+    backend_verbs::devices().is_empty().then(|| {
+        let why = limits::descriptors().map_or("this host has none".into(), |reached| reached.why);
+        format!("RDMA devices: {why}")
+    })
 }

@@ -14,6 +14,7 @@ use dat_rsm::{
 use super::plain::Course;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::host::{self, Adapter, Capacity};
+use crate::limits;
 
 /// An engine that lives as long as the program.
 pub(crate) type Engine<B = MockBackend> = Rsm<'static, B, SpinLock>;
@@ -47,7 +48,16 @@ impl<T, E: Into<RsmError>> DuringRsm<T> for std::result::Result<T, E> {
                     why: error.to_string(),
                     remedy: remedy.into(),
                 },
-                None => Failure::operation(what, error),
+                None => {
+                    let failure = Failure::operation(what, error);
+                    match error {
+                        RsmError::InsufficientMemory | RsmError::InsufficientResources => {
+                            let reached = limits::descriptors().or_else(limits::locked_memory);
+                            failure.because(reached)
+                        }
+                        _ => failure,
+                    }
+                }
             }
         })
     }
