@@ -159,7 +159,10 @@ impl<T> During<T> for dat_core::Result<T> {
                 (ErrorKind::InsufficientResources, Subtype::ResourceMemoryRegion) => {
                     failure.because(limits::locked_memory())
                 }
-                (ErrorKind::InsufficientResources, _) => failure.because(limits::descriptors()),
+                // A library that may open nothing more finds no device.
+                (ErrorKind::InsufficientResources | ErrorKind::InternalError, _) => {
+                    failure.because(limits::descriptors())
+                }
                 _ => failure,
             }
         })

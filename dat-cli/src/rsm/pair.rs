@@ -72,6 +72,9 @@ const fn remedy(error: RsmError) -> Option<&'static str> {
         RsmError::ConnectionAborted => {
             Some("the exporter ended, or took the segment back: export it again, then repeat this")
         }
+        RsmError::BarrierFailure => Some(
+            "look at the network and whether the exporter still runs, then repeat this; what was moved may have come in part",
+        ),
         RsmError::PermissionDenied => Some("export the segment with a --permission that allows it"),
         RsmError::SegmentNotPublished => Some("name the --segment that is exported there"),
         RsmError::SegmentNotPublishedToNode => {
