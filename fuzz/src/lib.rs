@@ -1,3 +1,6 @@
 //! What the fuzz targets run, and what their seeds are made from.
 
+#[cfg(feature = "c")]
+pub mod config;
+pub mod device;
 pub mod rsm_wire;

@@ -9,6 +9,8 @@ use dat_core::backend::{Backend, BackendError, DomainKey, RegionKeys, Registrati
 use dat_core::flags::MemoryPrivileges;
 use dat_core::memory::Region;
 
+use crate::lock::{Mutex, lock};
+
 /// Bytes of a block, which the data of a descriptor that starts there has room for, and those behind it.
 const BLOCK: usize = 64;
 
@@ -18,23 +20,24 @@ pub(crate) struct Carried {
     keys: RegionKeys,
 }
 
-/// Such memory that no queue pair uses: it is never freed, but used again.
-#[derive(Default)]
-pub(crate) struct Spare(Vec<&'static [AtomicU8]>);
+/// Such memory that no queue pair of any device uses: it is never freed, but used again.
+static SPARE: Mutex<Vec<&'static [AtomicU8]>> = Mutex::new(Vec::new());
 
 impl Carried {
     /// For a queue of so many blocks whose descriptors have so many units at most.
     pub(crate) fn new(
         backend: &mut MockBackend,
-        spare: &mut Spare,
         domain: DomainKey,
         blocks: u32,
     ) -> Result<Self, BackendError> {
         // A descriptor may begin in the last block.
         let length = 2 * blocks as usize * BLOCK;
-        let fits = spare.0.iter().position(|bytes| bytes.len() == length);
+        let mut spare = lock(&SPARE);
+        let fits = spare.iter().position(|bytes| bytes.len() == length);
+        let fits = fits.map(|place| spare.swap_remove(place));
+        drop(spare);
         let bytes = match fits {
-            Some(place) => spare.0.swap_remove(place),
+            Some(bytes) => bytes,
             None => Box::leak((0..length).map(|_| AtomicU8::new(0)).collect::<Box<[_]>>()),
         };
         let region = Region::from_static(bytes);
@@ -42,7 +45,7 @@ impl Carried {
         match backend.register(&registration) {
             Ok(keys) => Ok(Self { bytes, keys }),
             Err(error) => {
-                spare.0.push(bytes);
+                lock(&SPARE).push(bytes);
                 Err(error)
             }
         }
@@ -63,8 +66,8 @@ impl Carried {
     }
 
     /// Nothing of it is moved any more.
-    pub(crate) fn give_back(self, backend: &mut MockBackend, spare: &mut Spare) {
+    pub(crate) fn give_back(self, backend: &mut MockBackend) {
         backend.deregister(self.keys);
-        spare.0.push(self.bytes);
+        lock(&SPARE).push(self.bytes);
     }
 }

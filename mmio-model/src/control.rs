@@ -271,13 +271,13 @@ unsafe impl Control for ModelControl {
     fn destroy_queue_pair(&mut self, number: u32) {
         self.do_on(|device| {
             if let Some(pair) = device.pairs.remove(&number) {
-                let Device { backend, spare, .. } = device;
+                let Device { backend, .. } = device;
                 if device.joins {
                     backend.part(pair.key);
                 }
                 backend.destroy_queue_pair(pair.key, pair.send, pair.receive);
                 if let Some(carried) = pair.carried {
-                    carried.give_back(backend, spare);
+                    carried.give_back(backend);
                 }
             }
         });

@@ -9,7 +9,7 @@ use backend_mock::{MockBackend, MockCompletionQueue, MockReceiveQueue, MockSendQ
 use dat_core::backend::{Backend, ControlEvent, QueuePairKey, SharedReceiveQueueKey};
 use dat_core::time::Instant;
 
-use crate::carried::{Carried, Spare};
+use crate::carried::Carried;
 use crate::lie::Lie;
 use crate::sideband::Connects;
 
@@ -63,7 +63,6 @@ pub struct Device {
     pub(crate) joins: bool,
     /// What is wrong with the next completion.
     pub(crate) lie: Option<Lie>,
-    pub(crate) spare: Spare,
     /// The block that was just written to the doorbell of a queue pair.
     pub(crate) burst: Option<(u32, [u64; 8])>,
     /// Descriptors that were taken from the register, not from memory.
@@ -89,10 +88,18 @@ impl Device {
             halted: false,
             joins: false,
             lie: None,
-            spare: Spare::default(),
             burst: None,
             bursts: 0,
             inline: 0,
+        }
+    }
+
+    /// It is taken off the fabric: what was lent for its queue pairs comes back.
+    pub(crate) fn end(mut self) {
+        for (_, pair) in self.pairs {
+            if let Some(carried) = pair.carried {
+                carried.give_back(&mut self.backend);
+            }
         }
     }
 

@@ -3,12 +3,12 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use backend_mmio::Sideband;
 use backend_mmio::mlx5::{
-    CompletionQueueSlot, Limits, MmioBackend, Parts, QueuePairSlot, RequestSlot, SharedReceiveSlot,
-    State, Storage, WindowSlot,
+    CompletionQueueSlot, DeviceEvent, Limits, MmioBackend, Parts, QueuePairSlot, RequestSlot,
+    SharedReceiveSlot, State, Storage, WindowSlot,
 };
 use backend_mmio::over_queues::{MmioQueueSideband, QueueSideband};
+use backend_mmio::{DmaMemory, Sideband};
 use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
 use dat_core::backend::BackendError;
 use dat_core::time::Instant;
@@ -18,6 +18,7 @@ use crate::device::Device;
 use crate::fetch::WindowKeys;
 use crate::hal::ModelHal;
 use crate::junction::{Meetings, ModelJunction, channels};
+use crate::lent::Lent;
 use crate::lie::Lie;
 use crate::lock::{Arc, Guard, Mutex, lock};
 use crate::memory;
@@ -30,6 +31,10 @@ pub type ModelSideband = FabricSideband<Shared>;
 /// The driver on a model device.
 pub type ModelBackend =
     MmioBackend<'static, ModelControl, ModelSideband, ModelRegisters, ModelHal<Shared>>;
+
+/// The driver on a model device, in memory that was lent.
+pub type LentBackend<'s> =
+    MmioBackend<'s, ModelControl, ModelSideband, ModelRegisters, ModelHal<Shared>>;
 
 /// The driver on a model device whose connections come about over its own queue pairs.
 pub type SpeakingBackend = MmioBackend<
@@ -48,7 +53,7 @@ const MEMORY_GRAIN: usize = 256;
 const REQUESTS: usize = 8192;
 const REQUESTS_GRAIN: usize = 16;
 
-const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     name: "model",
     domains: 64,
     regions: 1024,
@@ -85,8 +90,8 @@ impl World {
 
     /// Takes a device off the fabric.
     pub(crate) fn remove(&mut self, number: usize) {
-        if let Some(device) = self.devices.get_mut(number) {
-            *device = None;
+        if let Some(device) = self.devices.get_mut(number).and_then(Option::take) {
+            device.end();
         }
     }
 
@@ -172,12 +177,30 @@ impl ModelFabric {
     /// The same; what is known of the device can be asked from outside.
     #[must_use]
     pub fn device_in(&self, options: NodeOptions, state: &'static State) -> ModelBackend {
-        let device = self.add(options, false);
-        let sideband = FabricSideband {
+        let device = self.add(options, false, memory::shared(MEMORY));
+        let sideband = self.sideband(device);
+        self.driver(device, options, storage(&LIMITS, state), sideband)
+    }
+
+    /// The same in memory that the next device gets when this one is gone, and what is known of the device.
+    #[must_use]
+    pub fn device_on<'s>(
+        &self,
+        options: NodeOptions,
+        lent: &'s mut Lent,
+    ) -> (LentBackend<'s>, &'s State) {
+        let device = self.add(options, false, lent.memory);
+        let storage = lent.storage();
+        let state = storage.state;
+        let sideband = self.sideband(device);
+        (self.driver(device, options, storage, sideband), state)
+    }
+
+    fn sideband(&self, device: usize) -> ModelSideband {
+        FabricSideband {
             devices: self.shared.clone(),
             device,
-        };
-        self.driver(device, options, state, sideband)
+        }
     }
 
     /// A device whose connections come about over its own queue pairs, with all others that are so.
@@ -186,7 +209,7 @@ impl ModelFabric {
     /// If it has not enough for its channels.
     #[must_use]
     pub fn speaking_device(&self, options: NodeOptions) -> SpeakingBackend {
-        let device = self.add(options, true);
+        let device = self.add(options, true, memory::shared(MEMORY));
         let junction = ModelJunction {
             devices: self.shared.clone(),
             device,
@@ -197,7 +220,7 @@ impl ModelFabric {
         let port = [device as u32, 0, 0, 0];
         let sideband = QueueSideband::new(channels(), junction, options.address, port);
         let state = Box::leak(Box::new(State::new()));
-        let mut driver = self.driver(device, options, state, sideband);
+        let mut driver = self.driver(device, options, storage(&LIMITS, state), sideband);
         if let Err(error) = driver.open_channels() {
             panic!("{error:?}");
         }
@@ -205,8 +228,7 @@ impl ModelFabric {
     }
 
     /// Puts a device on the fabric: its number.
-    fn add(&self, options: NodeOptions, joins: bool) -> usize {
-        let memory = memory::shared(MEMORY);
+    fn add(&self, options: NodeOptions, joins: bool, memory: DmaMemory<'static>) -> usize {
         let mut device = Device::new(self.fabric.node(options), memory);
         device.joins = joins;
         let mut world = self.shared.enter();
@@ -214,13 +236,13 @@ impl ModelFabric {
         world.devices.len() - 1
     }
 
-    fn driver<S: Sideband>(
+    fn driver<'s, S: Sideband>(
         &self,
         device: usize,
         options: NodeOptions,
-        state: &'static State,
+        storage: Storage<'s>,
         sideband: S,
-    ) -> MmioBackend<'static, ModelControl, S, ModelRegisters, ModelHal<Shared>> {
+    ) -> MmioBackend<'s, ModelControl, S, ModelRegisters, ModelHal<Shared>> {
         let shared = &self.shared;
         let memory = match shared.enter().device(device) {
             (Some(device), _) => device.memory,
@@ -253,7 +275,7 @@ impl ModelFabric {
             },
             memory,
         };
-        MmioBackend::new(parts, storage(&limits, state))
+        MmioBackend::new(parts, storage)
     }
 
     /// Adds a fault to the plan of the fabric.
@@ -274,6 +296,21 @@ impl ModelFabric {
     pub fn lie(&self, device: usize, lie: Lie) {
         if let (Some(device), _) = self.shared.enter().device(device) {
             device.lie = Some(lie);
+        }
+    }
+
+    /// Has a device change a word of the memory that it shares with its driver: of a ring or a record that it was told of, both counted
+    /// modulo how many there are.
+    pub fn scrawl(&self, device: usize, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
+        if let (Some(device), _) = self.shared.enter().device(device) {
+            device.scrawl(area, word, change);
+        }
+    }
+
+    /// Has a device report something, whether or not it is so.
+    pub fn tell(&self, device: usize, event: DeviceEvent) {
+        if let (Some(device), _) = self.shared.enter().device(device) {
+            device.events.push_back(event);
         }
     }
 

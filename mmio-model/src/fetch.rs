@@ -119,7 +119,6 @@ impl Device {
     pub(crate) fn fetch_sends(&mut self, number: u32, windows: &mut WindowKeys) {
         let Self {
             backend,
-            spare,
             burst,
             bursts,
             inline,
@@ -142,7 +141,7 @@ impl Device {
                     None => {
                         if descriptor.carried.is_some() && pair.carried.is_none() {
                             let domain = DomainKey(pair.spec.domain as usize);
-                            let made = Carried::new(backend, spare, domain, pair.spec.send_blocks);
+                            let made = Carried::new(backend, domain, pair.spec.send_blocks);
                             pair.carried = Some(made.map_err(|_| Senseless)?);
                         }
                         post(pair, number, &descriptor, windows)?

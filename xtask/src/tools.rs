@@ -102,22 +102,59 @@ pub(crate) fn advisories(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// The fuzz targets, their share of the time in parts of 45, and how long their inputs get in bytes.
-const TARGETS: [(&str, u32, u32); 3] = [
-    ("ops", 20, 1024),
-    ("rsm_ops", 15, 800),
-    ("rsm_wire", 10, 400),
-];
-
-/// Runs the fuzz targets, for three quarters of a minute together.
-pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
-    fuzz_for(workspace, 45).map(|_counts| ())
+/// A fuzz target.
+struct Target {
+    name: &'static str,
+    /// Its share of the time, in parts of 45 in the short form.
+    share: u32,
+    /// How long its inputs get, in bytes.
+    length: u32,
+    /// The feature of the fuzzer's package that it needs; such targets run in the long form only, since with other features
+    /// everything is built a second time.
+    feature: Option<&'static str>,
 }
 
-/// Runs the fuzz targets for so many seconds together; returns how many inputs each had, as a table.
+impl Target {
+    const fn new(name: &'static str, share: u32, length: u32) -> Self {
+        Self {
+            name,
+            share,
+            length,
+            feature: None,
+        }
+    }
+}
+
+const TARGETS: [Target; 5] = [
+    Target::new("ops", 18, 1024),
+    Target::new("rsm_ops", 14, 800),
+    Target::new("rsm_wire", 9, 400),
+    Target::new("device", 4, 292),
+    Target {
+        feature: Some("c"),
+        ..Target::new("config", 4, 600)
+    },
+];
+
+/// Runs the fuzz targets that are built fast, for three quarters of a minute together.
+pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
+    let fast = TARGETS.iter().filter(|target| target.feature.is_none());
+    run_targets(workspace, fast, 45).map(|_counts| ())
+}
+
+/// Runs all fuzz targets for so many seconds together; returns how many inputs each had, as a table.
+pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
+    run_targets(workspace, TARGETS.iter(), seconds)
+}
+
+/// Runs fuzz targets for so many seconds together; returns how many inputs each had, as a table.
 ///
 /// The fuzzer needs the nightly compiler, for the sanitizer; everything else is built with stable.
-pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
+fn run_targets<'t>(
+    workspace: &Workspace,
+    targets: impl Iterator<Item = &'t Target> + Clone,
+    seconds: u32,
+) -> Result<String> {
     let program = FUZZ.install(workspace)?;
     let shell = &workspace.shell;
     if cmd!(shell, "rustup run nightly rustc --version")
@@ -130,23 +167,36 @@ pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
     let mut table = String::from("| target | seconds | inputs |\n|---|---|---|\n");
     let folder = workspace.root().join("fuzz");
     let _folder = shell.push_dir(&folder);
-    for (target, share, length) in TARGETS {
+    let shares: u32 = targets.clone().map(|target| target.share).sum();
+    for target in targets {
+        let features: &[&str] = match &target.feature {
+            Some(feature) => &["--features", feature],
+            None => &[],
+        };
+        let Target {
+            name: target,
+            share,
+            length,
+            ..
+        } = *target;
         let (corpus, seeds) = (
             folder.join("corpus").join(target),
             folder.join("seeds").join(target),
         );
         shell.create_dir(&corpus)?;
-        let seconds = seconds.saturating_mul(share) / 45;
+        let seconds = seconds.saturating_mul(share) / shares;
         // Runs of a few operations find nothing: begin with long ones, and keep them long.
         let limits = [
             format!("-max_total_time={seconds}"),
             format!("-max_len={length}"),
             "-len_control=0".into(),
             "-print_final_stats=1".into(),
+            // Inputs take thousandths of a second; what takes this long hangs.
+            "-timeout=60".into(),
         ];
         let output = cmd!(
             shell,
-            "rustup run nightly {program} run --fuzz-dir {folder} {target} {corpus} {seeds} -- {limits...}"
+            "rustup run nightly {program} run --fuzz-dir {folder} {features...} {target} {corpus} {seeds} -- {limits...}"
         )
         .ignore_status()
         .output()?;

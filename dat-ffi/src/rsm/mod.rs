@@ -50,6 +50,7 @@ pub use import::{get_mode, import_connect, import_disconnect, set_mode};
 pub use libc::pollfd as PollEntry;
 pub use local::{create_local_memory, free_local_memory};
 pub use map::{import_map, import_unmap};
+pub use nodes::{NodeLine, read_nodes};
 pub use poll::{get_pollfd, release_pollfd, wait_pollfd};
 pub use segment_id::segment_id_range;
 pub use signal::{signal_post, signal_wait};

@@ -57,13 +57,29 @@ struct Device {
     active: bool,
 }
 
-/// A line of the file.
+/// A line of the file: a node, and where one of its controllers is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line<'t> {
-    node: u32,
-    controller: &'t str,
-    address: IpAddr,
-    port: u16,
+pub struct NodeLine<'t> {
+    /// The number of the node.
+    pub node: u32,
+    /// The name of the controller.
+    pub controller: &'t str,
+    /// Its address.
+    pub address: IpAddr,
+    /// The port that it listens on, never 0.
+    pub port: u16,
+}
+
+/// Reads the text of an `rsm.nodes` file; lines that are empty or a comment say nothing.
+///
+/// # Errors
+/// BAD_CONF: a line is malformed.
+///
+/// Spec: RSMGEN-09
+pub fn read_nodes(text: &str) -> Result<Vec<NodeLine<'_>>> {
+    text.lines()
+        .filter_map(|line| parse(line).transpose())
+        .collect()
 }
 
 impl Nodes {
@@ -115,10 +131,7 @@ impl Nodes {
     }
 
     fn of_file(text: &str, own: Option<u32>, devices: &[Device]) -> Result<Self> {
-        let mut lines = Vec::new();
-        for line in text.lines() {
-            lines.extend(parse(line)?);
-        }
+        let lines = read_nodes(text)?;
         let device_at = |address| devices.iter().find(|it| it.addresses.contains(&address));
         let own = match own {
             Some(own) if lines.iter().any(|line| line.node == own) => own,
@@ -158,7 +171,7 @@ impl Nodes {
 }
 
 /// What a line says; nothing if it is empty or a comment.
-fn parse(line: &str) -> Result<Option<Line<'_>>> {
+fn parse(line: &str) -> Result<Option<NodeLine<'_>>> {
     let mut words = line.split_whitespace();
     let Some(node) = words.next().filter(|word| !word.starts_with('#')) else {
         return Ok(None);
@@ -176,7 +189,7 @@ fn parse(line: &str) -> Result<Option<Line<'_>>> {
     if words.next().is_some() || !named || dat_rsm::is_same_controller(controller, "loopback") {
         return Err(bad);
     }
-    Ok(Some(Line {
+    Ok(Some(NodeLine {
         node: number(node)?,
         controller,
         address: address.parse().map_err(|_| bad)?,

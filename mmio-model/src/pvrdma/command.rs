@@ -29,6 +29,9 @@ const SEGMENTS: u32 = 30;
 const SHARED_QUEUES: u32 = 8;
 const SHARED_BUFFERS: u32 = 512;
 
+/// Words of the longest answer.
+const ANSWER_WORDS: u32 = 16;
+
 /// What a register of errors holds after a command that failed.
 const REFUSED: u32 = 22;
 
@@ -72,6 +75,12 @@ impl Device {
         let mut region: SharedRegion = self.bus.get(at);
         region.capabilities = capabilities();
         self.bus.put(at, &region);
+        if let Some((word, value)) = self.manner.claims {
+            // What it has is the last part of the region.
+            let first = SharedRegion::WORDS - Capabilities::WORDS;
+            let word = first + word as usize % Capabilities::WORDS;
+            self.bus.store(at + word as u64 * 4, value);
+        }
         let events = self.ring_of_events(
             region.events.directory,
             region.events.pages,
@@ -119,6 +128,12 @@ impl Device {
             error: self.error,
         };
         self.bus.put(answer, &answered);
+        let lie = self.answer_lie.take();
+        self.looks = lie.map(|_| 0);
+        if let Some((word, bits)) = lie {
+            let at = answer + u64::from(word % ANSWER_WORDS) * 4;
+            self.bus.store(at, self.bus.load(at) ^ bits);
+        }
     }
 
     fn carry_out(&mut self, number: u32, at: u64, answer: u64) -> Result<(), BackendError> {

@@ -86,6 +86,12 @@ pub struct Device {
     pub(crate) connections: VecDeque<ControlEvent>,
     /// What is wrong with the next completion.
     pub(crate) lie: Option<PvrdmaLie>,
+    /// A word of the next answer, and its bits that are the other way round.
+    pub(crate) answer_lie: Option<(u32, u32)>,
+    /// How often its register was looked at since it lied in an answer; none if it did not.
+    pub(crate) looks: Option<u32>,
+    /// Whether it is off its bus.
+    pub(crate) unplugged: bool,
     pub(crate) manner: PvrdmaManner,
     /// Numbers of queue pairs that were destroyed.
     pub(crate) free_numbers: Vec<u32>,
@@ -117,6 +123,9 @@ impl Device {
             notices: VecDeque::new(),
             connections: VecDeque::new(),
             lie: None,
+            answer_lie: None,
+            looks: None,
+            unplugged: false,
             manner,
             free_numbers: Vec::new(),
         }
@@ -144,7 +153,7 @@ impl Device {
     /// Does all that there is to do: reads what was posted, writes what completed and what happened; whether there was anything
     /// to write.
     pub(crate) fn work(&mut self) -> bool {
-        if self.halted || self.begun.is_none() {
+        if self.halted || self.unplugged || self.begun.is_none() {
             return false;
         }
         self.fetch();

@@ -5,10 +5,12 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::fmt;
 
+use backend_mmio::DmaMemory;
 use backend_mmio::mlx5::{
     CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
 };
 use backend_mmio::over_queues::{PvrdmaQueueSideband, QueueSideband};
+use backend_mmio::pvrdma::defs::{Notice, register};
 use backend_mmio::pvrdma::{
     OpenFailure, PairState, Parts, PvrdmaBackend, RegionSlot, Rendezvous, Storage,
 };
@@ -16,6 +18,7 @@ use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
 use dat_core::time::Instant;
 
 use super::device::Device;
+use super::lent::PvrdmaLent;
 use super::lie::PvrdmaLie;
 use super::manner::PvrdmaManner;
 use super::memory::Bus;
@@ -31,6 +34,10 @@ use crate::memory;
 /// The driver on a model device.
 pub type PvrdmaModel =
     PvrdmaBackend<'static, PvrdmaRegisters, Identity, PvrdmaSideband, ModelHal<Shared>>;
+
+/// The driver on a model device, in memory that was lent.
+pub type LentPvrdma<'s> =
+    PvrdmaBackend<'s, PvrdmaRegisters, Identity, PvrdmaSideband, ModelHal<Shared>>;
 
 /// The driver on a model device whose connections come about over its own queue pairs.
 pub type SpeakingPvrdma = PvrdmaBackend<
@@ -159,12 +166,34 @@ impl PvrdmaFabric {
         state: &'static State,
         manner: PvrdmaManner,
     ) -> Result<PvrdmaModel, OpenFailure> {
-        let device = self.add(options, manner, false);
-        let sideband = PvrdmaSideband {
+        let device = self.add(options, manner, false, memory::shared(PAGES * PAGE));
+        let sideband = self.sideband(device);
+        self.driver(device, options, storage(state), manner, sideband)
+    }
+
+    /// The same in memory that the next device gets when this one is gone, and what is known of the device.
+    ///
+    /// # Errors
+    /// That of [`PvrdmaBackend::open`].
+    pub fn device_on<'s>(
+        &self,
+        options: NodeOptions,
+        manner: PvrdmaManner,
+        lent: &'s mut PvrdmaLent,
+    ) -> Result<(LentPvrdma<'s>, &'s State), OpenFailure> {
+        let device = self.add(options, manner, false, lent.memory);
+        let storage = lent.storage();
+        let state = storage.state;
+        let sideband = self.sideband(device);
+        let driver = self.driver(device, options, storage, manner, sideband)?;
+        Ok((driver, state))
+    }
+
+    fn sideband(&self, device: usize) -> PvrdmaSideband {
+        PvrdmaSideband {
             devices: self.shared.clone(),
             device,
-        };
-        self.driver(device, options, state, manner, sideband)
+        }
     }
 
     /// A device whose connections come about over its own queue pairs, with all others that are so.
@@ -174,7 +203,7 @@ impl PvrdmaFabric {
     #[must_use]
     pub fn speaking_device(&self, options: NodeOptions) -> SpeakingPvrdma {
         let manner = PvrdmaManner::default();
-        let device = self.add(options, manner, true);
+        let device = self.add(options, manner, true, memory::shared(PAGES * PAGE));
         let junction = ModelJunction {
             devices: self.shared.clone(),
             device,
@@ -185,7 +214,7 @@ impl PvrdmaFabric {
         let port = [device as u32, 0, 0, 0];
         let sideband = QueueSideband::new(channels(), junction, options.address, port);
         let state = Box::leak(Box::new(State::new()));
-        let driver = self.driver(device, options, state, manner, sideband);
+        let driver = self.driver(device, options, storage(state), manner, sideband);
         let opened = driver.map(|mut driver| driver.open_channels().map(|()| driver));
         match opened {
             Ok(Ok(driver)) => driver,
@@ -195,9 +224,14 @@ impl PvrdmaFabric {
     }
 
     /// Puts a device on the fabric: its number.
-    fn add(&self, options: NodeOptions, manner: PvrdmaManner, joins: bool) -> usize {
-        let memory = Bus(memory::shared(PAGES * PAGE));
-        let mut device = Device::new(self.fabric.node(options), memory, manner);
+    fn add(
+        &self,
+        options: NodeOptions,
+        manner: PvrdmaManner,
+        joins: bool,
+        memory: DmaMemory<'static>,
+    ) -> usize {
+        let mut device = Device::new(self.fabric.node(options), Bus(memory), manner);
         let mut world = self.shared.enter();
         let number = world.devices.len();
         device.joins = joins.then_some(number as u32);
@@ -205,14 +239,14 @@ impl PvrdmaFabric {
         number
     }
 
-    fn driver<S: Rendezvous>(
+    fn driver<'s, S: Rendezvous>(
         &self,
         device: usize,
         options: NodeOptions,
-        state: &'static State,
+        storage: Storage<'s>,
         manner: PvrdmaManner,
         sideband: S,
-    ) -> Result<PvrdmaBackend<'static, PvrdmaRegisters, Identity, S, ModelHal<Shared>>, OpenFailure>
+    ) -> Result<PvrdmaBackend<'s, PvrdmaRegisters, Identity, S, ModelHal<Shared>>, OpenFailure>
     {
         let shared = &self.shared;
         let memory = match shared.enter().device(device) {
@@ -245,17 +279,6 @@ impl PvrdmaFabric {
             flushes: !manner.keeps,
             memory,
         };
-        let storage = Storage {
-            state,
-            queue_pairs: slots(128, || QueuePairSlot::EMPTY),
-            pair_states: slots(64, PairState::default),
-            completion_queues: slots(128, || CompletionQueueSlot::EMPTY),
-            shared_receive_queues: slots(8, || SharedReceiveSlot::EMPTY),
-            regions: slots(1024, RegionSlot::default),
-            requests: slots(REQUESTS, || RequestSlot::EMPTY),
-            requests_taken: slots(REQUESTS / REQUESTS_GRAIN, || false),
-            pages_taken: slots(PAGES, || false),
-        };
         PvrdmaBackend::open(parts, storage)
     }
 
@@ -286,6 +309,44 @@ impl PvrdmaFabric {
         }
     }
 
+    /// Has a device change a word of the memory that it shares with its driver: of a slot, a page of a ring or of its indices that it was
+    /// told of, both counted modulo how many there are.
+    pub fn scrawl(&self, device: usize, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
+        if let Some(device) = self.shared.enter().device(device) {
+            device.scrawl(area, word, change);
+        }
+    }
+
+    /// Has a device report something, whether or not it is so.
+    pub fn tell(&self, device: usize, notice: Notice) {
+        if let Some(device) = self.shared.enter().device(device) {
+            device.events.push_back(notice);
+        }
+    }
+
+    /// Has a device report a completion queue, whether or not it has what it was armed for.
+    pub fn tell_of_completions(&self, device: usize, queue: u32) {
+        if let Some(device) = self.shared.enter().device(device) {
+            device.notices.push_back(queue);
+        }
+    }
+
+    /// Has a device turn bits of a word of its next answer to a command the other way round. Whoever waits for the right one finds
+    /// the device gone after a while.
+    pub fn lie_in_answer(&self, device: usize, word: u32, bits: u32) {
+        if let Some(device) = self.shared.enter().device(device) {
+            device.answer_lie = Some((word, bits));
+        }
+    }
+
+    /// Takes a device off its bus: reads of its registers are ones, and it does nothing any more.
+    pub fn unplug(&self, device: usize) {
+        if let Some(device) = self.shared.enter().device(device) {
+            device.control(register::RESET);
+            device.unplugged = true;
+        }
+    }
+
     /// Lets everything happen that is due until a moment.
     pub fn run_until(&self, until: Instant) {
         let mut world = self.shared.enter();
@@ -298,5 +359,19 @@ impl PvrdmaFabric {
     #[must_use]
     pub fn now(&self) -> Instant {
         self.fabric.now()
+    }
+}
+
+fn storage(state: &'static State) -> Storage<'static> {
+    Storage {
+        state,
+        queue_pairs: slots(128, || QueuePairSlot::EMPTY),
+        pair_states: slots(64, PairState::default),
+        completion_queues: slots(128, || CompletionQueueSlot::EMPTY),
+        shared_receive_queues: slots(8, || SharedReceiveSlot::EMPTY),
+        regions: slots(1024, RegionSlot::default),
+        requests: slots(REQUESTS, || RequestSlot::EMPTY),
+        requests_taken: slots(REQUESTS / REQUESTS_GRAIN, || false),
+        pages_taken: slots(PAGES, || false),
     }
 }

@@ -11,6 +11,8 @@ pub struct PvrdmaManner {
     pub keeps: bool,
     /// What it calls queue pairs.
     pub numbers: Numbers,
+    /// What is in a word of what it says that it has, counted modulo how many there are, in the place of what is so.
+    pub claims: Option<(u32, u32)>,
 }
 
 /// What a device calls its queue pairs.

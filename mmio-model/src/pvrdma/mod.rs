@@ -15,14 +15,17 @@ mod complete;
 mod device;
 mod fabric;
 mod fetch;
+mod lent;
 mod lie;
 mod manner;
 mod memory;
 mod region;
 mod registers;
+mod scrawl;
 mod sideband;
 
-pub use fabric::{PvrdmaFabric, PvrdmaModel, SpeakingPvrdma};
+pub use fabric::{LentPvrdma, PvrdmaFabric, PvrdmaModel, SpeakingPvrdma};
+pub use lent::PvrdmaLent;
 pub use lie::PvrdmaLie;
 pub use manner::{Numbers, PvrdmaManner, Refusal};
 pub use region::Identity;

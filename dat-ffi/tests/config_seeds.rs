@@ -1,0 +1,22 @@
+//! Texts of files that a user writes, as the fuzz target `config` reads them: its seeds, and what it once failed on.
+
+#[expect(unreachable_pub, reason = "a part of the fuzzer")]
+#[path = "../../fuzz/src/config.rs"]
+mod config;
+
+use std::fs;
+use std::path::Path;
+
+/// Spec: REGL-05, RSMGEN-09, RSMID-01
+#[test]
+fn every_seed_is_read_or_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/config");
+    let mut seeds = 0;
+    for seed in fs::read_dir(folder).expect("the seeds of the target") {
+        let path = seed.expect("a seed").path();
+        println!("{}", path.display());
+        config::run(&fs::read(path).expect("can be read"));
+        seeds += 1;
+    }
+    assert!(seeds >= 9, "{seeds} seeds");
+}

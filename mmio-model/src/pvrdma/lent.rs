@@ -1,0 +1,80 @@
+//! What a device and its driver need of memory, to be lent to one after the other.
+
+use alloc::vec::Vec;
+
+use backend_mmio::DmaMemory;
+use backend_mmio::mlx5::{
+    CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
+};
+use backend_mmio::pvrdma::{PairState, RegionSlot, Storage};
+
+use crate::lent::{clear, several};
+use crate::memory;
+
+/// Memory that a device shares with its driver, in pages; less than others have, since it is cleared each time.
+const PAGES: usize = 256;
+const PAGE: usize = 4096;
+/// Descriptors that are remembered, and how many of them are given out together.
+const REQUESTS: usize = 2048;
+const REQUESTS_GRAIN: usize = 16;
+
+/// Memory for a device and its driver, which the next ones get when they are gone.
+///
+/// Programs that make devices again and again, as fuzzers do, would run out of it otherwise.
+#[derive(Debug)]
+pub struct PvrdmaLent {
+    pub(crate) memory: DmaMemory<'static>,
+    state: State,
+    queue_pairs: Vec<QueuePairSlot>,
+    pair_states: Vec<PairState>,
+    completion_queues: Vec<CompletionQueueSlot>,
+    shared_receive_queues: Vec<SharedReceiveSlot>,
+    regions: Vec<RegionSlot>,
+    requests: Vec<RequestSlot>,
+    requests_taken: Vec<bool>,
+    pages_taken: Vec<bool>,
+}
+
+impl PvrdmaLent {
+    /// Takes it from the system, for ever.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            memory: memory::shared(PAGES * PAGE),
+            state: State::new(),
+            queue_pairs: several(128, || QueuePairSlot::EMPTY),
+            pair_states: several(64, PairState::default),
+            completion_queues: several(128, || CompletionQueueSlot::EMPTY),
+            shared_receive_queues: several(8, || SharedReceiveSlot::EMPTY),
+            regions: several(64, RegionSlot::default),
+            requests: several(REQUESTS, || RequestSlot::EMPTY),
+            requests_taken: several(REQUESTS / REQUESTS_GRAIN, || false),
+            pages_taken: several(PAGES, || false),
+        }
+    }
+
+    /// As if nobody had used it.
+    pub(crate) fn storage(&mut self) -> Storage<'_> {
+        clear(&self.memory);
+        for state in &mut self.pair_states {
+            *state = PairState::default();
+        }
+        Storage {
+            state: &self.state,
+            queue_pairs: &self.queue_pairs,
+            pair_states: &mut self.pair_states,
+            completion_queues: &self.completion_queues,
+            shared_receive_queues: &self.shared_receive_queues,
+            regions: &mut self.regions,
+            requests: &self.requests,
+            requests_taken: &mut self.requests_taken,
+            pages_taken: &mut self.pages_taken,
+        }
+    }
+}
+
+impl Default for PvrdmaLent {
+    fn default() -> Self {
+        Self::new()
+    }
+}
