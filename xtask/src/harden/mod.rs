@@ -2,6 +2,7 @@
 
 mod connections;
 mod dependencies;
+mod guest;
 mod models;
 mod mutants;
 mod unsafety;
@@ -53,7 +54,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 7] = [
+const PROOFS: [Proof; 8] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
@@ -90,6 +91,11 @@ const PROOFS: [Proof; 7] = [
         run: |workspace, effort| {
             tools::fuzz_for(workspace, effort.minutes.saturating_mul(60)).map(Some)
         },
+    },
+    Proof {
+        name: "hostile",
+        what: "a peer that uses keys that are stale, guessed, replayed or another's, and floods",
+        run: |workspace, effort| guest::run(workspace, &guest::HOSTILE, effort.minutes).map(Some),
     },
     Proof {
         name: "mutants",

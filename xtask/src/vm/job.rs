@@ -42,6 +42,9 @@ pub(crate) struct Needs {
     /// Libraries of this machine that programs load while they run; in the guest they are where they are here.
     #[serde(default)]
     pub(crate) libraries: Vec<String>,
+    /// Modules of the kernel that the job needs beside those of the device.
+    #[serde(default)]
+    pub(crate) modules: Vec<String>,
     /// Programs and tests of the workspace that the job runs.
     #[serde(default)]
     pub(crate) build: Vec<Build>,
@@ -60,6 +63,9 @@ pub(crate) struct Build {
     /// Programs in C, by the places of their sources, that are linked with the library; in the guest they have the names of the files.
     #[serde(default)]
     pub(crate) sources: Vec<String>,
+    /// Libraries of this machine that these are linked with as well.
+    #[serde(default)]
+    pub(crate) links: Vec<String>,
 }
 
 /// Which target of the package, by its name.
@@ -113,6 +119,7 @@ impl Job {
                 memory: None,
                 programs,
                 libraries: Vec::new(),
+                modules: Vec::new(),
                 build: Vec::new(),
             },
             script: format!("{command}\n"),

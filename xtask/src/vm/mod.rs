@@ -232,7 +232,16 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdic
     )?;
     let kernel = Kernel::get(shell, &workspace.target().join("vm/kernel"))?;
     let mut image = fill(workspace, job, options)?;
-    add_modules(shell, &mut image, &kernel, peer)?;
+    let card = if peer { &CARD[..] } else { &[] };
+    let modules: Vec<&str> = job
+        .needs
+        .modules
+        .iter()
+        .map(String::as_str)
+        .chain(MODULES)
+        .chain(card.iter().copied())
+        .collect();
+    add_modules(shell, &mut image, &kernel, &modules)?;
 
     let logs = workspace.target().join("vm/log");
     fs::create_dir_all(&logs)?;
@@ -388,7 +397,7 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
         let name = linked.file_name().context("a library has a name")?;
         image.program(&linked, name)?;
         for source in &build.sources {
-            let program = compiled(workspace, source, &linked)?;
+            let program = compiled(workspace, source, &linked, &build.links)?;
             let name = program.file_name().context("a program has a name")?;
             image.program(&program, name)?;
         }
@@ -420,10 +429,9 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
 }
 
 /// Adds the modules of the kernel, and the order in which they are loaded.
-fn add_modules(shell: &Shell, image: &mut Image, kernel: &Kernel, card: bool) -> Result<()> {
-    let card = if card { &CARD[..] } else { &[] };
+fn add_modules(shell: &Shell, image: &mut Image, kernel: &Kernel, modules: &[&str]) -> Result<()> {
     let mut order = String::new();
-    for (name, module) in kernel.modules(shell, &[&MODULES, card].concat())? {
+    for (name, module) in kernel.modules(shell, modules)? {
         let path = format!("/vm/modules/{name}.ko");
         image.text(&path, module, false)?;
         order += &path;
@@ -531,7 +539,12 @@ fn named(workspace: &Workspace, library: &Path) -> Result<PathBuf> {
 }
 
 /// Compiles a program in C and links it with a library that it finds beside itself, here and in the guest.
-fn compiled(workspace: &Workspace, source: &str, linked: &Path) -> Result<PathBuf> {
+fn compiled(
+    workspace: &Workspace,
+    source: &str,
+    linked: &Path,
+    links: &[String],
+) -> Result<PathBuf> {
     let shell = &workspace.shell;
     let folder = linked.parent().context("a library is in a folder")?;
     let source = workspace.root().join(source);
@@ -539,9 +552,10 @@ fn compiled(workspace: &Workspace, source: &str, linked: &Path) -> Result<PathBu
     let include = workspace.root().join("dat-ffi/include");
     let beside = "-Wl,-rpath,$ORIGIN";
     let warnings = ["-Wall", "-Wextra", "-Werror"];
+    let links = links.iter().map(|name| format!("-l{name}"));
     cmd!(
         shell,
-        "cc -std=c11 -D_GNU_SOURCE -O1 -g -pthread {warnings...} -I {include} -o {program} {source} {linked} {beside}"
+        "cc -std=c11 -D_GNU_SOURCE -O1 -g -pthread {warnings...} -I {include} -o {program} {source} {linked} {beside} {links...}"
     )
     .quiet()
     .run()?;
@@ -642,6 +656,7 @@ mod tests {
                 release: false,
                 target: Target::Program("it".to_owned()),
                 sources: Vec::new(),
+                links: Vec::new(),
             };
             built(&workspace, &build).expect_err("refused").to_string()
         };

@@ -1,0 +1,116 @@
+//! Jobs in a guest that count what they tried.
+
+use anyhow::{Result, bail};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::vm;
+use crate::workspace::Workspace;
+
+/// What begins a line that a job counts in; the rest is separated by this as well.
+const MARK: &str = "counted";
+const SEPARATOR: char = '|';
+/// What booting and one round of a job may take at most, in seconds, on a machine that does something else as well.
+const BOOT: u64 = 600;
+const ROUND: u64 = 300;
+
+/// Jobs, and the heads of the columns that they count.
+pub(crate) struct Counting {
+    pub(crate) jobs: &'static [&'static str],
+    pub(crate) columns: &'static [&'static str],
+}
+
+pub(crate) const HOSTILE: Counting = Counting {
+    jobs: &["hostile"],
+    columns: &["target", "attempt", "tried", "refused"],
+};
+
+/// Runs the jobs with so many rounds; their counts as a section of the page.
+pub(crate) fn run(workspace: &Workspace, counting: &Counting, rounds: u32) -> Result<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    // What bash takes for a seed.
+    let seed = now.map_or(1, |now| now.as_secs() % 32768);
+    let arguments = vec![rounds.to_string(), seed.to_string()];
+    let seconds = BOOT + ROUND * u64::from(rounds);
+    let (mut rows, mut again) = (Vec::new(), Vec::new());
+    for job in counting.jobs {
+        let command = format!("`cargo xtask vm {job} -- {}`", arguments.join(" "));
+        let attempt = vm::attempt(workspace, job, arguments.clone(), None, seconds)?;
+        if let Some(complaint) = attempt.complaint {
+            bail!("job {job} {complaint}; again with {command}");
+        }
+        let counted = counted(&attempt.console, counting.columns.len())?;
+        if counted.is_empty() {
+            bail!("job {job} counted nothing");
+        }
+        rows.extend(counted);
+        again.push(command);
+    }
+    Ok(section(counting.columns, &rows, &again.join(", ")))
+}
+
+/// The rows that a job counted, those of the same name added up.
+fn counted(console: &str, columns: usize) -> Result<Vec<Vec<String>>> {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for line in console.lines() {
+        let mut fields = line.trim().split(SEPARATOR);
+        if fields.next() != Some(MARK) {
+            continue;
+        }
+        let fields: Vec<String> = fields.map(str::to_owned).collect();
+        if fields.len() != columns {
+            bail!("this is not what a job counts: {line}");
+        }
+        let names = |row: &[String]| -> Vec<String> {
+            let is_name = |field: &&String| field.parse::<u64>().is_err();
+            row.iter().filter(is_name).cloned().collect()
+        };
+        match rows.iter_mut().find(|row| names(row) == names(&fields)) {
+            None => rows.push(fields),
+            Some(row) => {
+                for (sum, more) in row.iter_mut().zip(&fields) {
+                    if let (Ok(old), Ok(new)) = (sum.parse::<u64>(), more.parse::<u64>()) {
+                        *sum = (old + new).to_string();
+                    }
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn section(columns: &[&str], rows: &[Vec<String>], again: &str) -> String {
+    let mut text = format!(
+        "| {} |\n|{}\n",
+        columns.join(" | "),
+        "---|".repeat(columns.len())
+    );
+    for row in rows {
+        text += &format!("| {} |\n", row.join(" | "));
+    }
+    text += &format!("\nAgain with {again}.\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_the_same_name_are_added_up() {
+        let console = "noise\r\ncounted|window|far away|2|2\r\ncounted|serve|far away|1|1\ncounted|window|far away|3|3\nuncounted|x\n";
+        let rows = counted(console, 4).expect("rows");
+        assert_eq!(
+            rows,
+            [
+                ["window", "far away", "5", "5"],
+                ["serve", "far away", "1", "1"]
+            ]
+        );
+        assert_eq!(
+            section(HOSTILE.columns, &rows, "it"),
+            "| target | attempt | tried | refused |\n|---|---|---|---|\n| window | far away | 5 | 5 |\n| serve | far away | 1 | 1 |\n\nAgain with it.\n"
+        );
+        assert!(counted("counted|network|1\n", 4).is_err());
+        assert!(counted("", 4).expect("rows").is_empty());
+    }
+}

@@ -1,0 +1,103 @@
+#!/bin/bash
+#: about = "a peer with verbs of its own uses keys that are stale, guessed, replayed or another's, goes beyond bounds and rights, floods and talks nonsense; honest peers go on beside it"
+#: timeout = 900
+#: memory = 512
+#: programs = ["cmp", "env"]
+#: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
+#:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["xtask/vm/programs/owner.c", "xtask/vm/programs/hostile.c"], links = ["ibverbs", "rdmacm"] }]
+# Arguments: rounds of everything, and a seed. Each attempt has a connection of its own, which it costs. The owner of the memory looks after each whether anything
+# but what was granted has changed. Lines that begin with `counted|` are read by `cargo xtask harden`.
+set -euo pipefail
+rounds=${1:-2}
+seed=${2:-$$}
+echo "seed $seed, $rounds rounds"
+
+mkdir -p /run/hostile /run/into
+cd /run/hostile
+head -c 300001 /dev/urandom > file
+before=$(device_objects)
+no_objects() {
+    [ "$(device_objects)" = "$before" ]
+}
+# expect PROCESS: it ends well after SIGTERM.
+expect() {
+    local code=0
+    kill -TERM "$1"
+    wait "$1" || code=$?
+    if [ "$code" != 0 ]; then
+        echo "process $1 ended with $code"
+        tail -n 5 owned honest copied served exported 2> /dev/null || true
+        exit 1
+    fi
+}
+# attack GROUP ARGUMENT...: prints what was counted under the name of the group; fails when anything was let through.
+attack() {
+    local group=$1 code=0
+    shift
+    timeout 300 hostile "$@" > said 2>&1 || code=$?
+    sed "s/^counted|/counted|$group|/" said
+    [ "$code" = 0 ] || echo "hostile $*: exit code $code"
+    return "$code"
+}
+failed=0
+
+echo "-- windows, zones, bounds, rights ($(now))"
+owner "$RDMA_DEVICE" > owned 2>&1 &
+owner=$!
+wait_until 20 listens 4712
+owner "$RDMA_DEVICE" "$RDMA_IPV4" > honest 2>&1 &
+honest=$!
+attack window owner "$RDMA_IPV4" "$rounds" "$seed" || failed=1
+attack owner garbage "$RDMA_IPV4" 4712 $((rounds * 10)) "$seed" || failed=1
+attack owner flood "$RDMA_IPV4" 4712 $((rounds * 20)) "$seed" || failed=1
+# Whoever looks for room after the flood finds some.
+attack window owner "$RDMA_IPV4" 1 "$((seed + 1))" || failed=1
+expect "$honest"
+expect "$owner"
+cat honest owned
+# Three invalidations and a message that is too long in each round: the owner hears of each by an error of its receive.
+grep -q " $((4 * (rounds + 1))) refused" owned || failed=1
+wait_until 30 no_objects
+
+echo "-- a server, while honest clients copy ($(now))"
+dat serve --into /run/into --force --json > served 2>&1 &
+server=$!
+wait_until 20 listens 7471
+copies() {
+    local count=0 over=
+    trap 'over=yes' TERM
+    while [ -z "$over" ] || [ "$count" = 0 ]; do
+        # All places are taken now and then.
+        if timeout 60 dat copy file copy --connect "$RDMA_IPV4" --quiet 2> refusal; then
+            cmp file /run/into/copy || exit 1
+            count=$((count + 1))
+        elif ! grep -q "no room for another client" refusal; then
+            cat refusal
+            exit 1
+        fi
+    done
+    echo "honest: $count copies"
+}
+copies > copied 2>&1 &
+copier=$!
+attack serve serve "$RDMA_IPV4" 7471 "$rounds" "$seed" || failed=1
+attack serve garbage "$RDMA_IPV4" 7471 $((rounds * 10)) "$seed" || failed=1
+attack serve flood "$RDMA_IPV4" 7471 $((rounds * 10)) "$seed" || failed=1
+expect "$copier"
+expect "$server"
+cat copied served
+wait_until 30 no_objects
+
+echo "-- an exporter, while an honest importer puts and gets ($(now))"
+dat rsm export --size 4M --device "$RDMA_DEVICE" --port 7472 > exported 2>&1 &
+exporter=$!
+wait_until 20 listens 7472
+attack export garbage "$RDMA_IPV4" 7472 $((rounds * 10)) "$seed" || failed=1
+attack export flood "$RDMA_IPV4" 7472 $((rounds * 10)) "$seed" || failed=1
+timeout 60 dat rsm put file --connect "$RDMA_IPV4:7472" --quiet
+timeout 60 dat rsm get back --connect "$RDMA_IPV4:7472" --length 300001 --quiet
+cmp file back
+expect "$exporter"
+wait_until 30 no_objects
+echo "nothing is left ($(now))"
+exit "$failed"

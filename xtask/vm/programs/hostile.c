@@ -1,0 +1,563 @@
+/*
+ * A peer that keeps to nothing, with verbs and no library of ours: each attempt has to be refused by the right error, here, and the owner of the memory looks after
+ * each whether anything has changed.
+ *
+ * hostile owner ADDRESS ROUNDS SEED: takes what `owner` offers and uses it for what it is not for. hostile serve ADDRESS PORT ROUNDS SEED: the same with
+ * the memory that `dat serve` grants. hostile garbage ADDRESS PORT NUMBER SEED: requests with private data that nobody understands. hostile flood ADDRESS PORT
+ * NUMBER SEED: requests that are given up at once, and peers that never say anything.
+ *
+ * Prints lines `counted|KIND|ATTEMPTS|REFUSED`, and ends with 1 if anything was let through or refused by another error.
+ */
+#include "offer.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MINE 16384u
+#define SECONDS 30
+/* The most private data that a request can have beside the header of IP addressing. */
+#define MOST_PRIVATE 56
+
+#define CHECK(condition)                                                                                                \
+    do {                                                                                                                \
+        if (!(condition)) {                                                                                             \
+            fprintf(stderr, "%s:%d: %s does not hold (%s)\n", __FILE__, __LINE__, #condition, strerror(errno));         \
+            exit(1);                                                                                                    \
+        }                                                                                                               \
+    } while (0)
+
+struct connection {
+    struct rdma_cm_id *id;
+    struct ibv_mr *region;
+    unsigned char *memory;
+    /* Private data of the answer. */
+    unsigned char answer[256];
+    size_t answered;
+};
+
+static const char *address;
+static uint16_t port;
+static unsigned long long state;
+
+static uint32_t random_number(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 16);
+}
+
+static void close_connection(struct connection *connection)
+{
+    if (connection->id == NULL)
+        return;
+    if (connection->id->qp != NULL)
+        rdma_destroy_qp(connection->id);
+    if (connection->region != NULL)
+        ibv_dereg_mr(connection->region);
+    rdma_destroy_id(connection->id);
+    free(connection->memory);
+    memset(connection, 0, sizeof *connection);
+}
+
+/* Gets as far as a queue pair. */
+static void prepare(struct connection *connection)
+{
+    struct sockaddr_in peer;
+    struct ibv_qp_init_attr attributes;
+    memset(connection, 0, sizeof *connection);
+    memset(&peer, 0, sizeof peer);
+    peer.sin_family = AF_INET;
+    peer.sin_port = htons(port);
+    CHECK(inet_pton(AF_INET, address, &peer.sin_addr) == 1);
+    /* Without an event channel, each call waits for its outcome. */
+    CHECK(rdma_create_id(NULL, &connection->id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(connection->id, NULL, (struct sockaddr *)&peer, 10000) == 0);
+    CHECK(rdma_resolve_route(connection->id, 10000) == 0);
+    memset(&attributes, 0, sizeof attributes);
+    attributes.qp_type = IBV_QPT_RC;
+    attributes.sq_sig_all = 1;
+    attributes.cap.max_send_wr = attributes.cap.max_recv_wr = 16;
+    attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
+    CHECK(rdma_create_qp(connection->id, NULL, &attributes) == 0);
+    connection->memory = aligned_alloc(PAGE, MINE);
+    CHECK(connection->memory != NULL);
+    memset(connection->memory, 0xEE, MINE);
+    connection->region = ibv_reg_mr(connection->id->qp->pd, connection->memory, MINE,
+                                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+    CHECK(connection->region != NULL);
+    CHECK(rdma_post_recv(connection->id, NULL, connection->memory, PAGE, connection->region) == 0);
+}
+
+/* Connects; 0, or the reason of a rejection, which is below 0 if it was not one of the peer. */
+static int connects(struct connection *connection, const void *private_data, size_t length)
+{
+    struct rdma_conn_param asked;
+    const struct rdma_cm_event *event;
+    memset(&asked, 0, sizeof asked);
+    asked.private_data = private_data;
+    asked.private_data_len = (uint8_t)length;
+    asked.initiator_depth = 1;
+    asked.responder_resources = 1;
+    asked.retry_count = 3;
+    asked.rnr_retry_count = 1;
+    if (rdma_connect(connection->id, &asked) != 0) {
+        event = connection->id->event;
+        if (event != NULL && event->event == RDMA_CM_EVENT_REJECTED)
+            return event->status;
+        return -errno;
+    }
+    event = connection->id->event;
+    if (event != NULL && event->param.conn.private_data != NULL) {
+        connection->answered = event->param.conn.private_data_len;
+        memcpy(connection->answer, event->param.conn.private_data, connection->answered);
+    }
+    return 0;
+}
+
+/* The next completion of the queue. */
+static struct ibv_wc completion(struct ibv_cq *queue)
+{
+    struct ibv_wc done;
+    time_t end = time(NULL) + SECONDS;
+    int count;
+    while ((count = ibv_poll_cq(queue, 1, &done)) == 0) {
+        CHECK(time(NULL) < end);
+        usleep(200);
+    }
+    CHECK(count == 1);
+    return done;
+}
+
+static enum ibv_wc_status post(struct connection *connection, enum ibv_wr_opcode opcode, uint64_t remote, uint32_t key, uint32_t length)
+{
+    struct ibv_send_wr request, *bad;
+    struct ibv_sge piece;
+    memset(&request, 0, sizeof request);
+    piece.addr = (uintptr_t)connection->memory + PAGE;
+    piece.length = length;
+    piece.lkey = connection->region->lkey;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.opcode = opcode;
+    switch (opcode) {
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        request.wr.atomic.remote_addr = remote;
+        request.wr.atomic.rkey = key;
+        request.wr.atomic.compare_add = 1;
+        request.wr.atomic.swap = 1;
+        break;
+    case IBV_WR_SEND_WITH_INV:
+        request.invalidate_rkey = key;
+        break;
+    default:
+        request.wr.rdma.remote_addr = remote;
+        request.wr.rdma.rkey = key;
+        break;
+    }
+    CHECK(ibv_post_send(connection->id->qp, &request, &bad) == 0);
+    return completion(connection->id->send_cq).status;
+}
+
+/* What an attempt may end with. */
+#define BIT(status) (1u << (status))
+#define DENIED BIT(IBV_WC_REM_ACCESS_ERR)
+#define ANY_DENIAL (DENIED | BIT(IBV_WC_REM_INV_REQ_ERR) | BIT(IBV_WC_REM_OP_ERR))
+/* Soft-RoCE says that its queue pair failed where a receive is too short. */
+#define INVALID (BIT(IBV_WC_REM_INV_REQ_ERR) | BIT(IBV_WC_REM_OP_ERR))
+/* Of a key that cannot be invalidated the owner's receive tells, and its connection ends; whoever sent it may have been answered before. */
+#define AT_THE_OWNER (ANY_DENIAL | BIT(IBV_WC_SUCCESS))
+#define NOT_READY BIT(IBV_WC_RNR_RETRY_EXC_ERR)
+
+/* How often each kind was tried, and refused as it has to be. */
+#define MOST_KINDS 64
+static struct {
+    const char *name;
+    unsigned tried, refused;
+} kinds[MOST_KINDS];
+static unsigned wrong;
+
+static void count(const char *kind, int refused)
+{
+    int at = 0;
+    while (kinds[at].name != NULL && strcmp(kinds[at].name, kind) != 0)
+        at++;
+    CHECK(at < MOST_KINDS - 1);
+    kinds[at].name = kind;
+    kinds[at].tried++;
+    kinds[at].refused += refused != 0;
+    wrong += refused == 0;
+}
+
+static void judge(const char *kind, unsigned expected, enum ibv_wc_status status)
+{
+    int fits = (expected & BIT(status)) != 0;
+    if (!fits)
+        printf("%s: %s\n", kind, ibv_wc_status_str(status));
+    count(kind, fits);
+}
+
+static int report(void)
+{
+    int at;
+    for (at = 0; kinds[at].name != NULL; at++)
+        printf("counted|%s|%u|%u\n", kinds[at].name, kinds[at].tried, kinds[at].refused);
+    return wrong != 0;
+}
+
+/* A connection of which the owner told what it offers. */
+static struct offer welcome(struct connection *connection)
+{
+    struct greeting greeting = {GREETING, HOSTILE};
+    struct offer offer;
+    struct ibv_wc done;
+    int tries, code = -1;
+    for (tries = 0; tries < 100 && code != 0; tries++) {
+        prepare(connection);
+        code = connects(connection, &greeting, sizeof greeting);
+        if (code != 0) {
+            /* Others take all places now and then. */
+            close_connection(connection);
+            usleep(100000);
+        }
+    }
+    CHECK(code == 0);
+    done = completion(connection->id->recv_cq);
+    CHECK(done.status == IBV_WC_SUCCESS && done.byte_len == sizeof offer);
+    memcpy(&offer, connection->memory, sizeof offer);
+    memset(connection->memory, 0xEE, PAGE);
+    return offer;
+}
+
+static const struct place *place_of(const struct offer *offer, size_t where)
+{
+    return (const struct place *)((const char *)offer + where);
+}
+
+#define AT(field) offsetof(struct offer, field)
+
+/* An attempt with what is offered: the key of one place, and an address relative to the begin of one. */
+struct attempt {
+    const char *kind;
+    enum ibv_wr_opcode opcode;
+    size_t key, address;
+    int64_t from;
+    uint32_t length;
+    unsigned expected;
+};
+
+static const struct attempt attempts[] = {
+    {"read through a window to write", IBV_WR_RDMA_READ, AT(writable), AT(writable), 0, 8, DENIED},
+    {"write through a window to read", IBV_WR_RDMA_WRITE, AT(readable), AT(readable), 0, 8, DENIED},
+    {"atomic through a window to write", IBV_WR_ATOMIC_FETCH_AND_ADD, AT(writable), AT(writable), 0, 8, ANY_DENIAL},
+    {"atomic through a window to read", IBV_WR_ATOMIC_CMP_AND_SWP, AT(readable), AT(readable), 0, 8, ANY_DENIAL},
+    {"beyond the end", IBV_WR_RDMA_WRITE, AT(writable), AT(writable), GRANTED, 1, DENIED},
+    {"beyond the end", IBV_WR_RDMA_READ, AT(readable), AT(readable), GRANTED, 1, DENIED},
+    {"across the end", IBV_WR_RDMA_WRITE, AT(writable), AT(writable), GRANTED - 4, 8, DENIED},
+    {"across the end", IBV_WR_RDMA_READ, AT(readable), AT(readable), GRANTED - 4, 8, DENIED},
+    {"longer than all of it", IBV_WR_RDMA_WRITE, AT(writable), AT(writable), 0, 2 * PAGE, DENIED},
+    {"longer than all of it", IBV_WR_RDMA_READ, AT(readable), AT(readable), 0, 2 * PAGE, DENIED},
+    {"before the begin", IBV_WR_RDMA_WRITE, AT(writable), AT(writable), -1, 1, DENIED},
+    {"before the begin", IBV_WR_RDMA_READ, AT(readable), AT(readable), -8, 16, DENIED},
+    {"far away", IBV_WR_RDMA_WRITE, AT(writable), AT(writable), INT64_MIN, 8, DENIED},
+    {"another window's memory", IBV_WR_RDMA_WRITE, AT(writable), AT(readable), 0, 8, DENIED},
+    {"another window's memory", IBV_WR_RDMA_READ, AT(readable), AT(writable), 0, 8, DENIED},
+    {"stale: bound elsewhere since", IBV_WR_RDMA_WRITE, AT(rebound), AT(rebound), 0, 8, DENIED},
+    {"stale: bound elsewhere since", IBV_WR_RDMA_READ, AT(rebound), AT(moved), 0, 8, DENIED},
+    {"stale: the old memory, the new key", IBV_WR_RDMA_READ, AT(moved), AT(rebound), 0, 8, DENIED},
+    {"stale: unbound since", IBV_WR_RDMA_WRITE, AT(unbound), AT(unbound), 0, 8, DENIED},
+    {"stale: unbound since", IBV_WR_RDMA_READ, AT(unbound), AT(unbound), 0, 8, DENIED},
+    {"stale: freed since", IBV_WR_RDMA_WRITE, AT(freed), AT(freed), 0, 8, DENIED},
+    {"stale: freed since", IBV_WR_RDMA_READ, AT(freed), AT(freed), 0, 8, DENIED},
+    {"a region without remote rights", IBV_WR_RDMA_WRITE, AT(secret), AT(secret), 0, 8, DENIED},
+    {"a region without remote rights", IBV_WR_RDMA_READ, AT(secret), AT(secret), 0, 8, DENIED},
+    {"another protection zone's region", IBV_WR_RDMA_WRITE, AT(other), AT(other), 0, 8, DENIED},
+    {"another protection zone's region", IBV_WR_RDMA_READ, AT(other), AT(other), 0, 8, DENIED},
+    {"another protection zone's window", IBV_WR_RDMA_WRITE, AT(other_window), AT(other_window), 0, 8, DENIED},
+    {"another protection zone's window", IBV_WR_RDMA_READ, AT(other_window), AT(other_window), 0, 8, DENIED},
+    {"invalidate a window", IBV_WR_SEND_WITH_INV, AT(writable), AT(writable), 0, 8, AT_THE_OWNER},
+    {"invalidate another zone's window", IBV_WR_SEND_WITH_INV, AT(other_window), AT(other_window), 0, 8, AT_THE_OWNER},
+    {"invalidate another zone's region", IBV_WR_SEND_WITH_INV, AT(other), AT(other), 0, 8, AT_THE_OWNER},
+    {"a message longer than its place", IBV_WR_SEND, AT(writable), AT(writable), 0, PAGE, INVALID},
+};
+
+/* What a peer may do: without it, refusals would prove nothing. */
+static void allowed(void)
+{
+    struct connection connection;
+    struct offer offer = welcome(&connection);
+    unsigned char *local = connection.memory + PAGE;
+    unsigned at;
+    CHECK(post(&connection, IBV_WR_RDMA_WRITE, offer.writable.address, offer.writable.context, GRANTED) == IBV_WC_SUCCESS);
+    memset(local, 0, PAGE);
+    CHECK(post(&connection, IBV_WR_RDMA_READ, offer.readable.address, offer.readable.context, GRANTED) == IBV_WC_SUCCESS);
+    for (at = 1; at < GRANTED; at++)
+        CHECK(local[at] != 0 && local[at] == local[0]);
+    CHECK(post(&connection, IBV_WR_RDMA_READ, offer.moved.address, offer.moved.context, GRANTED) == IBV_WC_SUCCESS);
+    CHECK(local[0] != 0);
+    CHECK(rdma_disconnect(connection.id) == 0);
+    close_connection(&connection);
+}
+
+/* Nothing of the peer's memory has come. */
+static int nothing_read(const struct connection *connection)
+{
+    unsigned at;
+    for (at = 0; at < 2 * PAGE; at++)
+        if (connection->memory[PAGE + at] != 0xEE)
+            return 0;
+    return 1;
+}
+
+static void one(const char *kind, enum ibv_wr_opcode opcode, uint32_t key, uint64_t remote, uint32_t length, unsigned expected,
+                struct connection *connection)
+{
+    judge(kind, expected, post(connection, opcode, remote, key, length));
+    if (!nothing_read(connection)) {
+        printf("%s: memory was read\n", kind);
+        wrong++;
+    }
+    close_connection(connection);
+}
+
+/* A key that is none of those that are in use. */
+static uint32_t guessed(const struct offer *offer)
+{
+    const struct place *known = (const struct place *)offer;
+    size_t number = sizeof *offer / sizeof *known, at;
+    for (;;) {
+        /* Half of the guesses are near to one that is known. */
+        uint32_t guess = random_number();
+        if (guess & 1)
+            guess = known[random_number() % number].context ^ (1u << random_number() % 16);
+        for (at = 0; at < number && known[at].context != guess; at++)
+            ;
+        if (at == number)
+            return guess;
+    }
+}
+
+static void attack_owner(unsigned rounds)
+{
+    struct connection connection;
+    struct offer offer, before;
+    unsigned round;
+    size_t at;
+    memset(&before, 0, sizeof before);
+    for (round = 0; round < rounds; round++) {
+        allowed();
+        for (at = 0; at < sizeof attempts / sizeof *attempts; at++) {
+            const struct attempt *attempt = &attempts[at];
+            const struct place *key, *target;
+            offer = welcome(&connection);
+            key = place_of(&offer, attempt->key);
+            target = place_of(&offer, attempt->address);
+            one(attempt->kind, attempt->opcode, key->context, target->address + (uint64_t)attempt->from, attempt->length,
+                attempt->expected, &connection);
+            before = offer;
+        }
+        offer = welcome(&connection);
+        one("replay: of a connection that has ended", IBV_WR_RDMA_WRITE, before.writable.context, before.writable.address, 8, DENIED,
+            &connection);
+        offer = welcome(&connection);
+        one("replay: of a connection that has ended", IBV_WR_RDMA_READ, before.readable.context, before.readable.address, 8, DENIED,
+            &connection);
+        for (at = 0; at < 8; at++) {
+            offer = welcome(&connection);
+            one("a guessed key", at % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, guessed(&offer), offer.writable.address, 8, DENIED,
+                &connection);
+        }
+        /* There is one receive. */
+        welcome(&connection);
+        CHECK(post(&connection, IBV_WR_SEND, 0, 0, 8) == IBV_WC_SUCCESS);
+        one("more messages than receives", IBV_WR_SEND, 0, 0, 8, NOT_READY, &connection);
+    }
+}
+
+/* Requests of `dat serve`: see dat-cli/src/remote/protocol.rs. */
+static size_t request_to_serve(unsigned char *request, uint16_t kind)
+{
+    static const unsigned char words[24] = {'D', 'A', 'T', 'c', 1, 0, 0, 0, 2, 0, 0xE8, 3};
+    memset(request, 0, MOST_PRIVATE);
+    memcpy(request, words, sizeof words);
+    request[6] = (unsigned char)kind;
+    /* How much of it counts: see backend-verbs/src/private_data.rs. */
+    request[MOST_PRIVATE - 1] = 24 + 1;
+    return MOST_PRIVATE;
+}
+
+/* A connection to `dat serve`, which grants two slots of GRANTED bytes to write (2) or to read (3). */
+static struct place granted(struct connection *connection, uint16_t kind)
+{
+    unsigned char request[64];
+    struct place place;
+    size_t length = request_to_serve(request, kind);
+    int tries, code = -1;
+    for (tries = 0; tries < 100 && code != 0; tries++) {
+        prepare(connection);
+        code = connects(connection, request, length);
+        if (code != 0) {
+            close_connection(connection);
+            usleep(100000);
+        }
+    }
+    CHECK(code == 0);
+    CHECK(connection->answered >= 26);
+    memcpy(&place.context, connection->answer + 6, 4);
+    memcpy(&place.address, connection->answer + 10, 8);
+    memcpy(&place.length, connection->answer + 18, 4);
+    CHECK(place.length == 2 * GRANTED);
+    return place;
+}
+
+static void attack_serve(unsigned rounds)
+{
+    struct connection connection, victim;
+    struct place place, theirs, before;
+
+    unsigned round, at, length;
+    struct ibv_wc done;
+    for (round = 0; round < rounds; round++) {
+        place = granted(&connection, 2);
+        CHECK(post(&connection, IBV_WR_RDMA_WRITE, place.address, place.context, place.length) == IBV_WC_SUCCESS);
+        /* A device sends no reads where the peer takes none, so that there is no attempt to read what may be written. */
+        close_connection(&connection);
+        place = granted(&connection, 3);
+        one("write what may be read", IBV_WR_RDMA_WRITE, place.context, place.address, 8, DENIED, &connection);
+        place = granted(&connection, 2);
+        one("beyond the end", IBV_WR_RDMA_WRITE, place.context, place.address + place.length, 1, DENIED, &connection);
+        place = granted(&connection, 2);
+        one("across the end", IBV_WR_RDMA_WRITE, place.context, place.address + place.length - 4, 8, DENIED, &connection);
+        place = granted(&connection, 3);
+        one("before the begin", IBV_WR_RDMA_READ, place.context, place.address - 8, 8, DENIED, &connection);
+        place = granted(&connection, 2);
+        one("far away", IBV_WR_RDMA_WRITE, place.context, random_number(), 8, DENIED, &connection);
+        before = place;
+        place = granted(&connection, 2);
+        if (before.context != place.context)
+            one("replay: of a connection that has ended", IBV_WR_RDMA_WRITE, before.context, before.address, 8, DENIED, &connection);
+        else
+            close_connection(&connection);
+        for (at = 2; at <= 3; at++) {
+            theirs = granted(&victim, (uint16_t)at);
+            granted(&connection, (uint16_t)at);
+            one("another client's memory", at == 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, theirs.context, theirs.address, 8, DENIED,
+                &connection);
+            /* The victim goes on. */
+            CHECK(post(&victim, at == 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, theirs.address, theirs.context, 8) == IBV_WC_SUCCESS);
+            CHECK(rdma_disconnect(victim.id) == 0);
+            close_connection(&victim);
+        }
+        for (at = 0; at < 4; at++) {
+            place = granted(&connection, 2);
+            one("a guessed key", IBV_WR_RDMA_WRITE, place.context ^ (1u << random_number() % 32), place.address, 8, DENIED, &connection);
+        }
+        place = granted(&connection, 2);
+        one("a message longer than its place", IBV_WR_SEND, 0, 0, 2 * PAGE, INVALID, &connection);
+        /* Messages that mean nothing are answered, and the connection ends. */
+        granted(&connection, 2);
+        length = random_number() % 257;
+        for (at = 0; at < length; at++)
+            connection.memory[PAGE + at] = (unsigned char)random_number();
+        connection.memory[PAGE] |= 0x80;
+        CHECK(post(&connection, IBV_WR_SEND, 0, 0, length) == IBV_WC_SUCCESS);
+        done = completion(connection.id->recv_cq);
+        count("a message that means nothing", done.status == IBV_WC_WR_FLUSH_ERR || done.status == IBV_WC_SUCCESS);
+        close_connection(&connection);
+    }
+}
+
+/* Requests that nobody can mean; none may be accepted, and all are answered by the consumer that listens. */
+static void garbage(unsigned number)
+{
+    struct connection connection;
+    unsigned char data[256];
+    unsigned round, at;
+    int code;
+    for (round = 0; round < number; round++) {
+        size_t length = round < 2 ? round * MOST_PRIVATE : random_number() % (MOST_PRIVATE + 1);
+        for (at = 0; at < sizeof data; at++)
+            data[at] = (unsigned char)random_number();
+        if (round % 4 == 2) {
+            /* Nearly right: one byte is another one, or some are missing. */
+            request_to_serve(data, 2);
+            length = random_number() % 24;
+        }
+        prepare(&connection);
+        code = connects(&connection, data, length);
+        if (code != 28)
+            printf("garbage of %zu bytes: %d\n", length, code);
+        count(length == MOST_PRIVATE ? "as much private data as there can be" : "private data that means nothing", code == 28);
+        close_connection(&connection);
+        prepare(&connection);
+        code = connects(&connection, data, MOST_PRIVATE + 1 + random_number() % 190);
+        if (code != -EINVAL)
+            printf("oversized: %d\n", code);
+        count("more private data than there can be", code == -EINVAL);
+        close_connection(&connection);
+    }
+}
+
+/* Requests that are given up before an answer can come, and peers that are accepted and never say a word. */
+static void flood(unsigned number)
+{
+    struct greeting greeting = {GREETING, SILENT};
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct connection connection;
+    unsigned char request[64];
+    unsigned round;
+    CHECK(channel != NULL);
+    for (round = 0; round < number; round++) {
+        struct rdma_conn_param asked;
+        size_t length = port == OWNER_PORT ? sizeof greeting : request_to_serve(request, 2);
+        memset(&asked, 0, sizeof asked);
+        asked.private_data = port == OWNER_PORT ? (const void *)&greeting : request;
+        asked.private_data_len = (uint8_t)length;
+        asked.initiator_depth = asked.responder_resources = 1;
+        prepare(&connection);
+        /* From here on nobody waits for the outcome. */
+        CHECK(rdma_migrate_id(connection.id, channel) == 0);
+        CHECK(rdma_connect(connection.id, &asked) == 0);
+        if (random_number() % 2)
+            usleep(random_number() % 20000);
+        close_connection(&connection);
+        count("a request that is given up", 1);
+    }
+    rdma_destroy_event_channel(channel);
+}
+
+int main(int number, char **arguments)
+{
+    const char *what;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    CHECK(number >= 5);
+    what = arguments[1];
+    address = arguments[2];
+    if (strcmp(what, "owner") == 0) {
+        port = OWNER_PORT;
+        state = strtoull(arguments[4], NULL, 10) * 2 + 1;
+        attack_owner((unsigned)atoi(arguments[3]));
+        return report();
+    }
+    CHECK(number == 6);
+    port = (uint16_t)atoi(arguments[3]);
+    state = strtoull(arguments[5], NULL, 10) * 2 + 1;
+    if (strcmp(what, "serve") == 0)
+        attack_serve((unsigned)atoi(arguments[4]));
+    else if (strcmp(what, "garbage") == 0)
+        garbage((unsigned)atoi(arguments[4]));
+    else if (strcmp(what, "flood") == 0)
+        flood((unsigned)atoi(arguments[4]));
+    else
+        CHECK(!"a word that is known");
+    return report();
+}

@@ -1,0 +1,445 @@
+/*
+ * Memory whose owner lets peers reach parts of it, and a peer that keeps to that.
+ *
+ * owner ADAPTER: opens windows for whoever connects, honest or hostile, until SIGTERM comes, and looks after each hostile peer whether anything else of its
+ * memory has changed. owner ADAPTER ADDRESS: an honest peer, which writes, reads back and compares until SIGTERM comes.
+ *
+ * RMB-24, RMB-27, RMF-01, RMF-02, LMC-05
+ */
+#define EDITION_1_2
+#include "../../../dat-ffi/dat-provider/tests/programs/check.h"
+#include "offer.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+
+#define MOST 8
+#define WINDOWS 5
+#define STEPS 8
+#define LOCAL ((DAT_MEM_PRIV_FLAGS)(DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG))
+/* A region of each zone, with a page that nobody may reach before and behind each one that somebody may. */
+enum page { BEFORE, WRITABLE, BETWEEN, READABLE, BEHIND, LEFT, MOVED, LAST, SECRET, OTHERS, OTHER, OTHERS_END, LETTERS, PAGES = LETTERS + 2 * MOST };
+
+struct region {
+    DAT_LMR_HANDLE handle;
+    DAT_LMR_CONTEXT local;
+    DAT_RMR_CONTEXT remote;
+};
+
+struct peer {
+    DAT_EP_HANDLE endpoint;
+    enum guest guest;
+    DAT_RMR_HANDLE windows[WINDOWS];
+    /* Windows that are bound so far; the offer is sent when all are. */
+    int step;
+    struct offer offer;
+};
+
+static char *memory;
+static DAT_IA_HANDLE ia;
+static DAT_EVD_HANDLE async, events;
+static DAT_PZ_HANDLE zone_of_hostile, zone_of_honest;
+/* Each window has a region of its length: soft-RoCE looks at the bounds of the region alone. */
+static struct region windows_to[PAGES], secret, other, letters[2];
+static struct peer peers[MOST];
+static struct place window_of_honest;
+static volatile int over;
+static struct {
+    unsigned honest, hostile, silent, rejected, full, disconnected, broken, not_completed, received, refused, flushed;
+} counts;
+
+static void end(int number)
+{
+    (void)number;
+    over = 1;
+}
+
+static char *page(int number)
+{
+    return memory + (size_t)number * PAGE;
+}
+
+static struct region registered(DAT_PZ_HANDLE zone, int first, DAT_VLEN length, DAT_MEM_PRIV_FLAGS privileges)
+{
+    struct region region;
+    DAT_REGION_DESCRIPTION description;
+    DAT_VLEN size;
+    DAT_VADDR address;
+    description.for_va = page(first);
+    OK(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, description, length, zone, privileges, DAT_VA_TYPE_VA, &region.handle,
+                      &region.local, &region.remote, &size, &address));
+    return region;
+}
+
+static DAT_LMR_TRIPLET part(const struct region *region, const char *begin, DAT_VLEN length)
+{
+    DAT_LMR_TRIPLET part;
+    memset(&part, 0, sizeof part);
+    part.lmr_context = region->local;
+    part.virtual_address = (DAT_VADDR)(uintptr_t)begin;
+    part.segment_length = length;
+    return part;
+}
+
+static struct place place(DAT_RMR_CONTEXT context, int number, uint32_t length)
+{
+    struct place place;
+    place.context = context;
+    place.address = (uint64_t)(uintptr_t)page(number);
+    place.length = length;
+    return place;
+}
+
+static void fill(int number)
+{
+    memset(page(number), 0x40 + number, PAGE);
+}
+
+/* The page is as it was made, from an offset. */
+static void untouched(int number, size_t from)
+{
+    for (; from < PAGE; from++) {
+        if (page(number)[from] != 0x40 + number) {
+            fprintf(stderr, "byte %zu of page %d has changed to %#x\n", from, number, page(number)[from]);
+            exit(1);
+        }
+    }
+}
+
+static void nothing_else_changed(void)
+{
+    int number;
+    for (number = BEFORE; number <= OTHERS_END; number++)
+        untouched(number, number == WRITABLE || number == OTHER ? GRANTED : 0);
+    fill(WRITABLE);
+}
+
+/* The place for what the peer sends, and behind it the one for what is sent to it. */
+static char *letter(const struct peer *peer, int sent)
+{
+    return page(LETTERS + 2 * (int)(peer - peers) + sent);
+}
+
+static const struct region *letters_of(const struct peer *peer)
+{
+    return &letters[peer->guest == HONEST];
+}
+
+static void bind_window(struct peer *peer, int window, const struct region *region, int number, DAT_VLEN length, int privileges,
+                        DAT_RMR_CONTEXT *context)
+{
+    DAT_LMR_TRIPLET bound = part(region, page(number), length);
+    OK((dat_rmr_bind)(peer->windows[window], &bound, (DAT_MEM_PRIV_FLAGS)privileges, peer->endpoint, cookie(1), DAT_COMPLETION_DEFAULT_FLAG,
+                    context));
+}
+
+/* Binds the next window; or tells the peer of all. */
+static void next_step(struct peer *peer)
+{
+    const int read = DAT_MEM_PRIV_REMOTE_READ_FLAG, write = DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
+    struct offer *offer = &peer->offer;
+    DAT_RMR_CONTEXT context = 0;
+    DAT_LMR_TRIPLET sent;
+    int step = peer->step++;
+    if (peer->guest == HONEST && step == 0) {
+        bind_window(peer, 0, &other, OTHER, GRANTED, read | write, &context);
+        window_of_honest = offer->writable = place(context, OTHER, GRANTED);
+        return;
+    }
+    if (peer->guest == HOSTILE && step < STEPS) {
+        switch (step) {
+        case 0:
+            bind_window(peer, 0, &windows_to[WRITABLE], WRITABLE, GRANTED, write, &context);
+            offer->writable = place(context, WRITABLE, GRANTED);
+            return;
+        case 1:
+            bind_window(peer, 1, &windows_to[READABLE], READABLE, GRANTED, read, &context);
+            offer->readable = place(context, READABLE, GRANTED);
+            return;
+        case 2:
+            bind_window(peer, 2, &windows_to[LEFT], LEFT, GRANTED, read | write, &context);
+            offer->rebound = place(context, LEFT, GRANTED);
+            return;
+        case 3:
+            bind_window(peer, 2, &windows_to[MOVED], MOVED, GRANTED, read, &context);
+            offer->moved = place(context, MOVED, GRANTED);
+            return;
+        case 4:
+            bind_window(peer, 3, &windows_to[LEFT], LEFT, GRANTED, read | write, &context);
+            offer->unbound = place(context, LEFT, GRANTED);
+            return;
+        case 5:
+            bind_window(peer, 3, &windows_to[LEFT], LEFT, 0, 0, &context);
+            return;
+        case 6:
+            bind_window(peer, 4, &windows_to[LEFT], LEFT, GRANTED, read | write, &context);
+            offer->freed = place(context, LEFT, GRANTED);
+            return;
+        case 7:
+            OK(dat_rmr_free(peer->windows[4]));
+            peer->windows[4] = DAT_HANDLE_NULL;
+            peer->step++;
+            break;
+        }
+    }
+    /* Without remote rights there is no context for peers, so they try the owner's own. */
+    offer->secret = place((DAT_RMR_CONTEXT)secret.local, SECRET, PAGE);
+    offer->other = place(other.remote, OTHERS, 3 * PAGE);
+    offer->other_window = window_of_honest;
+    memcpy(letter(peer, 1), offer, sizeof *offer);
+    sent = part(letters_of(peer), letter(peer, 1), sizeof *offer);
+    OK(dat_ep_post_send(peer->endpoint, 1, &sent, cookie(2), DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+static struct peer *peer_of(DAT_EP_HANDLE endpoint)
+{
+    int at;
+    for (at = 0; at < MOST; at++)
+        if (peers[at].endpoint == endpoint)
+            return &peers[at];
+    return NULL;
+}
+
+static void arrived(DAT_CR_HANDLE request)
+{
+    struct peer *peer = peer_of(DAT_HANDLE_NULL);
+    struct greeting greeting;
+    DAT_CR_PARAM asked;
+    DAT_LMR_TRIPLET room;
+    int window;
+    OK(dat_cr_query(request, DAT_CR_FIELD_ALL, &asked));
+    memset(&greeting, 0, sizeof greeting);
+    if (asked.private_data_size >= (DAT_COUNT)sizeof greeting)
+        memcpy(&greeting, asked.private_data, sizeof greeting);
+    if (greeting.magic != GREETING || greeting.guest < HONEST || greeting.guest > SILENT) {
+        counts.rejected++;
+        OK((dat_cr_reject)(request));
+        return;
+    }
+    if (peer == NULL) {
+        counts.full++;
+        OK((dat_cr_reject)(request));
+        return;
+    }
+    memset(peer, 0, sizeof *peer);
+    peer->guest = (enum guest)greeting.guest;
+    OK(dat_ep_create(ia, peer->guest == HONEST ? zone_of_honest : zone_of_hostile, events, events, events, NULL, &peer->endpoint));
+    for (window = 0; window < WINDOWS; window++)
+        OK(dat_rmr_create(peer->guest == HONEST ? zone_of_honest : zone_of_hostile, &peer->windows[window]));
+    room = part(letters_of(peer), letter(peer, 0), 64);
+    OK(dat_ep_post_recv(peer->endpoint, 1, &room, cookie(3), DAT_COMPLETION_DEFAULT_FLAG));
+    /* One that gave up meanwhile cannot be accepted. */
+    if (dat_cr_accept(request, peer->endpoint, 0, NULL) != DAT_SUCCESS) {
+        counts.not_completed++;
+        OK(dat_ep_free(peer->endpoint));
+        for (window = 0; window < WINDOWS; window++)
+            OK(dat_rmr_free(peer->windows[window]));
+        peer->endpoint = DAT_HANDLE_NULL;
+        return;
+    }
+    *(peer->guest == HONEST ? &counts.honest : peer->guest == HOSTILE ? &counts.hostile : &counts.silent) += 1;
+}
+
+static void gone(struct peer *peer)
+{
+    int window;
+    OK(dat_ep_free(peer->endpoint));
+    for (window = 0; window < WINDOWS; window++)
+        if (peer->windows[window] != DAT_HANDLE_NULL)
+            OK(dat_rmr_free(peer->windows[window]));
+    if (peer->guest == HONEST)
+        window_of_honest.length = 0;
+    else
+        nothing_else_changed();
+    peer->endpoint = DAT_HANDLE_NULL;
+}
+
+static void happened(const DAT_EVENT *event)
+{
+    const DAT_DTO_COMPLETION_EVENT_DATA *done = &event->event_data.dto_completion_event_data;
+    struct peer *peer;
+    switch (event->event_number) {
+    case DAT_CONNECTION_REQUEST_EVENT:
+        arrived(event->event_data.cr_arrival_event_data.cr_handle);
+        return;
+    case DAT_CONNECTION_EVENT_ESTABLISHED:
+        peer = peer_of(event->event_data.connect_event_data.ep_handle);
+        CHECK(peer != NULL);
+        next_step(peer);
+        return;
+    case DAT_CONNECTION_EVENT_DISCONNECTED:
+    case DAT_CONNECTION_EVENT_BROKEN:
+    case DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR:
+        peer = peer_of(event->event_data.connect_event_data.ep_handle);
+        CHECK(peer != NULL);
+        *(event->event_number == DAT_CONNECTION_EVENT_DISCONNECTED ? &counts.disconnected
+          : event->event_number == DAT_CONNECTION_EVENT_BROKEN     ? &counts.broken
+                                                                   : &counts.not_completed) += 1;
+        gone(peer);
+        return;
+    case DAT_RMR_BIND_COMPLETION_EVENT: {
+        const DAT_RMR_BIND_COMPLETION_EVENT_DATA *bound = &event->event_data.rmr_completion_event_data;
+        int at;
+        for (at = 0; at < MOST * WINDOWS; at++)
+            if (peers[at / WINDOWS].endpoint != DAT_HANDLE_NULL && peers[at / WINDOWS].windows[at % WINDOWS] == bound->rmr_handle)
+                break;
+        /* Of a peer that was gone before. */
+        if (at == MOST * WINDOWS || bound->status != DAT_RMR_BIND_SUCCESS)
+            return;
+        next_step(&peers[at / WINDOWS]);
+        return;
+    }
+    case DAT_DTO_COMPLETION_EVENT:
+        if (done->user_cookie.as_64 != 3)
+            return;
+        *(done->status == DAT_DTO_SUCCESS       ? &counts.received
+          : done->status == DAT_DTO_ERR_FLUSHED ? &counts.flushed
+                                                : &counts.refused) += 1;
+        if (done->status != DAT_DTO_SUCCESS && done->status != DAT_DTO_ERR_FLUSHED)
+            printf("a receive ended with status %d\n", done->status);
+        return;
+    default:
+        fprintf(stderr, "event %#x came\n", event->event_number);
+        exit(1);
+    }
+}
+
+static void own(void)
+{
+    DAT_PSP_HANDLE listener;
+    DAT_EVENT event;
+    DAT_COUNT more;
+    int number;
+    DAT_RETURN code;
+    memory = aligned_alloc(PAGE, (size_t)PAGES * PAGE);
+    CHECK(memory != NULL);
+    for (number = 0; number < PAGES; number++)
+        fill(number);
+    OK(dat_pz_create(ia, &zone_of_hostile));
+    OK(dat_pz_create(ia, &zone_of_honest));
+    for (number = WRITABLE; number <= MOVED; number++)
+        windows_to[number] = registered(zone_of_hostile, number, GRANTED, LOCAL);
+    secret = registered(zone_of_hostile, SECRET, PAGE, LOCAL);
+    other = registered(zone_of_honest, OTHERS, 3 * PAGE, DAT_MEM_PRIV_ALL_FLAG);
+    letters[0] = registered(zone_of_hostile, LETTERS, 2 * MOST * PAGE, LOCAL);
+    letters[1] = registered(zone_of_honest, LETTERS, 2 * MOST * PAGE, LOCAL);
+    OK(dat_psp_create(ia, OWNER_PORT, events, DAT_PSP_CONSUMER_FLAG, &listener));
+    while (!over) {
+        code = dat_evd_wait(events, SECOND / 5, 1, &event, &more);
+        if (code == DAT_SUCCESS)
+            happened(&event);
+        else
+            CHECK(DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED || DAT_GET_TYPE(code) == DAT_INTERRUPTED_CALL);
+        fflush(stdout);
+    }
+    nothing_else_changed();
+    OK(dat_psp_free(listener));
+    OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
+    printf("owner: %u honest, %u hostile and %u silent peers; %u requests rejected, %u when full; %u disconnected, %u broken, %u not completed; "
+           "%u received, %u refused, %u flushed\n",
+           counts.honest, counts.hostile, counts.silent, counts.rejected, counts.full, counts.disconnected, counts.broken,
+           counts.not_completed, counts.received, counts.refused, counts.flushed);
+}
+
+/* Waits for the next event, whichever; 0 if none comes. */
+static DAT_EVENT_NUMBER any_event(DAT_EVENT *event)
+{
+    DAT_COUNT more;
+    DAT_RETURN code = DAT_INTERRUPTED_CALL;
+    while (DAT_GET_TYPE(code) == DAT_INTERRUPTED_CALL)
+        code = dat_evd_wait(events, 20 * SECOND, 1, event, &more);
+    return code == DAT_SUCCESS ? event->event_number : (DAT_EVENT_NUMBER)0;
+}
+
+static void one_success(DAT_UINT64 value)
+{
+    DAT_EVENT event;
+    CHECK(any_event(&event) == DAT_DTO_COMPLETION_EVENT);
+    CHECK(event.event_data.dto_completion_event_data.user_cookie.as_64 == value);
+    CHECK(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS);
+}
+
+static void keep_to_it(const char *address)
+{
+    struct greeting greeting = {GREETING, HONEST};
+    struct sockaddr_in owner;
+    struct region region;
+    DAT_EP_HANDLE endpoint;
+    DAT_EVENT event;
+    DAT_LMR_TRIPLET local;
+    unsigned connections = 0, rounds = 0, turned_away = 0;
+    memory = aligned_alloc(PAGE, 3 * PAGE);
+    CHECK(memory != NULL);
+    OK(dat_pz_create(ia, &zone_of_honest));
+    region = registered(zone_of_honest, 0, 3 * PAGE, LOCAL);
+    memset(&owner, 0, sizeof owner);
+    owner.sin_family = AF_INET;
+    CHECK(inet_pton(AF_INET, address, &owner.sin_addr) == 1);
+    while (!over || connections == 0) {
+        struct offer offer;
+        DAT_RMR_TRIPLET remote;
+        int round;
+        DAT_EVENT_NUMBER number;
+        OK(dat_ep_create(ia, zone_of_honest, events, events, events, NULL, &endpoint));
+        local = part(&region, page(2), sizeof offer);
+        OK(dat_ep_post_recv(endpoint, 1, &local, cookie(1), DAT_COMPLETION_DEFAULT_FLAG));
+        OK(dat_ep_connect(endpoint, (struct sockaddr *)&owner, OWNER_PORT, 20 * SECOND, sizeof greeting, &greeting, DAT_QOS_BEST_EFFORT,
+                          DAT_CONNECT_DEFAULT_FLAG));
+        number = any_event(&event);
+        if (number == DAT_CONNECTION_EVENT_PEER_REJECTED) {
+            /* A flood takes all places now and then. */
+            turned_away++;
+            OK(dat_ep_free(endpoint));
+            /* Its receive is flushed. */
+            usleep(100000);
+            while (dat_evd_dequeue(events, &event) == DAT_SUCCESS)
+                ;
+            continue;
+        }
+        if (number != DAT_CONNECTION_EVENT_ESTABLISHED) {
+            fprintf(stderr, "event %#x came instead of a connection\n", number);
+            exit(1);
+        }
+        one_success(1);
+        memcpy(&offer, page(2), sizeof offer);
+        memset(&remote, 0, sizeof remote);
+        remote.rmr_context = offer.writable.context;
+        remote.target_address = offer.writable.address;
+        remote.segment_length = GRANTED;
+        for (round = 0; round < 50 && !over; round++, rounds++) {
+            memset(page(0), (int)(rounds % 251), PAGE);
+            memset(page(1), 255, PAGE);
+            local = part(&region, page(0), GRANTED);
+            OK(dat_ep_post_rdma_write(endpoint, 1, &local, cookie(2), &remote, DAT_COMPLETION_DEFAULT_FLAG));
+            one_success(2);
+            local = part(&region, page(1), GRANTED);
+            OK(dat_ep_post_rdma_read(endpoint, 1, &local, cookie(4), &remote, DAT_COMPLETION_DEFAULT_FLAG));
+            one_success(4);
+            CHECK(memcmp(page(0), page(1), GRANTED) == 0);
+        }
+        OK(dat_ep_disconnect(endpoint, DAT_CLOSE_GRACEFUL_FLAG));
+        CHECK(any_event(&event) == DAT_CONNECTION_EVENT_DISCONNECTED);
+        OK(dat_ep_free(endpoint));
+        connections++;
+    }
+    OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
+    printf("honest: %u connections, %u times written and read back, %u times turned away\n", connections, rounds, turned_away);
+}
+
+int main(int count, char **arguments)
+{
+    struct sigaction action;
+    CHECK(count >= 2);
+    memset(&action, 0, sizeof action);
+    action.sa_handler = end;
+    CHECK(sigaction(SIGTERM, &action, NULL) == 0);
+    OK(dat_ia_open(arguments[1], 8, &async, &ia));
+    OK(dat_evd_create(ia, 512, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG,
+                      &events));
+    if (count == 2)
+        own();
+    else
+        keep_to_it(arguments[2]);
+    return 0;
+}
