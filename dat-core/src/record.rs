@@ -338,7 +338,7 @@ impl RecordSlot {
             && self.tag.load(Ordering::Relaxed) & RECEIVES == owner.side()
     }
 
-    fn is_unowned(&self) -> bool {
+    pub(crate) fn is_unowned(&self) -> bool {
         self.owner.load() == 0
     }
 

@@ -247,8 +247,18 @@ pub(crate) fn find_run(
     None
 }
 
-/// The index of the first slot of a table that `is_free` accepts.
-pub(crate) fn find_slot<T>(slots: &[T], is_free: impl FnMut(&T) -> bool) -> Option<u16> {
-    let index = slots.iter().position(is_free)?;
-    u16::try_from(index).ok()
+/// The index of the first slot of a table that `is_free` accepts, and which `reached` is past then.
+pub(crate) fn find_slot<T>(
+    slots: &[T],
+    reached: &mut u32,
+    is_free: impl FnMut(&T) -> bool,
+) -> Option<u16> {
+    let index = u16::try_from(slots.iter().position(is_free)?).ok()?;
+    reach(reached, index);
+    Some(index)
+}
+
+/// A slot is taken.
+pub(crate) fn reach(reached: &mut u32, index: u16) {
+    *reached = u32::from(index).saturating_add(1).max(*reached);
 }

@@ -52,7 +52,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) {
         let request = incoming.request;
         let offered = Target::from_token(listener).is_some_and(|target| {
-            let index = find_slot(control.connection_requests, |slot| {
+            let index = find_slot(control.connection_requests, &mut control.reached, |slot| {
                 slot.id.is_null() && next_generation(slot.generation).is_ok()
             });
             index.is_some_and(|index| {

@@ -157,9 +157,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
-            let index = find_slot(control.public_service_points, |slot| {
-                slot.id.is_null() && next_generation(slot.generation).is_ok()
-            })
+            let index = find_slot(
+                control.public_service_points,
+                &mut control.reached,
+                |slot| slot.id.is_null() && next_generation(slot.generation).is_ok(),
+            )
             .ok_or(full)?;
             let generation = control
                 .public_service_points

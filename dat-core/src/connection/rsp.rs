@@ -80,9 +80,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Self::check_unused(control, qualifier)?;
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
-            let index = find_slot(control.reserved_service_points, |slot| {
-                slot.id.is_null() && next_generation(slot.generation).is_ok()
-            })
+            let index = find_slot(
+                control.reserved_service_points,
+                &mut control.reached,
+                |slot| slot.id.is_null() && next_generation(slot.generation).is_ok(),
+            )
             .ok_or(full)?;
             let generation = control
                 .reserved_service_points

@@ -214,7 +214,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         state: EndpointState,
     ) -> Result<EpId> {
         let full = || Error::insufficient_resources(Subtype::ResourceTep).because(Cause::TableFull);
-        let index = find_slot(self.shared.endpoints, |slot| {
+        let index = find_slot(self.shared.endpoints, &mut control.reached, |slot| {
             slot.main.with(|endpoint| {
                 endpoint.id.is_null() && next_generation(endpoint.generation).is_ok()
             })

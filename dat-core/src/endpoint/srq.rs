@@ -200,10 +200,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (receives, segments, max_endpoints) = self.sizes_of_srq(control, attributes)?;
             let exhausted =
                 |cause| Error::insufficient_resources(Subtype::ResourceSrq).because(cause);
-            let index = find_slot(self.shared.shared_receive_queues, |slot| {
-                slot.main
-                    .with(|queue| queue.id.is_null() && next_generation(queue.generation).is_ok())
-            })
+            let index = find_slot(
+                self.shared.shared_receive_queues,
+                &mut control.reached,
+                |slot| {
+                    slot.main.with(|queue| {
+                        queue.id.is_null() && next_generation(queue.generation).is_ok()
+                    })
+                },
+            )
             .ok_or(exhausted(Cause::TableFull))?;
             let slot = self
                 .shared

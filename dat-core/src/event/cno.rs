@@ -252,11 +252,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             control.backend()?;
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
-            let index = find_slot(self.shared.notification_objects, |slot| {
-                slot.main.with(|object| {
-                    object.id.is_null() && next_generation(object.generation).is_ok()
-                })
-            })
+            let index = find_slot(
+                self.shared.notification_objects,
+                &mut control.reached,
+                |slot| {
+                    slot.main.with(|object| {
+                        object.id.is_null() && next_generation(object.generation).is_ok()
+                    })
+                },
+            )
             .ok_or(full)?;
             let slot = self
                 .shared

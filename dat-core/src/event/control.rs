@@ -62,6 +62,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let exhausted = |cause| Error::insufficient_resources(Subtype::ResourceTevd).because(cause);
         let mut aftermath = Aftermath::default();
         let made = self.control.with(|control| {
+            let mut reached = control.reached;
             let backend = control.backend()?;
             if !merges(backend, flags) {
                 return Err(Error::invalid_argument(4).because(Cause::FlagCombination));
@@ -69,7 +70,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if min_qlen > longest(backend) {
                 return Err(exhausted(Cause::AboveLimit));
             }
-            let index = find_slot(self.shared.event_dispatchers, |slot| {
+            let index = find_slot(self.shared.event_dispatchers, &mut reached, |slot| {
                 slot.queue
                     .with(|queue| queue.id.is_null() && next_generation(queue.generation).is_ok())
             })
@@ -102,6 +103,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             } else {
                 None
             };
+            control.reached = reached;
             Ok(place.queue.with(|queue| {
                 let generation = queue.generation.saturating_add(1);
                 let id = EvdId::new(self.shared.instance, generation, index);

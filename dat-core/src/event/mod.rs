@@ -18,7 +18,6 @@ mod thread_wait;
 mod wait;
 
 pub(crate) use aftermath::{Aftermath, Owed};
-pub(crate) use cno::Cno;
 pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub use cno_wait::CnoWait;
 pub use control::EvdParam;
@@ -28,8 +27,8 @@ pub use event::{
     ExtendedOperation, REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK,
     RmrBindCompletion,
 };
+pub(crate) use queue::EvdConfig;
 pub use queue::EvdSlot;
-pub(crate) use queue::{EvdConfig, EvdQueue};
 pub use slot::EventSlot;
 #[cfg(feature = "std")]
 pub use thread_wait::ThreadWait;

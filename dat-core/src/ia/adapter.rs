@@ -93,6 +93,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 public_service_points: storage.public_service_points,
                 reserved_service_points: storage.reserved_service_points,
                 connection_requests: storage.connection_requests,
+                reached: 0,
                 context: 0,
                 watching: false,
                 earliest: None,

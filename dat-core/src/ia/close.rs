@@ -2,14 +2,14 @@
 
 use core::fmt;
 
-use super::Ia;
+use super::{Control, Ia};
 use crate::backend::Backend;
 use crate::connection::{PspSlot, RspSlot};
 use crate::endpoint::ReceiveSide;
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::{Aftermath, Cno, EvdQueue};
+use crate::event::Aftermath;
 use crate::flags::CloseFlags;
-use crate::memory::{LmrSlot, PzSlot, RemoteRegion};
+use crate::memory::{LmrSlot, PzSlot};
 use crate::sync::RawLock;
 
 /// An adapter that could not be closed; it comes back as it was.
@@ -80,7 +80,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Whether the consumer has anything left to free (IAC-03).
     fn has_consumer_objects(&self) -> bool {
         let shared = &self.shared;
-        let tables = self.control.with(|control| {
+        let (tables, reached) = self.control.with(|control| {
             let zones = control.protection_zones.iter().map(|slot| slot.id.handle());
             let psps = control
                 .public_service_points
@@ -94,31 +94,26 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 .connection_requests
                 .iter()
                 .map(|slot| slot.id.handle());
-            zones
-                .chain(psps)
-                .chain(rsps)
-                .chain(crs)
-                .any(|handle| !handle.is_null())
+            let reached = control.reached as usize;
+            let has_any = zones
+                .take(reached)
+                .chain(psps.take(reached))
+                .chain(rsps.take(reached))
+                .chain(crs.take(reached))
+                .any(|handle| !handle.is_null());
+            (has_any, reached)
         });
         tables
-            || shared.local_regions.iter().any(LmrSlot::is_live)
-            || shared
-                .remote_regions
-                .iter()
+            || first(shared.local_regions, reached).any(LmrSlot::is_live)
+            || first(shared.remote_regions, reached)
                 .any(|slot| slot.main.with(|region| !region.id.is_null()))
-            || shared
-                .notification_objects
-                .iter()
+            || first(shared.notification_objects, reached)
                 .any(|slot| slot.main.with(|cno| !cno.id.is_null()))
-            || shared
-                .endpoints
-                .iter()
+            || first(shared.endpoints, reached)
                 .any(|slot| slot.main.with(|endpoint| !endpoint.id.is_null()))
-            || shared
-                .shared_receive_queues
-                .iter()
+            || first(shared.shared_receive_queues, reached)
                 .any(|slot| slot.main.with(|queue| !queue.id.is_null()))
-            || shared.event_dispatchers.iter().any(|slot| {
+            || first(shared.event_dispatchers, reached).any(|slot| {
                 slot.queue
                     .with(|queue| !queue.id.is_null() && queue.id != self.async_evd)
             })
@@ -127,9 +122,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Destroys all objects, users before what they use (IAC-01).
     fn destroy_everything(&self) {
         let shared = &self.shared;
-        let control = &self.control;
         let mut aftermath = Aftermath::default();
-        let (psps, rsps, crs, zones) = control.with(|control| {
+        let after = &mut aftermath;
+        let (psps, rsps, crs, zones) = self.control.with(|control| {
             (
                 control.public_service_points.len(),
                 control.reserved_service_points.len(),
@@ -137,40 +132,78 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 control.protection_zones.len(),
             )
         });
-        each(psps, |index| {
-            control.with(|control| self.destroy_psp_at(control, index));
+        self.each(after, psps, |control, index, _| {
+            self.destroy_psp_at(control, index);
         });
-        each(rsps, |index| {
-            control.with(|control| self.destroy_rsp_at(control, index));
+        self.each(after, rsps, |control, index, _| {
+            self.destroy_rsp_at(control, index);
         });
-        each(shared.endpoints.len(), |index| {
-            control.with(|control| self.destroy_endpoint_at(control, index, &mut aftermath));
-            self.settle(&mut aftermath);
+        self.each(
+            after,
+            shared.endpoints.len(),
+            |control, index, aftermath| {
+                self.destroy_endpoint_at(control, index, aftermath);
+            },
+        );
+        self.each(after, crs, |control, index, aftermath| {
+            self.destroy_cr_at(control, index, aftermath);
         });
-        each(crs, |index| {
-            control.with(|control| self.destroy_cr_at(control, index, &mut aftermath));
-            self.settle(&mut aftermath);
+        self.each(
+            after,
+            shared.shared_receive_queues.len(),
+            |control, index, _| {
+                self.destroy_srq_at(control, index);
+            },
+        );
+        self.each(after, shared.remote_regions.len(), |control, index, _| {
+            self.destroy_rmr_at(control, index);
         });
-        each(shared.shared_receive_queues.len(), |index| {
-            control.with(|control| self.destroy_srq_at(control, index));
+        self.each(after, shared.local_regions.len(), |control, index, _| {
+            self.destroy_lmr_at(control, index);
         });
-        each(shared.remote_regions.len(), |index| {
-            control.with(|control| self.destroy_rmr_at(control, index));
+        self.each(
+            after,
+            shared.event_dispatchers.len(),
+            |control, index, aftermath| {
+                self.destroy_evd_at(control, index, aftermath);
+            },
+        );
+        self.each(
+            after,
+            shared.notification_objects.len(),
+            |control, index, aftermath| {
+                self.destroy_cno_at(control, index, aftermath);
+            },
+        );
+        self.each(after, zones, |control, index, _| {
+            self.destroy_pz_at(control, index);
         });
-        each(shared.local_regions.len(), |index| {
-            control.with(|control| self.destroy_lmr_at(control, index));
-        });
-        each(shared.event_dispatchers.len(), |index| {
-            control.with(|control| self.destroy_evd_at(control, index, &mut aftermath));
-            self.settle(&mut aftermath);
-        });
-        each(shared.notification_objects.len(), |index| {
-            control.with(|control| self.destroy_cno_at(control, index, &mut aftermath));
-            self.settle(&mut aftermath);
-        });
-        each(zones, |index| {
-            control.with(|control| self.destroy_pz_at(control, index));
-        });
+    }
+
+    /// Calls `destroy` under the control lock with each index of a table that an object may have; what follows from that is settled without it.
+    fn each(
+        &self,
+        aftermath: &mut Aftermath,
+        length: usize,
+        mut destroy: impl FnMut(&mut Control<'s, B>, u16, &mut Aftermath),
+    ) {
+        for index in 0..length {
+            let Ok(index) = u16::try_from(index) else {
+                return;
+            };
+            let is_reached = self.control.with(|control| {
+                // Other threads may make objects still.
+                let is_reached = u32::from(index) < control.reached;
+                if is_reached {
+                    destroy(control, index, aftermath);
+                }
+                is_reached
+            });
+            if !is_reached {
+                return;
+            }
+            self.settle(aftermath);
+        }
     }
 }
 
@@ -198,27 +231,44 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     ..RspSlot::EMPTY
                 };
             }
-            for slot in control.connection_requests.iter_mut() {
+            let requests = control.connection_requests.iter_mut();
+            for slot in requests.filter(|slot| !slot.id.is_null()) {
                 slot.vacate();
             }
         });
         for slot in shared.local_regions {
             slot.forget();
         }
+        // Free ones are as they should be: most are that, and they are many.
         for slot in shared.remote_regions {
-            let _leftover = slot.main.with(RemoteRegion::take);
+            slot.main.with(|region| {
+                if !region.id.is_null() {
+                    let _leftover = region.take();
+                }
+            });
         }
         for slot in shared.event_dispatchers {
-            slot.queue.with(EvdQueue::vacate);
+            slot.queue.with(|queue| {
+                if !queue.id.is_null() {
+                    queue.vacate();
+                }
+            });
         }
         for slot in shared.notification_objects {
-            slot.main.with(Cno::vacate);
+            slot.main.with(|object| {
+                if !object.id.is_null() {
+                    object.vacate();
+                }
+            });
         }
         for slot in shared.endpoints {
-            slot.handle.store(0);
-            slot.main
-                .with(|endpoint| endpoint.vacate(endpoint.generation));
-            slot.receive.with(|side| *side = ReceiveSide::EMPTY);
+            slot.main.with(|endpoint| {
+                if !endpoint.id.is_null() {
+                    endpoint.vacate(endpoint.generation);
+                    slot.receive.with(|side| *side = ReceiveSide::EMPTY);
+                    slot.handle.store(0);
+                }
+            });
         }
         for slot in shared.shared_receive_queues {
             slot.forget();
@@ -226,7 +276,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         for slot in shared.events {
             slot.disown();
         }
-        for record in shared.records {
+        for record in shared.records.iter().filter(|record| !record.is_unowned()) {
             record.disown();
         }
     }
@@ -240,11 +290,7 @@ impl<B: Backend, L: RawLock> Drop for Ia<'_, B, L> {
     }
 }
 
-/// Calls `f` with the indices of a table.
-fn each(length: usize, mut f: impl FnMut(u16)) {
-    for index in 0..length {
-        if let Ok(index) = u16::try_from(index) {
-            f(index);
-        }
-    }
+/// The first slots of a table.
+fn first<T>(table: &[T], count: usize) -> impl Iterator<Item = &T> {
+    table.iter().take(count)
 }

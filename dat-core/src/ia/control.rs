@@ -16,6 +16,8 @@ pub(crate) struct Control<'s, B> {
     pub(crate) public_service_points: &'s mut [PspSlot],
     pub(crate) reserved_service_points: &'s mut [RspSlot],
     pub(crate) connection_requests: &'s mut [CrSlot],
+    /// No slot from here on, of whatever table of objects, was ever taken.
+    pub(crate) reached: u32,
     pub(crate) context: u64,
     /// An endpoint may be draining or have a deadline.
     pub(crate) watching: bool,

@@ -12,6 +12,7 @@ use crate::event::backend_refused;
 use crate::flags::{LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, MemoryType, MemoryTypes};
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, LmrId, PzId, next_generation};
+use crate::storage::reach;
 use crate::sync::RawLock;
 use crate::sync::atomic::{Ordering, fence};
 
@@ -439,6 +440,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             self.hold_zone(control, request.pz)?;
             let (index, slot) = places.region;
+            reach(&mut control.reached, index);
             let generation = slot.generation.load(Ordering::Relaxed).saturating_add(1);
             let lmr_context = context_of(generation, index);
             let region = Registered {
@@ -634,6 +636,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             if let Some(generation) = slot.free_generation() {
                 free.offer(generation, (index, slot));
+                // Nothing was used less, and there is nothing else to look for.
+                if generation == 0 && cookie.is_none() {
+                    break;
+                }
             } else if cookie.is_some() && slot.cookie().as_ref() == cookie {
                 known = Some((index, slot));
             }

@@ -19,6 +19,5 @@ pub use lookup::LmrSlot;
 pub(crate) use lookup::{LocalAccess, explain, zone_tag};
 pub use pz::{PzParam, PzSlot};
 pub use region::Region;
-pub(crate) use rmr::RemoteRegion;
 pub use rmr::{RmrBinding, RmrParam, RmrSlot};
 pub use triplet::{LmrTriplet, RmrTriplet};

@@ -50,7 +50,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             let exhausted = Error::insufficient_resources(Subtype::ResourceProtectionDomain)
                 .because(Cause::TableFull);
-            let index = find_slot(control.protection_zones, |slot| {
+            let index = find_slot(control.protection_zones, &mut control.reached, |slot| {
                 slot.id.is_null() && next_generation(slot.generation).is_ok()
             })
             .ok_or(exhausted)?;

@@ -153,7 +153,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let domain = control.zone(pz)?.domain;
             let exhausted = Error::insufficient_resources(Subtype::ResourceMemoryRegion)
                 .because(Cause::TableFull);
-            let index = find_slot(self.shared.remote_regions, |slot| {
+            let index = find_slot(self.shared.remote_regions, &mut control.reached, |slot| {
                 slot.main.with(|region| {
                     region.id.is_null() && next_generation(region.generation).is_ok()
                 })
