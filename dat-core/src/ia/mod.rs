@@ -11,6 +11,8 @@ mod progress;
 mod query;
 mod settle;
 mod tag;
+#[cfg(test)]
+mod tests;
 
 pub use adapter::{Ia, OpenError};
 pub use close::CloseError;
