@@ -34,7 +34,7 @@ expect() {
 attack() {
     local group=$1 code=0
     shift
-    timeout 300 hostile "$@" > said 2>&1 || code=$?
+    timeout $((120 + 60 * rounds)) hostile "$@" > said 2>&1 || code=$?
     sed "s/^counted|/counted|$group|/" said
     [ "$code" = 0 ] || echo "hostile $*: exit code $code"
     return "$code"
