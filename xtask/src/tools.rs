@@ -105,7 +105,7 @@ pub(crate) fn advisories(workspace: &Workspace) -> Result<()> {
 /// A fuzz target.
 struct Target {
     name: &'static str,
-    /// Its share of the time, in parts of 45 in the short form.
+    /// Its share of the time.
     share: u32,
     /// How long its inputs get, in bytes.
     length: u32,
@@ -139,7 +139,7 @@ const TARGETS: [Target; 5] = [
 /// Runs the fuzz targets that are built fast, for three quarters of a minute together.
 pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
     let fast = TARGETS.iter().filter(|target| target.feature.is_none());
-    run_targets(workspace, fast, 45).map(|_counts| ())
+    run_targets(workspace, fast, 24).map(|_counts| ())
 }
 
 /// Runs all fuzz targets for so many seconds together; returns how many inputs each had, as a table.
