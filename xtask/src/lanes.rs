@@ -1,4 +1,4 @@
-//! Builds side by side. Cargo lets one build of a folder go on at a time, so that each lane has a folder of its own.
+//! Work side by side, on several processors.
 
 use anyhow::Result;
 use std::path::Path;
@@ -8,29 +8,44 @@ use xshell::Shell;
 
 use crate::workspace::Workspace;
 
-/// More of them would build dependencies more often than they save time.
+/// More builds at once would make dependencies more often than they save time.
 const MOST: usize = 4;
 
-/// Does the work for each item, which gets the shell and the folder of its lane to build into; after a failure, begins no other.
+/// Builds something for each item. Cargo lets one build of a folder go on at a time, so that each lane has a shell and a folder of its own.
 ///
 /// # Errors
 /// That of the first lane with one.
 pub(crate) fn side_by_side<T: Sync>(
     workspace: &Workspace,
     items: &[T],
-    work: impl Fn(&Shell, &Path, &T) -> Result<()> + Sync,
+    build: impl Fn(&Shell, &Path, &T) -> Result<()> + Sync,
 ) -> Result<()> {
-    let lanes = thread::available_parallelism().map_or(1, usize::from);
-    let (next, work) = (AtomicUsize::new(0), &work);
-    let next = &next;
+    let lanes = (0..processors().min(MOST)).map(|lane| {
+        let folder = workspace.target().join(format!("lanes/{lane}"));
+        (workspace.shell.clone(), folder)
+    });
+    in_lanes(lanes.collect(), items, |(shell, folder), item| {
+        build(shell, folder, item)
+    })
+}
+
+/// Does the work for each item, in one lane for each of those that are given what is their own; after a failure, begins no other.
+///
+/// # Errors
+/// That of the first lane with one.
+pub(crate) fn in_lanes<L: Send, T: Sync>(
+    lanes: Vec<L>,
+    items: &[T],
+    work: impl Fn(&L, &T) -> Result<()> + Sync,
+) -> Result<()> {
+    let (next, work) = (&AtomicUsize::new(0), &work);
     thread::scope(|scope| {
-        let lanes: Vec<_> = (0..lanes.min(MOST))
-            .map(|lane| {
-                let shell = workspace.shell.clone();
-                let folder = workspace.target().join(format!("lanes/{lane}"));
+        let lanes: Vec<_> = lanes
+            .into_iter()
+            .map(|own| {
                 scope.spawn(move || {
                     while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        work(&shell, &folder, item)
+                        work(&own, item)
                             .inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?;
                     }
                     Ok(())
@@ -42,6 +57,11 @@ pub(crate) fn side_by_side<T: Sync>(
             .map(|lane| lane.join().expect("a lane does not panic"))
             .fold(Ok(()), Result::and)
     })
+}
+
+/// How many there are.
+pub(crate) fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]

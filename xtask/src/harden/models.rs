@@ -8,11 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
+use crate::lanes::{in_lanes, processors};
 use crate::workspace::Workspace;
 
 /// The accesses whose orders are not needed as far as the models can tell, each with the reason why it stays.
@@ -87,7 +87,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
-    let noticed = notice_all(&binary, &proofs);
+    let noticed = notice_all(&binary, &proofs)?;
     let (reasons, found) = judge(workspace, &noticed)?;
     let halves = prove_all(&build(workspace, true)?)?;
     let mut report = String::from(
@@ -223,7 +223,7 @@ fn notices(binary: &Path, model: &str, change: &str) -> bool {
 }
 
 /// For each change of an access the first model that notices it, quick ones first.
-fn notice_all(binary: &Path, proofs: &[Proof]) -> BTreeMap<String, Option<String>> {
+fn notice_all(binary: &Path, proofs: &[Proof]) -> Result<BTreeMap<String, Option<String>>> {
     let mut order: Vec<&Proof> = proofs.iter().collect();
     order.sort_by_key(|proof| proof.took);
     let changes: Vec<&String> = proofs
@@ -232,27 +232,18 @@ fn notice_all(binary: &Path, proofs: &[Proof]) -> BTreeMap<String, Option<String
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();
-    let next = AtomicUsize::new(0);
     let noticed = Mutex::new(BTreeMap::new());
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(change) = changes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let by = order
-                        .iter()
-                        .filter(|proof| proof.changeable.contains(*change))
-                        .find(|proof| notices(binary, &proof.name, change))
-                        .map(|proof| proof.name.clone());
-                    match noticed.lock() {
-                        Ok(mut noticed) => noticed.insert((*change).clone(), by),
-                        Err(_) => return,
-                    };
-                }
-            });
-        }
-    });
-    noticed.into_inner().unwrap_or_default()
+    in_lanes(vec![(); processors()], &changes, |(), change| {
+        let by = order
+            .iter()
+            .filter(|proof| proof.changeable.contains(*change))
+            .find(|proof| notices(binary, &proof.name, change))
+            .map(|proof| proof.name.clone());
+        let mut noticed = noticed.lock().expect("a lane does not panic");
+        noticed.insert((*change).clone(), by);
+        Ok(())
+    })?;
+    Ok(noticed.into_inner().unwrap_or_default())
 }
 
 /// Holds what went unnoticed against the reasons; returns how many have one, and how many were noticed.
