@@ -742,6 +742,7 @@ unsafe impl Backend for VerbsBackend {
         self.pending.pop_front()
     }
 
+    #[inline]
     fn is_quiet(&self) -> bool {
         self.sink.is_none()
             && self.pending.is_empty()

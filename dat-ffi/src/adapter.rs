@@ -372,7 +372,13 @@ impl Adapter {
     /// The adapter of an object, whatever the object is by now.
     #[inline(always)]
     pub(crate) fn of(handle: CHandle) -> Option<Entered<'static, Self>> {
-        ADAPTERS.get(handle.cell()?.slot())?.enter()
+        Self::at(handle.cell()?.slot())
+    }
+
+    /// The adapter in a place.
+    #[inline(always)]
+    pub(crate) fn at(slot: usize) -> Option<Entered<'static, Self>> {
+        ADAPTERS.get(slot % MOST)?.enter()
     }
 
     /// The adapter that a handle names itself. Another one may be in its place by now.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_core::flags::HandleKind;
-use dat_core::id::Handle;
+use dat_core::id::{EpId, Handle};
 use dat_core::{Error, Result, Subtype};
 
 /// Objects of this process, those in quarantine included.
@@ -63,6 +63,15 @@ impl CHandle {
     #[inline(always)]
     pub(crate) fn named_or_none(self) -> Option<Handle> {
         (!self.is_null()).then(|| self.named())
+    }
+
+    /// The core's handle of an object of a kind, if that is what this one names, and the place of its adapter.
+    #[inline(always)]
+    pub(crate) fn object(self, kind: HandleKind) -> Option<(Handle, usize)> {
+        let cell = self.cell()?;
+        // A cell without an object has the null handle, which is of no kind.
+        let object = Handle::from_raw(cell.object.load(Ordering::Acquire));
+        (object.kind() == Some(kind)).then(|| (object, cell.slot()))
     }
 
     /// The cell at this address.
@@ -208,7 +217,7 @@ pub(crate) struct Cells {
     provider: usize,
     slot: u32,
     /// By kind and index of the core's handle: the index of the cell + 1 of the latest object there, which may be gone.
-    tables: Box<[Box<[AtomicU32]>]>,
+    tables: [Box<[AtomicU32]>; HandleKind::ALL.len()],
     /// Held while a cell comes to an object, or leaves it: a call that makes an object, and an event that names it, may do so at
     /// a time.
     turn: Mutex<()>,
@@ -217,24 +226,30 @@ pub(crate) struct Cells {
 impl Cells {
     /// For the adapter of a slot, which has up to `lengths(kind)` objects of a kind.
     pub(crate) fn new(provider: usize, slot: u32, lengths: impl Fn(HandleKind) -> usize) -> Self {
-        let table = |kind: &HandleKind| {
+        let table = |kind| {
             let entries = std::iter::repeat_with(|| AtomicU32::new(0));
-            entries.take(lengths(*kind)).collect()
+            let length = HandleKind::ALL.get(kind).map_or(0, |kind| lengths(*kind));
+            entries.take(length).collect()
         };
         Self {
             provider,
             slot,
-            tables: HandleKind::ALL.iter().map(table).collect(),
+            tables: std::array::from_fn(table),
             turn: Mutex::new(()),
         }
     }
 
     #[inline(always)]
     fn entry(&self, object: Handle) -> Option<&AtomicU32> {
-        let kind = object.kind()?.value() as usize;
+        self.entry_of(object.kind()?, object)
+    }
+
+    /// The entry of an object whose kind is known.
+    #[inline(always)]
+    fn entry_of(&self, kind: HandleKind, object: Handle) -> Option<&AtomicU32> {
         // The lowest 16 bits of a handle are its index.
         let index = usize::from(object.to_raw() as u16);
-        self.tables.get(kind)?.get(index)
+        self.tables.get(kind.value() as usize)?.get(index)
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
@@ -294,6 +309,16 @@ impl Cells {
         }
     }
 
+    /// As `of`, of an endpoint.
+    #[inline(always)]
+    pub(crate) fn of_endpoint(&self, endpoint: EpId) -> CHandle {
+        let object = endpoint.handle();
+        match self.known_at(self.entry_of(HandleKind::Ep, object), object) {
+            Some(handle) => handle,
+            None => self.make(object),
+        }
+    }
+
     /// As `of`, of what may be absent.
     pub(crate) fn of_some(&self, object: Option<impl Into<Handle>>) -> CHandle {
         object.map_or(CHandle::NULL, |object| self.of(object.into()))
@@ -301,7 +326,12 @@ impl Cells {
 
     #[inline(always)]
     fn known(&self, object: Handle) -> Option<CHandle> {
-        let cell = cell_of(self.entry(object)?.load(Ordering::Acquire))?;
+        self.known_at(self.entry(object), object)
+    }
+
+    #[inline(always)]
+    fn known_at(&self, entry: Option<&AtomicU32>, object: Handle) -> Option<CHandle> {
+        let cell = cell_of(entry?.load(Ordering::Acquire))?;
         (cell.latest.load(Ordering::Relaxed) == object.to_raw()).then(|| cell.c_handle())
     }
 

@@ -1,6 +1,6 @@
 //! Taking events without waiting, and posting software events.
 
-use super::event::Event;
+use super::event::{DtoCompletion, Event};
 use super::queue::{Asked, EvdQueue, EvdSlot};
 use crate::backend::{Backend, Completion};
 use crate::error::{Cause, Error, Result};
@@ -11,6 +11,18 @@ use crate::sync::{Guard, RawLock};
 
 /// The queue of a dispatcher, locked.
 pub(super) type HeldQueue<'a, B, L> = Guard<'a, L, EvdQueue<<B as Backend>::CompletionQueue>>;
+
+/// Takes what a dequeue finds.
+pub trait EventSink {
+    /// What the dequeue returns.
+    type Output;
+
+    /// Takes a transfer that the device said to have succeeded, from the registers in which it was found.
+    fn transfer(self, completion: DtoCompletion) -> Self::Output;
+
+    /// Takes whatever else comes of a dequeue: other transfers, other events, errors.
+    fn otherwise(self, found: Result<Event>) -> Self::Output;
+}
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Removes and returns the first event of a dispatcher, without waiting.
@@ -32,6 +44,33 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         match slot.queue.try_hold() {
             Some(queue) => self.dequeue_held(queue, evd),
             None => self.dequeue_contended(slot, evd),
+        }
+    }
+
+    /// As `evd_dequeue`, for callers that turn events into a form of their own. It becomes a part of its caller.
+    ///
+    /// # Errors
+    /// None of its own: those of `evd_dequeue` come to the sink.
+    ///
+    /// Spec: EVG-01..04, EVW-09
+    #[inline(always)]
+    pub fn evd_dequeue_into<S: EventSink>(&self, evd: EvdId, sink: S) -> S::Output {
+        let slot = self.shared.event_dispatchers.get(evd.index());
+        let Some(mut queue) = slot.and_then(|slot| slot.queue.try_hold()) else {
+            return sink.otherwise(self.evd_dequeue(evd));
+        };
+        if queue.open != evd {
+            return sink.otherwise(self.dequeue_otherwise(queue, evd));
+        }
+        match queue.look(&self.shared) {
+            Some(Asked::Plain(completion)) => {
+                // The sink is the caller's: it may use this dispatcher.
+                drop(queue);
+                sink.transfer(completion)
+            }
+            Some(Asked::Again) => sink.otherwise(self.dequeue_asking(queue)),
+            Some(asked) => sink.otherwise(self.dequeue_asked(queue, asked)),
+            None => sink.otherwise(self.dequeue_queued(queue)),
         }
     }
 

@@ -56,6 +56,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Whether `progress` would find nothing to do, at whatever time: the device has nothing to say, and no endpoint is looked after. True only where the
     /// backend can tell.
+    #[inline]
     pub fn is_quiet(&self) -> bool {
         self.control.with(|control| {
             !control.watching && control.backend().is_ok_and(|backend| backend.is_quiet())

@@ -1,6 +1,6 @@
 //! Event dispatchers.
 
-use dat_core::event::{Event, Waited};
+use dat_core::event::{DtoCompletion, Event, EventSink, Waited};
 use dat_core::flags::{EvdFields, EvdFlags, HandleKind};
 use dat_core::id::{CnoId, EvdId};
 use dat_core::{Error, ErrorKind, Result};
@@ -140,12 +140,36 @@ pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::
         Err(error) => return code::<E>(Err(error)),
     };
     let id = EvdId::from_handle(id);
-    match with_device!(adapter, opened => opened.ia.evd_dequeue(id)) {
-        Ok(Event::Dto(completion)) => {
-            event::put_transfer(place, &completion, &adapter, evd);
-            0
+    let sink = Caller {
+        adapter: &adapter,
+        evd,
+        place,
+    };
+    with_device!(adapter, opened => opened.ia.evd_dequeue_into(id, sink))
+}
+
+/// Whoever dequeues, and where the event is to be stored.
+struct Caller<'a, E: Edition> {
+    adapter: &'a Adapter,
+    evd: CHandle,
+    place: Place<boundary::Event<E>>,
+}
+
+impl<E: Edition> EventSink for Caller<'_, E> {
+    type Output = Code;
+
+    #[inline(always)]
+    fn transfer(self, completion: DtoCompletion) -> Code {
+        event::put_transfer(self.place, &completion, self.adapter, self.evd);
+        0
+    }
+
+    #[inline(always)]
+    fn otherwise(self, found: Result<Event>) -> Code {
+        match found {
+            Ok(Event::Dto(completion)) => self.transfer(completion),
+            found => dequeued_otherwise(found, self.adapter, self.evd, self.place),
         }
-        found => dequeued_otherwise::<E>(found, &adapter, evd, place),
     }
 }
 
@@ -157,22 +181,37 @@ fn dequeued_otherwise<E: Edition>(
     evd: CHandle,
     place: Place<boundary::Event<E>>,
 ) -> Code {
-    let mut found = found;
-    if matches!(&found, Err(error) if error.kind() == ErrorKind::QueueEmpty) {
-        let id = EvdId::from_handle(evd.named());
-        with_device!(adapter, opened => {
-            if !opened.ia.is_quiet() {
-                opened.ia.progress(opened.now());
-                found = opened.ia.evd_dequeue(id);
-            }
-        });
-    }
     match found {
         Ok(found) => {
             place.put(event::made_of(&found, adapter, evd));
             0
         }
-        Err(error) if error.kind() == ErrorKind::QueueEmpty => {
+        Err(error) if error == Error::queue_empty() => found_nothing(adapter, evd, place),
+        Err(error) => code::<E>(Err(error)),
+    }
+}
+
+/// A dequeue that finds nothing, unless something has happened at the device.
+#[inline(always)]
+fn found_nothing<E: Edition>(
+    adapter: &Adapter,
+    evd: CHandle,
+    place: Place<boundary::Event<E>>,
+) -> Code {
+    let found = with_device!(adapter, opened => {
+        if opened.ia.is_quiet() {
+            Err(Error::queue_empty())
+        } else {
+            opened.ia.progress(opened.now());
+            opened.ia.evd_dequeue(EvdId::from_handle(evd.named()))
+        }
+    });
+    match found {
+        Ok(found) => {
+            place.put(event::made_of(&found, adapter, evd));
+            0
+        }
+        Err(error) if error == Error::queue_empty() => {
             adapter.found_nothing();
             match evd.cell() {
                 Some(cell) if cell.mark() == HAS_COMPLETIONS => EMPTY_WITHOUT_CLASS,

@@ -54,7 +54,7 @@ fn extended<E: Edition>(
         evd,
         data: EventData {
             transfer: TransferData {
-                ep: adapter.cells.of(completion.ep.into()),
+                ep: adapter.cells.of_endpoint(completion.ep),
                 cookie: completion.cookie,
                 status: completion.status.value(),
                 transferred_length: E::Length::of(completion.transferred_length),
@@ -80,7 +80,7 @@ pub(crate) fn put_transfer<E: Edition>(
 #[inline(always)]
 fn transfer_of<E: Edition>(completion: &DtoCompletion, adapter: &Adapter) -> TransferData<E> {
     TransferData {
-        ep: adapter.cells.of(completion.ep.into()),
+        ep: adapter.cells.of_endpoint(completion.ep),
         cookie: completion.cookie,
         status: completion.status.value(),
         transferred_length: E::Length::of(completion.transferred_length),

@@ -40,12 +40,10 @@ pub(crate) fn named_of(
     kind: HandleKind,
 ) -> Result<(Entered<'static, Adapter>, Handle)> {
     // Other arguments are looked at after this, and before the core sees the handle.
-    let named = handle.named();
-    match named.kind() {
-        Some(found) if found == kind => Adapter::of(handle).map(|adapter| (adapter, named)),
-        _ => None,
-    }
-    .ok_or(Error::invalid_handle(kind.subtype()))
+    handle
+        .object(kind)
+        .and_then(|(object, slot)| Some((Adapter::at(slot)?, object)))
+        .ok_or(Error::invalid_handle(kind.subtype()))
 }
 
 /// The adapter of an object of any kind.
