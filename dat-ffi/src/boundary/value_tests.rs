@@ -6,18 +6,7 @@ use dat_core::flags::*;
 use dat_core::{Abi, Error, ErrorKind, Subtype};
 
 use super::layout_tests::Both;
-
-/// `CamelCase` as the headers write it: `CAMEL_CASE`.
-fn in_capitals(value: impl Debug) -> String {
-    let mut text = String::new();
-    for letter in format!("{value:?}").chars() {
-        if letter.is_ascii_uppercase() && !text.is_empty() {
-            text.push('_');
-        }
-        text.push(letter.to_ascii_uppercase());
-    }
-    text
-}
+use crate::calls::names::{self, in_capitals};
 
 /// Values by the names that they have in Rust.
 fn named<T: Copy + Debug>(
@@ -66,18 +55,6 @@ macro_rules! flags {
     };
 }
 
-/// The name of a subtype. Those of states are one word each.
-fn in_headers(subtype: Subtype) -> String {
-    const STATE: &str = "INVALID_STATE_EP_";
-    let name = in_capitals(subtype);
-    match name.strip_prefix(STATE) {
-        Some(state) if !state.starts_with("EVD_") && !state.starts_with("RECV_") => {
-            format!("DAT_{STATE}{}", state.replace('_', ""))
-        }
-        _ => format!("DAT_{name}"),
-    }
-}
-
 /// Spec: GEN-01
 #[test]
 fn return_codes_are_those_of_our_headers() {
@@ -88,7 +65,7 @@ fn return_codes_are_those_of_our_headers() {
             == Some(Err(Error::new(*kind, Subtype::NoSubtype)))
     };
     for kind in ErrorKind::ALL.iter().filter(|kind| in_1_2(kind)) {
-        let name = format!("DAT_{}", in_capitals(kind));
+        let name = names::of_kind(*kind);
         let rust = code(*kind, Subtype::NoSubtype) & 0x3FFF_FFFF;
         both.same(&name, rust.into(), &name);
     }
@@ -99,7 +76,7 @@ fn return_codes_are_those_of_our_headers() {
         if known != Some(Err(Error::new(ErrorKind::InvalidState, *subtype))) {
             continue;
         }
-        let name = in_headers(*subtype);
+        let name = names::of_subtype(*subtype);
         both.same(&name, u64::from(rust & 0xFFFF), &name);
         let whole = format!("DAT_ERROR(DAT_INVALID_STATE, {name})");
         both.same(&format!("whole {name}"), rust.into(), &whole);

@@ -10,6 +10,7 @@ pub(crate) mod evd;
 pub(crate) mod event;
 pub(crate) mod ia;
 pub(crate) mod lmr;
+pub(crate) mod names;
 pub(crate) mod post;
 pub(crate) mod psp;
 pub(crate) mod pz;

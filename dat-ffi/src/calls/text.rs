@@ -4,26 +4,41 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::{Mutex, PoisonError};
 
-use dat_core::{Result, strerror};
+use dat_core::{Error, Result, Subtype, strerror};
 
-use super::Edition;
 use super::result::{Code, code};
+use super::{Edition, names};
 use crate::boundary::{Out, StaticText};
 
 /// The words that were asked for, as C has them. There are as many as there are types and subtypes.
-static WORDS: Mutex<Option<HashMap<&'static str, &'static CStr>>> = Mutex::new(None);
+static WORDS: Mutex<Option<HashMap<String, &'static CStr>>> = Mutex::new(None);
 
-fn as_c(words: &'static str) -> StaticText {
+fn as_c(words: String) -> StaticText {
     let mut known = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
-    let made = known.get_or_insert_default().entry(words);
-    StaticText::new(made.or_insert_with(|| {
-        // No words have a zero byte.
-        let words = CString::new(words).unwrap_or_default();
-        Box::leak(words.into_boxed_c_str())
-    }))
+    let known = known.get_or_insert_default();
+    if let Some(made) = known.get(&words) {
+        return StaticText::new(made);
+    }
+    // No words have a zero byte.
+    let made = CString::new(words.as_str()).unwrap_or_default();
+    let made = Box::leak(made.into_boxed_c_str());
+    known.insert(words, made);
+    StaticText::new(made)
 }
 
-/// The second place may be null.
+/// Stores both texts. The second place may be null.
+fn put(
+    (major, minor): (Out<StaticText>, Out<StaticText>),
+    texts: impl FnOnce() -> Result<(String, String)>,
+) -> Result<()> {
+    let place = major.required(2)?;
+    let (kind, subtype) = texts()?;
+    place.put(as_c(kind));
+    minor.offer(as_c(subtype));
+    Ok(())
+}
+
+/// In words.
 ///
 /// Spec: STR-01..03
 pub(crate) extern "C" fn of<E: Edition>(
@@ -31,11 +46,30 @@ pub(crate) extern "C" fn of<E: Edition>(
     major: Out<StaticText>,
     minor: Out<StaticText>,
 ) -> Code {
-    code::<E>((|| -> Result<()> {
-        let place = major.required(2)?;
+    code::<E>(put((major, minor), || {
         let (kind, subtype) = strerror(value, E::ABI)?;
-        place.put(as_c(kind));
-        minor.offer(as_c(subtype));
-        Ok(())
-    })())
+        Ok((kind.to_owned(), subtype.to_owned()))
+    }))
+}
+
+/// As the headers call them: what programs for 2.0 have printed so far. Without a subtype the second text is empty.
+///
+/// Spec: STR-01..03
+pub(crate) extern "C" fn named<E: Edition>(
+    value: u32,
+    major: Out<StaticText>,
+    minor: Out<StaticText>,
+) -> Code {
+    code::<E>(put((major, minor), || {
+        let known = Error::from_code(value, E::ABI).ok_or(Error::invalid_argument(1))?;
+        Ok(match known {
+            Ok(()) => ("DAT_SUCCESS".to_owned(), String::new()),
+            Err(error) => {
+                let subtype =
+                    Some(error.subtype()).filter(|subtype| *subtype != Subtype::NoSubtype);
+                let subtype = subtype.map(names::of_subtype);
+                (names::of_kind(error.kind()), subtype.unwrap_or_default())
+            }
+        })
+    }))
 }

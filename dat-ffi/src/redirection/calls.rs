@@ -194,5 +194,5 @@ pub extern "C" fn dat_lmr_create(
 
 #[doc = include_str!("../../manual/dat_strerror.md")]
 pub extern "C" fn dat_strerror(value: u32, major: Out<StaticText>, minor: Out<StaticText>) -> Code {
-    text::of::<V2>(value, major, minor)
+    text::named::<V2>(value, major, minor)
 }

@@ -144,8 +144,13 @@ int main(void)
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, open_as("mine", 2, 0, DAT_TRUE));
 
     OK(dat_strerror(DAT_CLASS_ERROR | DAT_INVALID_HANDLE | DAT_INVALID_HANDLE_EP, &major, &minor));
-    CHECK(strcmp(major, "invalid handle") == 0 && strlen(minor) != 0);
+    CHECK(strcmp(major, "DAT_INVALID_HANDLE") == 0 && strcmp(minor, "DAT_INVALID_HANDLE_EP") == 0);
+    OK(dat_strerror(DAT_CLASS_ERROR | DAT_INVALID_STATE | DAT_INVALID_STATE_EP_ACTCONNPENDING, &major, &minor));
+    CHECK(strcmp(major, "DAT_INVALID_STATE") == 0 && strcmp(minor, "DAT_INVALID_STATE_EP_ACTCONNPENDING") == 0);
+    OK(dat_strerror(DAT_QUEUE_EMPTY, &major, &minor));
+    CHECK(strcmp(major, "DAT_QUEUE_EMPTY") == 0 && strlen(minor) == 0);
     OK(dat_strerror(DAT_SUCCESS, &major, &minor));
+    CHECK(strcmp(major, "DAT_SUCCESS") == 0 && strlen(minor) == 0);
     EXPECT(DAT_INVALID_PARAMETER, dat_strerror(0x80FF0000, &major, &minor));
     EXPECT(DAT_INVALID_PARAMETER, dat_strerror(DAT_SUCCESS, NULL, &minor));
     return 0;
