@@ -126,12 +126,12 @@ const STEPS: &[Step] = &[
                 workspace,
                 &[
                     "smoke",
-                    "conformance",
                     "copy",
                     "perf",
                     "kill",
                     "rsm",
                     "hosts",
+                    "conformance",
                     "dapl",
                 ],
             )

@@ -16,6 +16,8 @@ use std::io::{self, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Instant;
 use xshell::{Shell, cmd};
 
@@ -145,14 +147,37 @@ fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -
 
 /// Runs the jobs of these names, one guest each; fails at the first that does not pass.
 pub(crate) fn check(workspace: &Workspace, names: &[&str]) -> Result<()> {
-    for name in names {
-        let job = Job::load(&scripts(workspace).join("jobs"), name)?;
-        let verdict = run_job(workspace, &job, &Options::default())?;
-        if verdict.code() != 0 {
-            bail!("job {name} did not pass; repeat it alone with `cargo xtask vm {name}`");
+    let folder = scripts(workspace).join("jobs");
+    let jobs = names.iter().map(|name| Job::load(&folder, name));
+    let jobs: Vec<Job> = jobs.collect::<Result<_>>()?;
+    let failed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| build_ahead(&jobs, &failed));
+        let run = |job: &Job| {
+            let verdict = run_job(workspace, job, &Options::default())?;
+            let name = &job.name;
+            if verdict.code() != 0 {
+                bail!("job {name} did not pass; repeat it alone with `cargo xtask vm {name}`");
+            }
+            Ok(())
+        };
+        let result = jobs.iter().try_for_each(run);
+        failed.store(result.is_err(), Ordering::Relaxed);
+        result
+    })
+}
+
+/// Builds what the jobs need, one job after the other, while the guests of those before run: a program that is linked as a whole occupies one processor for
+/// long, as a guest does. What does not build is told by the job that needs it.
+fn build_ahead(jobs: &[Job], failed: &AtomicBool) {
+    let Ok(workspace) = Workspace::load() else {
+        return;
+    };
+    for build in jobs.iter().flat_map(|job| &job.needs.build) {
+        if failed.load(Ordering::Relaxed) || built(&workspace, build).is_err() {
+            return;
         }
     }
-    Ok(())
 }
 
 /// Runs the job of this name; what it and the guest wrote on the console.
