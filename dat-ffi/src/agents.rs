@@ -39,8 +39,16 @@ struct Agents {
     last: u64,
     /// By number, which the core has.
     enlisted: HashMap<u64, Enlisted>,
-    /// Threads that wait until calls are over: of the agents of which notification object or adapter.
-    waiters: HashMap<ThreadId, CHandle>,
+    /// Threads that wait until calls are over.
+    waiters: HashMap<ThreadId, Waiter>,
+}
+
+/// What a thread waits for.
+struct Waiter {
+    /// The notification object or adapter whose agents are not to be called any more.
+    owner: CHandle,
+    /// Threads that call them, and that it does not wait for: they waited for this one before.
+    excused: Vec<ThreadId>,
 }
 
 impl Agents {
@@ -54,22 +62,25 @@ impl Agents {
 
     /// The threads that a thread waits for.
     fn awaited_by(&self, waiter: ThreadId) -> impl Iterator<Item = ThreadId> {
-        let owner = self.waiters.get(&waiter).copied();
-        let calls = self.enlisted.values();
-        calls
-            .filter(move |call| owner.is_some_and(|owner| call.is_of(owner)))
-            .filter_map(|call| call.caller)
-            .filter(move |caller| *caller != waiter)
+        let waits = self.waiters.get(&waiter);
+        let of_waiter = waits.into_iter().flat_map(|waits| {
+            let calls = self.enlisted.values();
+            calls
+                .filter(|call| call.is_of(waits.owner))
+                .filter_map(|call| call.caller)
+                .filter(|caller| !waits.excused.contains(caller))
+        });
+        of_waiter.filter(move |caller| *caller != waiter)
     }
 
-    /// Whether a thread waits for one that, over however many others, waits for it.
-    fn waits_for_itself(&self, waiter: ThreadId) -> bool {
+    /// Whether a thread waits for another one, over however many between them.
+    fn waits_for(&self, waiter: ThreadId, awaited: ThreadId) -> bool {
         let mut reached = vec![waiter];
         let mut looked_at = 0;
         while let Some(&next) = reached.get(looked_at) {
             looked_at += 1;
             for thread in self.awaited_by(next) {
-                if thread == waiter {
+                if thread == awaited {
                     return true;
                 }
                 if !reached.contains(&thread) {
@@ -78,6 +89,17 @@ impl Agents {
             }
         }
         false
+    }
+
+    /// Notes that a thread waits. No thread waits for itself then, over however many others, if none did before.
+    fn begin_to_wait(&mut self, waiter: ThreadId, owner: CHandle) {
+        let excused = Vec::new();
+        self.waiters.insert(waiter, Waiter { owner, excused });
+        let callers = self.awaited_by(waiter);
+        let excused = callers
+            .filter(|caller| self.waits_for(*caller, waiter))
+            .collect();
+        self.waiters.insert(waiter, Waiter { owner, excused });
     }
 }
 
@@ -162,16 +184,14 @@ pub(crate) fn release(ia: CHandle) {
 }
 
 /// Waits until no other thread calls an agent of the notification object or adapter: what a consumer frees then is not used any more. Agents that end each
-/// other's objects would wait for ever; the last one of them does not.
+/// other's objects would wait for ever; the last one of them does not wait for those that wait for it.
 fn wait(owner: CHandle) {
     let own = thread::current().id();
     let mut agents = agents();
-    agents.waiters.insert(own, owner);
-    if !agents.waits_for_itself(own) {
-        let is_called = |agents: &mut Agents| agents.awaited_by(own).next().is_some();
-        let ended = OVER.wait_while(agents, is_called);
-        agents = ended.unwrap_or_else(PoisonError::into_inner);
-    }
+    agents.begin_to_wait(own, owner);
+    let is_called = |agents: &mut Agents| agents.awaited_by(own).next().is_some();
+    let ended = OVER.wait_while(agents, is_called);
+    let mut agents = ended.unwrap_or_else(PoisonError::into_inner);
     agents.waiters.remove(&own);
 }
 
@@ -196,7 +216,7 @@ fn finish(number: u64, agent: Agent, evd: CHandle) {
 #[cfg(test)]
 mod tests {
     use std::ffi::c_void;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use dat_core::Error;
 
@@ -291,5 +311,63 @@ mod tests {
         release(owners.1);
         assert_eq!(FIRST.load(Ordering::Relaxed), 1);
         assert_eq!(SECOND.load(Ordering::Relaxed), 0);
+    }
+
+    /// Spec: CNF-01, CNC-02
+    #[test]
+    fn one_of_a_circle_waits_for_calls_outside_of_it() {
+        const ROUNDS: u32 = 100_000;
+        const INNER: CHandle = owners(19).0;
+        const OUTER: CHandle = owners(23).0;
+        static OUTSIDE_IS_OVER: AtomicBool = AtomicBool::new(false);
+        static BEGUN: AtomicUsize = AtomicUsize::new(0);
+
+        fn waiting() -> usize {
+            let agents = agents();
+            let waiters = agents.waiters.values();
+            waiters
+                .filter(|waiter| [INNER, OUTER].contains(&waiter.owner))
+                .count()
+        }
+        fn until(holds: impl Fn() -> bool) {
+            let mut rounds = 0..ROUNDS;
+            while rounds.next().is_some() && !holds() {
+                thread::yield_now();
+            }
+        }
+        fn begin() {
+            BEGUN.fetch_add(1, Ordering::AcqRel);
+            while BEGUN.load(Ordering::Acquire) < 3 {
+                thread::yield_now();
+            }
+        }
+        extern "C" fn inner(_: *mut c_void, _: CHandle) {
+            begin();
+            until(|| waiting() == 1);
+            dismiss(OUTER);
+            assert!(OUTSIDE_IS_OVER.load(Ordering::Acquire));
+        }
+        extern "C" fn outer(_: *mut c_void, _: CHandle) {
+            begin();
+            dismiss(INNER);
+        }
+        extern "C" fn outside(_: *mut c_void, _: CHandle) {
+            begin();
+            until(|| waiting() == 2);
+            OUTSIDE_IS_OVER.store(true, Ordering::Release);
+        }
+        let ia = owners(19).1;
+        let calls = [
+            (inner as _, INNER),
+            (outer as _, OUTER),
+            (outside as _, OUTER),
+        ]
+        .map(|(agent, cno)| given(Agent::of(agent), (cno, ia), None));
+        thread::scope(|scope| {
+            for call in calls {
+                scope.spawn(move || do_call(call));
+            }
+        });
+        assert_eq!(BEGUN.load(Ordering::Acquire), 3);
     }
 }
