@@ -19,6 +19,7 @@ use dat_core::{Error, Result, Subtype};
 use crate::agents;
 use crate::boundary::{Entered, NamedAttributes, OwnedIa, Slot, SocketAddress, without_signals};
 use crate::capacity::Capacity;
+use crate::courtesy::Courtesy;
 use crate::handles::{CHandle, Cells, reserve};
 
 /// A backend that the C libraries can open.
@@ -211,6 +212,8 @@ pub(crate) struct Adapter {
     keeper: Mutex<Option<Waker>>,
     /// Dequeues that found nothing.
     found_nothing: AtomicU32,
+    /// Waits that found nothing.
+    pub(crate) courtesy: Courtesy,
     /// The process that opened it.
     process: u32,
 }
@@ -293,6 +296,7 @@ impl Adapter {
             care: AtomicU8::new(ALONE),
             keeper: Mutex::new(None),
             found_nothing: AtomicU32::new(0),
+            courtesy: Courtesy::default(),
             process: std::process::id(),
         });
         let (object, told, extensions) = with_device!(adapter, opened => (

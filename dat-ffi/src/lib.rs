@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `boundary` | what C hands over and gets: pointers, layouts, storage; all unsafe code |
 //! | `handles` | handles as C has them, and what they stand for |
-//! | `adapter`, `devices`, `capacity` | open adapters, whatever their backend |
+//! | `adapter`, `devices`, `capacity`, `courtesy` | open adapters, whatever their backend |
 //! | `agents` | functions of the consumer that are called |
 //! | `calls` | the calls, for both editions of the interface |
 //! | `exports` | names with versions |
@@ -30,6 +30,7 @@ mod agents;
 mod boundary;
 mod calls;
 mod capacity;
+mod courtesy;
 mod devices;
 mod exports;
 mod handles;

@@ -238,12 +238,21 @@ pub(crate) extern "C" fn wait<E: Edition>(
         let more = more.required(5)?;
         let id = EvdId::from_handle(evd.named());
         let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-        let ready = with_device!(adapter, opened => {
-            // Connections go on even if there is always a transfer that is done.
-            if !opened.ia.is_quiet() {
-                opened.ia.progress(opened.now());
-            }
-            opened.ia.evd_wait_now(id, threshold)
+        let look = || {
+            with_device!(adapter, opened => {
+                // Connections go on even if there is always a transfer that is done.
+                if !opened.ia.is_quiet() {
+                    opened.ia.progress(opened.now());
+                }
+                opened.ia.evd_wait_now(id, threshold)
+            })
+        };
+        let ready = look().or_else(|| {
+            let completes = evd
+                .cell()
+                .is_some_and(|cell| cell.mark() == HAS_COMPLETIONS);
+            let sleeps = completes && timeout != 0;
+            sleeps.then(|| adapter.courtesy.give_way(look)).flatten()
         });
         if let Some(Waited {
             event: Event::Dto(completion),
