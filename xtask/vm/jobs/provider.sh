@@ -110,9 +110,11 @@ sharing() {
 for ((round = 0; round < rounds; round++)); do
     for device in ofa dat; do
         if [[ $wanted == *" transfers "* || $wanted == *" transactions "* ]]; then
+            # Not what the last one said.
+            rm -f /run/dapltest
             timeout 600 dapltest -T S -D $device > /run/dapltest 2>&1 &
             server=$!
-            wait_until 60 grep -q 'Service Point Ready' /run/dapltest
+            wait_until 60 grep -qs 'Service Point Ready' /run/dapltest
             [[ $wanted != *" transfers "* ]] || transfers $device
             [[ $wanted != *" transactions "* ]] || transactions $device
             timeout 30 dapltest -T Q -s "$RDMA_IPV4" -D $device > /run/client 2>&1
