@@ -123,6 +123,12 @@ impl Target {
             feature: None,
         }
     }
+
+    /// The arguments that name its feature.
+    fn features(&self) -> Vec<&'static str> {
+        let feature = self.feature.map(|feature| ["--features", feature]);
+        feature.into_iter().flatten().collect()
+    }
 }
 
 const TARGETS: [Target; 5] = [
@@ -147,15 +153,55 @@ pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
     run_targets(workspace, TARGETS.iter(), seconds)
 }
 
-/// Runs fuzz targets for so many seconds together; returns how many inputs each had, as a table.
-///
-/// The fuzzer needs the nightly compiler, for the sanitizer; everything else is built with stable.
-fn run_targets<'t>(
-    workspace: &Workspace,
-    targets: impl Iterator<Item = &'t Target> + Clone,
-    seconds: u32,
-) -> Result<String> {
-    let program = FUZZ.install(workspace)?;
+/// What a fuzz target has run of the code, by its seeds alone.
+pub(crate) struct Profile {
+    /// The program, which knows the lines.
+    pub(crate) program: PathBuf,
+    /// How often each was run.
+    pub(crate) counts: PathBuf,
+}
+
+/// Runs the seeds of all fuzz targets, built so that lines are counted.
+pub(crate) fn profiles(workspace: &Workspace) -> Result<Vec<Profile>> {
+    let program = fuzzer(workspace)?;
+    let shell = &workspace.shell;
+    let folder = workspace.root().join("fuzz");
+    let _folder = shell.push_dir(&folder);
+    let host = host(workspace)?;
+    let profile = |target: &Target| {
+        let (features, name) = (target.features(), target.name);
+        let seeds = folder.join("seeds").join(name);
+        let length = format!("-max_len={}", target.length);
+        cmd!(
+            shell,
+            "rustup run nightly {program} coverage --fuzz-dir {folder} {features...} {name} {seeds} -- {length}"
+        )
+        .run()?;
+        let built = format!("target/{host}/coverage/{host}/release/{name}");
+        Ok(Profile {
+            program: folder.join(built),
+            counts: folder.join(format!("coverage/{name}/coverage.profdata")),
+        })
+    };
+    TARGETS.iter().map(profile).collect()
+}
+
+/// The kind of this machine, as the nightly compiler calls it.
+pub(crate) fn host(workspace: &Workspace) -> Result<String> {
+    let told = cmd!(
+        workspace.shell,
+        "rustup run nightly rustc --version --verbose"
+    )
+    .quiet()
+    .read()?;
+    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host
+        .context("the compiler does not say what this machine is")?
+        .to_owned())
+}
+
+/// Installs the fuzzer, and makes sure of its compiler.
+fn fuzzer(workspace: &Workspace) -> Result<PathBuf> {
     let shell = &workspace.shell;
     if cmd!(shell, "rustup run nightly rustc --version")
         .quiet()
@@ -164,15 +210,25 @@ fn run_targets<'t>(
     {
         bail!("the fuzzer needs the nightly compiler: rustup toolchain install nightly");
     }
+    FUZZ.install(workspace)
+}
+
+/// Runs fuzz targets for so many seconds together; returns how many inputs each had, as a table.
+///
+/// The fuzzer needs the nightly compiler, for the sanitizer; everything else is built with stable.
+fn run_targets<'t>(
+    workspace: &Workspace,
+    targets: impl Iterator<Item = &'t Target> + Clone,
+    seconds: u32,
+) -> Result<String> {
+    let program = fuzzer(workspace)?;
+    let shell = &workspace.shell;
     let mut table = String::from("| target | seconds | inputs |\n|---|---|---|\n");
     let folder = workspace.root().join("fuzz");
     let _folder = shell.push_dir(&folder);
     let shares: u32 = targets.clone().map(|target| target.share).sum();
     for target in targets {
-        let features: &[&str] = match &target.feature {
-            Some(feature) => &["--features", feature],
-            None => &[],
-        };
+        let features = target.features();
         let Target {
             name: target,
             share,

@@ -1,6 +1,7 @@
 //! What tries to break the claims of safety: the long forms, and the page that says what they found.
 
 mod connections;
+mod coverage;
 mod dependencies;
 mod guest;
 mod models;
@@ -54,7 +55,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 8] = [
+const PROOFS: [Proof; 9] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
@@ -91,6 +92,11 @@ const PROOFS: [Proof; 8] = [
         run: |workspace, effort| {
             tools::fuzz_for(workspace, effort.minutes.saturating_mul(60)).map(Some)
         },
+    },
+    Proof {
+        name: "coverage",
+        what: "the lines of the core that the seeds of the fuzz targets run",
+        run: |workspace, _| coverage::run(workspace).map(Some),
     },
     Proof {
         name: "hostile",
