@@ -12,7 +12,7 @@ use dat_core::flags::{
 };
 use dat_core::id::{EpId, EvdId, LmrId, PzId, SrqId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use dat_core::sync::{SpinLock, load_bytes, store_bytes};
+use dat_core::sync::{SpinLock, Table, load_bytes, store_bytes};
 use dat_core::time::Instant;
 use dat_core::{ErrorKind, Ia, Storage};
 
@@ -201,6 +201,11 @@ fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
     Box::leak(std::iter::repeat_with(empty).take(count).collect())
 }
 
+/// A table of them, made before: all that there can be will be used.
+fn table<T>(count: usize, empty: impl FnMut() -> T) -> Table<'static, T> {
+    slots(count, empty).into()
+}
+
 /// Opens the adapter of a backend.
 pub(crate) fn open<B: HostBackend>(backend: B, capacity: Capacity) -> Result<Adapter<B>> {
     use dat_core::connection::{CrSlot, PspSlot, RspSlot};
@@ -215,18 +220,19 @@ pub(crate) fn open<B: HostBackend>(backend: B, capacity: Capacity) -> Result<Ada
     } = capacity;
     let storage = Storage {
         // A server has one for each of its clients.
-        protection_zones: slots(endpoints + 2, || PzSlot::EMPTY),
+        protection_zones: table(endpoints + 2, || PzSlot::EMPTY),
         local_regions: slots(regions, || LmrSlot::EMPTY),
-        remote_regions: slots(regions, || RmrSlot::EMPTY),
-        event_dispatchers: slots(DISPATCHERS, || EvdSlot::EMPTY),
-        notification_objects: slots(1, || CnoSlot::EMPTY),
-        endpoints: slots(endpoints, || EndpointSlot::EMPTY),
-        shared_receive_queues: slots(1, || SrqSlot::EMPTY),
-        public_service_points: slots(1, || PspSlot::EMPTY),
-        reserved_service_points: slots(1, || RspSlot::EMPTY),
-        connection_requests: slots(endpoints, || CrSlot::EMPTY),
-        events: slots(events, || EventSlot::EMPTY),
-        records: slots(records, || dat_core::RecordSlot::EMPTY),
+        remote_regions: table(regions, || RmrSlot::EMPTY),
+        event_dispatchers: table(DISPATCHERS, || EvdSlot::EMPTY),
+        notification_objects: table(1, || CnoSlot::EMPTY),
+        endpoints: table(endpoints, || EndpointSlot::EMPTY),
+        shared_receive_queues: table(1, || SrqSlot::EMPTY),
+        public_service_points: table(1, || PspSlot::EMPTY),
+        reserved_service_points: table(1, || RspSlot::EMPTY),
+        connection_requests: table(endpoints, || CrSlot::EMPTY),
+        events: table(events, || EventSlot::EMPTY),
+        records: table(records, || dat_core::RecordSlot::EMPTY),
+        fresh: true,
     };
     Ia::open(backend, storage, 16)
         .map_err(|refused| Failure::operation("dat_ia_open failed", refused.error))

@@ -12,8 +12,8 @@
 use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::{CompletionFlags, DtoStatus, HandleKind};
 use crate::id::{EpId, Handle, SrqId};
-use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Table, Word64};
 
 /// Place for one posted request; lend as many as all queues together may hold.
 #[derive(Debug)]
@@ -463,41 +463,41 @@ impl Reach {
 }
 
 /// Gives a run of `count` unowned records to `owner`; called under the control lock.
-pub(crate) fn allocate(records: &[RecordSlot], owner: Owner, count: u32) -> Option<u32> {
-    let base = crate::storage::find_run(records.len(), count, |index| {
-        records.get(index).is_some_and(RecordSlot::is_unowned)
-    })?;
+pub(crate) fn allocate(records: &Table<'_, RecordSlot>, owner: Owner, count: u32) -> Option<u32> {
+    let base = crate::storage::find_run(records, count, RecordSlot::is_unowned)?;
     allocate_at(records, owner, base, count);
     Some(base)
 }
 
 /// Gives the `count` records from `base`, which nobody owns, to `owner`; called under the control lock.
-pub(crate) fn allocate_at(records: &[RecordSlot], owner: Owner, base: u32, count: u32) {
-    for record in run(records, base, count) {
+pub(crate) fn allocate_at(records: &Table<'_, RecordSlot>, owner: Owner, base: u32, count: u32) {
+    for record in run(records.made(), base, count) {
         record.give_to(owner);
     }
 }
 
 /// Gives `count` unowned records, wherever they are, to `owner` and links them in front of `first`;
 /// returns the new first one. Called under the control lock.
-pub(crate) fn allocate_list(
-    records: &[RecordSlot],
+pub(crate) fn allocate_list<'r>(
+    records: &'r Table<'_, RecordSlot>,
     owner: Owner,
     count: u32,
     first: u32,
 ) -> Option<u32> {
-    let unowned = || {
+    let unowned = |records: &'r [RecordSlot]| {
         records
             .iter()
             .enumerate()
             .filter(|(_, record)| record.is_unowned())
             .take(count as usize)
     };
-    if unowned().count() != count as usize {
+    let made = records.made();
+    let missing = (count as usize).saturating_sub(unowned(made).count());
+    if !records.make(made.len().saturating_add(missing)) {
         return None;
     }
     let mut head = first;
-    for (index, record) in unowned() {
+    for (index, record) in unowned(records.made()) {
         record.give_to(owner);
         record.set_next(head);
         head = u32::try_from(index).ok()?;

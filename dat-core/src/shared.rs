@@ -5,8 +5,8 @@ use crate::endpoint::{EndpointSlot, SrqSlot};
 use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, RmrSlot};
 use crate::record::RecordSlot;
-use crate::sync::RawLock;
 use crate::sync::atomic::AtomicBool;
+use crate::sync::{RawLock, Table};
 
 /// Slices of slots that carry their own locks or are made of atomic words.
 pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
@@ -18,11 +18,11 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     /// Whether the end of a connection with shared receives is an asynchronous event too.
     pub(crate) tells_shared_ends: AtomicBool,
     pub(crate) local_regions: &'s [LmrSlot],
-    pub(crate) remote_regions: &'s [RmrSlot<L>],
-    pub(crate) event_dispatchers: &'s [EvdSlot<B::CompletionQueue, L>],
-    pub(crate) notification_objects: &'s [CnoSlot<L>],
-    pub(crate) endpoints: &'s [EndpointSlot<B::SendQueue, B::ReceiveQueue, L>],
-    pub(crate) shared_receive_queues: &'s [SrqSlot<B::SharedReceiveQueue, L>],
-    pub(crate) events: &'s [EventSlot],
-    pub(crate) records: &'s [RecordSlot],
+    pub(crate) remote_regions: Table<'s, RmrSlot<L>>,
+    pub(crate) event_dispatchers: Table<'s, EvdSlot<B::CompletionQueue, L>>,
+    pub(crate) notification_objects: Table<'s, CnoSlot<L>>,
+    pub(crate) endpoints: Table<'s, EndpointSlot<B::SendQueue, B::ReceiveQueue, L>>,
+    pub(crate) shared_receive_queues: Table<'s, SrqSlot<B::SharedReceiveQueue, L>>,
+    pub(crate) events: Table<'s, EventSlot>,
+    pub(crate) records: Table<'s, RecordSlot>,
 }

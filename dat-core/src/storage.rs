@@ -6,36 +6,38 @@ use crate::endpoint::{EndpointSlot, SrqSlot};
 use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, PzSlot, RmrSlot};
 use crate::record::RecordSlot;
-use crate::sync::{Places, RawLock};
+use crate::sync::{Places, RawLock, Table};
 
 /// The storage of one interface adapter; the lengths of the slices are its limits.
 ///
 /// At most 65,536 slots of a kind are used.
 pub struct Storage<'s, B: Backend, L: RawLock> {
     /// Protection zones.
-    pub protection_zones: &'s mut [PzSlot],
+    pub protection_zones: Table<'s, PzSlot>,
     /// Local memory regions.
     pub local_regions: &'s mut [LmrSlot],
     /// Remote memory regions.
-    pub remote_regions: &'s mut [RmrSlot<L>],
+    pub remote_regions: Table<'s, RmrSlot<L>>,
     /// Event dispatchers, the asynchronous one included.
-    pub event_dispatchers: &'s mut [EvdSlot<B::CompletionQueue, L>],
+    pub event_dispatchers: Table<'s, EvdSlot<B::CompletionQueue, L>>,
     /// Consumer notification objects.
-    pub notification_objects: &'s mut [CnoSlot<L>],
+    pub notification_objects: Table<'s, CnoSlot<L>>,
     /// Endpoints.
-    pub endpoints: &'s mut [EndpointSlot<B::SendQueue, B::ReceiveQueue, L>],
+    pub endpoints: Table<'s, EndpointSlot<B::SendQueue, B::ReceiveQueue, L>>,
     /// Shared receive queues.
-    pub shared_receive_queues: &'s mut [SrqSlot<B::SharedReceiveQueue, L>],
+    pub shared_receive_queues: Table<'s, SrqSlot<B::SharedReceiveQueue, L>>,
     /// Public service points.
-    pub public_service_points: &'s mut [PspSlot],
+    pub public_service_points: Table<'s, PspSlot>,
     /// Reserved service points.
-    pub reserved_service_points: &'s mut [RspSlot],
+    pub reserved_service_points: Table<'s, RspSlot>,
     /// Connection requests that were neither accepted nor rejected yet.
-    pub connection_requests: &'s mut [CrSlot],
+    pub connection_requests: Table<'s, CrSlot>,
     /// Queued events that are no completions, of all event dispatchers together.
-    pub events: &'s mut [EventSlot],
+    pub events: Table<'s, EventSlot>,
     /// Posted requests and receives, of all queues together.
-    pub records: &'s mut [RecordSlot],
+    pub records: Table<'s, RecordSlot>,
+    /// Nothing was ever made of all that, so that nothing has to be looked for that an adapter left behind which was forgotten instead of closed.
+    pub fresh: bool,
 }
 
 /// Arrays for the storage of one interface adapter, sized by the six numbers that matter.
@@ -99,18 +101,19 @@ impl<
     /// Lends the arrays to an interface adapter.
     pub fn lend(&mut self) -> Storage<'_, B, L> {
         Storage {
-            protection_zones: &mut self.protection_zones,
+            protection_zones: Table::from(&mut self.protection_zones[..]),
             local_regions: &mut self.local_regions,
-            remote_regions: &mut self.remote_regions,
-            event_dispatchers: &mut self.event_dispatchers,
-            notification_objects: &mut self.notification_objects,
-            endpoints: &mut self.endpoints,
-            shared_receive_queues: &mut self.shared_receive_queues,
-            public_service_points: &mut self.public_service_points,
-            reserved_service_points: &mut self.reserved_service_points,
-            connection_requests: &mut self.connection_requests,
-            events: &mut self.events,
-            records: &mut self.records,
+            remote_regions: Table::from(&mut self.remote_regions[..]),
+            event_dispatchers: Table::from(&mut self.event_dispatchers[..]),
+            notification_objects: Table::from(&mut self.notification_objects[..]),
+            endpoints: Table::from(&mut self.endpoints[..]),
+            shared_receive_queues: Table::from(&mut self.shared_receive_queues[..]),
+            public_service_points: Table::from(&mut self.public_service_points[..]),
+            reserved_service_points: Table::from(&mut self.reserved_service_points[..]),
+            connection_requests: Table::from(&mut self.connection_requests[..]),
+            events: Table::from(&mut self.events[..]),
+            records: Table::from(&mut self.records[..]),
+            fresh: false,
         }
     }
 }
@@ -189,18 +192,29 @@ impl<
     /// Makes all slots empty, and lends them to an interface adapter.
     pub fn lend(&'static mut self) -> Storage<'static, B, L> {
         Storage {
-            protection_zones: self.protection_zones.fill(|| PzSlot::EMPTY),
+            protection_zones: Table::from(&mut self.protection_zones.fill(|| PzSlot::EMPTY)[..]),
             local_regions: self.local_regions.fill(|| LmrSlot::EMPTY),
-            remote_regions: self.remote_regions.fill(|| RmrSlot::EMPTY),
-            event_dispatchers: self.event_dispatchers.fill(|| EvdSlot::EMPTY),
-            notification_objects: self.notification_objects.fill(|| CnoSlot::EMPTY),
-            endpoints: self.endpoints.fill(|| EndpointSlot::EMPTY),
-            shared_receive_queues: self.shared_receive_queues.fill(|| SrqSlot::EMPTY),
-            public_service_points: self.public_service_points.fill(|| PspSlot::EMPTY),
-            reserved_service_points: self.reserved_service_points.fill(|| RspSlot::EMPTY),
-            connection_requests: self.connection_requests.fill(|| CrSlot::EMPTY),
-            events: self.events.fill(|| EventSlot::EMPTY),
-            records: self.records.fill(|| RecordSlot::EMPTY),
+            remote_regions: Table::from(&mut self.remote_regions.fill(|| RmrSlot::EMPTY)[..]),
+            event_dispatchers: Table::from(&mut self.event_dispatchers.fill(|| EvdSlot::EMPTY)[..]),
+            notification_objects: Table::from(
+                &mut self.notification_objects.fill(|| CnoSlot::EMPTY)[..],
+            ),
+            endpoints: Table::from(&mut self.endpoints.fill(|| EndpointSlot::EMPTY)[..]),
+            shared_receive_queues: Table::from(
+                &mut self.shared_receive_queues.fill(|| SrqSlot::EMPTY)[..],
+            ),
+            public_service_points: Table::from(
+                &mut self.public_service_points.fill(|| PspSlot::EMPTY)[..],
+            ),
+            reserved_service_points: Table::from(
+                &mut self.reserved_service_points.fill(|| RspSlot::EMPTY)[..],
+            ),
+            connection_requests: Table::from(
+                &mut self.connection_requests.fill(|| CrSlot::EMPTY)[..],
+            ),
+            events: Table::from(&mut self.events.fill(|| EventSlot::EMPTY)[..]),
+            records: Table::from(&mut self.records.fill(|| RecordSlot::EMPTY)[..]),
+            fresh: true,
         }
     }
 }
@@ -221,39 +235,46 @@ impl<
     }
 }
 
-/// The first run of `count` indices below `length` for which `is_free` holds.
-pub(crate) fn find_run(
-    length: usize,
+/// The first run of `count` slots, made or not, for all of which that are there `is_free` holds; all of it is there then.
+pub(crate) fn find_run<T>(
+    slots: &Table<'_, T>,
     count: u32,
-    mut is_free: impl FnMut(usize) -> bool,
+    mut is_free: impl FnMut(&T) -> bool,
 ) -> Option<u32> {
     let count = count as usize;
+    let made = slots.made();
     let mut start = 0_usize;
     let mut found = 0_usize;
-    if count == 0 {
-        return Some(0);
-    }
-    for index in 0..length {
-        if is_free(index) {
+    for (index, slot) in made.iter().enumerate() {
+        if found == count {
+            break;
+        }
+        if is_free(slot) {
             found = found.saturating_add(1);
-            if found == count {
-                return u32::try_from(start).ok();
-            }
         } else {
             found = 0;
             start = index.saturating_add(1);
         }
     }
-    None
+    let end = start.saturating_add(count);
+    (slots.make(end)).then(|| u32::try_from(start).ok())?
 }
 
-/// The index of the first slot of a table that `is_free` accepts, and which `reached` is past then.
+/// The index of the first slot of a table that `is_free` accepts, and which `reached` is past then. A slot that was never used is
+/// made if all others are taken.
 pub(crate) fn find_slot<T>(
-    slots: &[T],
+    slots: &Table<'_, T>,
     reached: &mut u32,
     is_free: impl FnMut(&T) -> bool,
 ) -> Option<u16> {
-    let index = u16::try_from(slots.iter().position(is_free)?).ok()?;
+    let made = slots.made();
+    let index = match made.iter().position(is_free) {
+        Some(index) => index,
+        None => slots
+            .make(made.len().saturating_add(1))
+            .then_some(made.len())?,
+    };
+    let index = u16::try_from(index).ok()?;
     reach(reached, index);
     Some(index)
 }

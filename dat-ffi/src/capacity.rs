@@ -22,7 +22,7 @@ pub(crate) struct Capacity {
 
 impl Capacity {
     /// For the adapter that is opened beside so many others: what a few share is plenty, and what many have must be small, because
-    /// an adapter takes all its memory when it is opened.
+    /// an adapter has room in the process for all that there can be, though it takes memory for what there is alone.
     pub(crate) const fn beside(others: usize) -> Self {
         // Sizes of the small one; the others are multiples.
         let times = match others {

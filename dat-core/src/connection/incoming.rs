@@ -51,8 +51,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         aftermath: &mut Aftermath,
     ) {
         let request = incoming.request;
-        let offered = Target::from_token(listener).is_some_and(|target| {
-            let index = find_slot(control.connection_requests, &mut control.reached, |slot| {
+        let target = Target::from_token(listener).filter(|_| control.may_make().is_ok());
+        let offered = target.is_some_and(|target| {
+            let index = find_slot(&control.connection_requests, &mut control.reached, |slot| {
                 slot.id.is_null() && next_generation(slot.generation).is_ok()
             });
             index.is_some_and(|index| {
@@ -184,12 +185,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(super) fn listening(control: &Control<'_, B>, qualifier: u64) -> Option<Target> {
         let public = control
             .public_service_points
+            .made()
             .iter()
             .find(|slot| !slot.id.is_null() && slot.qualifier == qualifier)
             .map(|slot| Target::Public(slot.id));
         public.or_else(|| {
             control
                 .reserved_service_points
+                .made()
                 .iter()
                 .find(|slot| !slot.id.is_null() && slot.qualifier == qualifier)
                 .map(|slot| Target::Reserved(slot.id))

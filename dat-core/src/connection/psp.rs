@@ -142,6 +142,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         flags: PspFlags,
     ) -> Result<(PspId, u64)> {
         self.control.with(|control| {
+            control.may_make()?;
             self.check_dispatcher(evd, Subtype::InvalidHandleEvdCr, EvdFlags::CR)?;
             let creator = control.backend()?.provider_attributes().ep_creator;
             let fits = match creator {
@@ -158,7 +159,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
             let index = find_slot(
-                control.public_service_points,
+                &control.public_service_points,
                 &mut control.reached,
                 |slot| slot.id.is_null() && next_generation(slot.generation).is_ok(),
             )

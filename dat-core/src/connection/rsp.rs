@@ -63,6 +63,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: RSC-01..05
     pub fn rsp_create(&self, qualifier: u64, ep: Option<EpId>, evd: EvdId) -> Result<RspId> {
         self.control.with(|control| {
+            control.may_make()?;
             let state = ep
                 .map(|ep| self.with_endpoint(ep, |_, endpoint| Ok(endpoint.state)))
                 .transpose()?;
@@ -81,7 +82,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
             let index = find_slot(
-                control.reserved_service_points,
+                &control.reserved_service_points,
                 &mut control.reached,
                 |slot| slot.id.is_null() && next_generation(slot.generation).is_ok(),
             )

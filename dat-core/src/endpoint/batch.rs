@@ -190,7 +190,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && let Some(queue) = &mut endpoint.send
             && let Err(refused) = queue.ring()
         {
-            endpoint.ring.retreat(self.shared.records, refused);
+            endpoint.ring.retreat(&self.shared.records, refused);
             reached.refused_by_device(refused);
         }
         reached
@@ -225,7 +225,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && let Some(queue) = &mut side.queue
             && let Err(refused) = queue.ring()
         {
-            side.ring.retreat(self.shared.records, refused);
+            side.ring.retreat(&self.shared.records, refused);
             reached.refused_by_device(refused);
         }
         reached

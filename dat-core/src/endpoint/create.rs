@@ -213,8 +213,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         srq: Option<SrqId>,
         state: EndpointState,
     ) -> Result<EpId> {
+        control.may_make()?;
         let full = || Error::insufficient_resources(Subtype::ResourceTep).because(Cause::TableFull);
-        let index = find_slot(self.shared.endpoints, &mut control.reached, |slot| {
+        let index = find_slot(&self.shared.endpoints, &mut control.reached, |slot| {
             slot.main.with(|endpoint| {
                 endpoint.id.is_null() && next_generation(endpoint.generation).is_ok()
             })

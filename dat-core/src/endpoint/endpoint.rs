@@ -10,7 +10,7 @@ use crate::id::EpId;
 use crate::memory::RmrTriplet;
 use crate::record::{self, FreeRecord, NO_RECORD, Posting, Reach, RecordKind, RecordSlot, Report};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Mutex, RawLock, Word64};
+use crate::sync::{Mutex, RawLock, Table, Word64};
 use crate::time::Instant;
 
 /// Place for one endpoint.
@@ -39,6 +39,11 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
         main: Mutex::new(Endpoint::EMPTY),
         receive: Mutex::new(ReceiveSide::EMPTY),
     };
+
+    /// Whether an object lives here.
+    pub(crate) fn is_live(&self) -> bool {
+        self.main.with(|endpoint| !endpoint.id.is_null())
+    }
 }
 
 impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
@@ -104,7 +109,7 @@ impl WorkRing {
 
     /// The record for the next post; `None` if the queue is full.
     #[inline(always)]
-    pub(crate) fn next<'r>(&self, records: &'r [RecordSlot]) -> Option<FreeRecord<'r>> {
+    pub(crate) fn next<'r>(&self, records: &'r Table<'_, RecordSlot>) -> Option<FreeRecord<'r>> {
         records.get(self.next as usize)?.free(self.next)
     }
 
@@ -117,7 +122,7 @@ impl WorkRing {
 
     /// Takes the newest posts back that the device did not take.
     #[cold]
-    pub(crate) fn retreat(&mut self, records: &[RecordSlot], count: u32) {
+    pub(crate) fn retreat(&mut self, records: &Table<'_, RecordSlot>, count: u32) {
         for _ in 0..count.min(self.capacity) {
             let from = if self.next == self.base {
                 self.end

@@ -148,7 +148,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let attributes = &wanted.attributes;
         // Flushed ones that wait to be dequeued are in their records still.
         let outstanding = record::all_of(
-            side.reach.of(self.shared.records),
+            side.reach.of(self.shared.records.made()),
             Owner::Receives(endpoint.id),
         )
         .filter(|record| !record.is_free())
@@ -374,7 +374,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         capacity: u32,
         outstanding: u32,
     ) -> Result<Rings> {
-        let records = self.shared.records;
+        let records = &self.shared.records;
         if capacity == old.capacity {
             return Ok(Rings {
                 owner,
@@ -385,7 +385,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         let given_back = outstanding == 0;
         if given_back {
-            record::give_back(records, old.base, old.capacity);
+            record::give_back(records.made(), old.base, old.capacity);
         }
         match record::allocate(records, owner, capacity) {
             Some(base) => Ok(Rings {
@@ -406,9 +406,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn undo_ring(&self, rings: &Rings) -> WorkRing {
-        let records = self.shared.records;
+        let records = &self.shared.records;
         if rings.new.capacity != rings.old.capacity {
-            record::give_back(records, rings.new.base, rings.new.capacity);
+            record::give_back(records.made(), rings.new.base, rings.new.capacity);
             if rings.given_back {
                 let old = rings.old;
                 record::allocate_at(records, rings.owner, old.base, old.capacity);
@@ -427,7 +427,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     .get(index as usize)
                     .is_some_and(record::RecordSlot::is_free);
                 if free {
-                    record::give_back(self.shared.records, index, 1);
+                    record::give_back(self.shared.records.made(), index, 1);
                 }
             }
         }

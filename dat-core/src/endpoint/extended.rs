@@ -201,7 +201,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let total = total.ok_or(Refusal::Invalid)?;
         let length = u32::try_from(total).map_err(|_| Refusal::Invalid)?;
-        let free = endpoint.ring.next(self.shared.records);
+        let free = endpoint.ring.next(&self.shared.records);
         let free = free.ok_or(Refusal::Full)?;
         let kind = RecordKind::Extended(operation.0);
         let posting = Posting::new(kind, Report::of_request(request.flags));

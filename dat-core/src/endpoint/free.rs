@@ -79,7 +79,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     }
                     // Or it may keep it: then it would take up places that the next life needs.
                     self.harvest_both(endpoint.request_evd, endpoint.receive_evd, &mut aftermath);
-                    self.abandon_binds(endpoint.ring.records(self.shared.records));
+                    self.abandon_binds(endpoint.ring.records(self.shared.records.made()));
                     self.forget_work(ep, endpoint.reach, side.reach);
                     let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
                     self.renew_ring(requests, &mut endpoint.ring, &mut endpoint.reach);
@@ -97,8 +97,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Takes back all records of a queue and gives it its run again.
     #[inline(never)]
     fn renew_ring(&self, owner: Owner, ring: &mut WorkRing, reach: &mut Reach) {
-        let records = self.shared.records;
-        record::give_back_all(reach.of(records), owner);
+        let records = &self.shared.records;
+        record::give_back_all(reach.of(records.made()), owner);
         record::allocate_at(records, owner, ring.base, ring.capacity);
         *ring = WorkRing::new(ring.base, ring.capacity);
         *reach = Reach::NONE;
@@ -110,10 +110,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// recognised one just before has it in its queue by the time its lock is free. So nobody else
     /// touches the records afterwards.
     fn forget_work(&self, ep: EpId, requests: Reach, receives: Reach) {
-        let records = self.shared.records;
-        record::withdraw_all(requests.of(records), Owner::Requests(ep));
-        record::withdraw_all(receives.of(records), Owner::Receives(ep));
-        for slot in self.shared.event_dispatchers {
+        let records = &self.shared.records;
+        record::withdraw_all(requests.of(records.made()), Owner::Requests(ep));
+        record::withdraw_all(receives.of(records.made()), Owner::Receives(ep));
+        for slot in self.shared.event_dispatchers.made() {
             slot.queue
                 .with(|queue| queue.forget_endpoint(ep.index() as u16, &self.shared));
         }
@@ -163,13 +163,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         // What is left in the completion queues would take up places that go to others now.
         self.harvest_both(left.request_evd, left.receive_evd, aftermath);
-        self.abandon_binds(left.ring.records(self.shared.records));
+        self.abandon_binds(left.ring.records(self.shared.records.made()));
         self.forget_work(left.id, left.reach, left.receive_reach);
         // Until here events of the endpoint may be dequeued, and name it.
         slot.handle.store(0);
-        let records = self.shared.records;
-        record::give_back_all(left.reach.of(records), Owner::Requests(left.id));
-        record::give_back_all(left.receive_reach.of(records), Owner::Receives(left.id));
+        let records = &self.shared.records;
+        record::give_back_all(left.reach.of(records.made()), Owner::Requests(left.id));
+        record::give_back_all(
+            left.receive_reach.of(records.made()),
+            Owner::Receives(left.id),
+        );
         // The size of a shared queue may have changed since the endpoint was tied to it.
         let places = left.srq.map_or(left.receive_places, |srq| {
             self.detach_endpoint_from_srq(srq)

@@ -80,7 +80,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     let old = endpoint.attributes;
                     let attributes = merge(&old, &wanted.attributes, selected);
                     // What was posted before there is a connection stays posted.
-                    let posted = !side.ring.is_idle(self.shared.records);
+                    let posted = !side.ring.is_idle(self.shared.records.made());
                     if posted && attributes.recv_completion_flags != old.recv_completion_flags {
                         return Err(endpoint.state.forbids());
                     }

@@ -326,7 +326,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !filled {
             return Attempt::Unusual;
         }
-        let Some(free) = endpoint.ring.next(self.shared.records) else {
+        let Some(free) = endpoint.ring.next(&self.shared.records) else {
             return Attempt::Unusual;
         };
         let request = request(OPERATION, &free, cookie, remote, flags, length);
@@ -336,7 +336,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         endpoint.ring.advance(&free);
         if let Err(refused) = queue.ring() {
-            endpoint.ring.retreat(self.shared.records, refused);
+            endpoint.ring.retreat(&self.shared.records, refused);
             return Attempt::Refused;
         }
         Attempt::Posted
@@ -377,7 +377,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(length) = endpoint.limits.extent(path, total, asked.remote) else {
             return Err(Refusal::Invalid);
         };
-        let Some(free) = endpoint.ring.next(self.shared.records) else {
+        let Some(free) = endpoint.ring.next(&self.shared.records) else {
             return Err(Refusal::Full);
         };
         let request = request(path, &free, asked.cookie, asked.remote, asked.flags, length);
@@ -387,7 +387,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         endpoint.ring.advance(&free);
         if ALONE && let Err(refused) = queue.ring() {
-            endpoint.ring.retreat(self.shared.records, refused);
+            endpoint.ring.retreat(&self.shared.records, refused);
             return Err(Refusal::Device);
         }
         Ok(())

@@ -130,7 +130,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })?;
         self.with_endpoint(ep, |slot, endpoint| {
             permit(Call::Inspect, endpoint.state)?;
-            let records = self.shared.records;
+            let records = self.shared.records.made();
             // Receives posted before the queue changed its length keep their old records.
             let received = slot.receive.with(|side| {
                 let own = side.reach.of(records);

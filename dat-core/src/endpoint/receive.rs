@@ -13,7 +13,7 @@ use crate::ia::Ia;
 use crate::id::{EpId, SrqId};
 use crate::memory::LmrTriplet;
 use crate::record::{Posting, RecordSlot, Report};
-use crate::sync::{Guard, RawLock};
+use crate::sync::{Guard, RawLock, Table};
 
 /// The record of a buffer of a shared queue.
 const FOR_TAKER: Posting = Posting::new(RECEIVE, Report::TAKER);
@@ -164,7 +164,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(key) = writable(side.zone_tag).check(self.shared.local_regions, piece) else {
             return Attempt::Unusual;
         };
-        let Some(free) = side.ring.next(self.shared.records) else {
+        let Some(free) = side.ring.next(&self.shared.records) else {
             return Attempt::Unusual;
         };
         let Some(queue) = &mut side.queue else {
@@ -183,7 +183,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[cold]
     #[inline(never)]
     fn receive_refused(&self, mut side: HeldReceiveSide<'_, B, L>) -> Result<()> {
-        side.ring.retreat(self.shared.records, 1);
+        side.ring.retreat(&self.shared.records, 1);
         Err(refused_by_device(Subtype::ResourceTep))
     }
 
@@ -227,7 +227,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         key: u32,
         cookie: u64,
     ) -> Result<()> {
-        match place_shared_receive(&mut held, self.shared.records, piece, key, cookie) {
+        match place_shared_receive(&mut held, &self.shared.records, piece, key, cookie) {
             Attempt::Posted => Ok(()),
             Attempt::Refused => self.shared_receive_refused(held),
             Attempt::Unusual => {
@@ -241,7 +241,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[cold]
     #[inline(never)]
     fn shared_receive_refused(&self, mut shared: HeldSharedReceives<'_, B, L>) -> Result<()> {
-        shared.retreat(self.shared.records);
+        shared.retreat(&self.shared.records);
         Err(refused_by_device(Subtype::ResourceSrq))
     }
 
@@ -287,7 +287,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Ok(length) = u32::try_from(total) else {
             return Err(Refusal::Invalid);
         };
-        let Some(free) = side.ring.next(self.shared.records) else {
+        let Some(free) = side.ring.next(&self.shared.records) else {
             return Err(Refusal::Full);
         };
         let token = free.post(side.posting.and_quiet(flags), cookie, length);
@@ -297,7 +297,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         side.ring.advance(&free);
         if ALONE && let Err(refused) = queue.ring() {
-            side.ring.retreat(self.shared.records, refused);
+            side.ring.retreat(&self.shared.records, refused);
             return Err(Refusal::Device);
         }
         Ok(())
@@ -316,7 +316,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Refusal::Invalid);
         }
         // There are as many records as buffers may be outstanding.
-        let Some(free) = shared.free_record(slot, self.shared.records) else {
+        let Some(free) = shared.free_record(slot, &self.shared.records) else {
             return Err(Refusal::Full);
         };
         let Some(queue) = &mut shared.queue else {
@@ -335,7 +335,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // Before the device may complete it, and somebody hand the record back.
         (shared.latest, shared.free_first) = (free.index, free.record.next());
         if place.commit(&ReceiveRequest { token }).is_err() || queue.ring().is_err() {
-            shared.retreat(self.shared.records);
+            shared.retreat(&self.shared.records);
             return Err(Refusal::Device);
         }
         Ok(())
@@ -346,7 +346,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 #[inline(always)]
 fn place_shared_receive<Q: ReceiveQueue>(
     shared: &mut SharedReceives<Q>,
-    records: &[RecordSlot],
+    records: &Table<'_, RecordSlot>,
     piece: &LmrTriplet,
     key: u32,
     cookie: u64,

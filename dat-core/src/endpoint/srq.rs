@@ -13,7 +13,7 @@ use crate::memory::zone_tag;
 use crate::record::{self, FreeRecord, NO_RECORD, Owner, RecordSlot};
 use crate::storage::find_slot;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Guard, Mutex, RawLock};
+use crate::sync::{Guard, Mutex, RawLock, Table};
 
 /// Place for one shared receive queue.
 #[repr(C)]
@@ -33,6 +33,11 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
         returned: AtomicU32::new(NO_RECORD),
         main: Mutex::new(SharedReceives::EMPTY),
     };
+
+    /// Whether an object lives here.
+    pub(crate) fn is_live(&self) -> bool {
+        self.main.with(|queue| !queue.id.is_null())
+    }
 }
 
 impl<Q, L: RawLock> SrqSlot<Q, L> {
@@ -103,7 +108,7 @@ impl<Q> SharedReceives<Q> {
     pub(crate) fn free_record<'r, L>(
         &mut self,
         slot: &SrqSlot<Q, L>,
-        records: &'r [RecordSlot],
+        records: &'r Table<'_, RecordSlot>,
     ) -> Option<FreeRecord<'r>> {
         let record = match records.get(self.free_first as usize) {
             Some(record) => record,
@@ -117,13 +122,16 @@ impl<Q> SharedReceives<Q> {
 
     /// As `free_record`, of those at hand.
     #[inline(always)]
-    pub(crate) fn free_at_hand<'r>(&self, records: &'r [RecordSlot]) -> Option<FreeRecord<'r>> {
+    pub(crate) fn free_at_hand<'r>(
+        &self,
+        records: &'r Table<'_, RecordSlot>,
+    ) -> Option<FreeRecord<'r>> {
         records.get(self.free_first as usize)?.free(self.free_first)
     }
 
     /// Takes the newest post back, which the device did not take.
     #[cold]
-    pub(crate) fn retreat(&mut self, records: &[RecordSlot]) {
+    pub(crate) fn retreat(&mut self, records: &Table<'_, RecordSlot>) {
         if let Some(record) = records.get(self.latest as usize) {
             record.release();
             self.free_first = self.latest;
@@ -131,8 +139,8 @@ impl<Q> SharedReceives<Q> {
     }
 
     /// Adds a list of free records to those at hand.
-    fn put_back(&mut self, list: u32, records: &[RecordSlot]) {
-        if let Some(last) = record::list(records, list).last() {
+    fn put_back(&mut self, list: u32, records: &Table<'_, RecordSlot>) {
+        if let Some(last) = record::list(records.made(), list).last() {
             last.set_next(self.free_first);
             self.free_first = list;
         }
@@ -192,6 +200,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: SRC-01..07
     pub fn srq_create(&self, pz: PzId, attributes: &SrqAttributes) -> Result<SrqId> {
         self.control.with(|control| {
+            control.may_make()?;
             let domain = control.zone(pz)?.domain;
             let backend = control.backend()?;
             if !backend.provider_attributes().srq_supported {
@@ -201,7 +210,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let exhausted =
                 |cause| Error::insufficient_resources(Subtype::ResourceSrq).because(cause);
             let index = find_slot(
-                self.shared.shared_receive_queues,
+                &self.shared.shared_receive_queues,
                 &mut control.reached,
                 |slot| {
                     slot.main.with(|queue| {
@@ -218,7 +227,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let generation = slot.main.with(|queue| queue.generation.saturating_add(1));
             let id = SrqId::new(self.shared.instance, generation, index);
             let owner = Owner::Shared(id);
-            let free = record::allocate_list(self.shared.records, owner, receives, NO_RECORD)
+            let free = record::allocate_list(&self.shared.records, owner, receives, NO_RECORD)
                 .ok_or(exhausted(Cause::RecordsExhausted))?;
             let made = control.backend()?.create_shared_receive_queue(
                 id.handle().to_raw(),
@@ -229,7 +238,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (key, queue) = match made {
                 Ok(made) => made,
                 Err(error) => {
-                    record::give_back_all(self.shared.records, owner);
+                    record::give_back_all(self.shared.records.made(), owner);
                     return Err(backend_refused(error, Subtype::ResourceSrq));
                 }
             };
@@ -311,11 +320,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // free such a completion is not recognised; a dispatcher that recognised one just before puts
         // the record on the list of this slot before it lets go of its lock. So after a pass through
         // all of these locks nobody else touches records or list.
-        record::withdraw_all(self.shared.records, Owner::Shared(old.id));
-        for dispatcher in self.shared.event_dispatchers {
+        record::withdraw_all(self.shared.records.made(), Owner::Shared(old.id));
+        for dispatcher in self.shared.event_dispatchers.made() {
             dispatcher.queue.with(|_| ());
         }
-        record::give_back_all(self.shared.records, Owner::Shared(old.id));
+        record::give_back_all(self.shared.records.made(), Owner::Shared(old.id));
         slot.returned.store(NO_RECORD, Ordering::Relaxed);
         self.release_zone(control, old.zone);
     }
@@ -337,7 +346,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         self.control.with(|control| {
             let (zone, key, param) = self.with_srq(srq, |_, queue| {
-                let records = self.shared.records;
+                let records = &self.shared.records;
                 let param = SrqParam {
                     ia: self.handle(),
                     state: queue.state,
@@ -345,8 +354,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     max_recv_dtos: count(queue.max_receives),
                     max_recv_iov: count(queue.max_segments),
                     low_watermark: count(queue.low_watermark),
-                    available: count(not_completed(records, srq)),
-                    outstanding: count(outstanding(records, srq)),
+                    available: count(not_completed(records.made(), srq)),
+                    outstanding: count(outstanding(records.made(), srq)),
                 };
                 Ok((queue.zone, queue.key, param))
             })?;
@@ -387,7 +396,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     fn grow_srq(&self, control: &mut Control<'_, B>, srq: SrqId, old: u32, new: u32) -> Result<()> {
         let index = srq.index() as u16;
-        let records = self.shared.records;
+        let records = &self.shared.records;
         let exhausted = Error::insufficient_resources(Subtype::ResourceSrq);
         let more = new.saturating_sub(old);
         let list = record::allocate_list(records, Owner::Shared(srq), more, NO_RECORD)
@@ -414,7 +423,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 resized
             });
         if outcome.is_err() {
-            record::give_back_list(records, list);
+            record::give_back_list(records.made(), list);
         }
         outcome
     }
@@ -426,12 +435,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         old: u32,
         new: u32,
     ) -> Result<()> {
-        let records = self.shared.records;
+        let records = &self.shared.records;
         let backend = control.backend()?;
         let shrunk = self.with_srq(srq, |slot, shared| {
             let refused =
                 |cause| Err(Error::invalid_state(Subtype::InvalidStateSrqInUse).because(cause));
-            if shared.low_watermark > new && outstanding(records, srq) <= new {
+            if shared.low_watermark > new && outstanding(records.made(), srq) <= new {
                 return refused(Cause::BelowWatermark);
             }
             let mut surplus = NO_RECORD;
@@ -452,7 +461,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match resized {
                 Ok(()) => {
                     shared.max_receives = new;
-                    record::give_back_list(records, surplus);
+                    record::give_back_list(records.made(), surplus);
                     Ok(true)
                 }
                 Err(error) => {
@@ -505,7 +514,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 };
             let (earlier, passed) = self.with_srq(srq, |_, queue| {
                 let earlier = queue.armed && withdrawn;
-                let passed = exact.unwrap_or_else(|| not_completed(self.shared.records, srq)) < low;
+                let passed =
+                    exact.unwrap_or_else(|| not_completed(self.shared.records.made(), srq)) < low;
                 queue.low_watermark = low;
                 queue.armed = low != 0 && !passed;
                 Ok((earlier, passed))
@@ -598,7 +608,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Adjusts the receive dispatchers of all endpoints on a shared queue to its size; on failure all
     /// are as before.
     fn change_taker_places(&self, backend: &mut B, index: u16, old: u32, new: u32) -> Result<()> {
-        for (position, slot) in self.shared.endpoints.iter().enumerate() {
+        for (position, slot) in self.shared.endpoints.made().iter().enumerate() {
             let Some(evd) = slot.receive_evd_on(index) else {
                 continue;
             };
@@ -606,6 +616,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 for evd in self
                     .shared
                     .endpoints
+                    .made()
                     .iter()
                     .take(position)
                     .filter_map(|slot| slot.receive_evd_on(index))
@@ -620,7 +631,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Polls the completions of all endpoints on a shared queue, so that its counts are up to date.
     fn harvest_takers(&self, srq: SrqId) {
-        for slot in self.shared.endpoints {
+        for slot in self.shared.endpoints.made() {
             if let Some(evd) = slot.receive_evd_on(srq.index() as u16) {
                 self.harvest_at(evd);
             }

@@ -43,6 +43,11 @@ impl<L: RawLock> CnoSlot<L> {
     pub const EMPTY: Self = Self {
         main: Mutex::new(Cno::EMPTY),
     };
+
+    /// Whether an object lives here.
+    pub(crate) fn is_live(&self) -> bool {
+        self.main.with(|object| !object.id.is_null())
+    }
 }
 
 /// Wakers a notification object keeps; further waiters take turns.
@@ -249,11 +254,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: CNC-01..03
     pub fn cno_create(&self, agent: Option<ProxyAgent>) -> Result<CnoId> {
         self.control.with(|control| {
-            control.backend()?;
+            control.may_make()?;
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
             let index = find_slot(
-                self.shared.notification_objects,
+                &self.shared.notification_objects,
                 &mut control.reached,
                 |slot| {
                     slot.main.with(|object| {

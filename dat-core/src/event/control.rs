@@ -62,6 +62,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let exhausted = |cause| Error::insufficient_resources(Subtype::ResourceTevd).because(cause);
         let mut aftermath = Aftermath::default();
         let made = self.control.with(|control| {
+            control.may_make()?;
             let mut reached = control.reached;
             let backend = control.backend()?;
             if !merges(backend, flags) {
@@ -70,7 +71,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if min_qlen > longest(backend) {
                 return Err(exhausted(Cause::AboveLimit));
             }
-            let index = find_slot(self.shared.event_dispatchers, &mut reached, |slot| {
+            let index = find_slot(&self.shared.event_dispatchers, &mut reached, |slot| {
                 slot.queue
                     .with(|queue| queue.id.is_null() && next_generation(queue.generation).is_ok())
             })
@@ -86,7 +87,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     self.detach_from_cno(cno, EvdId::NULL, false, aftermath);
                 }
             };
-            let Some(ring) = slot::allocate(self.shared.events, index, length) else {
+            let Some(ring) = slot::allocate(&self.shared.events, index, length) else {
                 undo(&mut aftermath);
                 return Err(exhausted(Cause::EventSlotsExhausted));
             };
@@ -95,7 +96,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 match backend.create_completion_queue(index, length) {
                     Ok(queue) => Some(queue),
                     Err(error) => {
-                        slot::give_back(self.shared.events, ring, length);
+                        slot::give_back(self.shared.events.made(), ring, length);
                         undo(&mut aftermath);
                         return Err(backend_refused(error, Subtype::ResourceTevd));
                     }
@@ -219,7 +220,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 if min_qlen > longest(backend) {
                     return Err(exhausted(Cause::AboveLimit));
                 }
-                let ring = slot::allocate(self.shared.events, evd.index() as u16, length);
+                let ring = slot::allocate(&self.shared.events, evd.index() as u16, length);
                 // A shorter queue can stay where it is.
                 if ring.is_none() && length > queue.ring_capacity {
                     return Err(exhausted(Cause::EventSlotsExhausted));
@@ -229,13 +230,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     && let Err(error) = backend.resize_completion_queue(completions, length)
                 {
                     if let Some(ring) = ring {
-                        slot::give_back(self.shared.events, ring, length);
+                        slot::give_back(self.shared.events.made(), ring, length);
                     }
                     return Err(backend_refused(error, Subtype::ResourceTevd));
                 }
                 queue.depth = queue.depth.max(length);
                 if let Some(ring) = ring {
-                    queue.move_ring(self.shared.events, ring, length);
+                    queue.move_ring(&self.shared.events, ring, length);
                 }
                 queue.queue_length = length;
                 Ok(())
@@ -326,7 +327,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             })?;
             // Nobody will ever hear of the requests in it, so their peers get an answer.
             while let Ok(Some(cr)) = self.with_evd(evd, &mut aftermath, |queue, _| {
-                Ok(queue.take_request(self.shared.events))
+                Ok(queue.take_request(&self.shared.events))
             }) {
                 self.destroy_cr_at(control, cr.index() as u16, &mut aftermath);
             }

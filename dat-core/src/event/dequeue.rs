@@ -133,7 +133,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline(never)]
     fn dequeue_queued(&self, mut queue: HeldQueue<'_, B, L>) -> Result<Event> {
         if queue.ready_length == 0
-            && let Some(pointer) = queue.take_software(self.shared.events)
+            && let Some(pointer) = queue.take_software(&self.shared.events)
         {
             return Ok(Event::Software { pointer });
         }
@@ -202,7 +202,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 && queue.completions.is_none()
                 && queue.flags.contains(EvdFlags::SOFTWARE)
             {
-                return if queue.append(&Event::Software { pointer }, self.shared.events) {
+                return if queue.append(&Event::Software { pointer }, &self.shared.events) {
                     Ok(())
                 } else {
                     Err(Error::queue_full().because(Cause::QueueFull))

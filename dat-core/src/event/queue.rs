@@ -11,7 +11,7 @@ use crate::flags::{EvdFlags, EvdState};
 use crate::id::{CrId, EvdId};
 use crate::record::NO_RECORD;
 use crate::shared::Shared;
-use crate::sync::{Mutex, RawLock};
+use crate::sync::{Mutex, RawLock, Table};
 
 /// Tries to arm a completion queue that completions keep slipping into, before giving way.
 const ARMING_ROUNDS: u32 = 16;
@@ -30,6 +30,11 @@ impl<C, L: RawLock> EvdSlot<C, L> {
     pub const EMPTY: Self = Self {
         queue: Mutex::new(EvdQueue::EMPTY),
     };
+
+    /// Whether an object lives here.
+    pub(crate) fn is_live(&self) -> bool {
+        self.queue.with(|queue| !queue.id.is_null())
+    }
 }
 
 /// When a waiter is woken: fixed by the first endpoint stream that feeds the dispatcher (EVQ-02).
@@ -464,7 +469,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
 
     /// Removes the first event that is no completion, if it is a software event; its pointer.
     #[inline(always)]
-    pub(crate) fn take_software(&mut self, events: &[EventSlot]) -> Option<u64> {
+    pub(crate) fn take_software(&mut self, events: &Table<'_, EventSlot>) -> Option<u64> {
         if self.ring_length == 0 {
             return None;
         }
@@ -487,7 +492,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         L: RawLock,
     {
         if self.ring_length != 0 {
-            let front = self.ring_slot(shared.events, 0);
+            let front = self.ring_slot(&shared.events, 0);
             // Both counters run freely, so their distance is signed.
             let ahead = front.map_or(0, |slot| slot.after().wrapping_sub(self.ready_left)) as i32;
             if self.ready_length == 0 || ahead <= 0 {
@@ -640,7 +645,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Moves the ring to another run of slots, which has room for what is queued.
-    pub(crate) fn move_ring(&mut self, events: &[EventSlot], base: u32, capacity: u32) {
+    pub(crate) fn move_ring(&mut self, events: &Table<'_, EventSlot>, base: u32, capacity: u32) {
         for offset in 0..self.ring_length {
             let from = self.ring_slot(events, offset);
             let to = events.get(base.wrapping_add(offset) as usize);
@@ -648,14 +653,14 @@ impl<C: CompletionQueue> EvdQueue<C> {
                 to.copy_from(from);
             }
         }
-        slot::give_back(events, self.ring_base, self.ring_capacity);
+        slot::give_back(events.made(), self.ring_base, self.ring_capacity);
         self.ring_base = base;
         self.ring_capacity = capacity;
         self.ring_head = 0;
     }
 
     /// Takes other events out until one is a connection request; for a queue that is to be emptied.
-    pub(crate) fn take_request(&mut self, events: &[EventSlot]) -> Option<CrId> {
+    pub(crate) fn take_request(&mut self, events: &Table<'_, EventSlot>) -> Option<CrId> {
         while self.ring_length != 0 {
             let event = self.ring_slot(events, 0).and_then(EventSlot::load);
             self.drop_other();
@@ -681,7 +686,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
             let _lost = shared.reap(record, index);
             index = next;
         }
-        slot::give_back(shared.events, self.ring_base, self.ring_capacity);
+        slot::give_back(shared.events.made(), self.ring_base, self.ring_capacity);
         let completions = self.completions.take();
         self.vacate();
         completions
@@ -730,7 +735,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        let queued = self.append(event, shared.events);
+        let queued = self.append(event, &shared.events);
         if queued {
             self.announce(true, aftermath);
         }
@@ -739,7 +744,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
 
     /// As `push_ahead`, where nobody is to be told.
     #[inline(always)]
-    pub(crate) fn append(&mut self, event: &Event, events: &[EventSlot]) -> bool {
+    pub(crate) fn append(&mut self, event: &Event, events: &Table<'_, EventSlot>) -> bool {
         if self.ring_length >= self.queue_length {
             return false;
         }
@@ -781,10 +786,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
         // Other events stay in the order of what precedes them, so those behind the place give way.
         let mut position = self.ring_length.wrapping_sub(1);
         while let (Some(slot), Some(before)) = (
-            self.ring_slot(shared.events, position),
+            self.ring_slot(&shared.events, position),
             position
                 .checked_sub(1)
-                .and_then(|before| self.ring_slot(shared.events, before)),
+                .and_then(|before| self.ring_slot(&shared.events, before)),
         ) {
             if before.after().wrapping_sub(after) as i32 <= 0 {
                 break;
@@ -792,7 +797,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
             slot.copy_from(before);
             position = position.wrapping_sub(1);
         }
-        if let Some(slot) = self.ring_slot(shared.events, position) {
+        if let Some(slot) = self.ring_slot(&shared.events, position) {
             slot.store(event, after);
         }
         true
@@ -840,7 +845,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
                 // one move up.
                 let position = self.ready_left.wrapping_add(self.ready_length);
                 for offset in 0..self.ring_length {
-                    if let Some(slot) = self.ring_slot(shared.events, offset)
+                    if let Some(slot) = self.ring_slot(&shared.events, offset)
                         && slot.after().wrapping_sub(position) as i32 > 0
                     {
                         slot.set_after(slot.after().wrapping_sub(1));
@@ -862,7 +867,11 @@ impl<C: CompletionQueue> EvdQueue<C> {
 
     /// The slot of a queued event, or of the next one where there is room for it.
     #[inline(always)]
-    fn ring_slot<'s>(&self, events: &'s [EventSlot], position: u32) -> Option<&'s EventSlot> {
+    fn ring_slot<'s>(
+        &self,
+        events: &'s Table<'_, EventSlot>,
+        position: u32,
+    ) -> Option<&'s EventSlot> {
         let offset = wrap(self.ring_head, position, self.ring_capacity);
         events.get(self.ring_base.wrapping_add(offset) as usize)
     }

@@ -2,8 +2,8 @@
 
 use super::event::{AsyncEventKind, ConnectionEventKind, Event};
 use crate::id::{CrId, EpId, Handle, PspId};
-use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Table, Word64};
 
 /// Place for one queued event; lend as many as all event dispatchers together may queue.
 ///
@@ -148,13 +148,10 @@ impl EventSlot {
 }
 
 /// Gives a run of `count` unowned slots to event dispatcher `evd`; called under the control lock.
-pub(super) fn allocate(slots: &[EventSlot], evd: u16, count: u32) -> Option<u32> {
-    let base = crate::storage::find_run(slots.len(), count, |index| {
-        slots
-            .get(index)
-            .is_some_and(|slot| slot.owner.load(Ordering::Relaxed) == 0)
-    })?;
-    for slot in run(slots, base, count) {
+pub(super) fn allocate(slots: &Table<'_, EventSlot>, evd: u16, count: u32) -> Option<u32> {
+    let base =
+        crate::storage::find_run(slots, count, |slot| slot.owner.load(Ordering::Relaxed) == 0)?;
+    for slot in run(slots.made(), base, count) {
         slot.owner
             .store(u32::from(evd).wrapping_add(1), Ordering::Relaxed);
     }

@@ -94,6 +94,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 reserved_service_points: storage.reserved_service_points,
                 connection_requests: storage.connection_requests,
                 reached: 0,
+                closing: false,
                 context: 0,
                 watching: false,
                 earliest: None,
@@ -120,7 +121,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             catastrophe: AtomicBool::new(false),
             _tag: tag,
         };
-        ia.forget_leftovers();
+        if !storage.fresh {
+            ia.forget_leftovers();
+        }
         match ia.make_evd(async_evd_min_qlen, None, EvdFlags::ASYNC) {
             Ok(evd) => {
                 ia.async_evd = evd;

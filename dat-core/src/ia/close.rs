@@ -5,11 +5,11 @@ use core::fmt;
 use super::{Control, Ia};
 use crate::backend::Backend;
 use crate::connection::{PspSlot, RspSlot};
-use crate::endpoint::ReceiveSide;
+use crate::endpoint::{EndpointSlot, ReceiveSide, SrqSlot};
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::Aftermath;
+use crate::event::{Aftermath, CnoSlot};
 use crate::flags::CloseFlags;
-use crate::memory::{LmrSlot, PzSlot};
+use crate::memory::{LmrSlot, PzSlot, RmrSlot};
 use crate::sync::RawLock;
 
 /// An adapter that could not be closed; it comes back as it was.
@@ -66,11 +66,16 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ///
     /// Spec: IAC-01..06, GEN-15
     pub fn shut(&self, flags: CloseFlags) -> Result<B> {
-        if flags == CloseFlags::Graceful && self.has_consumer_objects() {
-            return Err(
-                Error::invalid_state(Subtype::InvalidStateIaInUse).because(Cause::ChildrenLeft)
-            );
-        }
+        self.control.with(|control| {
+            control.may_make()?;
+            if flags == CloseFlags::Graceful && self.has_consumer_objects(control) {
+                return Err(
+                    Error::invalid_state(Subtype::InvalidStateIaInUse).because(Cause::ChildrenLeft)
+                );
+            }
+            control.closing = true;
+            Ok(())
+        })?;
         self.destroy_everything();
         self.control
             .with(|control| control.backend.take())
@@ -78,42 +83,19 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Whether the consumer has anything left to free (IAC-03).
-    fn has_consumer_objects(&self) -> bool {
+    fn has_consumer_objects(&self, control: &Control<'s, B>) -> bool {
         let shared = &self.shared;
-        let (tables, reached) = self.control.with(|control| {
-            let zones = control.protection_zones.iter().map(|slot| slot.id.handle());
-            let psps = control
-                .public_service_points
-                .iter()
-                .map(|slot| slot.id.handle());
-            let rsps = control
-                .reserved_service_points
-                .iter()
-                .map(|slot| slot.id.handle());
-            let crs = control
-                .connection_requests
-                .iter()
-                .map(|slot| slot.id.handle());
-            let reached = control.reached as usize;
-            let has_any = zones
-                .take(reached)
-                .chain(psps.take(reached))
-                .chain(rsps.take(reached))
-                .chain(crs.take(reached))
-                .any(|handle| !handle.is_null());
-            (has_any, reached)
-        });
-        tables
+        let reached = control.reached as usize;
+        first(control.protection_zones.made(), reached).any(|slot| !slot.id.is_null())
+            || first(control.public_service_points.made(), reached).any(|slot| !slot.id.is_null())
+            || first(control.reserved_service_points.made(), reached).any(|slot| !slot.id.is_null())
+            || first(control.connection_requests.made(), reached).any(|slot| !slot.id.is_null())
             || first(shared.local_regions, reached).any(LmrSlot::is_live)
-            || first(shared.remote_regions, reached)
-                .any(|slot| slot.main.with(|region| !region.id.is_null()))
-            || first(shared.notification_objects, reached)
-                .any(|slot| slot.main.with(|cno| !cno.id.is_null()))
-            || first(shared.endpoints, reached)
-                .any(|slot| slot.main.with(|endpoint| !endpoint.id.is_null()))
-            || first(shared.shared_receive_queues, reached)
-                .any(|slot| slot.main.with(|queue| !queue.id.is_null()))
-            || first(shared.event_dispatchers, reached).any(|slot| {
+            || first(shared.remote_regions.made(), reached).any(RmrSlot::is_live)
+            || first(shared.notification_objects.made(), reached).any(CnoSlot::is_live)
+            || first(shared.endpoints.made(), reached).any(EndpointSlot::is_live)
+            || first(shared.shared_receive_queues.made(), reached).any(SrqSlot::is_live)
+            || first(shared.event_dispatchers.made(), reached).any(|slot| {
                 slot.queue
                     .with(|queue| !queue.id.is_null() && queue.id != self.async_evd)
             })
@@ -124,84 +106,81 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         let shared = &self.shared;
         let mut aftermath = Aftermath::default();
         let after = &mut aftermath;
-        let (psps, rsps, crs, zones) = self.control.with(|control| {
-            (
-                control.public_service_points.len(),
-                control.reserved_service_points.len(),
-                control.connection_requests.len(),
-                control.protection_zones.len(),
-            )
-        });
-        self.each(after, psps, |control, index, _| {
-            self.destroy_psp_at(control, index);
-        });
-        self.each(after, rsps, |control, index, _| {
-            self.destroy_rsp_at(control, index);
-        });
         self.each(
             after,
-            shared.endpoints.len(),
-            |control, index, aftermath| {
-                self.destroy_endpoint_at(control, index, aftermath);
-            },
-        );
-        self.each(after, crs, |control, index, aftermath| {
-            self.destroy_cr_at(control, index, aftermath);
-        });
-        self.each(
-            after,
-            shared.shared_receive_queues.len(),
-            |control, index, _| {
-                self.destroy_srq_at(control, index);
-            },
-        );
-        self.each(after, shared.remote_regions.len(), |control, index, _| {
-            self.destroy_rmr_at(control, index);
-        });
-        self.each(after, shared.local_regions.len(), |control, index, _| {
-            self.destroy_lmr_at(control, index);
-        });
-        self.each(
-            after,
-            shared.event_dispatchers.len(),
-            |control, index, aftermath| {
-                self.destroy_evd_at(control, index, aftermath);
-            },
+            |control, index| Some(!control.public_service_points.get(index)?.id.is_null()),
+            |control, index, _| self.destroy_psp_at(control, index),
         );
         self.each(
             after,
-            shared.notification_objects.len(),
-            |control, index, aftermath| {
-                self.destroy_cno_at(control, index, aftermath);
-            },
+            |control, index| Some(!control.reserved_service_points.get(index)?.id.is_null()),
+            |control, index, _| self.destroy_rsp_at(control, index),
         );
-        self.each(after, zones, |control, index, _| {
-            self.destroy_pz_at(control, index);
-        });
+        self.each(
+            after,
+            |_, index| Some(shared.endpoints.get(index)?.is_live()),
+            |control, index, aftermath| self.destroy_endpoint_at(control, index, aftermath),
+        );
+        self.each(
+            after,
+            |control, index| Some(!control.connection_requests.get(index)?.id.is_null()),
+            |control, index, aftermath| self.destroy_cr_at(control, index, aftermath),
+        );
+        self.each(
+            after,
+            |_, index| Some(shared.shared_receive_queues.get(index)?.is_live()),
+            |control, index, _| self.destroy_srq_at(control, index),
+        );
+        self.each(
+            after,
+            |_, index| Some(shared.remote_regions.get(index)?.is_live()),
+            |control, index, _| self.destroy_rmr_at(control, index),
+        );
+        self.each(
+            after,
+            |_, index| Some(shared.local_regions.get(index)?.is_live()),
+            |control, index, _| self.destroy_lmr_at(control, index),
+        );
+        self.each(
+            after,
+            |_, index| Some(shared.event_dispatchers.get(index)?.is_live()),
+            |control, index, aftermath| self.destroy_evd_at(control, index, aftermath),
+        );
+        self.each(
+            after,
+            |_, index| Some(shared.notification_objects.get(index)?.is_live()),
+            |control, index, aftermath| self.destroy_cno_at(control, index, aftermath),
+        );
+        self.each(
+            after,
+            |control, index| Some(!control.protection_zones.get(index)?.id.is_null()),
+            |control, index, _| self.destroy_pz_at(control, index),
+        );
     }
 
-    /// Calls `destroy` under the control lock with each index of a table that an object may have; what follows from that is settled without it.
+    /// Calls `destroy` under the control lock with the index of each object of a table, of whose slots `is_live` tells; what follows from
+    /// that is settled without it.
     fn each(
         &self,
         aftermath: &mut Aftermath,
-        length: usize,
+        is_live: impl Fn(&Control<'s, B>, usize) -> Option<bool>,
         mut destroy: impl FnMut(&mut Control<'s, B>, u16, &mut Aftermath),
     ) {
-        for index in 0..length {
-            let Ok(index) = u16::try_from(index) else {
+        let mut next = 0;
+        loop {
+            let found = self.control.with(|control| {
+                // Nobody makes objects any more, and no slot from there on was ever taken.
+                let live = (next..control.reached)
+                    .map_while(|index| Some((index, is_live(control, index as usize)?)))
+                    .find(|&(_, is_live)| is_live);
+                let index = u16::try_from(live?.0).ok()?;
+                destroy(control, index, aftermath);
+                Some(index)
+            });
+            let Some(index) = found else {
                 return;
             };
-            let is_reached = self.control.with(|control| {
-                // Other threads may make objects still.
-                let is_reached = u32::from(index) < control.reached;
-                if is_reached {
-                    destroy(control, index, aftermath);
-                }
-                is_reached
-            });
-            if !is_reached {
-                return;
-            }
+            next = u32::from(index).saturating_add(1);
             self.settle(aftermath);
         }
     }
@@ -213,25 +192,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(super) fn forget_leftovers(&self) {
         let shared = &self.shared;
         self.control.with(|control| {
-            for slot in control.protection_zones.iter_mut() {
+            for slot in control.protection_zones.made_mut().iter_mut() {
                 *slot = PzSlot {
                     generation: slot.generation,
                     ..PzSlot::EMPTY
                 };
             }
-            for slot in control.public_service_points.iter_mut() {
+            for slot in control.public_service_points.made_mut().iter_mut() {
                 *slot = PspSlot {
                     generation: slot.generation,
                     ..PspSlot::EMPTY
                 };
             }
-            for slot in control.reserved_service_points.iter_mut() {
+            for slot in control.reserved_service_points.made_mut().iter_mut() {
                 *slot = RspSlot {
                     generation: slot.generation,
                     ..RspSlot::EMPTY
                 };
             }
-            let requests = control.connection_requests.iter_mut();
+            let requests = control.connection_requests.made_mut().iter_mut();
             for slot in requests.filter(|slot| !slot.id.is_null()) {
                 slot.vacate();
             }
@@ -240,28 +219,28 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             slot.forget();
         }
         // Free ones are as they should be: most are that, and they are many.
-        for slot in shared.remote_regions {
+        for slot in shared.remote_regions.made() {
             slot.main.with(|region| {
                 if !region.id.is_null() {
                     let _leftover = region.take();
                 }
             });
         }
-        for slot in shared.event_dispatchers {
+        for slot in shared.event_dispatchers.made() {
             slot.queue.with(|queue| {
                 if !queue.id.is_null() {
                     queue.vacate();
                 }
             });
         }
-        for slot in shared.notification_objects {
+        for slot in shared.notification_objects.made() {
             slot.main.with(|object| {
                 if !object.id.is_null() {
                     object.vacate();
                 }
             });
         }
-        for slot in shared.endpoints {
+        for slot in shared.endpoints.made() {
             slot.main.with(|endpoint| {
                 if !endpoint.id.is_null() {
                     endpoint.vacate(endpoint.generation);
@@ -270,13 +249,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
             });
         }
-        for slot in shared.shared_receive_queues {
+        for slot in shared.shared_receive_queues.made() {
             slot.forget();
         }
-        for slot in shared.events {
+        for slot in shared.events.made() {
             slot.disown();
         }
-        for record in shared.records.iter().filter(|record| !record.is_unowned()) {
+        for record in shared
+            .records
+            .made()
+            .iter()
+            .filter(|record| !record.is_unowned())
+        {
             record.disown();
         }
     }

@@ -5,6 +5,7 @@ use crate::connection::{CrSlot, PspSlot, RspSlot};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::id::{CrId, PspId, PzId, RspId};
 use crate::memory::PzSlot;
+use crate::sync::Table;
 use crate::time::{Instant, first};
 
 /// The backend and the tables that the data path does not read.
@@ -12,12 +13,14 @@ pub(crate) struct Control<'s, B> {
     /// `None` only after the close.
     pub(crate) backend: Option<B>,
     pub(crate) instance: u16,
-    pub(crate) protection_zones: &'s mut [PzSlot],
-    pub(crate) public_service_points: &'s mut [PspSlot],
-    pub(crate) reserved_service_points: &'s mut [RspSlot],
-    pub(crate) connection_requests: &'s mut [CrSlot],
+    pub(crate) protection_zones: Table<'s, PzSlot>,
+    pub(crate) public_service_points: Table<'s, PspSlot>,
+    pub(crate) reserved_service_points: Table<'s, RspSlot>,
+    pub(crate) connection_requests: Table<'s, CrSlot>,
     /// No slot from here on, of whatever table of objects, was ever taken.
     pub(crate) reached: u32,
+    /// A close has begun: nothing is made any more.
+    pub(crate) closing: bool,
     pub(crate) context: u64,
     /// An endpoint may be draining or have a deadline.
     pub(crate) watching: bool,
@@ -79,6 +82,14 @@ impl<B: Backend> Control<'_, B> {
         if let Some(deadline) = left {
             self.keep_watching(deadline);
         }
+    }
+
+    /// Objects may be made: no close has begun that would not find them.
+    pub(crate) fn may_make(&self) -> Result<()> {
+        if self.closing {
+            return Err(Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing));
+        }
+        Ok(())
     }
 
     /// The backend.

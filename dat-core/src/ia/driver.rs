@@ -61,13 +61,13 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Wakes everybody who waits on a dispatcher or a notification object; no lock may be held.
     #[cold]
     fn wake_waiters(&self) {
-        for slot in self.shared.event_dispatchers {
+        for slot in self.shared.event_dispatchers.made() {
             let waker = slot.queue.with(|queue| queue.change_waker(None));
             if let Some(waker) = waker {
                 waker.wake();
             }
         }
-        for slot in self.shared.notification_objects {
+        for slot in self.shared.notification_objects.made() {
             let mut wakers = slot.main.with(|object| object.take_wakers());
             while let Some((_, waker)) = wakers.pop_front() {
                 waker.wake();

@@ -256,7 +256,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut aftermath = Aftermath::default();
         self.report_catastrophe(&mut aftermath);
         self.settle(&mut aftermath);
-        for slot in self.shared.endpoints {
+        for slot in self.shared.endpoints.made() {
             let token = slot.handle.load();
             if token == 0 {
                 continue;
@@ -283,7 +283,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let mut handled = 0_usize;
         let mut left: Option<Option<Instant>> = None;
-        for slot in self.shared.endpoints {
+        for slot in self.shared.endpoints.made() {
             let (ep, state, deadline) = slot
                 .main
                 .with(|endpoint| (endpoint.id, endpoint.state, endpoint.link.deadline));
@@ -340,7 +340,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut aftermath = Aftermath::default();
         let ended = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
-                if !endpoint.ring.is_idle(self.shared.records) {
+                if !endpoint.ring.is_idle(self.shared.records.made()) {
                     return Ok(false);
                 }
                 let ending = Ending {

@@ -41,7 +41,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Reports what dispatchers owe because it found no room in an aftermath; that was emptied since.
     #[cold]
     fn settle_owed(&self, aftermath: &mut Aftermath) {
-        for slot in self.shared.event_dispatchers {
+        for slot in self.shared.event_dispatchers.made() {
             let (evd, cno, failure, owed) = slot.queue.with(|queue| {
                 let owed = core::mem::take(&mut queue.owed);
                 (queue.id, queue.cno, queue.failure, owed)

@@ -1,14 +1,18 @@
 //! What a close and an opening find, wherever in its table it is.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
 use super::Ia;
 use crate::attributes::SrqAttributes;
 use crate::backend::{ControlEvent, PrivateData, RequestKey};
-use crate::error::{ErrorKind, Subtype};
+use crate::error::{Cause, ErrorKind, Subtype};
 use crate::fixture::{Bench, PEER, QUALIFIER};
 use crate::flags::{CloseFlags, EvdFlags, MemoryPrivileges, PspFlags, PzFields};
 use crate::id::{LmrId, PzId};
 use crate::memory::{LmrMemory, LmrRequest, Region};
-use crate::sync::NoLock;
+use crate::storage::IaStorage;
+use crate::sync::{HostLock, NoLock};
 use crate::testing::{Call, TestBackend, TestStorage, open};
 use crate::time::Instant;
 
@@ -198,4 +202,98 @@ fn fill(ia: &TestIa<'_>, pz: PzId) -> [usize; 7] {
         count(&|| ia.srq_create(pz, &SHORT).is_ok()),
         count(&|| ia.pz_create().is_ok()),
     ]
+}
+
+/// Whoever makes objects while others close the adapter is refused: nothing would destroy what came behind the close.
+///
+/// Spec: IAC-01, IAC-05, GEN-15
+#[test]
+fn nothing_is_made_once_a_close_has_begun() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let (ia, device, pz) = (&bench.ia, &bench.device, bench.pz);
+    let arrivals = ia.evd_create(4, None, EvdFlags::CR).unwrap();
+    let psp = ia
+        .psp_create(QUALIFIER, arrivals, PspFlags::Consumer)
+        .unwrap();
+    let before = device.objects();
+    device.take_calls();
+    ia.control.with(|control| control.closing = true);
+    let request = LmrRequest {
+        memory: LmrMemory::Virtual(Region::pretend(0x1_0000, 0x1000)),
+        pz,
+        privileges: MemoryPrivileges::LOCAL_READ,
+    };
+    let refused = [
+        ia.pz_create().map(drop),
+        ia.lmr_create(&request).map(drop),
+        ia.rmr_create(pz).map(drop),
+        ia.cno_create(None).map(drop),
+        ia.evd_create(1, None, EvdFlags::SOFTWARE).map(drop),
+        ia.ep_create(Some(pz), None, None, None, None).map(drop),
+        ia.srq_create(pz, &SHORT).map(drop),
+        ia.psp_create(QUALIFIER + 1, arrivals, PspFlags::Consumer)
+            .map(drop),
+        ia.psp_create_any(arrivals, PspFlags::Consumer).map(drop),
+        ia.rsp_create(QUALIFIER + 2, None, arrivals).map(drop),
+    ];
+    for (number, outcome) in refused.into_iter().enumerate() {
+        let error = outcome.expect_err("nothing is made");
+        assert_eq!(
+            (error.kind(), error.subtype(), error.cause()),
+            (
+                ErrorKind::InvalidHandle,
+                Subtype::InvalidHandleIa,
+                Cause::Closing
+            ),
+            "{number}"
+        );
+    }
+    device.push_control(ControlEvent::ConnectionRequest {
+        listener: psp.handle().to_raw(),
+        request: RequestKey(7),
+        remote: PEER,
+        remote_port: 5,
+        local: PEER,
+        private_data: PrivateData::from_slice(b"").unwrap(),
+    });
+    ia.progress(Instant::ZERO);
+    assert!(ia.evd_dequeue(arrivals).is_err());
+    assert_eq!(device.objects(), before);
+    let calls = device.take_calls();
+    assert!(matches!(calls[..], [Call::Reject { request, .. }] if request == RequestKey(7)));
+    let again = ia.shut(CloseFlags::Abrupt).unwrap_err();
+    assert_eq!(again.cause(), Cause::Closing);
+}
+
+/// However the two meet, a close leaves nothing behind of what another thread makes.
+///
+/// Spec: IAC-01, IAC-05
+#[test]
+fn a_close_leaves_nothing_of_what_others_make_meanwhile() {
+    for round in 0..200 {
+        let device = TestBackend::default();
+        let mut storage: IaStorage<TestBackend, HostLock, 1, 2, 0, 4, 8, 1> = IaStorage::new();
+        let ia = Ia::open(device.clone(), storage.lend(), 1).unwrap();
+        let made = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let error = loop {
+                    match ia.pz_create() {
+                        Ok(_) => made.fetch_add(1, Ordering::Relaxed),
+                        Err(error) if error.kind() == ErrorKind::InsufficientResources => {
+                            made.fetch_add(1, Ordering::Relaxed)
+                        }
+                        Err(error) => break error,
+                    };
+                };
+                assert_eq!(error.kind(), ErrorKind::InvalidHandle);
+            });
+            while made.load(Ordering::Relaxed) < round % 6 {
+                core::hint::spin_loop();
+            }
+            assert!(ia.shut(CloseFlags::Abrupt).is_ok());
+        });
+        assert_eq!(device.objects(), [0; 7], "{round}");
+    }
 }

@@ -183,7 +183,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !slot.admits(piece, from.zone_tag, asks, || {}) {
             return Bound::Unusual;
         }
-        let Some(free) = from.ring.next(self.shared.records) else {
+        let Some(free) = from.ring.next(&self.shared.records) else {
             return Bound::Unusual;
         };
         let Some(queue) = &mut from.send else {
@@ -274,7 +274,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.shared.release_binding(pending);
         *pending = Binding::NONE;
         region.sequence = NO_BIND;
-        endpoint.ring.retreat(self.shared.records, 1);
+        endpoint.ring.retreat(&self.shared.records, 1);
         drop(region);
         drop(endpoint);
         Err(refused_by_device())
@@ -387,7 +387,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Polls the completions of all binds under way.
     pub(super) fn harvest_binds(&self) {
-        for slot in self.shared.remote_regions {
+        for slot in self.shared.remote_regions.made() {
             let pending = slot.main.with(|region| region.pending);
             for binding in pending.iter().filter(|binding| binding.sequence != NO_BIND) {
                 let request_evd = self
@@ -469,7 +469,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         slot: Option<&LmrSlot>,
     ) -> Result<u32> {
         let full = |resource| Error::insufficient_resources(resource).because(Cause::QueueFull);
-        let Some(free) = endpoint.ring.next(self.records) else {
+        let Some(free) = endpoint.ring.next(&self.records) else {
             return Err(full(Subtype::ResourceTep));
         };
         let Some(place) = region

@@ -390,6 +390,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: LMC-01..11
     pub fn lmr_create(&self, request: &LmrRequest) -> Result<LmrCreated> {
         self.control.with(|control| {
+            control.may_make()?;
             control.zone(request.pz)?;
             let (base, length) = match &request.memory {
                 LmrMemory::Virtual(region) | LmrMemory::SharedVirtual(region, _) => {
@@ -575,7 +576,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// saw a region alive still reads it.
     fn outlast_posts(&self) {
         if B::READS_AT_POST {
-            for endpoint in self.shared.endpoints {
+            for endpoint in self.shared.endpoints.made() {
                 drop(endpoint.main.hold());
             }
         }

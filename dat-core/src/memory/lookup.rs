@@ -7,7 +7,7 @@ use crate::error::{Cause, Error, Subtype};
 use crate::flags::MemoryPrivileges;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
-/// Place for one local memory region.
+/// Place for one local memory region. Bytes that are all zero are a free one.
 ///
 /// The writer (under the control lock) clears the identity, changes the fields, and sets an identity
 /// that was never there before. A post reads the fields, then the identity: if that is the one it was

@@ -44,13 +44,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (PROTECTION_DOMAIN): storage or device have no room for it.
+    /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: PZC-01
     pub fn pz_create(&self) -> Result<PzId> {
         self.control.with(|control| {
+            control.may_make()?;
             let exhausted = Error::insufficient_resources(Subtype::ResourceProtectionDomain)
                 .because(Cause::TableFull);
-            let index = find_slot(control.protection_zones, &mut control.reached, |slot| {
+            let index = find_slot(&control.protection_zones, &mut control.reached, |slot| {
                 slot.id.is_null() && next_generation(slot.generation).is_ok()
             })
             .ok_or(exhausted)?;

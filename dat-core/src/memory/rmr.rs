@@ -34,6 +34,11 @@ impl<L: RawLock> RmrSlot<L> {
     pub const EMPTY: Self = Self {
         main: Mutex::new(RemoteRegion::EMPTY),
     };
+
+    /// Whether an object lives here.
+    pub(crate) fn is_live(&self) -> bool {
+        self.main.with(|region| !region.id.is_null())
+    }
 }
 
 /// A remote memory region behind its lock.
@@ -150,10 +155,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: RMC-01, RMB-38
     pub fn rmr_create(&self, pz: PzId) -> Result<RmrId> {
         self.control.with(|control| {
+            control.may_make()?;
             let domain = control.zone(pz)?.domain;
             let exhausted = Error::insufficient_resources(Subtype::ResourceMemoryRegion)
                 .because(Cause::TableFull);
-            let index = find_slot(self.shared.remote_regions, &mut control.reached, |slot| {
+            let index = find_slot(&self.shared.remote_regions, &mut control.reached, |slot| {
                 slot.main.with(|region| {
                     region.id.is_null() && next_generation(region.generation).is_ok()
                 })

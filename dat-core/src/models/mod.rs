@@ -9,6 +9,7 @@ mod latch;
 mod lock;
 mod record;
 mod slot;
+mod table;
 
 use std::env;
 use std::format;

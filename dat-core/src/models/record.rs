@@ -8,9 +8,9 @@ use crate::event::DtoOperation;
 use crate::flags::DtoStatus;
 use crate::id::EpId;
 use crate::record::{NO_RECORD, Owner, Posting, RecordKind, RecordSlot, Report, allocate, list};
-use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::explored::set_under_way;
+use crate::sync::{Table, Word64};
 
 const COOKIES: [u64; 2] = [0x1111, 0x2222];
 
@@ -23,13 +23,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Arc<Self> {
-        let bench = Self {
+        let mut bench = Self {
             records: [RecordSlot::EMPTY; 2],
             doorbell: Word64::new(0),
             returned: AtomicU32::new(NO_RECORD),
         };
         let owner = Owner::Requests(EpId::new(1, 1, 0));
-        allocate(&bench.records, owner, 2).unwrap();
+        allocate(&Table::from(&mut bench.records[..]), owner, 2).unwrap();
         for record in &bench.records {
             record.make_ready(DtoStatus::Success, 0, 0);
             record.release();

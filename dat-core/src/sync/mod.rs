@@ -9,6 +9,7 @@ mod host;
 mod lock;
 mod mutex;
 mod places;
+mod table;
 mod word;
 
 pub use bytes::{copy_from_shared, copy_shared, copy_to_shared, load_bytes, store_bytes};
@@ -22,4 +23,5 @@ pub use lock::{NoLock, RawLock, SplitLock};
 pub(crate) use mutex::Guard;
 pub use mutex::Mutex;
 pub use places::Places;
+pub use table::Table;
 pub use word::Word64;

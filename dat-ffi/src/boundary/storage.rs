@@ -1,140 +1,201 @@
 //! An adapter together with the storage that it borrows.
 
+use std::alloc::Layout;
+use std::mem::MaybeUninit;
 use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::slice;
 
 use dat_core::connection::{CrSlot, PspSlot, RspSlot};
 use dat_core::endpoint::{EndpointSlot, SrqSlot};
 use dat_core::event::{CnoSlot, EvdSlot, EventSlot};
 use dat_core::memory::{LmrSlot, PzSlot, RmrSlot};
-use dat_core::sync::HostLock;
+use dat_core::sync::{HostLock, Table};
 use dat_core::{Error, Ia, RecordSlot, Result, Storage, Subtype};
 use dat_rsm::{ControllerConfig, Options, Rsm, RsmError};
 
 use crate::adapter::Host;
 use crate::capacity::Capacity;
 
-/// Slots from the heap.
-struct Slots<T>(*mut [T]);
+/// Memory from the system, all zero, of which it gives each page when that is touched.
+struct Memory {
+    start: NonNull<u8>,
+    length: usize,
+}
 
-// SAFETY: it owns the slots, and gives no access to them.
-unsafe impl<T: Send> Send for Slots<T> {}
-// SAFETY: a shared reference gives no access to them at all.
-unsafe impl<T: Send> Sync for Slots<T> {}
+// SAFETY: it owns the memory, and gives no access to it.
+unsafe impl Send for Memory {}
+// SAFETY: a shared reference gives no access to it at all.
+unsafe impl Sync for Memory {}
 
-impl<T: 'static> Slots<T> {
-    /// Makes as many, and lends them.
-    ///
+#[cfg(test)]
+std::thread_local! {
+    /// Memories that this thread has mapped, less those that it has unmapped.
+    static MAPPED: std::cell::Cell<isize> = const { std::cell::Cell::new(0) };
+}
+
+impl Memory {
     /// # Errors
-    /// INSUFFICIENT_RESOURCES (MEMORY): there is no memory for them.
+    /// INSUFFICIENT_RESOURCES (MEMORY): there is no memory.
+    fn map(length: usize) -> Result<Self> {
+        // SAFETY: asks for memory wherever there is room for it.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        let exhausted = Error::insufficient_resources(Subtype::ResourceMemory);
+        if start == libc::MAP_FAILED {
+            return Err(exhausted);
+        }
+        // Pages that are large would be given, and cleared, for a few slots each.
+        // SAFETY: the memory that was just mapped, of which this changes no contents. Without it all is well, and slower.
+        unsafe { libc::madvise(start, length, libc::MADV_NOHUGEPAGE) };
+        let start = NonNull::new(start.cast()).ok_or(exhausted)?;
+        #[cfg(test)]
+        MAPPED.set(MAPPED.get() + 1);
+        Ok(Self { start, length })
+    }
+
+    /// Lends places for values, from an offset in bytes on.
     ///
     /// # Safety
-    /// The loan is over when the owner is dropped.
-    unsafe fn lend(count: usize, empty: impl FnMut() -> T) -> Result<(Self, &'static mut [T])> {
-        let mut slots = Vec::new();
-        slots
-            .try_reserve_exact(count)
-            .map_err(|_| Error::insufficient_resources(Subtype::ResourceMemory))?;
-        slots.resize_with(count, empty);
-        let slots = Box::into_raw(slots.into_boxed_slice());
-        // SAFETY: just made, lent only here, and dropped not before the owner is.
-        Ok((Self(slots), unsafe { &mut *slots }))
+    /// They lie in the memory, aligned, and are lent once; the loan is over when the memory is dropped.
+    unsafe fn lend<T>(&self, offset: usize, count: usize) -> &'static mut [MaybeUninit<T>] {
+        // SAFETY: the caller promises the place; it has no values yet, which is what these are places for.
+        unsafe { slice::from_raw_parts_mut(self.start.add(offset).cast().as_ptr(), count) }
     }
 }
 
-impl<T> Drop for Slots<T> {
+impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: it came from a box, and whoever made this promised that the loan is over.
-        drop(unsafe { Box::from_raw(self.0) });
+        // SAFETY: mapped by `map`, and whoever lent of it promised that the loan is over.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+        #[cfg(test)]
+        MAPPED.set(MAPPED.get() - 1);
     }
-}
-
-/// The storage of an adapter.
-struct Lender<B: Host> {
-    _protection_zones: Slots<PzSlot>,
-    _local_regions: Slots<LmrSlot>,
-    _remote_regions: Slots<RmrSlot<HostLock>>,
-    _event_dispatchers: Slots<EvdSlot<B::CompletionQueue, HostLock>>,
-    _notification_objects: Slots<CnoSlot<HostLock>>,
-    _endpoints: Slots<EndpointSlot<B::SendQueue, B::ReceiveQueue, HostLock>>,
-    _shared_receive_queues: Slots<SrqSlot<B::SharedReceiveQueue, HostLock>>,
-    _public_service_points: Slots<PspSlot>,
-    _reserved_service_points: Slots<RspSlot>,
-    _connection_requests: Slots<CrSlot>,
-    _events: Slots<EventSlot>,
-    _records: Slots<RecordSlot>,
 }
 
 /// An open adapter, whose storage goes with it.
 pub(crate) struct OwnedIa<B: Host> {
     /// Dropped first: fields go in this order.
     ia: Ia<'static, B, HostLock>,
-    _lender: Lender<B>,
+    _memory: Memory,
 }
 
-/// Lends slots for the adapter that is made in this scope, and dropped before their owner.
-macro_rules! lend {
-    ($count:expr, $slot:expr) => {
-        // SAFETY: by the promise of the caller.
-        unsafe { Slots::lend($count, || $slot) }?
-    };
-}
+/// Slots that are made when the adapter is opened, of those that each post or dequeue looks for: as many as most programs have. They are
+/// found with two instructions less than others.
+const EARLY_ENDPOINTS: usize = 8;
+const EARLY_DISPATCHERS: usize = 16;
+const EARLY_RECORDS: usize = 128;
 
-impl<B: Host> Lender<B> {
-    /// Makes storage, and lends it.
-    ///
-    /// # Errors
-    /// INSUFFICIENT_RESOURCES (MEMORY): there is no memory for it.
-    ///
-    /// # Safety
-    /// The loan is over when the lender is dropped.
-    unsafe fn lend(capacity: &Capacity) -> Result<(Self, Storage<'static, B, HostLock>)> {
-        let (_protection_zones, protection_zones) = lend!(capacity.zones, PzSlot::EMPTY);
-        let (_local_regions, local_regions) = lend!(capacity.local_regions, LmrSlot::EMPTY);
-        let (_remote_regions, remote_regions) = lend!(capacity.remote_regions, RmrSlot::EMPTY);
-        let (_event_dispatchers, event_dispatchers) = lend!(capacity.dispatchers, EvdSlot::EMPTY);
-        let (_notification_objects, notification_objects) =
-            lend!(capacity.notification_objects, CnoSlot::EMPTY);
-        let (_endpoints, endpoints) = lend!(capacity.endpoints, EndpointSlot::EMPTY);
-        let (_shared_receive_queues, shared_receive_queues) =
-            lend!(capacity.shared_receive_queues, SrqSlot::EMPTY);
-        let (_public_service_points, public_service_points) =
-            lend!(capacity.service_points, PspSlot::EMPTY);
-        let (_reserved_service_points, reserved_service_points) =
-            lend!(capacity.service_points, RspSlot::EMPTY);
-        let (_connection_requests, connection_requests) =
-            lend!(capacity.connection_requests, CrSlot::EMPTY);
-        let (_events, events) = lend!(capacity.events, EventSlot::EMPTY);
-        let (_records, records) = lend!(capacity.records, RecordSlot::EMPTY);
-        let storage = Storage {
-            protection_zones,
-            local_regions,
-            remote_regions,
-            event_dispatchers,
-            notification_objects,
-            endpoints,
-            shared_receive_queues,
-            public_service_points,
-            reserved_service_points,
-            connection_requests,
-            events,
-            records,
-        };
-        let lender = Self {
-            _protection_zones,
-            _local_regions,
-            _remote_regions,
-            _event_dispatchers,
-            _notification_objects,
-            _endpoints,
-            _shared_receive_queues,
-            _public_service_points,
-            _reserved_service_points,
-            _connection_requests,
-            _events,
-            _records,
-        };
-        Ok((lender, storage))
+/// Where the slots of each kind lie, one kind behind the other.
+struct Layouts(Layout);
+
+impl Layouts {
+    /// The place of the slots of the next kind.
+    fn next<T>(&mut self, count: usize) -> Result<usize> {
+        let exhausted = |_| Error::insufficient_resources(Subtype::ResourceMemory);
+        let slots = Layout::array::<T>(count).map_err(exhausted)?;
+        let (all, offset) = self.0.extend(slots).map_err(exhausted)?;
+        self.0 = all;
+        Ok(offset)
     }
+}
+
+/// Maps storage, and lends it.
+///
+/// # Errors
+/// INSUFFICIENT_RESOURCES (MEMORY): there is no memory for it.
+///
+/// # Safety
+/// The loan is over when the memory is dropped.
+unsafe fn lend<B: Host>(capacity: &Capacity) -> Result<(Memory, Storage<'static, B, HostLock>)> {
+    let mut layouts = Layouts(Layout::new::<()>());
+    let zones = layouts.next::<PzSlot>(capacity.zones)?;
+    let local_regions = layouts.next::<LmrSlot>(capacity.local_regions)?;
+    let remote_regions = layouts.next::<RmrSlot<HostLock>>(capacity.remote_regions)?;
+    let dispatchers =
+        layouts.next::<EvdSlot<B::CompletionQueue, HostLock>>(capacity.dispatchers)?;
+    let notification_objects = layouts.next::<CnoSlot<HostLock>>(capacity.notification_objects)?;
+    let endpoints = layouts
+        .next::<EndpointSlot<B::SendQueue, B::ReceiveQueue, HostLock>>(capacity.endpoints)?;
+    let shared_receive_queues =
+        layouts.next::<SrqSlot<B::SharedReceiveQueue, HostLock>>(capacity.shared_receive_queues)?;
+    let public_service_points = layouts.next::<PspSlot>(capacity.service_points)?;
+    let reserved_service_points = layouts.next::<RspSlot>(capacity.service_points)?;
+    let connection_requests = layouts.next::<CrSlot>(capacity.connection_requests)?;
+    let events = layouts.next::<EventSlot>(capacity.events)?;
+    let records = layouts.next::<RecordSlot>(capacity.records)?;
+    let memory = Memory::map(layouts.0.size())?;
+    /// A table of the slots that lie there, some of them made now.
+    macro_rules! table {
+        ($offset:expr, $count:expr, $early:expr, $empty:expr) => {
+            // SAFETY: laid out above for as many of them, in memory that starts with a page; lent once, and the caller promises the rest.
+            Table::unmade(unsafe { memory.lend($offset, $count) }, $early, || $empty)
+        };
+    }
+    // SAFETY: as for the tables; and bytes that are all zero are free slots, which stay where they are.
+    let local_regions = unsafe {
+        let places = memory.lend::<LmrSlot>(local_regions, capacity.local_regions);
+        &mut *(ptr::from_mut(places) as *mut [LmrSlot])
+    };
+    let storage = Storage {
+        protection_zones: table!(zones, capacity.zones, 0, PzSlot::EMPTY),
+        local_regions,
+        remote_regions: table!(remote_regions, capacity.remote_regions, 0, RmrSlot::EMPTY),
+        event_dispatchers: table!(
+            dispatchers,
+            capacity.dispatchers,
+            EARLY_DISPATCHERS,
+            EvdSlot::EMPTY
+        ),
+        notification_objects: table!(
+            notification_objects,
+            capacity.notification_objects,
+            0,
+            CnoSlot::EMPTY
+        ),
+        endpoints: table!(
+            endpoints,
+            capacity.endpoints,
+            EARLY_ENDPOINTS,
+            EndpointSlot::EMPTY
+        ),
+        shared_receive_queues: table!(
+            shared_receive_queues,
+            capacity.shared_receive_queues,
+            0,
+            SrqSlot::EMPTY
+        ),
+        public_service_points: table!(
+            public_service_points,
+            capacity.service_points,
+            0,
+            PspSlot::EMPTY
+        ),
+        reserved_service_points: table!(
+            reserved_service_points,
+            capacity.service_points,
+            0,
+            RspSlot::EMPTY
+        ),
+        connection_requests: table!(
+            connection_requests,
+            capacity.connection_requests,
+            0,
+            CrSlot::EMPTY
+        ),
+        events: table!(events, capacity.events, 0, EventSlot::EMPTY),
+        records: table!(records, capacity.records, EARLY_RECORDS, RecordSlot::EMPTY),
+        fresh: true,
+    };
+    Ok((memory, storage))
 }
 
 impl<B: Host> OwnedIa<B> {
@@ -142,11 +203,11 @@ impl<B: Host> OwnedIa<B> {
     pub(crate) fn open(backend: B, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Self> {
         // SAFETY: the adapter that borrows it either is not made, or is dropped before it, being the first field of the same
         // structure; it lends itself, but nothing that lives longer than the structure.
-        let (lender, storage) = unsafe { Lender::lend(capacity) }?;
+        let (memory, storage) = unsafe { lend(capacity) }?;
         let ia = Ia::open(backend, storage, async_evd_min_qlen).map_err(|refused| refused.error)?;
         Ok(Self {
             ia,
-            _lender: lender,
+            _memory: memory,
         })
     }
 }
@@ -164,12 +225,11 @@ pub(crate) fn engine_of<B: Host>(
     config: impl FnOnce(Ia<'static, B, HostLock>) -> ControllerConfig<'static, B, HostLock>,
 ) -> std::result::Result<Rsm<'static, B, HostLock>, RsmError> {
     let absent = RsmError::ControllerNotPresent;
-    // SAFETY: the lender is dropped only where there is no adapter: it was not made, or was dropped with the engine that was not.
-    let (lender, storage) =
-        unsafe { Lender::lend(capacity) }.map_err(|_| RsmError::InsufficientMemory)?;
+    // SAFETY: the memory is dropped only where there is no adapter: it was not made, or was dropped with the engine that was not.
+    let (memory, storage) = unsafe { lend(capacity) }.map_err(|_| RsmError::InsufficientMemory)?;
     let ia = Ia::open(backend, storage, async_evd_min_qlen).map_err(|_| absent)?;
     let engine = Rsm::new(options, vec![config(ia)])?;
-    std::mem::forget(lender);
+    std::mem::forget(memory);
     Ok(engine)
 }
 
@@ -184,21 +244,49 @@ impl<B: Host> Deref for OwnedIa<B> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use backend_mock::{Fabric, FabricOptions, NodeOptions};
 
     use super::*;
 
-    /// Kilobytes of memory that this process has.
-    fn resident() -> usize {
-        let status = fs::read_to_string("/proc/self/status").expect("what the system says");
-        let mut lines = status.lines();
-        let line = lines.find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line.and_then(|line| line.split_ascii_whitespace().next());
-        number
-            .and_then(|number| number.parse().ok())
-            .expect("a number")
+    impl Memory {
+        /// Pages of it that the system gave.
+        fn resident(&self) -> usize {
+            let mut pages = vec![0_u8; self.length.div_ceil(4096)];
+            // SAFETY: the memory is mapped, and there is a byte for each of its pages.
+            let told = unsafe {
+                libc::mincore(self.start.as_ptr().cast(), self.length, pages.as_mut_ptr())
+            };
+            assert_eq!(told, 0);
+            pages.iter().filter(|&&page| page & 1 != 0).count()
+        }
+    }
+
+    /// What the storage of an adapter relies on.
+    #[test]
+    fn zero_bytes_are_a_free_slot_of_a_local_region() {
+        let slot = LmrSlot::EMPTY;
+        // SAFETY: the bytes of a slot, which has no padding: its fields are words, those of 32 bits in pairs.
+        let bytes = unsafe {
+            slice::from_raw_parts(ptr::from_ref(&slot).cast::<u8>(), size_of::<LmrSlot>())
+        };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+    }
+
+    /// Opening takes memory for what there is, not for all that there can be; and closing gives it back.
+    ///
+    /// Spec: IAO-01, IAC-05
+    #[test]
+    fn storage_takes_the_memory_that_it_needs() {
+        let fabric = Fabric::new(FabricOptions::default());
+        let capacity = Capacity::beside(0);
+        let adapters: Vec<_> = (0..50)
+            .map(|_| {
+                let backend = fabric.node(NodeOptions::new("node", 1));
+                OwnedIa::open(backend, &capacity, 16).expect("an adapter")
+            })
+            .collect();
+        let touched: usize = adapters.iter().map(|one| one._memory.resident()).sum();
+        assert!(touched < 50 * 40, "{touched} pages");
     }
 
     /// Spec: RSMCT-01
@@ -206,25 +294,21 @@ mod tests {
     fn an_engine_that_is_not_made_keeps_no_storage() {
         let fabric = Fabric::new(FabricOptions::default());
         let capacity = Capacity::beside(0);
-        let before = resident();
-        let mut most = 0;
-        for _ in 0..100 {
-            let backend = fabric.node(NodeOptions::new("node", 1));
-            let config = |ia| {
-                most = resident().max(most);
-                ControllerConfig {
-                    // No controller has such a number.
-                    name: "node99999999999",
-                    ia,
-                    qualifier: 0,
-                    nodes: Vec::new(),
-                }
-            };
-            let made = engine_of(backend, &capacity, 16, Options::new(1, 1), config);
-            assert_eq!(made.err(), Some(RsmError::ControllerNotPresent));
-        }
-        let grown = resident().saturating_sub(before);
-        // Some 300 megabytes if it were kept; the rest is for tests beside this one.
-        assert!(grown < 150_000, "{grown} kB kept, {most} at most");
+        let mapped = || MAPPED.get();
+        let before = mapped();
+        let backend = fabric.node(NodeOptions::new("node", 1));
+        let config = |ia| {
+            assert_eq!(mapped(), before + 1);
+            ControllerConfig {
+                // No controller has such a number.
+                name: "node99999999999",
+                ia,
+                qualifier: 0,
+                nodes: Vec::new(),
+            }
+        };
+        let made = engine_of(backend, &capacity, 16, Options::new(1, 1), config);
+        assert_eq!(made.err(), Some(RsmError::ControllerNotPresent));
+        assert_eq!(mapped(), before);
     }
 }

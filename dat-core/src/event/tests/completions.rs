@@ -26,7 +26,7 @@ fn shared_queue(ia: &TestIa<'_>, pz: PzId, length: i32) -> (SrqId, SharedReceive
             },
         )
         .unwrap();
-    let key = ia.shared.shared_receive_queues[srq.index()]
+    let key = ia.shared.shared_receive_queues.made()[srq.index()]
         .main
         .with(|queue| queue.key);
     (srq, key)

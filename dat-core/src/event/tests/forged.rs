@@ -30,7 +30,7 @@ fn a_buffer_completes_once_wherever_it_is_told() {
         low_watermark: 0,
     };
     let srq = ia.srq_create(pz, &size).unwrap();
-    let key = ia.shared.shared_receive_queues[srq.index()]
+    let key = ia.shared.shared_receive_queues.made()[srq.index()]
         .main
         .with(|queue| queue.key);
     let attributes = EpAttributes {

@@ -238,7 +238,7 @@ fn a_bind_that_fails_leaves_the_region_unbound_and_ends_the_connection() {
                 status: DtoStatus::RmrOperationFailed
             }))
         );
-        let state = on.ia.shared.endpoints[0]
+        let state = on.ia.shared.endpoints.made()[0]
             .main
             .with(|endpoint| endpoint.state);
         assert_eq!(state, EndpointState::Disconnected);

@@ -115,9 +115,9 @@ impl TestEndpoint {
                     ..QueuePairRequest::new(ep.handle().to_raw(), domain, attributes)
                 })
                 .expect("a queue pair is made");
-            let base = record::allocate(ia.shared.records, Owner::Requests(ep), 8)
+            let base = record::allocate(&ia.shared.records, Owner::Requests(ep), 8)
                 .expect("records are free");
-            let slot = &ia.shared.endpoints[usize::from(index)];
+            let slot = &ia.shared.endpoints.made()[usize::from(index)];
             slot.handle.store(ep.handle().to_raw());
             slot.main.with(|endpoint| {
                 let mut refused = CompletionFlags::all().complement();
@@ -153,28 +153,30 @@ impl TestEndpoint {
 
     /// Puts the endpoint into a state.
     pub(crate) fn enter(&self, ia: &TestIa<'_>, state: EndpointState) {
-        ia.shared.endpoints[self.ep.index()].main.with(|endpoint| {
-            endpoint.state = state;
-            endpoint.refresh_postable();
-        });
+        ia.shared.endpoints.made()[self.ep.index()]
+            .main
+            .with(|endpoint| {
+                endpoint.state = state;
+                endpoint.refresh_postable();
+            });
     }
 
     /// Takes the endpoint apart without completions, as a free does.
     pub(crate) fn destroy(self, ia: &TestIa<'_>) {
         let index = self.ep.index();
         ia.control.with(|control| {
-            let old = ia.shared.endpoints[index]
+            let old = ia.shared.endpoints.made()[index]
                 .main
                 .with(|endpoint| core::mem::replace(endpoint, Endpoint::EMPTY));
-            ia.shared.endpoints[index].handle.store(0);
+            ia.shared.endpoints.made()[index].handle.store(0);
             if let (Some(send), Some(key)) = (old.send, old.queue_pair) {
                 control
                     .backend()
                     .expect("open")
                     .destroy_queue_pair(key, send, None);
             }
-            ia.abandon_binds(old.ring.records(ia.shared.records));
-            record::give_back_all(ia.shared.records, Owner::Requests(self.ep));
+            ia.abandon_binds(old.ring.records(ia.shared.records.made()));
+            record::give_back_all(ia.shared.records.made(), Owner::Requests(self.ep));
             ia.release_zone(control, old.zone.expect("it had a zone"));
         });
     }
@@ -192,7 +194,7 @@ impl TestEndpoint {
 
     /// Takes the next event of the request dispatcher.
     pub(crate) fn next_event(&self, ia: &TestIa<'_>) -> Option<Event> {
-        ia.shared.event_dispatchers[self.evd.index()]
+        ia.shared.event_dispatchers.made()[self.evd.index()]
             .queue
             .with(|queue| queue.dequeue(self.evd, &ia.shared))
             .ok()

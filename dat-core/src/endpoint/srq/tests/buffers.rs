@@ -141,7 +141,7 @@ fn one_endpoint_that_ends_leaves_the_others_their_buffers() {
             ]
         );
         let state = |ep: EpId| {
-            on.ia.shared.endpoints[ep.index()]
+            on.ia.shared.endpoints.made()[ep.index()]
                 .main
                 .with(|endpoint| endpoint.state)
         };

@@ -97,7 +97,7 @@ fn queues_run_out_in_table_records_and_device() {
         ia.srq_free(ia.srq_create(pz, &large).unwrap()).unwrap();
         for _ in 0..6 {
             crate::record::allocate(
-                ia.shared.records,
+                &ia.shared.records,
                 crate::record::Owner::Requests(crate::id::EpId::new(0, 1, 7)),
                 10,
             );

@@ -109,7 +109,7 @@ impl Setting<'_, '_> {
 }
 
 fn key_of(ia: &TestIa<'_>, srq: SrqId) -> SharedReceiveQueueKey {
-    ia.shared.shared_receive_queues[srq.index()]
+    ia.shared.shared_receive_queues.made()[srq.index()]
         .main
         .with(|queue| queue.key)
 }

@@ -43,7 +43,7 @@ fn a_queue_grows_with_its_buffers_and_its_dispatchers() {
         on.ia.ep_free(other.ep).unwrap();
         on.ia.ep_free(on.taker.ep).unwrap();
         for taker in [&other, &on.taker] {
-            let places = on.ia.shared.event_dispatchers[taker.evd.index()]
+            let places = on.ia.shared.event_dispatchers.made()[taker.evd.index()]
                 .queue
                 .with(|queue| queue.places);
             assert_eq!(places, 0);
@@ -90,7 +90,7 @@ fn a_queue_shrinks_down_to_what_is_outstanding() {
         on.ia.srq_resize(on.srq, 1).unwrap();
         // What was given up can be used elsewhere: of 256 records one is the queue's.
         let all = crate::record::allocate_list(
-            on.ia.shared.records,
+            &on.ia.shared.records,
             crate::record::Owner::Requests(crate::id::EpId::new(0, 1, 7)),
             255,
             crate::record::NO_RECORD,
@@ -116,7 +116,7 @@ fn refused_resizes_change_nothing() {
             );
         }
         let places = |taker: &Taker| {
-            on.ia.shared.event_dispatchers[taker.evd.index()]
+            on.ia.shared.event_dispatchers.made()[taker.evd.index()]
                 .queue
                 .with(|queue| queue.places)
         };

@@ -1,0 +1,273 @@
+//! Slots that a caller lends: made before, or where the system gives memory that costs nothing until it is touched, when they are needed.
+
+use core::fmt;
+use core::marker::PhantomData;
+#[cfg(feature = "std")]
+use core::mem::{self, MaybeUninit};
+use core::ptr::NonNull;
+use core::slice;
+
+#[cfg(feature = "std")]
+use super::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// The slots of one kind of object, lent to an adapter.
+///
+/// A slice of slots becomes one by `into`.
+pub struct Table<'s, T> {
+    slots: NonNull<T>,
+    /// Slots that were there from the beginning, so that nothing has to be asked about them.
+    early: usize,
+    #[cfg(feature = "std")]
+    late: Late<T>,
+    _lent: PhantomData<&'s mut [T]>,
+}
+
+/// What is known of slots that were not there from the beginning.
+#[cfg(feature = "std")]
+struct Late<T> {
+    /// The first slots, so many, hold values, the early ones included.
+    made: AtomicUsize,
+    /// Somebody makes slots.
+    making: AtomicBool,
+    /// Places for slots.
+    length: usize,
+    /// What a slot is made by; `None` if all were made by the lender, who has them back.
+    empty: Option<fn() -> T>,
+}
+
+#[expect(unsafe_code)]
+// SAFETY: the table has its slots to itself, like a mutable slice.
+unsafe impl<T: Send + Sync> Send for Table<'_, T> {}
+#[expect(unsafe_code)]
+// SAFETY: who shares the table shares its slots, and may make some that others drop.
+unsafe impl<T: Send + Sync> Sync for Table<'_, T> {}
+
+impl<'s, T> From<&'s mut [T]> for Table<'s, T> {
+    fn from(slots: &'s mut [T]) -> Self {
+        Self {
+            early: slots.len(),
+            #[cfg(feature = "std")]
+            late: Late {
+                made: AtomicUsize::new(slots.len()),
+                making: AtomicBool::new(false),
+                length: slots.len(),
+                empty: None,
+            },
+            slots: NonNull::from(slots).cast(),
+            _lent: PhantomData,
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+impl<'s, T> Table<'s, T> {
+    /// A table whose first slots, at most `early`, are made now, and the others when they are needed, by `empty`. Nothing else of the memory
+    /// is touched.
+    ///
+    /// The early ones are found with the fewest instructions. Slots are dropped with the table.
+    pub fn unmade(slots: &'s mut [MaybeUninit<T>], early: usize, empty: fn() -> T) -> Self {
+        let early = early.min(slots.len());
+        for slot in slots.iter_mut().take(early) {
+            slot.write(empty());
+        }
+        Self {
+            early,
+            late: Late {
+                made: AtomicUsize::new(early),
+                making: AtomicBool::new(false),
+                length: slots.len(),
+                empty: Some(empty),
+            },
+            slots: NonNull::from(slots).cast(),
+            _lent: PhantomData,
+        }
+    }
+
+    /// How many slots hold values. They do for as long as there is the table, and what their makers wrote is seen by who asks.
+    #[inline(always)]
+    fn count(&self) -> usize {
+        match self.late.empty {
+            None => self.early,
+            Some(_) => self.late.made.load(Ordering::Acquire),
+        }
+    }
+
+    /// Whether the slot of this number, none of the early ones, was made since.
+    #[inline(always)]
+    fn is_late(&self, index: usize) -> bool {
+        index < self.late.made.load(Ordering::Acquire)
+    }
+
+    /// How many slots there can be.
+    pub(crate) fn len(&self) -> usize {
+        self.late.length
+    }
+
+    /// Makes slots until there are `count`. False: there is no room for them, or somebody else is making some.
+    pub(crate) fn make(&self, count: usize) -> bool {
+        let late = &self.late;
+        if count <= self.count() {
+            return true;
+        }
+        let Some(empty) = late.empty.filter(|_| count <= late.length) else {
+            return false;
+        };
+        if late.making.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let made = late.made.load(Ordering::Relaxed);
+        for index in made..count {
+            #[expect(unsafe_code)]
+            // SAFETY: the place is one of `length`, and nobody looks at it yet: it is not counted. Nobody else writes to it: only
+            // who has set `making` does, and sees what those counted who had before.
+            unsafe {
+                self.slots.add(index).write(empty());
+            }
+        }
+        late.made.store(made.max(count), Ordering::Release);
+        late.making.swap(false, Ordering::Release);
+        true
+    }
+}
+
+#[cfg(not(feature = "std"))]
+impl<T> Table<'_, T> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.early
+    }
+
+    #[inline(always)]
+    fn is_late(&self, _index: usize) -> bool {
+        false
+    }
+
+    /// How many slots there are.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.early
+    }
+
+    /// Whether there are so many slots.
+    #[inline(always)]
+    pub(crate) fn make(&self, count: usize) -> bool {
+        count <= self.early
+    }
+}
+
+impl<T> Table<'_, T> {
+    /// The slot of this number, if there is one by now.
+    #[inline(always)]
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        if index >= self.early && !self.is_late(index) {
+            return None;
+        }
+        #[expect(unsafe_code)]
+        // SAFETY: so many slots hold values, and are only shared while the table is.
+        Some(unsafe { self.slots.add(index).as_ref() })
+    }
+
+    /// The slot of this number, to change it.
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.made_mut().get_mut(index)
+    }
+
+    /// All slots that there are by now.
+    #[inline(always)]
+    pub(crate) fn made(&self) -> &[T] {
+        #[expect(unsafe_code)]
+        // SAFETY: as in `get`.
+        unsafe {
+            slice::from_raw_parts(self.slots.as_ptr(), self.count())
+        }
+    }
+
+    /// All slots that there are by now, to change them.
+    pub(crate) fn made_mut(&mut self) -> &mut [T] {
+        #[expect(unsafe_code)]
+        // SAFETY: so many slots hold values, and the table is the only way to them.
+        unsafe {
+            slice::from_raw_parts_mut(self.slots.as_ptr(), self.count())
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+impl<T> Drop for Table<'_, T> {
+    fn drop(&mut self) {
+        if mem::needs_drop::<T>() && self.late.empty.is_some() {
+            #[expect(unsafe_code)]
+            // SAFETY: they were made for this table, and go with it.
+            unsafe {
+                core::ptr::drop_in_place(self.made_mut());
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Table<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("length", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "std", not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn slots_are_made_when_they_are_needed() {
+        let mut places = [const { MaybeUninit::uninit() }; 4];
+        let mut table = Table::unmade(&mut places, 1, || 7_u32);
+        assert_eq!((table.len(), table.made()), (4, &[7][..]));
+        assert_eq!((table.get(0), table.get(1)), (Some(&7), None));
+        assert!(table.make(0) && table.make(1));
+        assert_eq!(table.made().len(), 1);
+        assert!(table.make(3));
+        *table.get_mut(2).unwrap() = 8;
+        assert!(table.make(2) && !table.make(5));
+        assert_eq!(table.made(), [7, 7, 8]);
+        assert!(table.make(4));
+        assert_eq!(table.get(3), Some(&7));
+        for nonsense in [4, usize::MAX] {
+            assert!(table.get(nonsense).is_none() && table.get_mut(nonsense).is_none());
+        }
+    }
+
+    #[test]
+    fn slots_of_a_lender_are_all_there_and_stay_as_they_were_left() {
+        let mut lent = [1, 2];
+        let mut table = Table::from(&mut lent[..]);
+        assert_eq!((table.len(), table.made()), (2, &[1, 2][..]));
+        assert!(table.make(2) && !table.make(3));
+        assert!(table.get(2).is_none() && table.get(usize::MAX).is_none());
+        *table.get_mut(1).unwrap() = 3;
+        drop(table);
+        assert_eq!(lent, [1, 3]);
+        assert!(Table::<u32>::from(&mut [][..]).made().is_empty());
+    }
+
+    /// Those that were made, and nothing else of the memory.
+    #[test]
+    fn slots_go_with_their_table() {
+        std::thread_local! {
+            static SHARED: Arc<()> = Arc::new(());
+        }
+        let shares = || SHARED.with(Arc::strong_count);
+        let mut places: Vec<MaybeUninit<Arc<()>>> = Vec::new();
+        places.resize_with(3, MaybeUninit::uninit);
+        let table = Table::unmade(&mut places, 1, || SHARED.with(Arc::clone));
+        assert!(table.make(2));
+        assert_eq!(shares(), 3);
+        drop(table);
+        assert_eq!(shares(), 1);
+        let mut lent = [SHARED.with(Arc::clone)];
+        drop(Table::from(&mut lent[..]));
+        assert_eq!(shares(), 2);
+    }
+}
