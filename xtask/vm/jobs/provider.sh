@@ -75,15 +75,15 @@ transfers() {
 
 transactions() {
     local mixed="client SR 256 server RW 4096 server SR 256 client SR 256 server RW 4096 server SR 256 client SR 4096 server SR 256"
-    # It takes its time in milliseconds.
-    transaction "$1" SR-b 8 4000 -w 1 client SR 8 server SR 8
-    transaction "$1" SR-p 8 4000 -P -w 1 client SR 8 server SR 8
-    transaction "$1" SR-b 4096 1200 -w 1 client SR 4096 server SR 4096
-    transaction "$1" SR-p 4096 1200 -P -w 1 client SR 4096 server SR 4096
+    # It takes its time in milliseconds, of which there are to be some hundreds.
+    transaction "$1" SR-b 8 16000 -w 1 client SR 8 server SR 8
+    transaction "$1" SR-p 8 16000 -P -w 1 client SR 8 server SR 8
+    transaction "$1" SR-b 4096 4000 -w 1 client SR 4096 server SR 4096
+    transaction "$1" SR-p 4096 4000 -P -w 1 client SR 4096 server SR 4096
     # shellcheck disable=SC2086
-    transaction "$1" mixed-b 4096 500 -w 1 $mixed
+    transaction "$1" mixed-b 4096 2000 -w 1 $mixed
     # shellcheck disable=SC2086
-    transaction "$1" mixed-p 4096 500 -P -w 1 $mixed
+    transaction "$1" mixed-p 4096 2000 -P -w 1 $mixed
 }
 
 # connections DEVICE
