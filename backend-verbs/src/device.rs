@@ -9,7 +9,7 @@ use dat_core::backend::BackendError;
 
 use crate::hal::{
     Context, DeviceLimits, InterfaceAddress, PortState, Transport, device_names,
-    interface_addresses,
+    interface_addresses, interface_name,
 };
 
 /// An adapter that can be opened: a port of a device (`Spec: IAQ-03`).
@@ -46,7 +46,7 @@ pub fn devices() -> Vec<VerbsDevice> {
             continue;
         };
         for port in 1..=limits.ports {
-            let addresses = addresses_of(&device, port, &known);
+            let addresses = addresses_of(&context, &device, port, &known);
             found.push(VerbsDevice {
                 name: adapter_name(&device, port, limits.ports),
                 device: device.clone(),
@@ -69,24 +69,26 @@ pub fn devices() -> Vec<VerbsDevice> {
 /// Spec: IAQ-03
 #[must_use]
 pub fn device_of(name: &str) -> Option<String> {
-    let devices = device_names();
-    if devices.iter().any(|device| device == split_name(name).0) {
+    let device = split_name(name).0;
+    // Asked of the library, it would look at all devices, and at its drivers first.
+    if !device.is_empty() && !device.contains('/') && Path::new(FOLDER).join(device).exists() {
         return Some(name.to_owned());
     }
     let host: Option<IpAddr> = name.parse().ok();
     let known = interface_addresses();
-    for device in devices {
-        let ports = entries(
-            &Path::new("/sys/class/infiniband")
-                .join(&device)
-                .join("ports"),
-        );
+    for device in device_names() {
+        let Ok(context) = Context::open(&device) else {
+            continue;
+        };
+        let ports = entries(&Path::new(FOLDER).join(&device).join("ports"));
         let numbers = ports
             .iter()
             .filter_map(|port| port.file_name()?.to_str()?.parse().ok());
         for number in numbers {
-            let is_meant = interfaces_of(&device, number).iter().any(|one| one == name)
-                || addresses_of(&device, number, &known)
+            let is_meant = interfaces_of(&context, &device, number)
+                .iter()
+                .any(|one| one == name)
+                || addresses_of(&context, &device, number, &known)
                     .iter()
                     .any(|address| Some(address.ip()) == host);
             if is_meant {
@@ -122,7 +124,7 @@ impl Port {
             return Err(BackendError::Device);
         }
         let state = context.port(number)?;
-        let addresses = addresses_of(device, number, &interface_addresses());
+        let addresses = addresses_of(&context, device, number, &interface_addresses());
         if addresses.is_empty() {
             return Err(BackendError::Address);
         }
@@ -177,8 +179,13 @@ fn is_link_local(address: IpAddr) -> bool {
 }
 
 /// The addresses of the network interfaces of a port, best first: IPv4, IPv6 that is routed, what reaches only the link.
-fn addresses_of(device: &str, port: u8, known: &[InterfaceAddress]) -> Vec<SocketAddr> {
-    let interfaces = interfaces_of(device, port);
+fn addresses_of(
+    context: &Context,
+    device: &str,
+    port: u8,
+    known: &[InterfaceAddress],
+) -> Vec<SocketAddr> {
+    let interfaces = interfaces_of(context, device, port);
     let mut found: Vec<SocketAddr> = known
         .iter()
         .filter(|one| interfaces.contains(&one.interface))
@@ -189,11 +196,25 @@ fn addresses_of(device: &str, port: u8, known: &[InterfaceAddress]) -> Vec<Socke
     found
 }
 
+/// Where the kernel has a folder for each device.
+const FOLDER: &str = "/sys/class/infiniband";
+
 /// Places of a table of addresses that are empty one after the other, behind which there are no others.
 const EMPTY_PLACES: u32 = 64;
 
-fn interfaces_of(device: &str, port: u8) -> Vec<String> {
-    let root: PathBuf = ["/sys/class/infiniband", device].iter().collect();
+/// The names of the network interfaces of a port.
+fn interfaces_of(context: &Context, device: &str, port: u8) -> Vec<String> {
+    let numbers = context.interfaces(port);
+    let named: Vec<String> = numbers.into_iter().filter_map(interface_name).collect();
+    if named.is_empty() {
+        return listed_interfaces_of(device, port);
+    }
+    named
+}
+
+/// The same from the files of the kernel, which takes longer.
+fn listed_interfaces_of(device: &str, port: u8) -> Vec<String> {
+    let root: PathBuf = [FOLDER, device].iter().collect();
     let of_port = root
         .join("ports")
         .join(port.to_string())

@@ -221,6 +221,8 @@ pub(crate) struct Cells {
     /// Held while a cell comes to an object, or leaves it: a call that makes an object, and an event that names it, may do so at
     /// a time.
     turn: Mutex<()>,
+    /// By kind: no entry from there on was ever filled in. Changed in turn.
+    reached: [AtomicUsize; HandleKind::ALL.len()],
 }
 
 impl Cells {
@@ -236,6 +238,7 @@ impl Cells {
             slot,
             tables: std::array::from_fn(table),
             turn: Mutex::new(()),
+            reached: [const { AtomicUsize::new(0) }; HandleKind::ALL.len()],
         }
     }
 
@@ -289,6 +292,10 @@ impl Cells {
         made.latest.store(object.to_raw(), Ordering::Relaxed);
         made.object.store(object.to_raw(), Ordering::Release);
         entry.store(index + 1, Ordering::Release);
+        let kind = object.kind().map(|kind| kind.value() as usize);
+        if let Some(reached) = kind.and_then(|kind| self.reached.get(kind)) {
+            reached.fetch_max(usize::from(object.to_raw() as u16) + 1, Ordering::Relaxed);
+        }
         made.c_handle()
     }
 
@@ -362,7 +369,9 @@ impl Cells {
     /// All objects are gone.
     pub(crate) fn retire_all(&self) {
         let _turn = self.turn();
-        for entry in self.tables.iter().flatten() {
+        let reached = self.reached.iter().map(|end| end.load(Ordering::Relaxed));
+        let tables = self.tables.iter().zip(reached);
+        for entry in tables.flat_map(|(table, reached)| table.iter().take(reached)) {
             let cell = cell_of(entry.swap(0, Ordering::Relaxed));
             if let Some(cell) = cell.filter(|cell| self.is_at(cell, &cell.object, entry)) {
                 cell.retire();

@@ -41,6 +41,19 @@ pub(crate) fn interface_addresses() -> Vec<InterfaceAddress> {
     found
 }
 
+/// The name of a network interface.
+pub(crate) fn interface_name(number: u32) -> Option<String> {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: there is room for a name, which is returned or null.
+    let told = unsafe { libc::if_indextoname(number, name.as_mut_ptr()) };
+    if told.is_null() {
+        return None;
+    }
+    // SAFETY: a string in the array above.
+    let name = unsafe { CStr::from_ptr(told) };
+    Some(name.to_string_lossy().into_owned())
+}
+
 /// A socket address as C has it.
 pub(super) fn to_c(address: SocketAddr) -> libc::sockaddr_storage {
     // SAFETY: all of it is integers.

@@ -8,10 +8,24 @@ use dat_core::backend::BackendError;
 use rdma_sys::{
     ibv_atomic_cap, ibv_close_device, ibv_context, ibv_device, ibv_device_attr,
     ibv_device_cap_flags, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name,
-    ibv_open_device, ibv_query_device, ibv_query_port, ibv_transport_type,
+    ibv_gid_entry, ibv_open_device, ibv_query_device, ibv_query_port, ibv_transport_type,
 };
 
 use super::refusal;
+
+unsafe extern "C" {
+    /// What `ibv_query_gid_table` of the headers calls.
+    fn _ibv_query_gid_table(
+        context: *mut ibv_context,
+        entries: *mut ibv_gid_entry,
+        room: usize,
+        flags: u32,
+        entry_bytes: usize,
+    ) -> isize;
+}
+
+/// Addresses that a device is asked for at once, and then, if it has more.
+const ADDRESSES: [usize; 2] = [32, 8192];
 
 /// An open device.
 #[derive(Debug)]
@@ -208,6 +222,33 @@ impl Context {
             message_bytes: told.max_msg_sz,
             packet: told.active_mtu,
         })
+    }
+}
+
+impl Context {
+    /// The numbers of the network interfaces that a port has its addresses from; none if that cannot be told.
+    pub(crate) fn interfaces(&self, port: u8) -> Vec<u32> {
+        for room in ADDRESSES {
+            let mut entries = Vec::<ibv_gid_entry>::with_capacity(room);
+            let size = size_of::<ibv_gid_entry>();
+            // SAFETY: the context lives, and there is room for so many entries of this size.
+            let count =
+                unsafe { _ibv_query_gid_table(self.raw(), entries.as_mut_ptr(), room, 0, size) };
+            let Ok(count) = usize::try_from(count) else {
+                continue;
+            };
+            // SAFETY: the library filled in as many as it says, of those that there was room for.
+            unsafe { entries.set_len(count.min(room)) };
+            let mut found: Vec<u32> = entries
+                .iter()
+                .filter(|entry| entry.port_num == u32::from(port) && entry.ndev_ifindex != 0)
+                .map(|entry| entry.ndev_ifindex)
+                .collect();
+            found.sort_unstable();
+            found.dedup();
+            return found;
+        }
+        Vec::new()
     }
 }
 

@@ -31,7 +31,7 @@ mod shared_receive;
 pub(crate) mod sink;
 mod sleep;
 
-pub(crate) use address::{InterfaceAddress, interface_addresses};
+pub(crate) use address::{InterfaceAddress, interface_addresses, interface_name};
 pub(crate) use again::{CallAgain, RequestsAgain};
 pub(crate) use channel::CompletionChannel;
 pub(crate) use completion_queue::{Batch, CompletionQueue, RECEIVED, Success, WorkCompletion};
