@@ -22,8 +22,12 @@ use crate::platform::{self, Backend, DISPATCHERS, PAIRS};
 type Storage = IaStorage<Backend, NoLock, PAIRS, DISPATCHERS, 0, 4, 256, 64>;
 static STORAGE: StaticCell<Storage> = StaticCell::new();
 
-/// More than a page, so that the list of its pages has two.
-static BYTES: [AtomicU8; 8192] = [const { AtomicU8::new(0) }; 8192];
+/// More than a page, so that the list of its pages has two; and from the start of one on, since QEMU's device refuses a region that lies
+/// in more pages than its length alone would take.
+#[repr(align(4096))]
+struct Bytes([AtomicU8; 8192]);
+
+static BYTES: Bytes = Bytes([const { AtomicU8::new(0) }; 8192]);
 /// Where messages come from, and where they go to, across the end of a page.
 const SOURCE: usize = 16;
 const TARGET: usize = 4090;
@@ -94,7 +98,7 @@ fn open() -> Result<Stage> {
     let ia = Ia::open(backend, storage.lend(), 4).map_err(|refused| refused.error)?;
     let pz = ia.pz_create()?;
     let memory = ia.lmr_create(&LmrRequest {
-        memory: LmrMemory::Virtual(Region::from_static(&BYTES)),
+        memory: LmrMemory::Virtual(Region::from_static(&BYTES.0)),
         pz,
         privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
     })?;
@@ -214,8 +218,8 @@ impl Stage {
     fn deliver(&self, text: &str, cookie: u64) -> Result<()> {
         let Self { ia, near, far, .. } = self;
         for (place, byte) in text.bytes().enumerate() {
-            BYTES[SOURCE + place].store(byte, Ordering::Relaxed);
-            BYTES[TARGET + place].store(0, Ordering::Relaxed);
+            BYTES.0[SOURCE + place].store(byte, Ordering::Relaxed);
+            BYTES.0[TARGET + place].store(0, Ordering::Relaxed);
         }
         ia.post_recv(far.ep, &[self.piece(TARGET, 32)], cookie, NOTHING)?;
         let rest = text.len() as u64 - 3;
@@ -225,7 +229,7 @@ impl Stage {
 
     fn arrived(text: &str) -> Result<()> {
         let there =
-            |(place, byte): (usize, u8)| BYTES[TARGET + place].load(Ordering::Relaxed) == byte;
+            |(place, byte): (usize, u8)| BYTES.0[TARGET + place].load(Ordering::Relaxed) == byte;
         if text.bytes().enumerate().all(there) {
             Ok(())
         } else {
