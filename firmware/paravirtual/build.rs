@@ -1,19 +1,32 @@
-//! The hosted target is used for a bare machine: no start-up code, no libraries, the layout of this image.
+//! Where the image lies in its machine. For the PC the hosted target is used: no start-up code, no libraries.
 
 use std::{env, error::Error};
 
+/// Where an image begins on QEMU's `virt`: behind the description of the machine, and where the processor begins.
+const VIRT: &[(&str, &str)] = &[("aarch64", "0x40100000"), ("riscv32", "0x80000000")];
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = env::var("CARGO_MANIFEST_DIR")?;
-    println!("cargo:rerun-if-changed=image.ld");
-    for argument in [
-        "-nostartfiles",
-        "-nostdlib",
-        "-static",
-        "-no-pie",
-        "-Wl,--build-id=none",
-        &format!("-Wl,-T,{folder}/image.ld"),
-        "-Wl,-T,defmt.x",
-    ] {
+    let folder = env::var("CARGO_MANIFEST_DIR")? + "/src/machine";
+    let processor = env::var("CARGO_CFG_TARGET_ARCH")?;
+    println!("cargo:rerun-if-changed={folder}");
+    let arguments = match VIRT.iter().find(|(name, _)| *name == processor) {
+        Some((_, start)) => vec![
+            format!("--defsym=image_start={start}"),
+            format!("-T{folder}/virt.ld"),
+            "-Tdefmt.x".to_owned(),
+            "--nmagic".to_owned(),
+        ],
+        None => vec![
+            "-nostartfiles".to_owned(),
+            "-nostdlib".to_owned(),
+            "-static".to_owned(),
+            "-no-pie".to_owned(),
+            "-Wl,--build-id=none".to_owned(),
+            format!("-Wl,-T,{folder}/x86_64.ld"),
+            "-Wl,-T,defmt.x".to_owned(),
+        ],
+    };
+    for argument in arguments {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
     Ok(())

@@ -102,8 +102,8 @@ const NEEDED: &[SystemPackage] = &[
     programs("lld", &["ld.lld"], "links images for other processors"),
     programs(
         "qemu-system-arm",
-        &["qemu-system-arm"],
-        "runs images for microcontrollers",
+        &["qemu-system-arm", "qemu-system-aarch64"],
+        "runs images for microcontrollers and 64 bits of Arm",
     ),
     programs(
         "g++",
@@ -139,6 +139,17 @@ const NEEDED: &[SystemPackage] = &[
         "what verbs cost without DAT",
     ),
 ];
+
+/// What only tasks need that no check is.
+const NEEDED_BY_TASKS: &[SystemPackage] = &[programs(
+    "qemu-system-misc",
+    &["qemu-system-riscv32"],
+    "runs images for RISC-V",
+)];
+
+fn known() -> impl Iterator<Item = &'static SystemPackage> {
+    NEEDED.iter().chain(NEEDED_BY_TASKS)
+}
 
 const fn programs(
     name: &'static str,
@@ -204,7 +215,7 @@ pub(crate) fn install_for<'a>(
 fn bringing<'a>(wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'static SystemPackage>> {
     let mut packages: Vec<&SystemPackage> = Vec::new();
     for wanted in wanted {
-        match NEEDED.iter().find(|package| package.brings(wanted)) {
+        match known().find(|package| package.brings(wanted)) {
             Some(package) if packages.iter().any(|other| other.name == package.name) => (),
             Some(package) => packages.push(package),
             None if find(wanted).is_some() => (),
@@ -216,8 +227,7 @@ fn bringing<'a>(wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'stati
 
 /// The programs of the known packages.
 pub(crate) fn known_programs() -> impl Iterator<Item = &'static str> {
-    NEEDED
-        .iter()
+    known()
         .flat_map(|package| match package.brings {
             Brings::Programs(programs) => programs,
             Brings::File(_) | Brings::FileOfVersion { .. } => &[],

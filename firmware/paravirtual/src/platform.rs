@@ -12,7 +12,7 @@ use backend_mmio::mlx5::{
 use backend_mmio::pvrdma::{
     Mapping, OpenFailure, PairState, Parts, Peer, PvrdmaBackend, RegionSlot, Rendezvous, Storage,
 };
-use backend_mmio::{CoherentHal, DeviceUnit, DmaMemory, MappedWords, Sideband};
+use backend_mmio::{DeviceUnit, DmaMemory, MappedWords, Sideband};
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
     BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey,
@@ -21,15 +21,16 @@ use dat_core::backend::{
 use dat_core::time::Instant;
 use static_cell::ConstStaticCell;
 
-use crate::machine::Function;
+use crate::bus::Function;
+use crate::machine::Barriers;
 
 /// The driver on QEMU's device.
-pub(crate) type Backend = PvrdmaBackend<'static, MappedWords, Here, Loop, CoherentHal>;
+pub(crate) type Backend = PvrdmaBackend<'static, MappedWords, Here, Loop, Barriers>;
 
 /// Everything is mapped where it is, and so the device sees it.
 pub(crate) struct Here;
 
-// SAFETY: the page tables of this image map all memory to itself, and no unit stands between the device and the bus. QEMU's device
+// SAFETY: an image maps all memory to itself, or nothing at all, and no unit stands between the device and the bus. QEMU's device
 // keeps to the regions that it was told of.
 unsafe impl Mapping for Here {
     fn page(&self, address: *const u8) -> Option<u64> {
@@ -81,7 +82,7 @@ pub(crate) fn open() -> Option<Result<Backend, OpenFailure>> {
         let base = NonNull::new(core::ptr::with_exposed_provenance_mut(
             function.window(number),
         ))?;
-        // SAFETY: the firmware of the machine gave the adapter this window, which is longer, and in which nothing of Rust lies.
+        // SAFETY: the adapter was given this window, by the firmware of the machine or by this image, which is longer, and in which nothing of Rust lies.
         Some(unsafe { MappedWords::new(base, length) })
     };
     let (registers, doorbells) = (window(1, REGISTERS)?, window(2, DOORBELLS)?);
@@ -95,7 +96,7 @@ pub(crate) fn open() -> Option<Result<Backend, OpenFailure>> {
         doorbell_page: (function.window(2) / PAGE) as u64,
         mapping: Here,
         sideband: Loop::new(),
-        hal: CoherentHal,
+        hal: Barriers,
         address: ADDRESS,
         // With more the device never ends.
         segments: 4,

@@ -8,12 +8,14 @@ use object::{
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use xshell::cmd;
+use std::thread;
+use xshell::{Shell, cmd};
 
 mod paravirtual;
 
 use crate::workspace::Workspace;
 use crate::{packages, panic_free, targets};
+use paravirtual::{ARM, Machine, PC, RISC_V};
 
 /// Arguments of the task.
 #[derive(Args)]
@@ -80,45 +82,78 @@ const NOT_COUNTED: &[&str] = &[
     "measure::calls::BUFFER",
 ];
 
-/// Builds and runs all images for all processors, and prints the table of what they take.
+/// Builds and runs all images on all machines, and prints the table of what they take.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let images = Images::new(workspace)?;
     if options.accept {
         let said = images.log(PROCESSORS[0].triple, "tour")?;
         fs::write(images.expected("tour"), said)?;
-        if let Some(said) = paravirtual::log(&images)? {
+        if let Some(said) = paravirtual::log(&images.of_machines(), &PC)? {
             fs::write(images.expected("paravirtual"), said)?;
         }
     }
-    paravirtual::check(&images)?;
-    for processor in PROCESSORS {
-        images.tour(processor)?;
-        images.measure(processor, options.accept)?;
-    }
-    Ok(())
+    images.hold(PROCESSORS, &[PC, ARM, RISC_V], options.accept)
 }
 
-/// The same for one processor: the check of a change.
+/// The same for one microcontroller and without RISC-V: the check of a change.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    let images = Images::new(workspace)?;
-    paravirtual::check(&images)?;
-    images.tour(&PROCESSORS[0])?;
-    images.measure(&PROCESSORS[0], false)
+    Images::new(workspace)?.hold(&PROCESSORS[..1], &[PC, ARM], false)
 }
 
-struct Images<'w> {
-    workspace: &'w Workspace,
+struct Images {
+    shell: Shell,
     folder: PathBuf,
     target: PathBuf,
+    decoder: PathBuf,
 }
 
-impl<'w> Images<'w> {
-    fn new(workspace: &'w Workspace) -> Result<Self> {
-        packages::install_for(&workspace.shell, ["qemu-system-arm", "ld.lld"])?;
+impl Images {
+    fn new(workspace: &Workspace) -> Result<Self> {
+        let shell = workspace.shell.clone();
+        packages::install_for(&shell, ["qemu-system-arm", "ld.lld"])?;
+        let folder = workspace.root().join("firmware");
+        let target = workspace.target().join("firmware");
+        let scope = ["--quiet", "--locked", "--package", "decode"];
+        {
+            let _folder = shell.push_dir(&folder);
+            cmd!(shell, "cargo build --target-dir {target} {scope...}")
+                .quiet()
+                .run()
+                .context("what decodes logs")?;
+        }
         Ok(Self {
-            workspace,
-            folder: workspace.root().join("firmware"),
-            target: workspace.target().join("firmware"),
+            shell,
+            folder,
+            decoder: target.join("debug/decode"),
+            target,
+        })
+    }
+
+    /// The same, built beside these: cargo lets one build of a folder go on at a time.
+    fn of_machines(&self) -> Self {
+        Self {
+            shell: self.shell.clone(),
+            folder: self.folder.clone(),
+            decoder: self.decoder.clone(),
+            target: self.target.join("machines"),
+        }
+    }
+
+    /// All images do what they must. Those of microcontrollers and those of machines side by side, since most of a build is the work
+    /// of one processor.
+    fn hold(&self, processors: &[Processor], machines: &[Machine], accept: bool) -> Result<()> {
+        let others = self.of_machines();
+        thread::scope(|scope| {
+            let others = scope.spawn(move || {
+                machines
+                    .iter()
+                    .try_for_each(|machine| paravirtual::check(&others, machine))
+            });
+            let held = processors.iter().try_for_each(|processor| {
+                self.tour(processor)?;
+                self.measure(processor, accept)
+            });
+            held.and(others.join().expect("a lane does not panic"))
         })
     }
 
@@ -128,7 +163,7 @@ impl<'w> Images<'w> {
 
     /// Builds an image; where it is.
     fn build(&self, triple: &str, image: &str) -> Result<PathBuf> {
-        let (shell, target) = (&self.workspace.shell, &self.target);
+        let (shell, target) = (&self.shell, &self.target);
         let _folder = shell.push_dir(&self.folder);
         let scope = ["--release", "--package", image, "--target", triple];
         let build = cmd!(
@@ -142,25 +177,9 @@ impl<'w> Images<'w> {
         Ok(target.join(triple).join("release").join(image))
     }
 
-    /// Builds an image with the toolchain in use, for a target that it has.
-    fn build_for_host(&self, triple: &str, image: &str) -> Result<PathBuf> {
-        let (shell, target) = (&self.workspace.shell, &self.target);
-        let _folder = shell.push_dir(&self.folder);
-        let scope = ["--release", "--package", image, "--target", triple];
-        cmd!(
-            shell,
-            "cargo build --quiet --locked --target-dir {target} {scope...}"
-        )
-        .quiet()
-        .env("DEFMT_LOG", "info")
-        .run()
-        .with_context(|| format!("{image} for {triple}"))?;
-        Ok(target.join(triple).join("release").join(image))
-    }
-
     /// What an image writes; fails unless it ends with success. Time is counted in instructions, so that it is the same every time.
     fn output(&self, image: &Path) -> Result<Vec<u8>> {
-        let shell = &self.workspace.shell;
+        let shell = &self.shell;
         let devices = ["-nographic", "-monitor", "none", "-serial", "null"];
         let semihosting = ["-semihosting-config", "enable=on,target=native"];
         let clock = ["-icount", "shift=6,sleep=off"];
@@ -189,13 +208,8 @@ impl<'w> Images<'w> {
 
     /// What an image logged, as text.
     fn decode(&self, image: &Path, frames: Vec<u8>) -> Result<String> {
-        let (shell, target) = (&self.workspace.shell, &self.target);
-        let _folder = shell.push_dir(&self.folder);
-        let scope = ["--quiet", "--locked", "--package", "decode"];
-        let decoder = cmd!(
-            shell,
-            "cargo run --target-dir {target} {scope...} -- {image}"
-        );
+        let (shell, decoder) = (&self.shell, &self.decoder);
+        let decoder = cmd!(shell, "{decoder} {image}");
         Ok(decoder.quiet().stdin(frames).read()? + "\n")
     }
 

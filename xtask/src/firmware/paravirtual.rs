@@ -14,40 +14,85 @@ use xshell::cmd;
 use super::{Images, TIME};
 use crate::packages;
 
-/// What the toolchain of a host has anyway.
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-/// What QEMU ends with if the image ended with 0.
-const SUCCESS: i32 = 1;
+/// A machine that the image runs on.
+pub(super) struct Machine {
+    triple: &'static str,
+    emulator: &'static str,
+    /// Which machine of QEMU, with what the image needs of it beside the adapter.
+    options: &'static [&'static str],
+    /// What QEMU ends with if the image ended with 0.
+    success: i32,
+}
+
+/// Its target is one that the toolchain of a host has anyway.
+pub(super) const PC: Machine = Machine {
+    triple: "x86_64-unknown-linux-gnu",
+    emulator: "qemu-system-x86_64",
+    options: &[
+        "-machine",
+        "pc,memory-backend=memory",
+        "-device",
+        "isa-debug-exit,iobase=0xf4,iosize=4",
+    ],
+    success: 1,
+};
+
+pub(super) const ARM: Machine = Machine {
+    triple: "aarch64-unknown-none",
+    emulator: "qemu-system-aarch64",
+    options: &[
+        "-machine",
+        "virt,highmem=off,memory-backend=memory",
+        "-cpu",
+        "cortex-a53",
+        "-semihosting-config",
+        "enable=on,target=native",
+    ],
+    success: 0,
+};
+
+pub(super) const RISC_V: Machine = Machine {
+    triple: "riscv32imac-unknown-none-elf",
+    emulator: "qemu-system-riscv32",
+    options: &["-machine", "virt,memory-backend=memory", "-bios", "none"],
+    success: 0,
+};
+
 /// Bytes of a message to the program with the addresses; where it says that it is an answer, and what went wrong.
 const MESSAGE: usize = 360;
 const KIND: std::ops::Range<usize> = 0..4;
 const ANSWER: u32 = 1;
 const ERROR: std::ops::Range<usize> = 24..28;
 
-/// The image logs what it must, if this QEMU has the device.
-pub(super) fn check(images: &Images<'_>) -> Result<()> {
-    match log(images)? {
-        Some(said) => images.compare("paravirtual", TRIPLE, &said),
+/// On this machine the image logs what it must, if this QEMU has the device.
+pub(super) fn check(images: &Images, machine: &Machine) -> Result<()> {
+    match log(images, machine)? {
+        Some(said) => images.compare("paravirtual", machine.triple, &said),
         None => Ok(()),
     }
 }
 
 /// Builds and runs the image, and decodes what it logs; nothing where QEMU has no such device.
-pub(super) fn log(images: &Images<'_>) -> Result<Option<String>> {
-    let shell = &images.workspace.shell;
-    packages::install_for(
-        shell,
-        ["qemu-system-x86_64", "/usr/include/infiniband/verbs.h"],
-    )?;
-    let known = cmd!(shell, "qemu-system-x86_64 -device pvrdma,help")
+pub(super) fn log(images: &Images, machine: &Machine) -> Result<Option<String>> {
+    let shell = &images.shell;
+    let Machine {
+        triple,
+        emulator,
+        options,
+        success,
+    } = *machine;
+    packages::install_for(shell, [emulator, "/usr/include/infiniband/verbs.h"])?;
+    let known = cmd!(shell, "{emulator} -machine none -device pvrdma,help")
         .quiet()
         .ignore_stdout()
         .ignore_stderr();
     if known.run().is_err() {
-        println!("  paravirtual is left out: this QEMU has no pvrdma (it went with version 9.1)");
+        println!(
+            "  paravirtual is left out: this {emulator} has no pvrdma (it went with version 9.1)"
+        );
         return Ok(None);
     }
-    let image = images.build_for_host(TRIPLE, "paravirtual")?;
+    let image = images.build(triple, "paravirtual")?;
     let library = library(images)?;
     let folder = tempfile::tempdir()?;
     let (addresses, serial) = (
@@ -58,7 +103,6 @@ pub(super) fn log(images: &Images<'_>) -> Result<Option<String>> {
     // It ends with QEMU, which closes the connection.
     let _answering = thread::spawn(move || answer(&listener));
     let memory = "memory-backend-ram,id=memory,size=64M,share=on";
-    let exit = "isa-debug-exit,iobase=0xf4,iosize=4";
     let channel = format!("socket,path={},id=addresses", addresses.display());
     let adapter = "pvrdma,addr=10.1,ibdev=loop0,netdev=none,mad-chardev=addresses";
     let serial_line = format!("file:{}", serial.display());
@@ -73,9 +117,8 @@ pub(super) fn log(images: &Images<'_>) -> Result<Option<String>> {
     ];
     let machine = cmd!(
         shell,
-        "timeout {TIME} qemu-system-x86_64 {plain...} -m 64M -object {memory}
-         -machine pc,memory-backend=memory -serial {serial_line} -device {exit} -chardev {channel}
-         -device vmxnet3,addr=10.0,multifunction=on -device {adapter} -kernel {image}"
+        "timeout {TIME} {emulator} {plain...} -m 64M -object {memory} {options...}
+         -serial {serial_line} -chardev {channel} -device vmxnet3,addr=10.0,multifunction=on -device {adapter} -kernel {image}"
     );
     let output = machine
         .quiet()
@@ -84,7 +127,7 @@ pub(super) fn log(images: &Images<'_>) -> Result<Option<String>> {
         .output()?;
     let said = images.decode(&image, fs::read(&serial)?)?;
     ensure!(
-        output.status.code() == Some(SUCCESS),
+        output.status.code() == Some(success),
         "{} ended with {}:\n{said}{}",
         image.display(),
         output.status,
@@ -94,8 +137,8 @@ pub(super) fn log(images: &Images<'_>) -> Result<Option<String>> {
 }
 
 /// Compiles the library that takes the place of libibverbs.
-fn library(images: &Images<'_>) -> Result<PathBuf> {
-    let shell = &images.workspace.shell;
+fn library(images: &Images) -> Result<PathBuf> {
+    let shell = &images.shell;
     let source = images.folder.join("paravirtual/loopback/loopback.c");
     let library = images.target.join("libloopback.so");
     let flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror"];

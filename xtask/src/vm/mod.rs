@@ -38,7 +38,7 @@ const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 /// What the device's provider is configured by.
 const PROVIDER: &str = "/etc/libibverbs.d/rxe.driver";
 /// Known programs that make no sense in a guest.
-const NOT_FOR_GUESTS: [&str; 4] = ["valgrind", "qemu-system-x86_64", "busybox", "pkg-config"];
+const NOT_FOR_GUESTS: [&str; 3] = ["valgrind", "busybox", "pkg-config"];
 /// The modules of the device. It computes check sums by modules that it does not name.
 const MODULES: [&str; 6] = [
     "dummy",
@@ -473,7 +473,8 @@ fn scripts(workspace: &Workspace) -> PathBuf {
 /// The known programs that this machine has.
 fn programs_at_hand() -> Vec<String> {
     packages::known_programs()
-        .filter(|name| !NOT_FOR_GUESTS.contains(name) && packages::find(name).is_some())
+        .filter(|name| !NOT_FOR_GUESTS.contains(name) && !name.starts_with("qemu-system-"))
+        .filter(|name| packages::find(name).is_some())
         .map(str::to_owned)
         .collect()
 }

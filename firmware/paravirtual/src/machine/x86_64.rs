@@ -1,10 +1,21 @@
-//! From where QEMU jumps to, in 32 bits, to `main` in 64; and the functions on memory that the compiler expects from a library.
+//! The first 4 GiB of a PC: from where QEMU jumps to, in 32 bits, to `main` in 64; ports; and the functions on memory that the compiler
+//! expects from the library of a host.
 #![expect(
     unsafe_code,
-    reason = "what comes before Rust, and what it stands on; a room of its own"
+    reason = "what comes before Rust, what it stands on, and ports, which reach beyond memory; a room of its own"
 )]
 
 use core::arch::{asm, global_asm};
+
+pub(crate) use backend_mmio::CoherentHal as Barriers;
+
+/// The machine's firmware placed the windows of devices.
+pub(crate) const WINDOWS: Option<u32> = None;
+
+const SERIAL: u16 = 0x3F8;
+const EXIT: u16 = 0xF4;
+const BUS_ADDRESS: u16 = 0xCF8;
+const BUS_DATA: u16 = 0xCFC;
 
 // A note names the entry. All of the first 4 GiB is mapped where it is, in pages of 2 MiB.
 global_asm!(
@@ -74,6 +85,53 @@ directories: .skip 16384
 "#,
     options(att_syntax)
 );
+
+fn write_byte(port: u16, value: u8) {
+    // SAFETY: the ports that this module names have no effect on memory.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack)) }
+}
+
+fn write_port(port: u16, value: u32) {
+    // SAFETY: as above, but for windows of the adapter, which are where the firmware of the machine put them.
+    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack)) }
+}
+
+fn read_port(port: u16) -> u32 {
+    let value;
+    // SAFETY: as above.
+    unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack)) }
+    value
+}
+
+/// Sends a byte by the serial line.
+pub(crate) fn send(byte: u8) {
+    write_byte(SERIAL, byte);
+}
+
+/// Ends the machine; QEMU ends with one more than twice the code.
+pub(crate) fn exit(code: u32) -> ! {
+    write_port(EXIT, code);
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+fn address(function: u8, offset: u8) {
+    let function = u32::from(function) << 8;
+    write_port(BUS_ADDRESS, 1 << 31 | function | u32::from(offset));
+}
+
+/// Reads a word of the configuration of a function of the first bus.
+pub(crate) fn read_configuration(function: u8, offset: u8) -> u32 {
+    address(function, offset);
+    read_port(BUS_DATA)
+}
+
+/// Writes one.
+pub(crate) fn write_configuration(function: u8, offset: u8, value: u32) {
+    address(function, offset);
+    write_port(BUS_DATA, value);
+}
 
 /// Copies bytes that do not overlap.
 ///

@@ -1,0 +1,136 @@
+//! QEMU's `virt` for 64 bits of Arm, without high memory: where QEMU jumps to, page tables, registers.
+#![expect(
+    unsafe_code,
+    reason = "what comes before Rust, registers at fixed addresses, and barriers; a room of its own"
+)]
+
+use core::arch::{asm, global_asm};
+use core::ptr::with_exposed_provenance_mut;
+
+use backend_mmio::Hal;
+use dat_core::backend::SyncDirection;
+
+/// Where the machine leaves room for windows of devices.
+pub(crate) const WINDOWS: Option<u32> = Some(0x1000_0000);
+
+const SERIAL: usize = 0x0900_0000;
+const CONFIGURATION: usize = 0x3F00_0000;
+
+// Atomic accesses and such that are not aligned need memory that is known as such, and that takes page tables: the first GiB is
+// registers (Device-nGnRE), the second memory (write-back), each mapped where it is. What faults ends the image.
+global_asm!(
+    r#"
+.section .text.boot,"ax"
+.global start
+start:
+  adrp x0, stack_top
+  add x0, x0, :lo12:stack_top
+  mov sp, x0
+  adrp x0, vectors
+  add x0, x0, :lo12:vectors
+  msr vbar_el1, x0
+  mov x0, #(3 << 20)
+  msr cpacr_el1, x0
+  mov x0, #0xff04
+  msr mair_el1, x0
+  movz x0, #0x3520
+  movk x0, #0x80, lsl #16
+  msr tcr_el1, x0
+  adrp x0, table
+  add x0, x0, :lo12:table
+  msr ttbr0_el1, x0
+  tlbi vmalle1
+  dsb ish
+  isb
+  mrs x0, sctlr_el1
+  mov x1, #0x1005
+  orr x0, x0, x1
+  msr sctlr_el1, x0
+  isb
+  bl image_main
+.balign 2048
+vectors:
+.rept 16
+  b {fault}
+  .balign 128
+.endr
+.section .rodata.boot,"a"
+.balign 4096
+table: .quad 0x0060000000000401, 0x40000705, 0, 0
+"#,
+    fault = sym fault,
+);
+
+extern "C" fn fault() -> ! {
+    exit(3)
+}
+
+/// Sends a byte by the serial line.
+pub(crate) fn send(byte: u8) {
+    // SAFETY: the register is there, and has no effect on memory.
+    unsafe { with_exposed_provenance_mut::<u32>(SERIAL).write_volatile(byte.into()) }
+}
+
+/// Ends the machine; QEMU ends with the code.
+pub(crate) fn exit(code: u32) -> ! {
+    /// The call of a debugger, and what it is to say: the application ended.
+    const EXIT: u32 = 0x18;
+    const ENDED: u64 = 0x20026;
+    let argument = [ENDED, code.into()];
+    // SAFETY: QEMU reads the argument, and does not return.
+    unsafe { asm!("hlt #0xf000", in("w0") EXIT, in("x1") argument.as_ptr(), options(noreturn)) }
+}
+
+fn configuration(function: u8, offset: u8) -> *mut u32 {
+    with_exposed_provenance_mut(CONFIGURATION | usize::from(function) << 12 | usize::from(offset))
+}
+
+/// Reads a word of the configuration of a function of the first bus.
+pub(crate) fn read_configuration(function: u8, offset: u8) -> u32 {
+    // SAFETY: the machine has the configuration of 256 functions there, present or not, and nothing of Rust.
+    unsafe { configuration(function, offset).read_volatile() }
+}
+
+/// Writes one.
+pub(crate) fn write_configuration(function: u8, offset: u8, value: u32) {
+    // SAFETY: as above; windows of devices go to where nothing of Rust lies.
+    unsafe { configuration(function, offset).write_volatile(value) }
+}
+
+/// A barrier of the domain that devices are in.
+macro_rules! barrier {
+    ($what:literal) => {
+        // SAFETY: it only orders accesses to memory.
+        unsafe { asm!($what, options(nostack, preserves_flags)) }
+    };
+}
+
+/// The barriers of this processor, whose devices take part in the coherence of caches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Barriers;
+
+// SAFETY: `osh` reaches devices; `st` orders stores, to memory and to registers alike, `ld` loads before all that follows, and the
+// full barrier everything. Registers are mapped without gathering.
+unsafe impl Hal for Barriers {
+    const COHERENT: bool = true;
+
+    fn to_device() {
+        barrier!("dmb oshst");
+    }
+
+    fn from_device() {
+        barrier!("dmb oshld");
+    }
+
+    fn to_register() {
+        barrier!("dmb oshst");
+    }
+
+    fn store_before_load() {
+        barrier!("dmb osh");
+    }
+
+    fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
+        barrier!("dmb osh");
+    }
+}

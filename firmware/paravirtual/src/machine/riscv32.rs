@@ -1,0 +1,112 @@
+//! QEMU's `virt` for 32 bits of RISC-V, without firmware: where it jumps to, registers. Nothing is mapped.
+#![expect(
+    unsafe_code,
+    reason = "what comes before Rust, registers at fixed addresses, and barriers; a room of its own"
+)]
+
+use core::arch::{asm, global_asm};
+use core::ptr::with_exposed_provenance_mut;
+
+use backend_mmio::Hal;
+use dat_core::backend::SyncDirection;
+
+/// Where the machine leaves room for windows of devices.
+pub(crate) const WINDOWS: Option<u32> = Some(0x4000_0000);
+
+const SERIAL: usize = 0x1000_0000;
+const EXIT: usize = 0x0010_0000;
+const CONFIGURATION: usize = 0x3000_0000;
+
+// What faults ends the image.
+global_asm!(
+    r#"
+.section .text.boot,"ax"
+.global start
+start:
+  la sp, stack_top
+  la t0, 1f
+  csrw mtvec, t0
+  call image_main
+.balign 4
+1: call {fault}
+"#,
+    fault = sym fault,
+);
+
+extern "C" fn fault() -> ! {
+    exit(3)
+}
+
+/// Sends a byte by the serial line.
+pub(crate) fn send(byte: u8) {
+    // SAFETY: the register is there, and has no effect on memory.
+    unsafe { with_exposed_provenance_mut::<u8>(SERIAL).write_volatile(byte) }
+}
+
+/// Ends the machine; QEMU ends with the code.
+pub(crate) fn exit(code: u32) -> ! {
+    const SUCCESS: u32 = 0x5555;
+    const FAILURE: u32 = 0x3333;
+    let how = match code {
+        0 => SUCCESS,
+        code => code << 16 | FAILURE,
+    };
+    // SAFETY: the register is there, and has no effect on memory.
+    unsafe { with_exposed_provenance_mut::<u32>(EXIT).write_volatile(how) }
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+fn configuration(function: u8, offset: u8) -> *mut u32 {
+    with_exposed_provenance_mut(CONFIGURATION | usize::from(function) << 12 | usize::from(offset))
+}
+
+/// Reads a word of the configuration of a function of the first bus.
+pub(crate) fn read_configuration(function: u8, offset: u8) -> u32 {
+    // SAFETY: the machine has the configuration of 256 functions there, present or not, and nothing of Rust.
+    unsafe { configuration(function, offset).read_volatile() }
+}
+
+/// Writes one.
+pub(crate) fn write_configuration(function: u8, offset: u8, value: u32) {
+    // SAFETY: as above; windows of devices go to where nothing of Rust lies.
+    unsafe { configuration(function, offset).write_volatile(value) }
+}
+
+/// A barrier between accesses to memory (`r`, `w`) and to registers (`i`, `o`).
+macro_rules! barrier {
+    ($what:literal) => {
+        // SAFETY: it only orders accesses.
+        unsafe { asm!($what, options(nostack, preserves_flags)) }
+    };
+}
+
+/// The barriers of this processor, whose devices take part in the coherence of caches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Barriers;
+
+// SAFETY: each names the accesses that it stands between, before and after.
+unsafe impl Hal for Barriers {
+    const COHERENT: bool = true;
+
+    fn to_device() {
+        barrier!("fence w, w");
+    }
+
+    fn from_device() {
+        barrier!("fence ir, ir");
+    }
+
+    fn to_register() {
+        barrier!("fence w, o");
+    }
+
+    fn store_before_load() {
+        barrier!("fence ow, ir");
+    }
+
+    fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
+        barrier!("fence iorw, iorw");
+    }
+}
