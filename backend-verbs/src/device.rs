@@ -1,6 +1,6 @@
 //! Finding devices: every port of every device is an adapter, and no configuration is needed.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,21 @@ pub struct VerbsDevice {
     pub addresses: Vec<IaAddress>,
     /// Who made it: `vendor 0x… part 0x… hardware …, firmware …`.
     pub description: String,
+}
+
+/// Descriptors that opening a device takes at once.
+const NEEDED: usize = 8;
+
+/// Whether this process may open so few files more (`RLIMIT_NOFILE`) that devices are not found, or cannot be opened.
+pub(crate) fn lacks_descriptors() -> bool {
+    let mut opened = Vec::with_capacity(NEEDED);
+    (0..NEEDED).any(|_| match File::open("/dev/null") {
+        Ok(file) => {
+            opened.push(file);
+            false
+        }
+        Err(error) => matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
+    })
 }
 
 /// All ports of all devices of this host.
@@ -116,7 +131,20 @@ pub(crate) struct Port {
 
 impl Port {
     /// Opens the port of this name.
+    ///
+    /// # Errors
+    /// `Resources`: also where the libraries find no device, since they may open nothing more.
     pub(crate) fn open(name: &str) -> Result<(Context, Self), BackendError> {
+        Self::find(name).map_err(|error| {
+            if lacks_descriptors() {
+                BackendError::Resources
+            } else {
+                error
+            }
+        })
+    }
+
+    fn find(name: &str) -> Result<(Context, Self), BackendError> {
         let (device, number) = split_name(name);
         let context = Context::open(device)?;
         let limits = context.limits()?;

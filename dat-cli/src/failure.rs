@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use dat_core::{ErrorKind, Subtype};
 use serde::Serialize;
 
 use crate::limits::{self, Reached};
@@ -154,17 +153,8 @@ pub(crate) trait During<T> {
 impl<T> During<T> for dat_core::Result<T> {
     fn during(self, call: &str) -> Result<T> {
         self.map_err(|error| {
-            let failure = Failure::operation(format!("{call} failed"), error);
-            match (error.kind(), error.subtype()) {
-                (ErrorKind::InsufficientResources, Subtype::ResourceMemoryRegion) => {
-                    failure.because(limits::locked_memory())
-                }
-                // A library that may open nothing more finds no device.
-                (ErrorKind::InsufficientResources | ErrorKind::InternalError, _) => {
-                    failure.because(limits::descriptors())
-                }
-                _ => failure,
-            }
+            let reached = limits::behind(error);
+            Failure::operation(format!("{call} failed"), error).because(reached)
         })
     }
 }

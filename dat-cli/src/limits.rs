@@ -1,13 +1,27 @@
 //! Limits of the system that this process has reached, for failures that come of them.
 
 use std::fs::{self, File};
+use std::path::Path;
+
+use dat_core::{Cause, Error, ErrorKind, Subtype};
 
 use crate::size::size;
 
-/// What Linux tells of the limits of this process.
+/// What Linux tells of the limits of this process, of what it has and may do, of whose rights count, and of what it has open.
 const LIMITS: &str = "/proc/self/limits";
+const STATUS: &str = "/proc/self/status";
+const USERS: &str = "/proc/self/uid_map";
+const OPEN: &str = "/proc/self/fd";
 /// Descriptors that whoever opens a device needs at once.
 const NEEDED: usize = 16;
+/// The number of the error that says that this process may have no more descriptors; the same on all processors of Linux.
+const TOO_MANY_OPEN: i32 = 24;
+/// Whoever has this capability is not held to the limit of locked memory.
+const MAY_LOCK: u32 = 14;
+/// The users of the first user namespace: what is a capability elsewhere does not lift limits.
+const ALL_USERS: [&str; 3] = ["0", "0", "4294967295"];
+/// Through which files of this name memory is registered.
+const DEVICES: &str = "/dev/infiniband/uverbs";
 
 /// Why something could not be had, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,27 +30,90 @@ pub(crate) struct Reached {
     pub(crate) remedy: &'static str,
 }
 
-/// The limit of open files, if there is no room for a few more.
-pub(crate) fn descriptors() -> Option<Reached> {
-    let free = (0..NEEDED).map_while(|_| File::open("/dev/null").ok());
-    let short = free.collect::<Vec<_>>().len() < NEEDED;
-    short.then(|| Reached {
-        why: match limit("Max open files") {
-            Some(most) => format!(
-                "this process may have no more than {most} files open (RLIMIT_NOFILE), and that is too few"
-            ),
-            None => "this process may have no more files open (RLIMIT_NOFILE)".into(),
-        },
-        remedy: "raise the limit (`ulimit -n`), or close files that it got from whoever started it",
-    })
+/// The limit that is behind an error of the interface, if one is: of memory where a device refused to register some, of descriptors where
+/// anything else could not be had.
+pub(crate) fn behind(error: Error) -> Option<Reached> {
+    match (error.kind(), error.cause()) {
+        // An adapter counts its objects by itself, and has as many as it was opened with.
+        (_, Cause::TableFull) => None,
+        (ErrorKind::InsufficientResources, _)
+            if error.subtype() == Subtype::ResourceMemoryRegion =>
+        {
+            registered(error)
+        }
+        // A library that may open nothing more finds no device.
+        (ErrorKind::InsufficientResources | ErrorKind::InternalError, _) => descriptors(),
+        _ => None,
+    }
 }
 
-/// The limit of memory that devices may reach, if there is one. Whether it was reached only the system knows.
+/// The limit of memory, if it may be why a device refused to register some.
+pub(crate) fn registered(error: Error) -> Option<Reached> {
+    let refused = error.kind() == ErrorKind::InsufficientResources
+        && error.subtype() == Subtype::ResourceMemoryRegion
+        && error.cause() == Cause::DeviceRefused;
+    refused.then(locked_memory).flatten()
+}
+
+/// The limit of open files, if there is no room for a few more.
+pub(crate) fn descriptors() -> Option<Reached> {
+    let mut opened = Vec::with_capacity(NEEDED);
+    while opened.len() < NEEDED {
+        match File::open("/dev/null") {
+            Ok(file) => opened.push(file),
+            Err(error) if error.raw_os_error() == Some(TOO_MANY_OPEN) => {
+                // One is needed to read what the limit is.
+                opened.pop();
+                return Some(Reached {
+                    why: match limit("Max open files") {
+                        Some(most) => format!(
+                            "this process may have no more than {most} files open (RLIMIT_NOFILE), and that is too few"
+                        ),
+                        None => "this process may have no more files open (RLIMIT_NOFILE)".into(),
+                    },
+                    remedy: "raise the limit (`ulimit -n`), or close files that it got from whoever started it",
+                });
+            }
+            // It is not there, or the whole system has too many: that is not this limit.
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// The limit of memory that devices may reach, if this process is held to one and has a device.
 pub(crate) fn locked_memory() -> Option<Reached> {
-    limit("Max locked memory").map(|most| Reached {
+    if !has_device() {
+        return None;
+    }
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    held_to(&read(LIMITS), &read(STATUS), &read(USERS))
+}
+
+/// Whether memory can have been registered with the system at all.
+fn has_device() -> bool {
+    let Ok(open) = fs::read_dir(OPEN) else {
+        return false;
+    };
+    let file = |entry: fs::DirEntry| fs::read_link(entry.path()).ok();
+    let is_device = |file: &Path| file.to_str().is_some_and(|name| name.starts_with(DEVICES));
+    open.flatten().filter_map(file).any(|file| is_device(&file))
+}
+
+/// The same by what the system tells.
+fn held_to(limits: &str, status: &str, users: &str) -> Option<Reached> {
+    let most = parse(limits, "Max locked memory")?;
+    let capabilities = word(status, "CapEff:").map(|word| u64::from_str_radix(word, 16));
+    let may_lock = matches!(capabilities, Some(Ok(bits)) if bits >> MAY_LOCK & 1 != 0);
+    if may_lock && users.split_whitespace().eq(ALL_USERS) {
+        return None;
+    }
+    let pinned = parse(status, "VmPin:").unwrap_or(0);
+    Some(Reached {
         why: format!(
-            "this process may register no more than {} of memory (RLIMIT_MEMLOCK)",
-            size(most)
+            "this process may register no more than {} of memory (RLIMIT_MEMLOCK), and has registered {}",
+            size(most),
+            size(pinned.saturating_mul(1024))
         ),
         remedy: "raise the limit (`ulimit -l`, or LimitMEMLOCK= of its service), or choose less memory",
     })
@@ -47,9 +124,14 @@ fn limit(name: &str) -> Option<u64> {
     parse(&fs::read_to_string(LIMITS).ok()?, name)
 }
 
-fn parse(limits: &str, name: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
+fn parse(text: &str, name: &str) -> Option<u64> {
+    word(text, name)?.parse().ok()
+}
+
+/// The word behind this name.
+fn word<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()
 }
 
 #[cfg(test)]
@@ -64,5 +146,45 @@ mod tests {
         assert_eq!(parse(limits, "Max open files"), Some(1024));
         assert_eq!(parse(limits, "Max locked memory"), None);
         assert_eq!(parse(limits, "Max pending signals"), None);
+    }
+
+    /// What is registered is held to the limit where the system holds it to that, and nowhere else.
+    #[test]
+    fn who_may_lock_memory_is_held_to_no_limit() {
+        let limits =
+            "Max locked memory         65536                65536                bytes     \n";
+        let status = |capabilities: &str| format!("VmPin:\t      60 kB\nCapEff:\t{capabilities}\n");
+        let (plain, all) = (status("0000000000000000"), status("000001ffffffffff"));
+        let (first, other) = ("         0          0 4294967295\n", "0 100000 65536\n");
+        let reached = held_to(limits, &plain, first).expect("a limit");
+        assert_eq!(
+            reached.why,
+            "this process may register no more than 64 KiB of memory (RLIMIT_MEMLOCK), and has registered 60 KiB"
+        );
+        assert_eq!(held_to(limits, &all, first), None);
+        assert_eq!(held_to(limits, &all, other), Some(reached));
+        assert_eq!(
+            held_to(
+                "Max locked memory unlimited unlimited bytes\n",
+                &plain,
+                first
+            ),
+            None
+        );
+    }
+
+    /// A table of the adapter that is full, a device in software and whatever else a device refuses are no limit of locked memory.
+    #[test]
+    fn no_limit_is_blamed_for_what_is_none() {
+        let of_regions =
+            |cause| Error::insufficient_resources(Subtype::ResourceMemoryRegion).because(cause);
+        // No device of the system is open here.
+        for cause in [Cause::TableFull, Cause::DeviceRefused, Cause::None] {
+            assert_eq!(behind(of_regions(cause)), None);
+            assert_eq!(registered(of_regions(cause)), None);
+        }
+        let full = Error::insufficient_resources(Subtype::ResourceTep).because(Cause::TableFull);
+        assert_eq!(behind(full), None);
+        assert_eq!(descriptors(), None);
     }
 }

@@ -1,6 +1,8 @@
 //! Which device a name means.
 
 use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use backend_mock::{Fabric, FabricOptions, FabricThread, NodeOptions};
@@ -119,6 +121,26 @@ fn leads_to_one(name: &str, device: &str) -> bool {
 #[cfg(not(feature = "verbs"))]
 const fn leads_to_one(_name: &str, _device: &str) -> bool {
     false
+}
+
+/// Descriptors that reading a configuration, looking for devices and opening one take at once.
+const NEEDED: usize = 8;
+
+/// Whether this process may open so few files more (`RLIMIT_NOFILE`) that what there is may not be found.
+pub(crate) fn lacks_descriptors() -> bool {
+    let mut opened = Vec::with_capacity(NEEDED);
+    (0..NEEDED).any(|_| match File::open("/dev/null") {
+        Ok(file) => {
+            opened.push(file);
+            false
+        }
+        Err(error) => is_for_descriptors(&error),
+    })
+}
+
+/// Whether it is for want of descriptors that a file cannot be opened.
+pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// The devices of this host, with names to open them by: RDMA devices, and the mock.

@@ -178,7 +178,7 @@ impl EventChannel {
                 rdma_port_space::RDMA_PS_TCP,
             )
         };
-        refusal::check_last(answer)?;
+        refusal::check_opening(answer)?;
         Ok(ConnectionId {
             raw: NonNull::new(raw).ok_or(BackendError::Resources)?,
             _channel: Arc::clone(self),
@@ -222,7 +222,7 @@ impl ConnectionId {
     pub(crate) fn bind(&self, local: SocketAddr) -> Result<(), BackendError> {
         let mut local = address::to_c(local);
         // SAFETY: the identifier lives, and the address during the call.
-        refusal::check_last(unsafe { rdma_bind_addr(self.raw(), (&raw mut local).cast()) })
+        refusal::check_opening(unsafe { rdma_bind_addr(self.raw(), (&raw mut local).cast()) })
     }
 
     /// Takes requests.

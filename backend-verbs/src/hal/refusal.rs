@@ -4,6 +4,8 @@ use std::io;
 
 use dat_core::backend::BackendError;
 
+use crate::device::lacks_descriptors;
+
 /// The meaning of the error that the last call left.
 pub(super) fn last() -> BackendError {
     meaning(&io::Error::last_os_error())
@@ -22,6 +24,14 @@ pub(super) fn check(number: i32) -> Result<(), BackendError> {
 /// As `check`, for calls that answer -1 and leave the number behind.
 pub(super) fn check_last(answer: i32) -> Result<(), BackendError> {
     if answer == 0 { Ok(()) } else { Err(last()) }
+}
+
+/// As `check_last`, for calls that open files: the libraries call a device that cannot be opened for want of descriptors one that is not there.
+pub(super) fn check_opening(answer: i32) -> Result<(), BackendError> {
+    check_last(answer).map_err(|error| match error {
+        BackendError::Device if lacks_descriptors() => BackendError::Resources,
+        other => other,
+    })
 }
 
 fn meaning(error: &io::Error) -> BackendError {

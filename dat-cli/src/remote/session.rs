@@ -3,7 +3,6 @@
 use std::io::{Read, Seek};
 use std::time::{Duration, Instant};
 
-use dat_core::ErrorKind;
 use dat_core::attributes::EpAttributes;
 use dat_core::event::{DtoCompletion, DtoOperation, Wait};
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
@@ -15,6 +14,7 @@ use super::arena::Arena;
 use super::protocol::{Message, Refusal, Request, Work, is_plain_name};
 use super::station::{Letters, Station, checksum, fill};
 use crate::host::{HostBackend, Registered};
+use crate::limits;
 use crate::place::Part;
 
 /// Cookies of receives and, above this, of sends.
@@ -175,9 +175,9 @@ impl Needs {
 
 /// What a client is told whose memory cannot be registered.
 fn unregistered(error: dat_core::Error) -> Refusal {
-    match error.kind() {
-        ErrorKind::InsufficientResources => Refusal::Unregistered,
-        _ => Refusal::Busy,
+    match limits::registered(error) {
+        Some(_) => Refusal::Unregistered,
+        None => Refusal::Busy,
     }
 }
 

@@ -51,7 +51,8 @@ impl<T, E: Into<RsmError>> DuringRsm<T> for std::result::Result<T, E> {
                 None => {
                     let failure = Failure::operation(what, error);
                     match error {
-                        RsmError::InsufficientMemory | RsmError::InsufficientResources => {
+                        // Which resource it does not say.
+                        RsmError::InsufficientResources => {
                             let reached = limits::descriptors().or_else(limits::locked_memory);
                             failure.because(reached)
                         }

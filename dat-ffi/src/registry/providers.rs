@@ -3,14 +3,14 @@
 use std::ffi::{CStr, CString};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dat_core::{Cause, Error, ErrorKind, Result, Subtype};
 
 use super::{Candidate, Configuration, Entry, Problem, Reason, Wanted};
 use crate::adapter::Registered;
 use crate::boundary::{In, Library, List, Out, Provider, ProviderInfo, begin, end};
-use crate::devices::Named;
+use crate::devices::{Named, lacks_descriptors};
 
 /// What registries differ in.
 pub(crate) struct Rules {
@@ -131,6 +131,15 @@ enum Choice<'a> {
     Known(&'a Known, Registered),
 }
 
+/// Why nothing is known while no file can be opened.
+static NOT_NOW: LazyLock<Problem> = LazyLock::new(|| Problem {
+    file: PathBuf::new(),
+    line: None,
+    library: None,
+    symbol: None,
+    reason: Reason::Unreadable("this process may have no more files open".into()),
+});
+
 const INITIALIZE: &CStr = c"dat_provider_init";
 const FINISH: &CStr = c"dat_provider_fini";
 
@@ -161,6 +170,10 @@ impl<const N: usize> Providers<N> {
     }
 
     fn read(&self) -> std::result::Result<&Read, &Problem> {
+        // What cannot be read now is not gone for good.
+        if self.read.get().is_none() && lacks_descriptors() {
+            return Err(&NOT_NOW);
+        }
         let read = self.read.get_or_init(|| {
             let configuration = Configuration::of_process(self.rules.places)?;
             let (file, entries) = configuration
@@ -202,7 +215,7 @@ impl<const N: usize> Providers<N> {
     ///
     /// # Errors
     /// PROVIDER_NOT_FOUND, with what was missing; what is wrong with `dat.conf` is said on the error output if `DAT_DBG_TYPE` is set
-    /// and not 0.
+    /// and not 0. INSUFFICIENT_RESOURCES (DEVICE): it is for want of descriptors that nothing was found.
     ///
     /// Spec: IAO-06, REGL-05
     pub(crate) fn find(&self, wanted: Wanted<'_>) -> Result<Found<N>> {
@@ -218,6 +231,9 @@ impl<const N: usize> Providers<N> {
         found.ok_or_else(|| {
             if let Err(problem) = self.known() {
                 self.explain(problem);
+            }
+            if lacks_descriptors() {
+                return Error::insufficient_resources(Subtype::ResourceDevice);
             }
             let nothing = Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered);
             chosen.err().unwrap_or(nothing)

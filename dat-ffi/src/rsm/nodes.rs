@@ -9,6 +9,9 @@ use dat_core::attributes::IaAddress;
 use dat_rsm::{DEFAULT_QUALIFIER, NodeEntry, Result, RsmError};
 
 use crate::boundary::trusted_variable;
+use crate::devices::is_for_descriptors;
+#[cfg(feature = "verbs")]
+use crate::devices::lacks_descriptors;
 
 /// The variable that says which node this process is.
 const NODE: &str = "RSM_NODE";
@@ -86,7 +89,8 @@ impl Nodes {
     /// Finds out by the file, or without one by the devices of this host.
     ///
     /// # Errors
-    /// BAD_CONF: the file cannot be read or is malformed, or does not have the node that this process is to be.
+    /// BAD_CONF: the file cannot be read or is malformed, or does not have the node that this process is to be. INSUFFICIENT_RESOURCES: for
+    /// want of descriptors it cannot be known what there is.
     pub(super) fn find() -> Result<Self> {
         let chosen = trusted_variable(FILE);
         let is_chosen = chosen.is_some();
@@ -94,6 +98,9 @@ impl Nodes {
         let text = match fs::read_to_string(file) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound && !is_chosen => None,
+            Err(error) if is_for_descriptors(&error) => {
+                return Err(RsmError::InsufficientResources);
+            }
             Err(_) => return Err(RsmError::BadConfiguration),
         };
         let own = match trusted_variable(NODE) {
@@ -101,8 +108,8 @@ impl Nodes {
             None => None,
         };
         match text {
-            Some(text) => Self::of_file(&text, own, &devices()),
-            None => Ok(Self::of_devices(own.unwrap_or(ALONE), &devices())),
+            Some(text) => Self::of_file(&text, own, &devices()?),
+            None => Ok(Self::of_devices(own.unwrap_or(ALONE), &devices()?)),
         }
     }
 
@@ -212,21 +219,24 @@ fn lasting(name: &str) -> &'static str {
 }
 
 #[cfg(feature = "verbs")]
-fn devices() -> Vec<Device> {
+fn devices() -> Result<Vec<Device>> {
+    if lacks_descriptors() {
+        return Err(RsmError::InsufficientResources);
+    }
     let ip = |address: &IaAddress| Some(address.socket_address()?.ip());
-    backend_verbs::devices()
-        .into_iter()
-        .map(|device| Device {
-            addresses: device.addresses.iter().filter_map(ip).collect(),
-            name: device.name,
-            active: device.active,
-        })
-        .collect()
+    let devices = backend_verbs::devices().into_iter();
+    let known = devices.map(|device| Device {
+        addresses: device.addresses.iter().filter_map(ip).collect(),
+        name: device.name,
+        active: device.active,
+    });
+    Ok(known.collect())
 }
 
 #[cfg(not(feature = "verbs"))]
-fn devices() -> Vec<Device> {
-    Vec::new()
+#[expect(clippy::unnecessary_wraps, reason = "as where there are devices")]
+fn devices() -> Result<Vec<Device>> {
+    Ok(Vec::new())
 }
 
 #[cfg(test)]

@@ -80,11 +80,15 @@ impl Controller {
     #[cfg(feature = "verbs")]
     fn make(&self, node: u32) -> Result<Opened> {
         use backend_verbs::{VerbsBackend, VerbsOptions};
+        use dat_core::backend::BackendError;
 
         let Some(device) = &self.device else {
             return loopback(self.name, node, &self.nodes);
         };
-        let gone = |_| RsmError::ControllerNotPresent;
+        let gone = |error| match error {
+            BackendError::Resources => RsmError::InsufficientResources,
+            _ => RsmError::ControllerNotPresent,
+        };
         let backend = VerbsBackend::open(&device.name, VerbsOptions::default()).map_err(gone)?;
         let sleeper = backend.wait().map_err(gone)?;
         let shape = Shape {
@@ -160,16 +164,23 @@ impl Process {
     /// This process.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES: too many forks lie between this process and the first one that used the library.
+    /// INSUFFICIENT_RESOURCES: too many forks lie between this process and the first one that used the library; or for want of descriptors it
+    /// cannot be known now which controllers there are.
     pub(super) fn this() -> Result<&'static Self> {
         let process = PROCESSES.get(forks());
         let process = process.ok_or(RsmError::InsufficientResources)?;
-        Ok(process.get_or_init(Self::new))
+        if let Some(known) = process.get() {
+            return Ok(known);
+        }
+        let found = Self::find()?;
+        Ok(process.get_or_init(|| found))
     }
 
-    fn new() -> Self {
+    fn find() -> Result<Self> {
         let (nodes, fault) = match Nodes::find() {
             Ok(nodes) => (nodes, None),
+            // That is not so for good.
+            Err(RsmError::InsufficientResources) => return Err(RsmError::InsufficientResources),
             Err(error) => (Nodes::default(), Some(error)),
         };
         let node = nodes.own;
@@ -193,17 +204,17 @@ impl Process {
                     opened: OnceLock::new(),
                     turn: Mutex::new(()),
                 });
-        Self {
+        Ok(Self {
             node,
             controllers: controllers.collect(),
             fault,
-        }
+        })
     }
 
     /// The controller of a name, opened.
     ///
     /// # Errors
-    /// CTLR_NOT_PRESENT: there is none, or its device is gone. BAD_CONF: there is none, and the file of nodes cannot be used.
+    /// CTLR_NOT_PRESENT: there is none, or its device is gone. INSUFFICIENT_RESOURCES: it cannot be opened for want of memory or descriptors. BAD_CONF: there is none, and the file of nodes cannot be used.
     pub(super) fn open(&'static self, name: &str) -> Result<&'static Opened> {
         let absent = self.fault.unwrap_or(RsmError::ControllerNotPresent);
         let mut known = self.controllers.iter();

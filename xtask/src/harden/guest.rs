@@ -1,13 +1,12 @@
 //! Jobs in a guest that count what they tried.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::vm;
 use crate::workspace::Workspace;
 
-/// What begins a line that a job counts in; the rest is separated by this as well.
-const MARK: &str = "counted";
+/// What is between the fields of a row.
 const SEPARATOR: char = '|';
 /// What booting and one round of a job may take at most, in seconds, on a machine that does something else as well.
 const BOOT: u64 = 600;
@@ -24,6 +23,16 @@ pub(crate) const HOSTILE: Counting = Counting {
     columns: &["target", "attempt", "tried", "refused"],
 };
 
+pub(crate) const FAULTS: Counting = Counting {
+    jobs: &["faults"],
+    columns: &["what", "tried", "whole", "reported"],
+};
+
+pub(crate) const LIMITS: Counting = Counting {
+    jobs: &["limits"],
+    columns: FAULTS.columns,
+};
+
 /// Runs the jobs with so many rounds; their counts as a section of the page.
 pub(crate) fn run(workspace: &Workspace, counting: &Counting, rounds: u32) -> Result<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -38,27 +47,20 @@ pub(crate) fn run(workspace: &Workspace, counting: &Counting, rounds: u32) -> Re
         if let Some(complaint) = attempt.complaint {
             bail!("job {job} {complaint}; again with {command}");
         }
-        let counted = counted(&attempt.console, counting.columns.len())?;
-        if counted.is_empty() {
-            bail!("job {job} counted nothing");
-        }
-        rows.extend(counted);
+        let counted = vm::counted(&attempt.record).with_context(|| format!("job {job}"))?;
+        rows.extend(added_up(&counted, counting.columns.len())?);
         again.push(command);
     }
     Ok(section(counting.columns, &rows, &again.join(", ")))
 }
 
 /// The rows that a job counted, those of the same name added up.
-fn counted(console: &str, columns: usize) -> Result<Vec<Vec<String>>> {
+fn added_up(counted: &[&str], columns: usize) -> Result<Vec<Vec<String>>> {
     let mut rows: Vec<Vec<String>> = Vec::new();
-    for line in console.lines() {
-        let mut fields = line.trim().split(SEPARATOR);
-        if fields.next() != Some(MARK) {
-            continue;
-        }
-        let fields: Vec<String> = fields.map(str::to_owned).collect();
-        if fields.len() != columns {
-            bail!("this is not what a job counts: {line}");
+    for row in counted {
+        let fields: Vec<String> = row.split(SEPARATOR).map(str::to_owned).collect();
+        if fields.len() != columns || fields.iter().any(String::is_empty) {
+            bail!("this is not what a job counts: {row}");
         }
         let names = |row: &[String]| -> Vec<String> {
             let is_name = |field: &&String| field.parse::<u64>().is_err();
@@ -97,8 +99,12 @@ mod tests {
 
     #[test]
     fn rows_of_the_same_name_are_added_up() {
-        let console = "noise\r\ncounted|window|far away|2|2\r\ncounted|serve|far away|1|1\ncounted|window|far away|3|3\nuncounted|x\n";
-        let rows = counted(console, 4).expect("rows");
+        let counted = [
+            "window|far away|2|2",
+            "serve|far away|1|1",
+            "window|far away|3|3",
+        ];
+        let rows = added_up(&counted, 4).expect("rows");
         assert_eq!(
             rows,
             [
@@ -110,7 +116,7 @@ mod tests {
             section(HOSTILE.columns, &rows, "it"),
             "| target | attempt | tried | refused |\n|---|---|---|---|\n| window | far away | 5 | 5 |\n| serve | far away | 1 | 1 |\n\nAgain with it.\n"
         );
-        assert!(counted("counted|network|1\n", 4).is_err());
-        assert!(counted("", 4).expect("rows").is_empty());
+        assert!(added_up(&["network|1"], 4).is_err());
+        assert!(added_up(&["window||1|1"], 4).is_err());
     }
 }

@@ -55,7 +55,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 9] = [
+const PROOFS: [Proof; 11] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
@@ -102,6 +102,19 @@ const PROOFS: [Proof; 9] = [
         name: "hostile",
         what: "a peer that uses keys that are stale, guessed, replayed or another's, and floods",
         run: |workspace, effort| guest::run(workspace, &guest::HOSTILE, effort.minutes).map(Some),
+    },
+    Proof {
+        name: "faults",
+        what: "networks that lose packets, links that go down, modules that are to be removed",
+        run: |workspace, effort| guest::run(workspace, &guest::FAULTS, effort.minutes).map(Some),
+    },
+    Proof {
+        name: "limits",
+        what: "memory that may be registered and files that may be open run out",
+        run: |workspace, effort| {
+            // A round of it takes as long as a few of the others.
+            guest::run(workspace, &guest::LIMITS, effort.minutes.div_ceil(5)).map(Some)
+        },
     },
     Proof {
         name: "mutants",

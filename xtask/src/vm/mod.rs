@@ -25,6 +25,7 @@ use self::image::Image;
 use self::job::{Build, Job, Target};
 use self::kernel::Kernel;
 use self::machine::{Cable, Machine, Running};
+pub(crate) use self::verdict::counted;
 use self::verdict::{End, Verdict};
 use crate::packages;
 use crate::workspace::Workspace;
@@ -105,7 +106,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
     if let Some(device) = &options.device {
         return run_here(workspace, &job, device, options);
     }
-    Ok(ExitCode::from(&run_job(workspace, &job, options)?))
+    Ok(ExitCode::from(&run_job(workspace, &job, options)?.verdict))
 }
 
 /// Runs a job on a device of this machine; the code is that of the job, or 124 if its time was over.
@@ -154,7 +155,7 @@ pub(crate) fn check(workspace: &Workspace, names: &[&str]) -> Result<()> {
     thread::scope(|scope| {
         scope.spawn(|| build_ahead(&jobs, &failed));
         let run = |job: &Job| {
-            let verdict = run_job(workspace, job, &Options::default())?;
+            let verdict = run_job(workspace, job, &Options::default())?.verdict;
             let name = &job.name;
             if verdict.code() != 0 {
                 bail!("job {name} did not pass; repeat it alone with `cargo xtask vm {name}`");
@@ -187,7 +188,7 @@ pub(crate) fn console(workspace: &Workspace, name: &str, arguments: &[String]) -
         arguments: arguments.to_vec(),
         ..Options::default()
     };
-    if run_job(workspace, &job, &options)?.code() != 0 {
+    if run_job(workspace, &job, &options)?.verdict.code() != 0 {
         bail!("job {name} did not pass; repeat it alone with `cargo xtask vm {name}`");
     }
     let log = log_of(workspace, name);
@@ -198,6 +199,8 @@ pub(crate) fn console(workspace: &Workspace, name: &str, arguments: &[String]) -
 pub(crate) struct Attempt {
     /// What the console says.
     pub(crate) console: String,
+    /// What the guest's first process told of it.
+    pub(crate) record: String,
     /// In words, if the job did not pass.
     pub(crate) complaint: Option<String>,
     /// Whether the job came to its end; otherwise the guest died, or its time was over.
@@ -219,11 +222,12 @@ pub(crate) fn attempt(
         timeout: Some(seconds),
         ..Options::default()
     };
-    let verdict = run_job(workspace, &job, &options)?;
+    let Outcome { verdict, record } = run_job(workspace, &job, &options)?;
     let console = read(&log_of(workspace, name));
     let complaint = (verdict.code() != 0).then(|| verdict.describe(&console));
     Ok(Attempt {
         console,
+        record,
         complaint,
         is_whole: verdict.is_of_job(),
     })
@@ -236,7 +240,13 @@ fn log_of(workspace: &Workspace, name: &str) -> PathBuf {
     log
 }
 
-fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdict> {
+/// What came of a job, and the record that says so.
+struct Outcome {
+    verdict: Verdict,
+    record: String,
+}
+
+fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcome> {
     let icount = options.icount || job.needs.icount;
     let cpus = machine::cpus(options.cpus, icount)?;
     let peer = options.peer || job.needs.peer;
@@ -314,18 +324,20 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Verdic
         }
     })?;
     let taken = begin.elapsed().as_secs_f64();
-    let verdict = Verdict::read(&read(&record), end);
+    let record = read(&record);
+    let verdict = Verdict::read(&record, end);
     let text = verdict.describe(&read(&log));
     println!(
         "\njob {} {text} ({taken:.1} s; console in {})",
         job.name,
         log.display()
     );
-    match other.map(Peer::verdict).transpose()?.flatten() {
+    let verdict = match other.map(Peer::verdict).transpose()?.flatten() {
         // What the job says of itself goes first.
-        Some(died) if verdict.code() == 0 => Ok(died),
-        _ => Ok(verdict),
-    }
+        Some(died) if verdict.code() == 0 => died,
+        _ => verdict,
+    };
+    Ok(Outcome { verdict, record })
 }
 
 /// What the file holds; nothing, if there is none.

@@ -1,5 +1,6 @@
 //! What came of a guest: told from the record that its first process writes, and from how the machine ended.
 
+use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
 
 /// How the machine came to its end.
@@ -30,7 +31,8 @@ const TIME_LIMIT: u8 = 124;
 const DIED: u8 = 125;
 
 impl Verdict {
-    /// Reads the record: lines `phase WHAT`, `left WHAT` where something is not as before, and as last one `exit CODE`.
+    /// Reads the record: lines `phase WHAT`, `left WHAT` where something is not as before, what the job counted, and as last one
+    /// `exit CODE`.
     pub(crate) fn read(record: &str, end: End) -> Self {
         let mut phase = "starting";
         let mut left = Vec::new();
@@ -98,6 +100,23 @@ impl Verdict {
 /// Whether the record of one of two guests asks for the end of the other one.
 pub(crate) fn asks_for_kill(record: &str) -> bool {
     record.lines().any(|line| line.trim() == "kill")
+}
+
+/// The rows that the job counted, as the record of a guest that came to its end has them.
+///
+/// # Errors
+/// There are none; or not as many as the guest says that there are.
+pub(crate) fn counted(record: &str) -> Result<Vec<&str>> {
+    let of = |key: &'static str| {
+        let lines = record.lines().map(str::trim_end);
+        lines.filter_map(move |line| line.strip_prefix(key)?.strip_prefix(' '))
+    };
+    let rows: Vec<&str> = of("counted").collect();
+    let told = of("rows").next().context("the job counted nothing")?;
+    if told.parse() != Ok(rows.len()) {
+        bail!("the job counted {told} rows, and {} came", rows.len());
+    }
+    Ok(rows)
 }
 
 impl From<&Verdict> for ExitCode {
@@ -174,6 +193,18 @@ mod tests {
         assert!(asks_for_kill(record));
         assert_eq!(Verdict::read(record, End::Own), Verdict::Exit(0));
         assert!(!asks_for_kill("phase kill\n"));
+    }
+
+    #[test]
+    fn rows_that_do_not_come_are_missed() {
+        let record =
+            "phase running the job\r\ncounted a|1\r\ncounted b c|2\r\nrows 2\r\nexit 0\r\n";
+        assert_eq!(counted(record).expect("rows"), ["a|1", "b c|2"]);
+        let refused = |record: &str| counted(record).expect_err("refused").to_string();
+        assert_eq!(refused("exit 0\n"), "the job counted nothing");
+        assert_eq!(refused("counted a|1\nexit 0\n"), "the job counted nothing");
+        let garbled = record.replace("counted b", "[   28.8] d0 counted b");
+        assert_eq!(refused(&garbled), "the job counted 2 rows, and 1 came");
     }
 
     #[test]

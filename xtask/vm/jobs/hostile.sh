@@ -6,7 +6,7 @@
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["xtask/vm/programs/owner.c", "xtask/vm/programs/hostile.c"], links = ["ibverbs", "rdmacm"] }]
 # Arguments: rounds of everything, and a seed. Each attempt has a connection of its own, which it costs. The owner of the memory looks after each whether anything
-# but what was granted has changed. Lines that begin with `counted|` are read by `cargo xtask harden`.
+# but what was granted has changed. What is counted goes to `cargo xtask harden`.
 set -euo pipefail
 rounds=${1:-2}
 seed=${2:-$$}
@@ -35,7 +35,11 @@ attack() {
     local group=$1 code=0
     shift
     timeout $((120 + 60 * rounds)) hostile "$@" > said 2>&1 || code=$?
-    sed "s/^counted|/counted|$group|/" said
+    local mark fields
+    while IFS='|' read -r mark -a fields; do
+        [ "$mark" != counted ] || count "$group" "${fields[@]}"
+    done < said
+    grep -v "^counted|" said || true
     [ "$code" = 0 ] || echo "hostile $*: exit code $code"
     return "$code"
 }

@@ -1,0 +1,303 @@
+#!/bin/bash
+#: about = "the network between two hosts loses, repeats, reorders, delays and spoils packets; links go down in the middle; modules in use are to be removed; completions find no room"
+#: timeout = 900
+#: peer = true
+#: memory = 512
+#: programs = ["cmp", "tc"]
+#: modules = ["sch_netem"]
+#: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
+#:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["xtask/vm/programs/once.c"] }]
+# Arguments: rounds of each, a seed, and the names of what to do (network link modules overrun; all without any). Soft-RoCE of this kernel has its
+# sockets in the first network namespace alone, so that the two ends of a network are two guests and not two namespaces.
+#
+# Whatever happens: data arrives as it was sent, or the command ends with 1 and says why; what a program posts completes once, in order; both hosts have what they had
+# before; the next one works. What is counted goes to `cargo xtask harden`.
+set -Eeuo pipefail
+trap 'echo "line $LINENO ended with $?"' ERR
+rounds=${1:-3}
+RANDOM=${2:-$$}
+echo "seed ${2:-$$}, $rounds rounds of each"
+shift $(($# < 2 ? $# : 2))
+[ $# != 0 ] || set -- network link modules overrun
+
+mkdir -p /run/faults /run/into
+chmod 777 /run/faults
+cd /run/faults
+head -c 300001 /dev/urandom > file
+head -c 65536 /dev/urandom > small
+truncate -s 48M large
+before=$(device_objects)
+wait_until 60 peer true
+peer_before=$(peer device_objects)
+
+# What was tried, in the order of the first time.
+names=()
+declare -A tried intact reported
+fail() {
+    echo "$1"
+    tail -n 20 said || true
+    peer 'cd /run; tail -n 5 served exported watched' || true
+    exit 1
+}
+# What a command says whose connection did not stand.
+lost="connection to the server is lost|cannot connect to the server|connection was aborted|why: .*(unreachable|Transport|barrier|nothing answers|timed? ?out|a transfer failed)"
+# judge WHAT CODE WORDS: the command, which said what is in `said`, ended well, or says why not by these words and what to do about it. Fails when it did not
+# end well.
+judge() {
+    [ -v "tried[$1]" ] || names+=("$1")
+    tried[$1]=$((${tried[$1]:-0} + 1))
+    if [ "$2" = 0 ]; then
+        intact[$1]=$((${intact[$1]:-0} + 1))
+        return 0
+    fi
+    if [ "$2" != 1 ] || ! grep -qE "$3" said || ! grep -qE 'try:|"remedy":' said; then
+        fail "$1: exit code $2, and not \"$3\""
+    fi
+    reported[$1]=$((${reported[$1]:-0} + 1))
+    echo "reported: $(grep -E 'why"?:' said)"
+    return 1
+}
+# watched WHAT: the program `once` ended well and says in `said` what came of its posts.
+watched() {
+    local posted well failed
+    read -r posted well failed < <(sed -n 's/^posted \([0-9]*\) well \([0-9]*\) failed \([0-9]*\)$/\1 \2 \3/p' said)
+    [ -n "${failed:-}" ] || fail "$1: it does not say what came of it"
+    [ -v "tried[$1]" ] || names+=("$1")
+    tried[$1]=$((${tried[$1]:-0} + posted))
+    intact[$1]=$((${intact[$1]:-0} + well))
+    reported[$1]=$((${reported[$1]:-0} + failed))
+}
+# attempt WHAT COMMAND...: as `judge`, of a command over the network.
+attempt() {
+    local code=0
+    timeout 120 "${@:2}" > said 2>&1 || code=$?
+    judge "$1" "$code" "$lost"
+}
+no_objects() {
+    [ "$(device_objects)" = "$before" ]
+}
+peer_has_no_objects() {
+    [ "$(peer device_objects)" = "$peer_before" ]
+}
+peer_is_idle() {
+    [ "$(peer device_objects)" = "$peer_idle" ]
+}
+# Both hosts have what they had; who only waits for messages finds out by the silence of a minute.
+all_back() {
+    wait_until 20 no_objects || fail "this host has $(device_objects), and before $before"
+    wait_until 100 peer_is_idle || fail "the other host has $(peer device_objects), and before $peer_idle"
+    peer "! ls /run/into/.dat-part-* > /dev/null 2>&1" || fail "a part of a file is left"
+}
+# same FILE NAME: the file, and the copy of that name at the other host, have the same bytes.
+same() {
+    [ "$(sha256sum < "$1")" = "$(peer "sha256sum < /run/into/$2")" ] || fail "$1 is not what arrived"
+}
+# The other host serves and exports, also to whom its connections broke.
+peer_serves() {
+    peer "mkdir -p /run/into; cd /run; dat serve --into /run/into --force --quiet > served 2>&1 & echo \$! > served.process"
+    peer "cd /run; dat rsm export --size 4M --device $RDMA_DEVICE --port 7472 --importer $RDMA_IPV4 > exported 2>&1 & echo \$! > exported.process"
+    peer "cd /run; once $RDMA_DEVICE > watched 2>&1 & echo \$! > watched.process"
+    peer 'wait_until 20 listens 7471; wait_until 20 listens 7472; wait_until 20 listens 4713'
+    # The first importers of each kind have keys made for them, which live as long as the segment.
+    works
+    # What came and went is given back a little later.
+    peer_idle=
+    wait_until 60 peer_rests || fail "the other host does not come to rest"
+}
+# Two seconds pass in which nothing changes there.
+peer_rests() {
+    local last=$peer_idle
+    sleep 2
+    peer_idle=$(peer device_objects)
+    [ "$last" = "$peer_idle" ]
+}
+peer_ends() {
+    peer 'cd /run; gone() { ! kill -0 $(< $1) 2> /dev/null; }
+        kill -TERM $(< served.process) $(< exported.process) $(< watched.process)
+        for one in served exported watched; do wait_until 30 gone $one.process; done'
+    peer 'cat /run/watched' > said
+    watched "receives of the other host"
+    wait_until 20 peer_has_no_objects || fail "the other host has $(peer device_objects), and before $peer_before"
+}
+# What is done over a network that works again.
+works() {
+    timeout 30 dat copy small small --connect "$PEER_IPV4" --quiet
+    same small small
+    timeout 30 dat rsm put small --connect "$PEER_IPV4:7472" --quiet
+    timeout 30 dat rsm get again --connect "$PEER_IPV4:7472" --length 65536 --quiet
+    cmp small again
+    rm again
+}
+
+# What the network does to packets, in the words of netem.
+mischief() {
+    case $((RANDOM % 7)) in
+        0) echo "loss $((RANDOM % 5 + 1))%" ;;
+        1) echo "duplicate $((RANDOM % 20 + 1))%" ;;
+        2) echo "delay 5ms reorder $((RANDOM % 50 + 1))% 25%" ;;
+        3) echo "delay 15ms 10ms" ;;
+        4) echo "corrupt $((RANDOM % 3 + 1))%" ;;
+        5) echo "loss 1% duplicate 2% delay 3ms 2ms corrupt 1%" ;;
+        6) echo "loss $((RANDOM % 20 + 10))%" ;;
+    esac
+}
+network() {
+    local round here there name copied operation
+    echo "-- packets are lost, repeated, late and spoiled ($(now))"
+    peer_serves
+    for ((round = 0; round < rounds; round++)); do
+        here=$(mischief)
+        there=$(mischief)
+        echo "round $round: $here; from the other host: $there ($(now))"
+        peer "tc qdisc replace dev $RDMA_INTERFACE root netem $there"
+        # shellcheck disable=SC2086
+        tc qdisc replace dev "$RDMA_INTERFACE" root netem $here
+        name=copy$round
+        if attempt "commands while packets are lost" dat copy file "$name" --connect "$PEER_IPV4" --quiet; then
+            copied=yes
+        else
+            copied=
+        fi
+        for operation in write read send; do
+            if attempt "commands while packets are lost" dat perf "$operation" --connect "$PEER_IPV4" --size 20000 -n 20 --json; then
+                grep -q '"verified": true' said || fail "not verified"
+            fi
+        done
+        if attempt "commands while packets are lost" dat rsm put file --connect "$PEER_IPV4:7472" --quiet &&
+            attempt "commands while packets are lost" dat rsm get back --connect "$PEER_IPV4:7472" --length 300001 --quiet; then
+            cmp file back
+        fi
+        rm -f back
+        timeout 120 once "$RDMA_DEVICE" "$PEER_IPV4" 1500 "$RANDOM" > said 2>&1 || fail "once: exit code $?"
+        watched "posts while packets are lost"
+        echo "$(head -n 1 said) ($(now))"
+        tc qdisc del dev "$RDMA_INTERFACE" root
+        peer "tc qdisc del dev $RDMA_INTERFACE root"
+        if [ -n "$copied" ]; then
+            same file "$name"
+        elif peer "[ -e /run/into/$name ]"; then
+            fail "a copy that failed is there"
+        fi
+        all_back
+        works
+    done
+    peer_ends
+}
+
+# lose cable SECONDS: nothing gets through any more, in either direction; the other host finds out by itself that the time is over. lose link SECONDS: what is sent
+# meanwhile is refused here.
+lose() {
+    if [ "$1" = cable ]; then
+        peer "{ sleep 0.1; tc qdisc replace dev $RDMA_INTERFACE root netem loss 100%; sleep $2; tc qdisc del dev $RDMA_INTERFACE root; } > /dev/null 2>&1 &"
+        tc qdisc replace dev "$RDMA_INTERFACE" root netem loss 100%
+    else
+        ip link set "$RDMA_INTERFACE" down
+    fi
+    sleep "$2"
+}
+regain() {
+    if [ "$1" = cable ]; then
+        tc qdisc del dev "$RDMA_INTERFACE" root
+    else
+        ip link set "$RDMA_INTERFACE" up
+        # It loses this one when it goes down.
+        ip address replace "$RDMA_IPV6/64" dev "$RDMA_INTERFACE" nodad
+        wait_until 20 address_index "$RDMA_IPV6" > /dev/null
+    fi
+    wait_until 20 peer true
+}
+# The queue pair by which the kernel connects does not come back on soft-RoCE when it sent something while the link was down: then nobody can connect.
+device_anew() {
+    rdma link delete "$RDMA_DEVICE"
+    rdma link add "$RDMA_DEVICE" type rxe netdev "$RDMA_INTERFACE"
+    wait_until 20 address_index "$RDMA_IPV4" > /dev/null
+    wait_until 20 address_index "$RDMA_IPV6" > /dev/null
+    wait_until 20 test -e /dev/infiniband/uverbs0
+}
+connected() {
+    rdma resource show qp | grep -q "state RTS.*pid $process\b"
+}
+# How long: shorter than the device's patience, and longer.
+DOWN=(0.05 0.3 5)
+link() {
+    local round code down process kind
+    echo "-- the link goes down and up in the middle ($(now))"
+    peer_serves
+    for ((round = 0; round < rounds; round++)); do
+        case $((RANDOM % 8)) in
+            0) set -- dat copy large large --connect "$PEER_IPV4" --quiet ;;
+            1) set -- dat perf write --connect "$PEER_IPV4" --duration 4s --quiet ;;
+            2) set -- dat perf read --connect "$PEER_IPV4" --duration 4s --quiet ;;
+            3) set -- dat perf send --connect "$PEER_IPV4" --duration 4s --quiet ;;
+            4) set -- dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration 4s --quiet ;;
+            *) set -- once "$RDMA_DEVICE" "$PEER_IPV4" 4000 "$RANDOM" ;;
+        esac
+        down=${DOWN[RANDOM % ${#DOWN[@]}]}
+        code=0
+        "$@" > said 2>&1 &
+        process=$!
+        wait_until 20 connected || true
+        sleep "0.$((RANDOM % 10))"
+        kind=link
+        [ $((RANDOM % 2)) = 0 ] || kind=cable
+        lose "$kind" "$down"
+        regain "$kind"
+        wait "$process" || code=$?
+        echo "round $round: no $kind for $down s under $1 $2 $3: $code ($(now))"
+        if [ "$1" = once ]; then
+            [ "$code" = 0 ] || fail "once: exit code $code"
+            watched "posts while the link goes down"
+        elif judge "commands while the link goes down" "$code" "$lost" && [ "$2" = copy ]; then
+            same large large
+        fi
+        all_back
+        [ "$kind" = cable ] || device_anew
+        works
+    done
+    peer_ends
+}
+
+modules() {
+    local round code name process
+    echo "-- modules that are in use are to be removed ($(now))"
+    peer_serves
+    for ((round = 0; round < rounds; round++)); do
+        code=0
+        dat perf write --connect "$PEER_IPV4" --duration 2s --json > said 2>&1 &
+        process=$!
+        wait_until 20 connected || fail "it is not connected"
+        for name in rdma_rxe ib_uverbs rdma_ucm rdma_cm ib_core; do
+            code=0
+            rmmod "$name" 2> said.of.it || code=$?
+            [ "$code" != 0 ] || fail "$name was removed"
+            [ -v "tried[modules in use]" ] || names+=("modules in use")
+            tried[modules in use]=$((${tried[modules in use]:-0} + 1))
+            reported[modules in use]=$((${reported[modules in use]:-0} + 1))
+        done
+        kill -0 "$process" || fail "it was over before that"
+        code=0
+        wait "$process" || code=$?
+        judge "commands while modules are to be removed" "$code" "nothing" || fail "it was to go on"
+        grep -q '"verified": true' said || fail "not verified"
+        all_back
+    done
+    peer_ends
+}
+overrun() {
+    echo "-- completions that would have no room ($(now))"
+    peer_serves
+    timeout 300 once "$RDMA_DEVICE" overrun "$PEER_IPV4" $((rounds * 20)) > said 2>&1 || fail "once: exit code $?"
+    cat said
+    watched "posts to a dispatcher that is too small"
+    all_back
+    peer_ends
+}
+
+for name; do
+    "$name"
+done
+wait_until 20 no_objects
+for name in "${names[@]}"; do
+    count "$name" "${tried[$name]}" "${intact[$name]:-0}" "${reported[$name]:-0}"
+done
+echo "nothing is left ($(now))"

@@ -1,0 +1,218 @@
+#!/bin/bash
+#: about = "memory that may be registered and files that may be open run out, for the program and for programs in C: who reaches a limit says which, and leaves nothing"
+#: timeout = 900
+#: memory = 1024
+#: programs = ["cmp", "setpriv"]
+#: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
+#:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["xtask/vm/programs/exhaust_1_2.c"] },
+#:     { package = "libdat2", target = { library = "dat2" }, sources = ["xtask/vm/programs/exhaust.c"] },
+#:     { package = "dat-provider", features = ["verbs"], target = { library = "dat_provider" } },
+#:     { package = "librsm", features = ["verbs"], target = { library = "rsm" }, sources = ["xtask/vm/programs/exhaust_rsm.c"] }]
+# Arguments: rounds of each, a seed, and the names of what to do (memory servers descriptors programs; all without any). Whatever happens: a command ends well, or ends
+# with 1 and says why; the device holds what it held before; the next one works. What is counted goes to `cargo xtask harden`.
+set -Eeuo pipefail
+trap 'echo "line $LINENO ended with $?"' ERR
+rounds=${1:-1}
+RANDOM=${2:-$$}
+echo "seed ${2:-$$}, $rounds rounds of each"
+shift $(($# < 2 ? $# : 2))
+[ $# != 0 ] || set -- memory servers descriptors programs
+
+mkdir -p /run/limits /run/into
+chmod 777 /run/limits
+cd /run/limits
+head -c 300001 /dev/urandom > file
+head -c 65536 /dev/urandom > small
+truncate -s 16M large
+before=$(device_objects)
+
+# What was tried, in the order of the first time.
+names=()
+declare -A tried intact reported
+fail() {
+    echo "$1"
+    tail -n 20 said || true
+    exit 1
+}
+# judge WHAT CODE WORDS: the command, which said what is in `said`, ended well, or says why not by these words and what to do about it. Fails when it did not
+# end well.
+judge() {
+    [ -v "tried[$1]" ] || names+=("$1")
+    tried[$1]=$((${tried[$1]:-0} + 1))
+    if [ "$2" = 0 ]; then
+        intact[$1]=$((${intact[$1]:-0} + 1))
+        return 0
+    fi
+    if [ "$2" != 1 ] || ! grep -qE "$3" said || ! grep -qE 'try:|"remedy":' said; then
+        fail "$1: exit code $2, and not \"$3\""
+    fi
+    reported[$1]=$((${reported[$1]:-0} + 1))
+    echo "reported: $(grep -E 'why"?:' said)"
+    return 1
+}
+no_objects() {
+    [ "$(device_objects)" = "$before" ]
+}
+# limit LIMIT VALUE COMMAND...: becomes the command, by a user whose limits count; LIMIT is what `ulimit` calls it.
+limit() {
+    ulimit "$1" "$2"
+    exec setpriv --reuid 1000 --regid 1000 --clear-groups "${@:3}"
+}
+# The same as a command of its own, for a minute at most.
+limited() {
+    (limit "$1" "$2" timeout 60 "${@:3}")
+}
+# What a client hears of a server that may register no more.
+short="its system lets it register no more memory"
+memory() {
+    local limit code command
+    echo "-- little memory may be registered ($(now))"
+    dat serve --into /run/into --force --quiet > served 2>&1 &
+    server=$!
+    wait_until 20 listens 7471
+    dat rsm export --size 4M --device "$RDMA_DEVICE" --port 7472 > exported 2>&1 &
+    exporter=$!
+    wait_until 20 listens 7472
+    timeout 30 dat rsm put small --connect "$RDMA_IPV4:7472" --quiet
+    timeout 30 dat rsm get again --connect "$RDMA_IPV4:7472" --quiet
+    sleep 0.5
+    idle=$(device_objects)
+    idle() {
+        [ "$(device_objects)" = "$idle" ]
+    }
+    for limit in 0 $((RANDOM % 60 + 8)) $((RANDOM % 1000 + 100)) $((RANDOM % 4000 + 1000)) 1000000; do
+        for command in \
+            "copy small copied --connect $RDMA_IPV4" "copy small here --device $RDMA_DEVICE" \
+            "perf write --device $RDMA_DEVICE --size 100000 -n 5" "perf read --connect $RDMA_IPV4 --size 100000 -n 5" \
+            "perf send --connect $RDMA_IPV4 --size 100000 -n 5" "perf bind --device $RDMA_DEVICE --size 100000 -n 5" \
+            "rsm put small --connect $RDMA_IPV4:7472" "rsm get back --connect $RDMA_IPV4:7472 --length 65536" \
+            "rsm bench --device $RDMA_DEVICE --piece 4K -n 5"; do
+            code=0
+            # shellcheck disable=SC2086
+            limited -l "$limit" dat $command --quiet > said 2>&1 || code=$?
+            echo "$limit KiB: $command: $code"
+            if judge "memory of a command" "$code" "why: .*(RLIMIT_MEMLOCK|$short)"; then
+                [ "$limit" != 0 ] || fail "nothing was registered"
+            else
+                [ "$limit" != 1000000 ] || fail "that is enough"
+                [ ! -e here ] && [ ! -e back ] || fail "a file is left"
+            fi
+            rm -f here back
+            wait_until 20 idle || fail "the device has $(device_objects), and before $idle"
+        done
+    done
+    kill -TERM "$server" "$exporter"
+    wait "$server"
+    wait "$exporter"
+    wait_until 20 no_objects
+}
+servers() {
+    local code
+    echo "-- who serves may register little ($(now))"
+    mkdir -p given
+    chmod 777 given
+    limit -l 1024 dat serve --into /run/limits/given --quiet > served 2>&1 &
+    server=$!
+    wait_until 20 listens 7471
+    code=0
+    timeout 30 dat copy large large --connect "$RDMA_IPV4" --chunk 1M --depth 8 --quiet > said 2>&1 || code=$?
+    echo "$(grep why: said)"
+    judge "memory of a server" "$code" "why: .*$short" && fail "that is too much"
+    timeout 30 dat copy file here --connect "$RDMA_IPV4" --chunk 4K --depth 4 --quiet
+    cmp file given/here
+    kill -TERM "$server"
+    wait "$server"
+    wait_until 20 no_objects
+    code=0
+    limited -l 1024 dat rsm export --size 4M --device "$RDMA_DEVICE" --port 7472 > said 2>&1 || code=$?
+    judge "memory of an exporter" "$code" "why: .*RLIMIT_MEMLOCK" && fail "that is too much"
+    wait_until 20 no_objects
+}
+
+descriptors() {
+    local most code command seconds
+    echo "-- few files may be open ($(now))"
+    dat serve --into /run/into --force --quiet > served 2>&1 &
+    server=$!
+    wait_until 20 listens 7471
+    sleep 0.5
+    idle=$(device_objects)
+    idle() {
+        [ "$(device_objects)" = "$idle" ]
+    }
+    for ((most = 3; most < 48; most += RANDOM % 5 + 1)); do
+        for command in "devices" "copy small copied --connect $RDMA_IPV4" "copy small here --device $RDMA_DEVICE" \
+            "perf write --device $RDMA_DEVICE --size 1000 -n 5" "rsm bench --device $RDMA_DEVICE --piece 4K -n 5" \
+            "rsm export --size 4K --device $RDMA_DEVICE --port 7473" "serve --port 7474"; do
+            code=0
+            seconds=50
+            # Exporting and serving goes on until a signal comes.
+            [[ $command != rsm\ export* && $command != serve* ]] || seconds=4
+            # shellcheck disable=SC2086
+            limited -n "$most" timeout --preserve-status --signal TERM "$seconds" dat $command --quiet > said 2>&1 || code=$?
+            # The loader of programs has its own words, and so has `timeout`.
+            if grep -q "error while loading shared libraries" said; then
+                [ "$code" = 127 ] || fail "loading: $code"
+                code=1
+                echo "try:" >> said
+            fi
+            # That is what it is for files.
+            [ "$code" != 3 ] || code=1
+            echo "$most descriptors: $command: $code"
+            judge "descriptors of a command" "$code" "why: .*RLIMIT_NOFILE|error while loading shared libraries" || [ "$most" -lt 40 ] || fail "that is enough"
+            rm -f here
+            wait_until 20 idle || fail "the device has $(device_objects), and before $idle"
+        done
+    done
+    kill -TERM "$server"
+    wait "$server"
+    wait_until 20 no_objects
+}
+
+# program WHAT COMMAND...: a program in C, which judges by itself what it is refused; it is counted under that name, and has what it said in `said`.
+program() {
+    local what=$1 tries refusals
+    "${@:2}" > said 2>&1 || fail "$what: exit code $?"
+    read -r tries refusals < <(sed -n 's/^tried \([0-9]*\) refused \([0-9]*\)$/\1 \2/p' said)
+    [ "$refusals" -gt 0 ] || fail "$what: nothing was refused"
+    [ -v "tried[$what]" ] || names+=("$what")
+    tried[$what]=$((${tried[$what]:-0} + tries))
+    intact[$what]=$((${intact[$what]:-0} + tries - refusals))
+    reported[$what]=$((${reported[$what]:-0} + refusals))
+    head -n 2 said
+    wait_until 20 no_objects || fail "the device has $(device_objects), and before $before"
+}
+# registers WHAT KIB COMMAND...: as `program`, of one that may register so much, and has to get nearly all of it.
+registers() {
+    local most=$2 registered
+    program "$1" limited -l "$most" "${@:3}"
+    registered=$(sed -n 's/^registered //p' said)
+    [ "$registered" -le $((most * 1024)) ] || fail "$registered bytes are more than $most KiB"
+    # The engine of remote shared memory has some for itself.
+    [ "$registered" -ge $(((most - 2048) * 1024)) ] || fail "$registered bytes are far from $most KiB"
+}
+programs() {
+    local most
+    echo "-- programs in C take until there is no more ($(now))"
+    export DAT_OVERRIDE=/run/limits/dat.conf
+    echo "dat-rxe u2.0 nonthreadsafe default $(command -v libdat_provider.so) dat.0.1 \"$RDMA_DEVICE 1\" \"\"" > dat.conf
+    for most in 0 64 $((RANDOM % 8000 + 300)); do
+        registers "memory of a program for DAT 1.2" "$most" exhaust_1_2 "$RDMA_DEVICE" memory 65536 50
+        registers "memory of a program for DAT 2.0" "$most" exhaust dat-rxe memory 65536 50
+    done
+    registers "memory of a program for RSM" $((RANDOM % 8000 + 4000)) exhaust_rsm memory 65536 50
+    program "descriptors of a program for DAT 1.2" timeout 100 exhaust_1_2 "$RDMA_DEVICE" descriptors
+    program "descriptors of a program for DAT 2.0" timeout 100 exhaust dat-rxe descriptors
+    program "descriptors of a program for RSM" timeout 100 exhaust_rsm descriptors
+}
+
+for name; do
+    for ((round = 0; round < rounds; round++)); do
+        "$name"
+    done
+done
+wait_until 20 no_objects
+for name in "${names[@]}"; do
+    count "$name" "${tried[$name]}" "${intact[$name]:-0}" "${reported[$name]:-0}"
+done
+echo "nothing is left ($(now))"
