@@ -1,0 +1,433 @@
+//! An adapter, what was posted on it, and the judgement of what comes back.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Poll, Waker};
+
+use dat_core::attributes::{EpAttributes, SrqAttributes};
+use dat_core::backend::Backend;
+use dat_core::event::{AsyncEventKind, DtoOperation, Event};
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, PspFlags,
+};
+use dat_core::id::{CrId, EpId, EvdId, PspId, PzId, RmrId, SrqId};
+use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use dat_core::sync::SpinLock;
+use dat_core::{ErrorKind, Ia, IaStorage, Result};
+
+use super::{HONEST, PAIRS, QUALIFIER, SUSPECT};
+
+const PAGE: usize = 4096;
+
+/// A page of guards, the suspect side's memory, guards, the honest side's, guards.
+#[repr(align(4096))]
+struct Pages([[AtomicU8; PAGE]; 5]);
+
+static PAGES: Pages = Pages([const { [const { AtomicU8::new(0) }; PAGE] }; 5]);
+const GUARD_BYTE: u8 = b'G';
+
+/// Writes all pages: guards, and in each side's own page its number.
+pub(super) fn fill() {
+    for (number, page) in PAGES.0.iter().enumerate() {
+        let byte = if number % 2 == 0 {
+            GUARD_BYTE
+        } else {
+            b'0' + number as u8
+        };
+        for cell in page {
+            cell.store(byte, Ordering::Relaxed);
+        }
+    }
+}
+
+/// No byte was written that is not registered.
+pub(super) fn check_guards() {
+    for guard in PAGES.0.iter().step_by(2) {
+        let intact = guard
+            .iter()
+            .all(|cell| cell.load(Ordering::Relaxed) == GUARD_BYTE);
+        assert!(intact, "a guard is hurt");
+    }
+}
+
+fn page(side: usize) -> &'static [AtomicU8] {
+    &PAGES.0[1 + 2 * side]
+}
+
+pub(super) type Lock = SpinLock;
+pub(super) type Slots<B> = IaStorage<B, Lock, 4, 8, 1, 8, 512, 256>;
+
+/// Something that was posted; its cookie is its place.
+#[derive(Clone, Copy, Debug)]
+struct Posted {
+    /// The endpoint, by its place; none of a shared buffer.
+    ep: Option<usize>,
+    receives: bool,
+    binds: bool,
+    length: u64,
+    /// Whether a success is not told.
+    silent: bool,
+    /// Whether a reset has ended the life of its endpoint, with which completions nobody took are gone.
+    forgotten: bool,
+    /// Whether it has completed.
+    done: bool,
+}
+
+/// An adapter with what is on it.
+pub(super) struct Side<'t, B: Backend> {
+    pub(super) number: usize,
+    pub(super) ia: Ia<'t, B, Lock>,
+    zone: PzId,
+    memory: LmrCreated,
+    /// Of receives, requests, connections, and requests for them.
+    pub(super) dispatchers: [EvdId; 4],
+    pub(super) endpoints: [EpId; PAIRS],
+    shared: Option<SrqId>,
+    window: Option<RmrId>,
+    point: PspId,
+    posted: Vec<Posted>,
+    catastrophes: usize,
+}
+
+/// What is on an adapter at the beginning.
+struct Objects {
+    zone: PzId,
+    memory: LmrCreated,
+    dispatchers: [EvdId; 4],
+    endpoints: [EpId; PAIRS],
+    shared: Option<SrqId>,
+    window: Option<RmrId>,
+    point: PspId,
+}
+
+impl Objects {
+    fn new<B: Backend>(number: usize, ia: &Ia<'_, B, Lock>, may_lack: bool) -> Result<Self> {
+        let zone = ia.pz_create()?;
+        let memory = ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(Region::from_static(page(number))),
+            pz: zone,
+            privileges: MemoryPrivileges::ALL,
+        })?;
+        let receive = ia.evd_create(64, None, EvdFlags::DTO)?;
+        let request = ia.evd_create(64, None, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
+        let connect = ia.evd_create(32, None, EvdFlags::CONNECTION)?;
+        let arrivals = ia.evd_create(32, None, EvdFlags::CR)?;
+        let point = ia.psp_create(QUALIFIER + number as u64, arrivals, PspFlags::Consumer)?;
+        let attributes = EpAttributes {
+            max_message_size: 1 << 16,
+            max_rdma_size: 1 << 16,
+            max_request_dtos: 8,
+            max_recv_dtos: 8,
+            max_request_iov: 2,
+            max_recv_iov: 2,
+            max_rdma_read_in: 4,
+            max_rdma_read_out: 4,
+            request_completion_flags: CompletionFlags::empty(),
+            ..EpAttributes::DEFAULT
+        };
+        let shape = SrqAttributes {
+            max_recv_dtos: 8,
+            max_recv_iov: 2,
+            low_watermark: 0,
+        };
+        let shared = if number == SUSPECT {
+            unless_unsupported(ia.srq_create(zone, &shape), may_lack)?
+        } else {
+            None
+        };
+        let (r, q, c) = (Some(receive), Some(request), Some(connect));
+        let own = ia.ep_create(Some(zone), r, q, c, Some(&attributes))?;
+        let other = match shared {
+            Some(shared) => ia.ep_create_with_srq(Some(zone), r, q, c, shared, &attributes)?,
+            None => ia.ep_create(Some(zone), r, q, c, Some(&attributes))?,
+        };
+        Ok(Self {
+            zone,
+            memory,
+            dispatchers: [receive, request, connect, arrivals],
+            endpoints: [own, other],
+            shared,
+            window: unless_unsupported(ia.rmr_create(zone), may_lack)?,
+            point,
+        })
+    }
+}
+
+/// What not all layouts have; what one has fails on a device alone that `may_lack` something.
+fn unless_unsupported<T>(made: Result<T>, may_lack: bool) -> Result<Option<T>> {
+    match made {
+        Ok(made) => Ok(Some(made)),
+        Err(error) if may_lack || error.kind() == ErrorKind::ModelNotSupported => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl<'t, B: Backend> Side<'t, B> {
+    /// Makes everything. A device that `may_lack` what it needs may refuse: then there is nothing, and the adapter can be closed all the same.
+    ///
+    /// # Panics
+    /// Another device refuses anything, or the adapter cannot be closed.
+    pub(super) fn new(number: usize, ia: Ia<'t, B, Lock>, may_lack: bool) -> Option<Self> {
+        match Objects::new(number, &ia, may_lack) {
+            Ok(objects) => Some(Self {
+                number,
+                ia,
+                zone: objects.zone,
+                memory: objects.memory,
+                dispatchers: objects.dispatchers,
+                endpoints: objects.endpoints,
+                shared: objects.shared,
+                window: objects.window,
+                point: objects.point,
+                posted: Vec::new(),
+                catastrophes: 0,
+            }),
+            Err(error) => {
+                assert!(may_lack, "device {number} refuses: {error}");
+                if let Err(refused) = ia.close(CloseFlags::Abrupt) {
+                    panic!("{}", refused.error);
+                }
+                None
+            }
+        }
+    }
+
+    fn piece(&self, offset: u8, length: u64) -> LmrTriplet {
+        LmrTriplet {
+            context: self.memory.lmr_context,
+            address: Region::from_static(page(self.number)).address() + u64::from(offset) * 16,
+            length,
+        }
+    }
+
+    pub(super) fn remote(&self, offset: u8, length: u64) -> RmrTriplet {
+        RmrTriplet {
+            context: self.memory.rmr_context,
+            address: Region::from_static(page(self.number)).address() + u64::from(offset) * 16,
+            length,
+        }
+    }
+
+    pub(super) fn post(
+        &mut self,
+        to: &RmrTriplet,
+        at: u8,
+        kind: u8,
+        offset: u8,
+        length: u8,
+        flags: u8,
+    ) {
+        let length = u64::from(length) * 8;
+        let ep = usize::from(at >> 1) % PAIRS;
+        let endpoint = self.endpoints[ep];
+        let cookie = self.posted.len() as u64;
+        let whole = [self.piece(offset, length)];
+        let halves = [
+            self.piece(offset, length / 2),
+            self.piece(offset, length - length / 2),
+        ];
+        let pieces: &[LmrTriplet] = match flags >> 5 {
+            0..5 => &whole,
+            5 => &[],
+            _ => &halves,
+        };
+        let length = pieces.iter().map(|piece| piece.length).sum();
+        let wanted = CompletionFlags::from_bits_truncate(u32::from(flags & 0xB));
+        let receives = matches!(kind % 6, 3 | 4);
+        let none = CompletionFlags::empty();
+        let ia = &self.ia;
+        let done = match kind % 6 {
+            0 => ia.post_send(endpoint, pieces, cookie, wanted),
+            1 => ia.post_rdma_write(endpoint, pieces, cookie, to, wanted),
+            2 => ia.post_rdma_read(endpoint, pieces, cookie, to, wanted),
+            3 => ia.post_recv(endpoint, pieces, cookie, none),
+            4 => match self.shared {
+                Some(shared) => ia.srq_post_recv(shared, pieces, cookie),
+                None => return,
+            },
+            _ => match self.window {
+                Some(window) => {
+                    let rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
+                    let bound = ia.rmr_bind(window, &whole[0], rights, endpoint, cookie, wanted);
+                    bound.map(drop)
+                }
+                None => return,
+            },
+        };
+        if done.is_ok() {
+            self.posted.push(Posted {
+                ep: (kind % 6 != 4).then_some(ep),
+                receives,
+                binds: kind % 6 == 5,
+                length,
+                silent: !receives && wanted.contains(CompletionFlags::SUPPRESS),
+                forgotten: false,
+                done: false,
+            });
+        }
+    }
+
+    /// An event was taken; connection requests come back.
+    pub(super) fn taken(&mut self, from: usize, event: Event) -> Option<CrId> {
+        match event {
+            Event::Dto(done) => {
+                let posted = self.posted.get_mut(done.cookie as usize);
+                let posted = posted.unwrap_or_else(|| panic!("never posted: {done:?}"));
+                assert!(!posted.done, "twice: {done:?}");
+                posted.done = true;
+                let receives = done.operation == DtoOperation::Receive;
+                assert_eq!(
+                    (posted.receives, posted.binds),
+                    (receives, false),
+                    "{done:?}"
+                );
+                assert_eq!(from, usize::from(!receives), "{done:?}");
+                let ep = posted.ep.unwrap_or(1);
+                assert_eq!(done.ep, self.endpoints[ep], "{done:?}");
+                if done.status == DtoStatus::Success {
+                    assert!(done.transferred_length <= posted.length, "{done:?}");
+                    assert!(!posted.silent, "{done:?}");
+                }
+            }
+            Event::RmrBind(done) => {
+                let posted = self.posted.get_mut(done.cookie as usize);
+                let posted = posted.unwrap_or_else(|| panic!("never posted: {done:?}"));
+                assert!(!posted.done && posted.binds, "{done:?}");
+                posted.done = true;
+            }
+            Event::Async {
+                kind: AsyncEventKind::IaCatastrophic,
+                ..
+            } => {
+                self.catastrophes += 1;
+                assert_eq!(self.catastrophes, 1, "told twice");
+                assert_eq!(self.number, SUSPECT, "the honest device is given up");
+            }
+            Event::ConnectionRequest { cr, .. } => return Some(cr),
+            Event::Connection { .. } | Event::Async { .. } => {}
+            other => panic!("nobody asked for {other:?}"),
+        }
+        None
+    }
+
+    pub(super) fn take(&mut self, from: usize) {
+        while let Ok(event) = self.ia.evd_dequeue(self.dispatchers[from]) {
+            let arrived = self.taken(from, event);
+            assert!(arrived.is_none());
+        }
+    }
+
+    pub(super) fn wait(&mut self, from: usize, threshold: u8) {
+        let taken = match self
+            .ia
+            .evd_wait(self.dispatchers[from], i32::from(threshold))
+        {
+            Ok(mut wait) => match wait.poll(Waker::noop()) {
+                Poll::Ready(Ok(waited)) => waited.event,
+                _ => return,
+            },
+            Err(_) => return,
+        };
+        self.taken(from, taken);
+    }
+
+    /// Begins another life of an endpoint.
+    pub(super) fn reset(&mut self, pair: usize) -> Result<()> {
+        self.ia.ep_reset(self.endpoints[pair])?;
+        for posted in self
+            .posted
+            .iter_mut()
+            .filter(|posted| posted.ep == Some(pair))
+        {
+            posted.forgotten = true;
+        }
+        Ok(())
+    }
+
+    /// Something is made, or asked of the device, that the run does not need.
+    pub(super) fn make(&mut self, kind: u8) {
+        let ia = &self.ia;
+        let _refused = match kind % 7 {
+            0 => ia
+                .evd_create(8, None, EvdFlags::DTO)
+                .and_then(|evd| ia.evd_free(evd)),
+            1 => ia.pz_create().and_then(|zone| ia.pz_free(zone)),
+            2 => {
+                let made = ia.ep_create(
+                    Some(self.zone),
+                    Some(self.dispatchers[0]),
+                    Some(self.dispatchers[1]),
+                    Some(self.dispatchers[2]),
+                    None,
+                );
+                made.and_then(|ep| ia.ep_free(ep))
+            }
+            3 => {
+                let made = ia.lmr_create(&LmrRequest {
+                    memory: LmrMemory::Virtual(Region::from_static(page(self.number))),
+                    pz: self.zone,
+                    privileges: MemoryPrivileges::LOCAL_READ,
+                });
+                made.and_then(|made| ia.lmr_free(made.lmr))
+            }
+            4 => ia.evd_resize(self.dispatchers[usize::from(kind >> 4) % 2], 96),
+            5 => match self.shared {
+                Some(shared) => ia.srq_set_lw(shared, 2),
+                None => Ok(()),
+            },
+            _ => ia
+                .rmr_create(self.zone)
+                .and_then(|window| ia.rmr_free(window)),
+        };
+    }
+
+    /// Ends everything that is on the adapter, and the adapter.
+    pub(super) fn end(mut self, caught: bool) {
+        for from in 0..4 {
+            if from != 3 {
+                self.take(from);
+            }
+        }
+        let async_evd = self.ia.async_evd();
+        while let Ok(event) = self.ia.evd_dequeue(async_evd) {
+            self.taken(4, event);
+        }
+        if caught || self.number == HONEST {
+            // Receives wait on an endpoint that was not connected since.
+            let is_over = |ep: usize| {
+                let status = self.ia.ep_get_status(self.endpoints[ep]);
+                status.expect("an endpoint").state == EndpointState::Disconnected
+            };
+            let over = [is_over(0), is_over(1)];
+            for posted in &self.posted {
+                let waits =
+                    posted.ep.is_none_or(|ep| !over[ep]) || posted.silent || posted.forgotten;
+                assert!(
+                    posted.done || waits,
+                    "lost on side {}: {posted:?}",
+                    self.number
+                );
+            }
+        }
+        assert!(!caught || self.catastrophes == 1, "nobody was told");
+        let ia = self.ia;
+        for ep in self.endpoints {
+            ia.ep_free(ep).expect("an endpoint");
+        }
+        if let Some(shared) = self.shared {
+            ia.srq_free(shared).expect("a shared queue");
+        }
+        if let Some(window) = self.window {
+            ia.rmr_free(window).expect("a window");
+        }
+        ia.lmr_free(self.memory.lmr).expect("a region");
+        ia.psp_free(self.point).expect("a service point");
+        for evd in self.dispatchers {
+            while ia.evd_dequeue(evd).is_ok() {}
+            ia.evd_free(evd).expect("a dispatcher");
+        }
+        ia.pz_free(self.zone).expect("a zone");
+        if let Err(refused) = ia.close(CloseFlags::Abrupt) {
+            panic!("{}", refused.error);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The suspect device, in both layouts: in what it is not as others, and how it lies.
+
+use backend_mmio::mlx5::{DeviceEvent, State};
+use backend_mmio::pvrdma::defs::Notice;
+use backend_mock::NodeOptions;
+use dat_core::backend::Backend;
+use dat_core::time::Instant;
+use mmio_model::pvrdma::{
+    LentPvrdma, Numbers, PvrdmaFabric, PvrdmaLent, PvrdmaLie, PvrdmaManner, Refusal,
+};
+use mmio_model::{Lent, LentBackend, Lie, ModelFabric};
+
+use super::SUSPECT;
+use super::script::SETUP_SIZE;
+
+/// Whether the set-up is that of a device which may refuse what a run begins with, or cannot be brought into operation: a paravirtual one that makes no completion
+/// queues, calls all queue pairs the same, or says of itself what is not so.
+pub(super) const fn may_lack([_, layout, ..]: [u8; SETUP_SIZE]) -> bool {
+    layout & 1 != 0 && matches!(layout >> 2 & 7, 2..=5)
+}
+
+/// Devices of one layout.
+pub(super) trait Layout {
+    type Lent;
+    type Driver<'s>: Backend;
+
+    /// A device, if it could be brought into operation; a suspect one by the setup.
+    fn device<'s>(
+        &self,
+        options: NodeOptions,
+        suspect: Option<&[u8; SETUP_SIZE]>,
+        lent: &'s mut Self::Lent,
+    ) -> Option<(Self::Driver<'s>, &'s State)>;
+
+    fn step(&self) -> bool;
+
+    fn now(&self) -> Instant;
+
+    fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32);
+
+    fn lie(&self, kind: u8, bit: u8);
+
+    fn tell(&self, kind: u8, number: u8);
+
+    fn answer(&self, word: u8, bits: u32);
+
+    fn unplug(&self);
+}
+
+impl Layout for ModelFabric {
+    type Lent = Lent;
+    type Driver<'s> = LentBackend<'s>;
+
+    fn device<'s>(
+        &self,
+        options: NodeOptions,
+        _suspect: Option<&[u8; SETUP_SIZE]>,
+        lent: &'s mut Lent,
+    ) -> Option<(LentBackend<'s>, &'s State)> {
+        Some(self.device_on(options, lent))
+    }
+
+    fn step(&self) -> bool {
+        self.step()
+    }
+
+    fn now(&self) -> Instant {
+        self.now()
+    }
+
+    fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
+        self.scrawl(SUSPECT, area, word, change);
+    }
+
+    fn lie(&self, kind: u8, bit: u8) {
+        let lie = match kind % 10 {
+            0 => Lie::Index,
+            1 => Lie::QueuePair,
+            2 => Lie::UserIndex,
+            3 => Lie::Kind,
+            4 => Lie::Length,
+            5 => Lie::Syndrome,
+            6 => Lie::Phase,
+            7 => Lie::AllOnes,
+            8 => Lie::Bit(u32::from(bit) % Lie::BITS),
+            _ => Lie::Noise(u64::from(bit)),
+        };
+        self.lie(SUSPECT, lie);
+    }
+
+    fn tell(&self, kind: u8, number: u8) {
+        // Numbers of objects begin behind those of an adapter's own.
+        let number = match number {
+            0xFF => u32::MAX,
+            number => 0x40 + u32::from(number % 16),
+        };
+        let event = match kind % 6 {
+            0 => DeviceEvent::Completions(number),
+            1 => DeviceEvent::SharedReceiveLimit(number),
+            2 => DeviceEvent::SharedReceiveFailed(number),
+            3 => DeviceEvent::CompletionsLost(number),
+            4 => DeviceEvent::QueuePairFailed(number),
+            _ => DeviceEvent::Failed,
+        };
+        self.tell(SUSPECT, event);
+    }
+
+    /// Its commands are calls.
+    fn answer(&self, _word: u8, _bits: u32) {}
+
+    /// No register of it is read.
+    fn unplug(&self) {}
+}
+
+impl Layout for PvrdmaFabric {
+    type Lent = PvrdmaLent;
+    type Driver<'s> = LentPvrdma<'s>;
+
+    fn device<'s>(
+        &self,
+        options: NodeOptions,
+        suspect: Option<&[u8; SETUP_SIZE]>,
+        lent: &'s mut PvrdmaLent,
+    ) -> Option<(LentPvrdma<'s>, &'s State)> {
+        let mut manner = PvrdmaManner::default();
+        if let Some([_, layout, which, value]) = suspect {
+            manner.keeps = layout & 2 != 0;
+            match layout >> 2 & 7 {
+                1 => manner.refuses = Refusal::Error,
+                2 => manner.refuses = Refusal::CompletionQueue,
+                3 => manner.numbers = Numbers::Always(u32::from(*value)),
+                4 | 5 => {
+                    let value = [
+                        u32::from(*value),
+                        u32::from(*value) << 24,
+                        u32::MAX >> (value % 32),
+                        1 << (value % 32),
+                    ];
+                    manner.claims = Some((u32::from(which >> 2), value[usize::from(which % 4)]));
+                }
+                _ => {}
+            }
+        }
+        self.device_on(options, manner, lent).ok()
+    }
+
+    fn step(&self) -> bool {
+        self.step()
+    }
+
+    fn now(&self) -> Instant {
+        self.now()
+    }
+
+    fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
+        self.scrawl(SUSPECT, area, word, change);
+    }
+
+    fn lie(&self, kind: u8, bit: u8) {
+        let lie = match kind % 6 {
+            0 => PvrdmaLie::Token(u32::from(bit) % 64),
+            1 => PvrdmaLie::QueuePair,
+            2 => PvrdmaLie::Length,
+            3 => PvrdmaLie::Status,
+            4 => PvrdmaLie::Index,
+            _ => PvrdmaLie::AllOnes,
+        };
+        self.lie(SUSPECT, lie);
+    }
+
+    fn tell(&self, kind: u8, number: u8) {
+        let number = match number {
+            0xFF => u32::MAX,
+            number => 0x10 + u32::from(number % 16),
+        };
+        match kind {
+            0..20 => self.tell(
+                SUSPECT,
+                Notice {
+                    kind: u32::from(kind),
+                    handle: number,
+                },
+            ),
+            20 => self.tell(
+                SUSPECT,
+                Notice {
+                    kind: u32::MAX,
+                    handle: number,
+                },
+            ),
+            _ => self.tell_of_completions(SUSPECT, number),
+        }
+    }
+
+    fn answer(&self, word: u8, bits: u32) {
+        self.lie_in_answer(SUSPECT, u32::from(word), bits);
+    }
+
+    fn unplug(&self) {
+        self.unplug(SUSPECT);
+    }
+}

@@ -1,0 +1,291 @@
+//! A device that writes anything, under the driver of raw adapters, in both layouts.
+//!
+//! Two model devices on a fabric: one that is suspect, and an honest one at the other end of two connections. The consumer makes
+//! legitimate calls on both; between them the suspect one lies about completions, changes words of rings, records and slots, reports
+//! what did not happen, answers commands wrongly, and leaves its bus. Whatever it does, nothing panics or hangs, no byte changes that
+//! is not registered, whatever was posted completes once at most, and once where the device was caught, everything can be freed, and the
+//! honest end has lost nothing.
+
+mod judgement;
+mod layout;
+mod script;
+
+use std::cell::RefCell;
+
+use backend_mock::{BufferOrder, FabricOptions, NodeOptions};
+use dat_core::Ia;
+use dat_core::backend::Backend;
+use dat_core::endpoint::ConnectParam;
+use dat_core::flags::{CloseFlags, ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
+use mmio_model::pvrdma::{PvrdmaFabric, PvrdmaLent};
+use mmio_model::{Lent, ModelFabric};
+
+use self::judgement::{Lock, Side, Slots, check_guards, fill};
+use self::layout::{Layout, may_lack};
+pub use self::script::{OPERATION_SIZE, Operation, SETUP_SIZE, encode};
+
+/// Operations of a run.
+const OPERATIONS: usize = 48;
+/// Rounds in which everything comes to rest, unless the device never does.
+const ROUNDS: usize = 400;
+/// Where the honest end listens.
+const QUALIFIER: u64 = 4000;
+/// Connections.
+const PAIRS: usize = 2;
+/// The place of the suspect device, and that of the honest one.
+const SUSPECT: usize = 0;
+const HONEST: usize = 1;
+
+thread_local! {
+    /// What devices have of memory, in both layouts.
+    static LENT: RefCell<[Lent; 2]> = RefCell::default();
+    static PVRDMA_LENT: RefCell<[PvrdmaLent; 2]> = RefCell::default();
+}
+
+/// Runs an input.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn run(input: &[u8]) {
+    let Some((setup, rest)) = input.split_first_chunk::<SETUP_SIZE>() else {
+        return;
+    };
+    let operations = rest.as_chunks().0.iter().take(OPERATIONS);
+    let operations: Vec<Operation> = operations.copied().map(Operation::decode).collect();
+    let [seed, layout, ..] = *setup;
+    let options = FabricOptions {
+        seed: u64::from(seed),
+        buffer_order: BufferOrder::Seeded,
+        ..FabricOptions::default()
+    };
+    if layout & 1 == 0 {
+        LENT.with_borrow_mut(|lent| play(&ModelFabric::new(options), lent, setup, &operations));
+    } else {
+        let fabric = PvrdmaFabric::new(options);
+        PVRDMA_LENT.with_borrow_mut(|lent| play(&fabric, lent, setup, &operations));
+    }
+}
+
+fn open<B: Backend>(storage: &mut Slots<B>, backend: B) -> Option<Ia<'_, B, Lock>> {
+    Ia::open(backend, storage.lend(), 8).ok()
+}
+
+/// All of a run.
+struct World<'w, 't, 'u, L: Layout, A: Backend, B: Backend> {
+    fabric: &'w L,
+    suspect: Side<'t, A>,
+    honest: Side<'u, B>,
+    /// The endpoint of the honest side that is connected next.
+    wanted: Option<usize>,
+}
+
+fn play<L: Layout>(
+    fabric: &L,
+    [first, second]: &mut [L::Lent; 2],
+    setup: &[u8; SETUP_SIZE],
+    operations: &[Operation],
+) {
+    fill();
+    let coherent = |mut options: NodeOptions| {
+        options.coherent = setup[1] & 0x80 == 0;
+        options
+    };
+    let suspect = fabric.device(coherent(NodeOptions::new("suspect", 1)), Some(setup), first);
+    let may_lack = may_lack(*setup);
+    let Some((suspect, state)) = suspect else {
+        assert!(may_lack, "the device could not be brought into operation");
+        return check_guards();
+    };
+    let honest = fabric.device(coherent(NodeOptions::new("honest", 2)), None, second);
+    let (honest, honest_state) = honest.expect("an honest device");
+    let (mut near, mut far) = (Box::new(Slots::default()), Box::new(Slots::default()));
+    let Some(ia) = open(&mut near, suspect) else {
+        assert!(may_lack, "the adapter could not be opened");
+        return check_guards();
+    };
+    let Some(suspect) = Side::new(SUSPECT, ia, may_lack) else {
+        return check_guards();
+    };
+    let ia = open(&mut far, honest).expect("an adapter");
+    let honest = Side::new(HONEST, ia, false).expect("objects of an honest device");
+    let mut world = World {
+        fabric,
+        suspect,
+        honest,
+        wanted: None,
+    };
+    for pair in 0..PAIRS {
+        world.connect(pair);
+    }
+    for operation in operations {
+        world.act(*operation);
+    }
+    // Whatever has been written is seen now, if it ever is.
+    world.suspect.take(0);
+    world.suspect.take(1);
+    for pair in 0..PAIRS {
+        let _anything = world
+            .suspect
+            .ia
+            .ep_disconnect(world.suspect.endpoints[pair], CloseFlags::Abrupt);
+        let _anything = world
+            .honest
+            .ia
+            .ep_disconnect(world.honest.endpoints[pair], CloseFlags::Abrupt);
+    }
+    for _ in 0..4 {
+        world.settle(ROUNDS);
+        for from in 0..3 {
+            world.suspect.take(from);
+            world.honest.take(from);
+        }
+    }
+    check_guards();
+    assert_eq!(honest_state.fault(), None, "of the honest device");
+    let World {
+        suspect, honest, ..
+    } = world;
+    suspect.end(state.fault().is_some());
+    honest.end(false);
+}
+
+impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
+    fn act(&mut self, operation: Operation) {
+        match operation {
+            Operation::Post {
+                at,
+                kind,
+                offset,
+                length,
+                flags,
+            } => {
+                // Legitimate is what the interface allows: it refuses the rest.
+                let there = u64::from(length) * 8;
+                if at & 1 == 0 {
+                    let to = self.honest.remote(offset, there);
+                    self.suspect.post(&to, at, kind, offset, length, flags);
+                } else {
+                    let to = self.suspect.remote(offset, there);
+                    self.honest.post(&to, at, kind, offset, length, flags);
+                }
+            }
+            Operation::Take { at, dispatcher } => {
+                let from = usize::from(dispatcher) % 3;
+                if at & 1 == 0 {
+                    self.suspect.take(from);
+                } else {
+                    self.honest.take(from);
+                }
+            }
+            Operation::Wait {
+                at,
+                dispatcher,
+                threshold,
+            } => {
+                let from = usize::from(dispatcher) % 3;
+                if at & 1 == 0 {
+                    self.suspect.wait(from, threshold);
+                } else {
+                    self.honest.wait(from, threshold);
+                }
+            }
+            Operation::Go { steps } => self.settle(usize::from(steps)),
+            Operation::Scrawl {
+                area,
+                word,
+                how,
+                value,
+            } => {
+                let value = u32::from(value);
+                let change = |word: u32| match how % 8 {
+                    0 => word ^ 1 << (value % 32),
+                    1 => value,
+                    2 => u32::MAX,
+                    3 => word.wrapping_add(value),
+                    4 => word.wrapping_sub(value),
+                    5 => value << 24,
+                    6 => word ^ value << 8,
+                    _ => word.swap_bytes(),
+                };
+                self.fabric
+                    .scrawl(area.into(), u16::from_le_bytes(word).into(), change);
+            }
+            Operation::Lie { kind, bit } => self.fabric.lie(kind, bit),
+            Operation::Tell { kind, number } => self.fabric.tell(kind, number),
+            Operation::Answer { word, bit } => {
+                let bits = if bit < 32 { 1 << bit } else { u32::MAX };
+                self.fabric.answer(word, bits);
+            }
+            Operation::Unplug => self.fabric.unplug(),
+            Operation::Connection { at, how } => self.connection(at, how),
+            Operation::Make { at, kind } => {
+                if at & 1 == 0 {
+                    self.suspect.make(kind);
+                } else {
+                    self.honest.make(kind);
+                }
+            }
+        }
+    }
+
+    fn connection(&mut self, at: u8, how: u8) {
+        let pair = usize::from(at >> 1) % PAIRS;
+        let flags = [CloseFlags::Abrupt, CloseFlags::Graceful][usize::from(how >> 2) % 2];
+        let (near, far) = (self.suspect.endpoints[pair], self.honest.endpoints[pair]);
+        let _anything = match (how % 4, at & 1) {
+            (0, 0) => self.suspect.ia.ep_disconnect(near, flags),
+            (0, _) => self.honest.ia.ep_disconnect(far, flags),
+            (1, 0) => self.suspect.reset(pair),
+            (1, _) => self.honest.reset(pair),
+            _ => {
+                self.connect(pair);
+                Ok(())
+            }
+        };
+    }
+
+    /// Connects two endpoints, if they are ready for it and the device lets them.
+    fn connect(&mut self, pair: usize) {
+        self.wanted = Some(pair);
+        let asked = self.suspect.ia.ep_connect(
+            self.suspect.endpoints[pair],
+            &ConnectParam {
+                address: NodeOptions::new("", 2).address,
+                qualifier: QUALIFIER + HONEST as u64,
+                timeout: TIMEOUT_INFINITE,
+                private_data: &[],
+                quality: QualityOfService::BEST_EFFORT,
+                flags: ConnectFlags::empty(),
+            },
+            self.fabric.now(),
+        );
+        if asked.is_ok() {
+            self.settle(ROUNDS);
+        }
+    }
+
+    /// Lets everything go on until it rests, or for so many rounds.
+    fn settle(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            let now = self.fabric.now();
+            let handled = self.suspect.ia.progress(now) + self.honest.ia.progress(now);
+            let arrivals = self.honest.dispatchers[3];
+            while let Ok(event) = self.honest.ia.evd_dequeue(arrivals) {
+                let Some(request) = self.honest.taken(3, event) else {
+                    continue;
+                };
+                let ia = &self.honest.ia;
+                let accepted = self.wanted.take().is_some_and(|pair| {
+                    ia.cr_accept(request, Some(self.honest.endpoints[pair]), &[])
+                        .is_ok()
+                });
+                if !accepted {
+                    let _gone = ia.cr_reject(request, &[]);
+                }
+            }
+            if !self.fabric.step() && handled == 0 {
+                return;
+            }
+        }
+    }
+}
