@@ -1,6 +1,8 @@
 //! What the fuzz targets run, and what their seeds are made from.
 
 #[cfg(feature = "c")]
+pub mod cabi;
+#[cfg(feature = "c")]
 pub mod config;
 pub mod device;
 pub mod rsm_wire;

@@ -131,7 +131,7 @@ impl Target {
     }
 }
 
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 6] = [
     Target::new("ops", 18, 1024),
     Target::new("rsm_ops", 14, 800),
     Target::new("rsm_wire", 9, 400),
@@ -139,6 +139,10 @@ const TARGETS: [Target; 5] = [
     Target {
         feature: Some("c"),
         ..Target::new("config", 4, 600)
+    },
+    Target {
+        feature: Some("c"),
+        ..Target::new("cabi", 6, 1536)
     },
 ];
 
