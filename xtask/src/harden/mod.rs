@@ -110,7 +110,7 @@ const PROOFS: [Proof; 11] = [
     },
     Proof {
         name: "limits",
-        what: "memory that may be registered and files that may be open run out",
+        what: "memory that may be registered runs out",
         run: |workspace, effort| {
             // A round of it takes as long as a few of the others.
             guest::run(workspace, &guest::LIMITS, effort.minutes.div_ceil(5)).map(Some)
