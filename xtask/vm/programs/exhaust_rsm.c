@@ -4,8 +4,6 @@
  * exhaust_rsm memory BYTES ROUNDS: segments and handles of BYTES each until one is refused, which has to be for want of resources; one that is given back makes
  * room for just one. exhaust_rsm descriptors: looks for the controller and exports with ever more descriptors free; what is refused has to be for want of
  * resources, and with enough of them it works.
- *
- * RSMEC-20, RSMLH-20
  */
 #include "../../../dat-ffi/librsm/tests/programs/check.h"
 

@@ -8,7 +8,7 @@
  *
  * Prints how many were posted, how many completed well and how many were flushed or failed.
  *
- * DTO-01, DTO-05, EVC-10, EPD-02
+ * DTO-01, DTO-05, EPD-02
  */
 #define EDITION_1_2
 #include "../../../dat-ffi/dat-provider/tests/programs/check.h"
