@@ -6,6 +6,7 @@ mod dependencies;
 mod guest;
 mod models;
 mod mutants;
+mod sanitizers;
 mod unsafety;
 
 use anyhow::{Context, Result, bail};
@@ -55,7 +56,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 11] = [
+const PROOFS: [Proof; 12] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
@@ -97,6 +98,11 @@ const PROOFS: [Proof; 11] = [
         name: "coverage",
         what: "the lines of the core that the seeds of the fuzz targets run",
         run: |workspace, _| coverage::run(workspace).map(Some),
+    },
+    Proof {
+        name: "sanitizers",
+        what: "the suites under the address sanitizer and the thread sanitizer",
+        run: |workspace, _| sanitizers::run(workspace).map(Some),
     },
     Proof {
         name: "hostile",
