@@ -543,7 +543,8 @@ pub unsafe trait Backend {
     /// The next control event, if there is one by `now`.
     fn poll_control(&mut self, now: Instant) -> Option<ControlEvent>;
 
-    /// Whether `poll_control` would say nothing now. False where that takes as much as to call it.
+    /// Whether `poll_control` would say nothing now, but for notifications of completion queues that were armed: whoever sleeps
+    /// until one comes calls it. False where that takes as much as to call it.
     fn is_quiet(&self) -> bool {
         false
     }

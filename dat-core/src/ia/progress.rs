@@ -55,7 +55,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Whether `progress` would find nothing to do, at whatever time: the device has nothing to say, and no endpoint is looked after. True only where the
-    /// backend can tell.
+    /// backend can tell. Completions that a waiter asked to be told of do not count: where one waits by a waker, call `progress` without asking.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.control.with(|control| {

@@ -247,13 +247,17 @@ pub(crate) extern "C" fn wait<E: Edition>(
                 opened.ia.evd_wait_now(id, threshold)
             })
         };
-        let ready = look().or_else(|| {
-            let completes = evd
-                .cell()
-                .is_some_and(|cell| cell.mark() == HAS_COMPLETIONS);
-            let sleeps = completes && timeout != 0;
-            sleeps.then(|| adapter.courtesy.give_way(look)).flatten()
-        });
+        let mut ready = look();
+        let mut deadline = None;
+        if ready.is_none() {
+            // The time runs while others go on.
+            deadline = with_device!(adapter, opened => opened.now().after(timeout));
+            let cell = evd.cell();
+            let completes = cell.is_some_and(|cell| cell.mark() == HAS_COMPLETIONS);
+            if completes && timeout != 0 {
+                ready = adapter.courtesy.give_way(look);
+            }
+        }
         if let Some(Waited {
             event: Event::Dto(completion),
             more: left,
@@ -264,7 +268,6 @@ pub(crate) extern "C" fn wait<E: Edition>(
             return Ok(());
         }
         let waited = with_device!(adapter, opened => opened.sleeping(|sleeper| {
-            let deadline = opened.now().after(timeout);
             opened.ia.evd_wait_until(id, threshold, deadline, sleeper)
         }));
         match waited {

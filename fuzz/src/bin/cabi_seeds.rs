@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dat_fuzz::cabi::{CALL_SIZE, number_of};
+use dat_fuzz::cabi::{CALL_SIZE, calls, number_of};
 
 /// An argument: a number, or a handle by its place among those that the run has had. Of each run, the first four are two adapters and
 /// their dispatchers.
@@ -18,7 +18,7 @@ fn main() {
             &[
                 ("dat_pz_create", &[FIRST_IA]),
                 ("dat_cno_create", &[FIRST_IA, 1]),
-                ("dat_evd_create", &[FIRST_IA, 8, NULL, 0x1F]),
+                ("dat_evd_create", &[FIRST_IA, 8, NULL, 0x71]),
                 ("dat_pz_query", &[FIRST_IA + 4, 7]),
                 ("dat_pz_free", &[FIRST_IA + 4]),
                 ("dat_pz_free", &[FIRST_IA + 4]),
@@ -28,7 +28,7 @@ fn main() {
             "endpoint",
             &[
                 ("dat_pz_create", &[FIRST_IA]),
-                ("dat_evd_create", &[FIRST_IA, 8, NULL, 0x13]),
+                ("dat_evd_create", &[FIRST_IA, 8, NULL, 0x60]),
                 (
                     "dat_ep_create",
                     &[
@@ -49,7 +49,7 @@ fn main() {
             "regions",
             &[
                 ("dat_pz_create", &[FIRST_IA]),
-                ("dat_lmr_create", &[FIRST_IA, 0, 1, 100, FIRST_IA + 4, 0x3F]),
+                ("dat_lmr_create", &[FIRST_IA, 0, 1, 100, FIRST_IA + 4, 0x33]),
                 (
                     "dat_lmr_create",
                     &[FIRST_IA, 1, 1, FIRST_IA + 5, 100, FIRST_IA + 4, 3],
@@ -63,7 +63,7 @@ fn main() {
             "of-the-other-adapter",
             &[
                 ("dat_pz_create", &[FIRST_IA]),
-                ("dat_evd_create", &[FIRST_IA + 2, 8, NULL, 0x13]),
+                ("dat_evd_create", &[FIRST_IA + 2, 8, NULL, 0x71]),
                 ("dat_srq_create", &[FIRST_IA + 2, FIRST_IA + 4, 1, 8, 2]),
                 ("dat_psp_create", &[FIRST_IA, 9, FIRST_IA + 5, 1]),
             ],
@@ -84,6 +84,8 @@ fn main() {
                 ("dat_cno_wait", &[FIRST_IA + 4, 1]),
                 ("dat_evd_wait", &[FIRST_IA + 1, 1, 1]),
                 ("dat_evd_dequeue", &[FIRST_IA + 1]),
+                ("dat_evd_create", &[FIRST_IA, 8, NULL, 0x20]),
+                ("dat_evd_dequeue", &[FIRST_IA + 5]),
             ],
         ),
     ];
@@ -97,13 +99,15 @@ fn main() {
         }
         std::fs::write(folder.join(name), input).expect("a seed");
     }
-    // Every call, with nothing.
-    let every: Vec<u8> = (0..64)
-        .flat_map(|number| {
+    // Every call, with nothing. An input takes half of them.
+    let half = calls().div_ceil(2);
+    for (name, numbers) in [("every-call", 0..half), ("every-other-call", half..calls())] {
+        let calls = numbers.flat_map(|number| {
             let mut call = [0; CALL_SIZE];
-            call[0] = number;
+            call[0] = u8::try_from(number).expect("there are fewer");
             call
-        })
-        .collect();
-    std::fs::write(folder.join("every-call"), every).expect("a seed");
+        });
+        let calls: Vec<u8> = calls.collect();
+        std::fs::write(folder.join(name), calls).expect("a seed");
+    }
 }

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #define PAGE 4096
+/* Where nothing is, and nothing comes: the system maps nothing so low by itself. */
+#define HOLE ((unsigned char *)(uintptr_t)PAGE)
 #define SEGMENT 0x400000
 
 /* Ends the program unless a call returned this. */
