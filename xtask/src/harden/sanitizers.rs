@@ -30,6 +30,8 @@ const SANITIZERS: [Sanitizer; 2] = [
     },
 ];
 
+/// What the thread sanitizer takes for a race and is none.
+const SUPPRESSIONS: &str = "checks/assurance/thread-sanitizer.txt";
 /// Those whose tests run in one process without anything of the system.
 const PACKAGES: [&str; 7] = [
     "dat-core",
@@ -57,12 +59,18 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
         } = *sanitizer;
         let build: &[&str] = if everywhere { &["-Zbuild-std"] } else { &[] };
         let folder = workspace.target().join("sanitizers").join(name);
+        let known = workspace.root().join(SUPPRESSIONS);
+        let known = if everywhere {
+            format!(":suppressions={}", known.display())
+        } else {
+            String::new()
+        };
         let output = cmd!(
             shell,
             "rustup run nightly cargo test {build...} --target {host} --target-dir {folder} --lib --tests {packages...}"
         )
         .env("RUSTFLAGS", format!("-Zsanitizer={name}"))
-        .env(variable, settings)
+        .env(variable, format!("{settings}{known}"))
         .ignore_status()
         .output()?;
         let (told, wrong) = (
