@@ -41,9 +41,11 @@ static void creating(void)
 {
     rsm_memseg_export_handle_t made = NOTHING;
     unsigned char *memory = pages(2);
-    unsigned char *hole = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *read_only = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    /* So low that nothing comes beside it: the system maps nothing there by itself. */
+    unsigned char *lowest = mmap((void *)0x10000, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     rsm_memseg_id_t id = 0;
-    CHECK(hole != MAP_FAILED);
+    CHECK(read_only != MAP_FAILED && lowest != MAP_FAILED);
     EXPECT(RSMERR_BAD_CTLR_HNDL, rsm_memseg_export_create(NULL, NULL, NULL, 0, 0));
     EXPECT(RSMERR_BAD_SEG_HNDL, rsm_memseg_export_create(controller, NULL, NULL, 0, 0));
     EXPECT(RSMERR_BAD_ADDR, rsm_memseg_export_create(controller, &made, NULL, 0, 0));
@@ -51,10 +53,9 @@ static void creating(void)
     EXPECT(RSMERR_BAD_LENGTH, rsm_memseg_export_create(controller, &made, memory + 1, 0, 0));
     EXPECT(RSMERR_BAD_MEM_ALIGNMENT, rsm_memseg_export_create(controller, &made, memory + 1, PAGE, 0));
     EXPECT(RSMERR_BAD_MEM_ALIGNMENT, rsm_memseg_export_create(controller, &made, memory, PAGE + 8, 0));
-    CHECK(mprotect(hole, PAGE, PROT_READ) == 0);
-    EXPECT(RSMERR_PERM_DENIED, rsm_memseg_export_create(controller, &made, hole, 2 * PAGE, 0));
-    CHECK(munmap(hole, PAGE) == 0);
-    EXPECT(RSMERR_BAD_ADDR, rsm_memseg_export_create(controller, &made, hole, 2 * PAGE, 0));
+    CHECK(mprotect(read_only, PAGE, PROT_READ) == 0);
+    EXPECT(RSMERR_PERM_DENIED, rsm_memseg_export_create(controller, &made, read_only, 2 * PAGE, 0));
+    EXPECT(RSMERR_BAD_ADDR, rsm_memseg_export_create(controller, &made, lowest - PAGE, 2 * PAGE, 0));
     EXPECT(RSMERR_BAD_ADDR, rsm_memseg_export_create(controller, &made, memory, (size_t)-PAGE, 0));
     /* Locks never were; unknown flags are ignored. */
     OK(rsm_memseg_export_create(controller, &made, memory, 2 * PAGE, RSM_LOCK_OPS | RSM_CREATE_SEG_DONTWAIT | 0xFF00));
@@ -63,7 +64,7 @@ static void creating(void)
     EXPECT(RSMERR_REBIND_NOT_ALLOWED, rsm_memseg_export_rebind(made, memory, 0, 2 * PAGE));
     OK(rsm_memseg_export_destroy(made));
     EXPECT(RSMERR_BAD_SEG_HNDL, rsm_memseg_export_destroy(made));
-    CHECK(munmap(hole + PAGE, PAGE) == 0);
+    CHECK(munmap(read_only, 2 * PAGE) == 0 && munmap(lowest, PAGE) == 0);
     free(memory);
 }
 
