@@ -5,10 +5,10 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use backend_mmio::mlx5::defs::{
     Completion, CompletionKind, CompletionTail, Control as ControlUnit, Data, KeyUpdate, Opcode,
@@ -222,28 +222,40 @@ fn hex(words: impl IntoIterator<Item = u32>) -> String {
     })
 }
 
-/// What the vendor's definitions make of some lines; `None` where they are not at hand.
-fn vendor(lines: &str) -> Option<String> {
-    let header = Path::new("/usr/include/infiniband/mlx5dv.h");
-    if !header.exists() {
-        println!("{} is not there: nothing was compared", header.display());
-        return None;
-    }
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vendor/build.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vendor");
-    let compiled = Command::new("cc")
-        .args(["-O1", "-Wall", "-Werror", "-o"])
-        .arg(&program)
-        .arg(source)
-        .status();
-    match compiled {
-        Err(error) => {
-            println!("cc: {error}: nothing was compared");
+/// The program in C; `None` where the header or the compiler is missing. It is made once: one that runs cannot be written anew.
+fn program() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let made = PROGRAM.get_or_init(|| {
+        let header = Path::new("/usr/include/infiniband/mlx5dv.h");
+        if !header.exists() {
+            println!("{} is not there: nothing was compared", header.display());
             return None;
         }
-        Ok(status) => assert!(status.success(), "{source} does not compile"),
-    }
-    let mut child = Command::new(&program)
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vendor/build.c");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vendor");
+        let compiled = Command::new("cc")
+            .args(["-O1", "-Wall", "-Werror", "-o"])
+            .arg(&program)
+            .arg(source)
+            .status();
+        match compiled {
+            Err(error) => {
+                println!("cc: {error}: nothing was compared");
+                None
+            }
+            Ok(status) => {
+                assert!(status.success(), "{source} does not compile");
+                Some(program)
+            }
+        }
+    });
+    made.as_deref()
+}
+
+/// What the vendor's definitions make of some lines; `None` where they are not at hand.
+fn vendor(lines: &str) -> Option<String> {
+    let program = program()?;
+    let mut child = Command::new(program)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
