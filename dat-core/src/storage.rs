@@ -40,199 +40,143 @@ pub struct Storage<'s, B: Backend, L: RawLock> {
     pub fresh: bool,
 }
 
-/// Arrays for the storage of one interface adapter, sized by the six numbers that matter.
-///
-/// `EPS` endpoints (and as many service points and connection requests), `EVDS` event dispatchers
-/// and notification objects, `SRQS` shared receive queues, `REGIONS` local regions, remote regions
-/// and protection zones, `EVENTS` and `RECORDS` as in [`Storage`].
-pub struct IaStorage<
-    B: Backend,
-    L: RawLock,
-    const EPS: usize,
-    const EVDS: usize,
-    const SRQS: usize,
-    const REGIONS: usize,
-    const EVENTS: usize,
-    const RECORDS: usize,
-> {
-    protection_zones: [PzSlot; REGIONS],
-    local_regions: [LmrSlot; REGIONS],
-    remote_regions: [RmrSlot<L>; REGIONS],
-    event_dispatchers: [EvdSlot<B::CompletionQueue, L>; EVDS],
-    notification_objects: [CnoSlot<L>; EVDS],
-    endpoints: [EndpointSlot<B::SendQueue, B::ReceiveQueue, L>; EPS],
-    shared_receive_queues: [SrqSlot<B::SharedReceiveQueue, L>; SRQS],
-    public_service_points: [PspSlot; EPS],
-    reserved_service_points: [RspSlot; EPS],
-    connection_requests: [CrSlot; EPS],
-    events: [EventSlot; EVENTS],
-    records: [RecordSlot; RECORDS],
-}
-
-impl<
-    B: Backend,
-    L: RawLock,
-    const EPS: usize,
-    const EVDS: usize,
-    const SRQS: usize,
-    const REGIONS: usize,
-    const EVENTS: usize,
-    const RECORDS: usize,
-> IaStorage<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
-{
-    /// Empty storage; usable in a `static`.
-    pub const fn new() -> Self {
-        Self {
-            protection_zones: [const { PzSlot::EMPTY }; REGIONS],
-            local_regions: [const { LmrSlot::EMPTY }; REGIONS],
-            remote_regions: [const { RmrSlot::EMPTY }; REGIONS],
-            event_dispatchers: [const { EvdSlot::EMPTY }; EVDS],
-            notification_objects: [const { CnoSlot::EMPTY }; EVDS],
-            endpoints: [const { EndpointSlot::EMPTY }; EPS],
-            shared_receive_queues: [const { SrqSlot::EMPTY }; SRQS],
-            public_service_points: [const { PspSlot::EMPTY }; EPS],
-            reserved_service_points: [const { RspSlot::EMPTY }; EPS],
-            connection_requests: [const { CrSlot::EMPTY }; EPS],
-            events: [const { EventSlot::EMPTY }; EVENTS],
-            records: [const { RecordSlot::EMPTY }; RECORDS],
+/// The two bundles of all kinds of slots: how many of which slot there are of each kind.
+macro_rules! bundles {
+    ($($kind:ident: $count:ident of $slot:ty;)*) => {
+        /// Arrays for the storage of one interface adapter, sized by the six numbers that matter.
+        ///
+        /// `EPS` endpoints (and as many service points and connection requests), `EVDS` event dispatchers
+        /// and notification objects, `SRQS` shared receive queues, `REGIONS` local regions, remote regions
+        /// and protection zones, `EVENTS` and `RECORDS` as in [`Storage`].
+        pub struct IaStorage<
+            B: Backend,
+            L: RawLock,
+            const EPS: usize,
+            const EVDS: usize,
+            const SRQS: usize,
+            const REGIONS: usize,
+            const EVENTS: usize,
+            const RECORDS: usize,
+        > {
+            $($kind: [$slot; $count],)*
         }
-    }
 
-    /// Lends the arrays to an interface adapter.
-    pub fn lend(&mut self) -> Storage<'_, B, L> {
-        Storage {
-            protection_zones: Table::from(&mut self.protection_zones[..]),
-            local_regions: &mut self.local_regions,
-            remote_regions: Table::from(&mut self.remote_regions[..]),
-            event_dispatchers: Table::from(&mut self.event_dispatchers[..]),
-            notification_objects: Table::from(&mut self.notification_objects[..]),
-            endpoints: Table::from(&mut self.endpoints[..]),
-            shared_receive_queues: Table::from(&mut self.shared_receive_queues[..]),
-            public_service_points: Table::from(&mut self.public_service_points[..]),
-            reserved_service_points: Table::from(&mut self.reserved_service_points[..]),
-            connection_requests: Table::from(&mut self.connection_requests[..]),
-            events: Table::from(&mut self.events[..]),
-            records: Table::from(&mut self.records[..]),
-            fresh: false,
+        impl<
+            B: Backend,
+            L: RawLock,
+            const EPS: usize,
+            const EVDS: usize,
+            const SRQS: usize,
+            const REGIONS: usize,
+            const EVENTS: usize,
+            const RECORDS: usize,
+        > IaStorage<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
+        {
+            /// Empty storage; usable in a `static`.
+            pub const fn new() -> Self {
+                Self {
+                    $($kind: [const { <$slot>::EMPTY }; $count],)*
+                }
+            }
+
+            /// Lends the arrays to an interface adapter.
+            pub fn lend(&mut self) -> Storage<'_, B, L> {
+                Storage {
+                    $($kind: self.$kind.as_mut_slice().into(),)*
+                    fresh: false,
+                }
+            }
         }
-    }
-}
 
-impl<
-    B: Backend,
-    L: RawLock,
-    const EPS: usize,
-    const EVDS: usize,
-    const SRQS: usize,
-    const REGIONS: usize,
-    const EVENTS: usize,
-    const RECORDS: usize,
-> Default for IaStorage<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
-{
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// As [`IaStorage`], without first values: a `static` of it takes memory, but none of the image that the memory is filled
-/// from. It is lent once, and gets its values then.
-pub struct IaPlaces<
-    B: Backend,
-    L: RawLock,
-    const EPS: usize,
-    const EVDS: usize,
-    const SRQS: usize,
-    const REGIONS: usize,
-    const EVENTS: usize,
-    const RECORDS: usize,
-> {
-    protection_zones: Places<PzSlot, REGIONS>,
-    local_regions: Places<LmrSlot, REGIONS>,
-    remote_regions: Places<RmrSlot<L>, REGIONS>,
-    event_dispatchers: Places<EvdSlot<B::CompletionQueue, L>, EVDS>,
-    notification_objects: Places<CnoSlot<L>, EVDS>,
-    endpoints: Places<EndpointSlot<B::SendQueue, B::ReceiveQueue, L>, EPS>,
-    shared_receive_queues: Places<SrqSlot<B::SharedReceiveQueue, L>, SRQS>,
-    public_service_points: Places<PspSlot, EPS>,
-    reserved_service_points: Places<RspSlot, EPS>,
-    connection_requests: Places<CrSlot, EPS>,
-    events: Places<EventSlot, EVENTS>,
-    records: Places<RecordSlot, RECORDS>,
-}
-
-impl<
-    B: Backend,
-    L: RawLock,
-    const EPS: usize,
-    const EVDS: usize,
-    const SRQS: usize,
-    const REGIONS: usize,
-    const EVENTS: usize,
-    const RECORDS: usize,
-> IaPlaces<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
-{
-    /// Memory of which nothing is known.
-    pub const fn new() -> Self {
-        Self {
-            protection_zones: Places::new(),
-            local_regions: Places::new(),
-            remote_regions: Places::new(),
-            event_dispatchers: Places::new(),
-            notification_objects: Places::new(),
-            endpoints: Places::new(),
-            shared_receive_queues: Places::new(),
-            public_service_points: Places::new(),
-            reserved_service_points: Places::new(),
-            connection_requests: Places::new(),
-            events: Places::new(),
-            records: Places::new(),
+        impl<
+            B: Backend,
+            L: RawLock,
+            const EPS: usize,
+            const EVDS: usize,
+            const SRQS: usize,
+            const REGIONS: usize,
+            const EVENTS: usize,
+            const RECORDS: usize,
+        > Default for IaStorage<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
+        {
+            fn default() -> Self {
+                Self::new()
+            }
         }
-    }
 
-    /// Makes all slots empty, and lends them to an interface adapter.
-    pub fn lend(&'static mut self) -> Storage<'static, B, L> {
-        Storage {
-            protection_zones: Table::from(&mut self.protection_zones.fill(|| PzSlot::EMPTY)[..]),
-            local_regions: self.local_regions.fill(|| LmrSlot::EMPTY),
-            remote_regions: Table::from(&mut self.remote_regions.fill(|| RmrSlot::EMPTY)[..]),
-            event_dispatchers: Table::from(&mut self.event_dispatchers.fill(|| EvdSlot::EMPTY)[..]),
-            notification_objects: Table::from(
-                &mut self.notification_objects.fill(|| CnoSlot::EMPTY)[..],
-            ),
-            endpoints: Table::from(&mut self.endpoints.fill(|| EndpointSlot::EMPTY)[..]),
-            shared_receive_queues: Table::from(
-                &mut self.shared_receive_queues.fill(|| SrqSlot::EMPTY)[..],
-            ),
-            public_service_points: Table::from(
-                &mut self.public_service_points.fill(|| PspSlot::EMPTY)[..],
-            ),
-            reserved_service_points: Table::from(
-                &mut self.reserved_service_points.fill(|| RspSlot::EMPTY)[..],
-            ),
-            connection_requests: Table::from(
-                &mut self.connection_requests.fill(|| CrSlot::EMPTY)[..],
-            ),
-            events: Table::from(&mut self.events.fill(|| EventSlot::EMPTY)[..]),
-            records: Table::from(&mut self.records.fill(|| RecordSlot::EMPTY)[..]),
-            fresh: true,
+        /// As [`IaStorage`], without first values: a `static` of it takes memory, but none of the image that the memory is filled
+        /// from. It is lent once, and gets its values then.
+        pub struct IaPlaces<
+            B: Backend,
+            L: RawLock,
+            const EPS: usize,
+            const EVDS: usize,
+            const SRQS: usize,
+            const REGIONS: usize,
+            const EVENTS: usize,
+            const RECORDS: usize,
+        > {
+            $($kind: Places<$slot, $count>,)*
         }
-    }
+
+        impl<
+            B: Backend,
+            L: RawLock,
+            const EPS: usize,
+            const EVDS: usize,
+            const SRQS: usize,
+            const REGIONS: usize,
+            const EVENTS: usize,
+            const RECORDS: usize,
+        > IaPlaces<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
+        {
+            /// Memory of which nothing is known.
+            pub const fn new() -> Self {
+                Self {
+                    $($kind: Places::new(),)*
+                }
+            }
+
+            /// Makes all slots empty, and lends them to an interface adapter.
+            pub fn lend(&'static mut self) -> Storage<'static, B, L> {
+                Storage {
+                    $($kind: self.$kind.fill(|| <$slot>::EMPTY).as_mut_slice().into(),)*
+                    fresh: true,
+                }
+            }
+        }
+
+        impl<
+            B: Backend,
+            L: RawLock,
+            const EPS: usize,
+            const EVDS: usize,
+            const SRQS: usize,
+            const REGIONS: usize,
+            const EVENTS: usize,
+            const RECORDS: usize,
+        > Default for IaPlaces<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
+        {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+    };
 }
 
-impl<
-    B: Backend,
-    L: RawLock,
-    const EPS: usize,
-    const EVDS: usize,
-    const SRQS: usize,
-    const REGIONS: usize,
-    const EVENTS: usize,
-    const RECORDS: usize,
-> Default for IaPlaces<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
-{
-    fn default() -> Self {
-        Self::new()
-    }
+bundles! {
+    protection_zones: REGIONS of PzSlot;
+    local_regions: REGIONS of LmrSlot;
+    remote_regions: REGIONS of RmrSlot<L>;
+    event_dispatchers: EVDS of EvdSlot<B::CompletionQueue, L>;
+    notification_objects: EVDS of CnoSlot<L>;
+    endpoints: EPS of EndpointSlot<B::SendQueue, B::ReceiveQueue, L>;
+    shared_receive_queues: SRQS of SrqSlot<B::SharedReceiveQueue, L>;
+    public_service_points: EPS of PspSlot;
+    reserved_service_points: EPS of RspSlot;
+    connection_requests: EPS of CrSlot;
+    events: EVENTS of EventSlot;
+    records: RECORDS of RecordSlot;
 }
 
 /// The first run of `count` slots, made or not, for all of which that are there `is_free` holds; all of it is there then.
@@ -268,13 +212,11 @@ pub(crate) fn find_slot<T>(
     is_free: impl FnMut(&T) -> bool,
 ) -> Option<u16> {
     let made = slots.made();
-    let index = match made.iter().position(is_free) {
-        Some(index) => index,
-        None => slots
-            .make(made.len().saturating_add(1))
-            .then_some(made.len())?,
-    };
-    let index = u16::try_from(index).ok()?;
+    let free = made.iter().position(is_free);
+    let index = u16::try_from(free.unwrap_or(made.len())).ok()?;
+    if free.is_none() && !slots.make(made.len().saturating_add(1)) {
+        return None;
+    }
     reach(reached, index);
     Some(index)
 }
@@ -282,4 +224,25 @@ pub(crate) fn find_slot<T>(
 /// A slot is taken.
 pub(crate) fn reach(reached: &mut u32, index: u16) {
     *reached = u32::from(index).saturating_add(1).max(*reached);
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use std::boxed::Box;
+    use std::vec;
+
+    use super::*;
+
+    /// A number of a slot has sixteen bits: no slot is made beyond, which nobody could name.
+    #[test]
+    fn no_slot_is_made_that_has_no_number() {
+        let slots = Box::leak(vec![const { core::mem::MaybeUninit::uninit() }; 65_537].into());
+        let table = Table::unmade(slots, 65_535, || true);
+        let mut reached = 0;
+        let mut take = || find_slot(&table, &mut reached, |free| !free);
+        assert_eq!(take(), Some(u16::MAX));
+        assert_eq!(take(), None);
+        assert_eq!(table.made().len(), 65_536);
+        assert_eq!(reached, 65_536);
+    }
 }
