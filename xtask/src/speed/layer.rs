@@ -36,11 +36,7 @@ pub(super) fn compare(workspace: &Workspace) -> Result<(String, Vec<String>)> {
     let (device, program) = (folder.path().join(DEVICE), folder.path().join(PROGRAM));
     let flags = ["-O2", "-Wall", "-Wextra", "-Werror"];
     let source = sources.join("verbs.c");
-    cmd!(
-        shell,
-        "cc {flags...} -shared -fPIC -o {device} {source} -ldl"
-    )
-    .run()?;
+    cmd!(shell, "cc {flags...} -shared -fPIC -o {device} {source}").run()?;
     let source = sources.join("calls.c");
     cmd!(shell, "cc {flags...} -o {program} {source} -ldat2").run()?;
     fs::write(
