@@ -9,6 +9,7 @@ mod dequeue;
 mod event;
 mod harvest;
 mod queue;
+mod ring;
 mod slot;
 mod stream;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::{Aftermath, Owed};
 use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFlags, EvdState};
-use crate::id::{CrId, EvdId};
+use crate::id::EvdId;
 use crate::record::NO_RECORD;
 use crate::shared::Shared;
 use crate::sync::{Mutex, RawLock, Table};
@@ -478,13 +478,6 @@ impl<C: CompletionQueue> EvdQueue<C> {
         Some(pointer)
     }
 
-    /// Removes the first event that is no completion, which has been looked at.
-    #[inline(always)]
-    fn drop_other(&mut self) {
-        self.ring_head = wrap(self.ring_head, 1, self.ring_capacity);
-        self.ring_length = self.ring_length.wrapping_sub(1);
-    }
-
     /// Removes the first event that needs no asking of the device.
     pub(crate) fn take_queued<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Result<Event>
     where
@@ -644,33 +637,6 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    /// Moves the ring to another run of slots, which has room for what is queued.
-    pub(crate) fn move_ring(&mut self, events: &Table<'_, EventSlot>, base: u32, capacity: u32) {
-        for offset in 0..self.ring_length {
-            let from = self.ring_slot(events, offset);
-            let to = events.get(base.wrapping_add(offset) as usize);
-            if let (Some(from), Some(to)) = (from, to) {
-                to.copy_from(from);
-            }
-        }
-        slot::give_back(events.made(), self.ring_base, self.ring_capacity);
-        self.ring_base = base;
-        self.ring_capacity = capacity;
-        self.ring_head = 0;
-    }
-
-    /// Takes other events out until one is a connection request; for a queue that is to be emptied.
-    pub(crate) fn take_request(&mut self, events: &Table<'_, EventSlot>) -> Option<CrId> {
-        while self.ring_length != 0 {
-            let event = self.ring_slot(events, 0).and_then(EventSlot::load);
-            self.drop_other();
-            if let Some(Event::ConnectionRequest { cr, .. }) = event {
-                return Some(cr);
-            }
-        }
-        None
-    }
-
     /// Empties the queue for good: events are lost, slots and records go back.
     pub(crate) fn discard<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Option<C>
     where
@@ -704,125 +670,6 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.ready_last = index;
         self.ready_length = self.ready_length.wrapping_add(1);
         self.ready_joined = self.ready_joined.wrapping_add(1);
-    }
-
-    /// Queues an event that is no completion, behind all completions there are by now.
-    ///
-    /// False: the queue is full and the event was not queued; what that means is the caller's matter.
-    pub(crate) fn push<B, L>(
-        &mut self,
-        event: &Event,
-        shared: &Shared<'_, B, L>,
-        aftermath: &mut Aftermath,
-    ) -> bool
-    where
-        B: crate::backend::Backend<CompletionQueue = C>,
-        L: RawLock,
-    {
-        self.harvest(shared, aftermath);
-        self.push_ahead(event, shared, aftermath)
-    }
-
-    /// As `push`, but ahead of completions that nobody has asked the device for yet: ESTABLISHED
-    /// precedes all data of its connection.
-    pub(crate) fn push_ahead<B, L>(
-        &mut self,
-        event: &Event,
-        shared: &Shared<'_, B, L>,
-        aftermath: &mut Aftermath,
-    ) -> bool
-    where
-        B: crate::backend::Backend<CompletionQueue = C>,
-        L: RawLock,
-    {
-        let queued = self.append(event, &shared.events);
-        if queued {
-            self.announce(true, aftermath);
-        }
-        queued
-    }
-
-    /// As `push_ahead`, where nobody is to be told.
-    #[inline(always)]
-    pub(crate) fn append(&mut self, event: &Event, events: &Table<'_, EventSlot>) -> bool {
-        if self.ring_length >= self.queue_length {
-            return false;
-        }
-        let Some(slot) = self.ring_slot(events, self.ring_length) else {
-            return false;
-        };
-        slot.store(event, self.ready_joined);
-        self.ring_length = self.ring_length.wrapping_add(1);
-        true
-    }
-
-    /// Queues ESTABLISHED of an endpoint ahead of all its completions, polled ones included.
-    pub(crate) fn push_established<B, L>(
-        &mut self,
-        event: &Event,
-        endpoint: u16,
-        shared: &Shared<'_, B, L>,
-        aftermath: &mut Aftermath,
-    ) -> bool
-    where
-        B: crate::backend::Backend<CompletionQueue = C>,
-        L: RawLock,
-    {
-        if !self.push_ahead(event, shared, aftermath) {
-            return false;
-        }
-        let mut after = self.ready_left;
-        let mut index = self.ready_first;
-        for _ in 0..self.ready_length {
-            let Some(record) = shared.records.get(index as usize) else {
-                break;
-            };
-            if shared.endpoint_of(record) == Some(endpoint) {
-                break;
-            }
-            after = after.wrapping_add(1);
-            index = record.next();
-        }
-        // Other events stay in the order of what precedes them, so those behind the place give way.
-        let mut position = self.ring_length.wrapping_sub(1);
-        while let (Some(slot), Some(before)) = (
-            self.ring_slot(&shared.events, position),
-            position
-                .checked_sub(1)
-                .and_then(|before| self.ring_slot(&shared.events, before)),
-        ) {
-            if before.after().wrapping_sub(after) as i32 <= 0 {
-                break;
-            }
-            slot.copy_from(before);
-            position = position.wrapping_sub(1);
-        }
-        if let Some(slot) = self.ring_slot(&shared.events, position) {
-            slot.store(event, after);
-        }
-        true
-    }
-
-    /// As `push`, for events nobody asked for: a full queue is an overflow, reported once (DTO-13).
-    pub(crate) fn push_unsolicited<B, L>(
-        &mut self,
-        event: &Event,
-        shared: &Shared<'_, B, L>,
-        aftermath: &mut Aftermath,
-    ) where
-        B: crate::backend::Backend<CompletionQueue = C>,
-        L: RawLock,
-    {
-        let queued = self.push(event, shared, aftermath);
-        self.note_overflow(queued, aftermath);
-    }
-
-    /// Reports an event that was not queued, unless one was reported since the queue was empty.
-    pub(crate) fn note_overflow(&mut self, queued: bool, aftermath: &mut Aftermath) {
-        if !queued && !self.overflowed {
-            self.overflowed = true;
-            aftermath.overflow(self.id, &mut self.owed);
-        }
     }
 
     /// Drops the ready completions of one endpoint slot; their records go back to their queues.
@@ -863,27 +710,5 @@ impl<C: CompletionQueue> EvdQueue<C> {
             }
             index = next;
         }
-    }
-
-    /// The slot of a queued event, or of the next one where there is room for it.
-    #[inline(always)]
-    fn ring_slot<'s>(
-        &self,
-        events: &'s Table<'_, EventSlot>,
-        position: u32,
-    ) -> Option<&'s EventSlot> {
-        let offset = wrap(self.ring_head, position, self.ring_capacity);
-        events.get(self.ring_base.wrapping_add(offset) as usize)
-    }
-}
-
-/// `position + step` in a ring; both are at most `capacity`.
-#[inline(always)]
-fn wrap(position: u32, step: u32, capacity: u32) -> u32 {
-    let sum = position.wrapping_add(step);
-    if sum >= capacity {
-        sum.wrapping_sub(capacity)
-    } else {
-        sum
     }
 }

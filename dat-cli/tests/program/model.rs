@@ -1,15 +1,8 @@
 //! The program on a model of a device, as its users run it.
 
-use std::process::{Command, Output};
-
 use serde_json::Value;
 
-fn dat(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_dat"))
-        .args(arguments)
-        .output()
-        .unwrap()
-}
+use super::dat;
 
 /// Runs it on the model with `--json`, and expects this exit code.
 fn report(arguments: &[&str], code: i32) -> Value {

@@ -5,14 +5,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::{dat, text};
+
 fn run(arguments: &[&str], code: i32) -> (String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_dat"))
-        .arg("rsm")
-        .args(arguments)
-        .output()
-        .unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let (out, err) = (text(output.stdout), text(output.stderr));
+    let output = dat(&[&["rsm"], arguments].concat());
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(
         output.status.code(),
         Some(code),

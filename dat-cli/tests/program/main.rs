@@ -1,0 +1,49 @@
+//! The program as its users run it.
+
+mod copy;
+mod devices;
+mod model;
+mod perf;
+mod registry;
+mod rsm;
+mod tour;
+mod usage;
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn dat(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dat"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs it with `--json`, and expects this exit code.
+fn json(arguments: &[&str], code: i32) -> Value {
+    let output = dat(&[arguments, &["--json"]].concat());
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{arguments:?}\n{out}\n{err}"
+    );
+    assert_eq!(err, "", "{arguments:?}");
+    serde_json::from_str(&out).unwrap()
+}
+
+/// Runs it, and expects this exit code and these words among the errors.
+fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let output = dat(arguments);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{err}");
+    assert_eq!(text(&output.stdout), "", "{arguments:?}");
+    for word in words {
+        assert!(err.contains(word), "{arguments:?}: no {word:?} in\n{err}");
+    }
+}

@@ -1,0 +1,152 @@
+//! Words that mean nothing, and help.
+
+use super::{dat, json, refused, text};
+
+#[test]
+fn usage_errors_name_their_cause() {
+    refused(&["dance"], 2, &["dance"]);
+    refused(
+        &["tour", "--backend", "tin-can"],
+        2,
+        &["tin-can", "possible values: mock"],
+    );
+    refused(
+        &["devices", "--backend", "verbs"],
+        2,
+        &["possible values: mock", "--device", "--features verbs"],
+    );
+    refused(&["copy", "only-one"], 2, &["<DST>"]);
+    refused(
+        &["copy", "a", "b", "--depth", "0"],
+        2,
+        &["--depth", "from 1 to 1024"],
+    );
+    refused(
+        &["copy", "a", "b", "--segments", "-1"],
+        2,
+        &["--segments", "from 1 to 32"],
+    );
+    refused(
+        &["copy", "a", "b", "--chunk", "0"],
+        2,
+        &["--chunk", "at least 1", "at most 1 GiB"],
+    );
+    refused(
+        &["perf", "read", "--depth", "many"],
+        2,
+        &["--depth", "from 1 to 4096"],
+    );
+    refused(
+        &["perf", "read", "-n", "0"],
+        2,
+        &["--iterations", "from 1 on"],
+    );
+    refused(
+        &["perf", "read", "--duration", "0s"],
+        2,
+        &["--duration", "at least 1ms"],
+    );
+    refused(
+        &["perf", "read", "--size", "-1"],
+        2,
+        &["--size", "no size", "64K"],
+    );
+    refused(&["perf", "read", "--force"], 2, &["--plot"]);
+    refused(&["perf", "fly"], 2, &["fly", "write", "srq"]);
+    refused(
+        &["perf", "write", "--sweep", "8..4"],
+        2,
+        &["smaller size first"],
+    );
+    refused(
+        &["perf", "write", "--size", "4", "--sweep", "4..8"],
+        2,
+        &["cannot be used with"],
+    );
+    refused(
+        &["perf", "write", "--depth", "2", "--batch", "3"],
+        2,
+        &["--batch", "--depth"],
+    );
+    refused(
+        &["perf", "bind", "--segments", "2"],
+        2,
+        &["--segments", "bind"],
+    );
+    refused(
+        &["perf", "write", "--size", "1", "--segments", "2"],
+        2,
+        &["2 segments"],
+    );
+    refused(
+        &["perf", "send", "--size", "1G", "--depth", "2"],
+        2,
+        &["too large", "--size 512M fits"],
+    );
+    refused(
+        &["perf", "send", "-n", "3", "--duration", "1s"],
+        2,
+        &["cannot be used with"],
+    );
+}
+
+/// Who asks for a document gets one for these, too.
+#[test]
+fn usage_errors_as_documents() {
+    for (arguments, word, try_this) in [
+        (&["perf", "fly"][..], "fly", "use one of: write, read"),
+        (&["cpoy"], "cpoy", "'copy'"),
+        (&["tour", "--backend", "verbs"], "verbs", "--device"),
+        (&["copy", "only-one"], "<DST>", "add <DST>"),
+        (
+            &["perf", "write", "--depth", "0"],
+            "from 1 to 4096",
+            "from 1 to 4096",
+        ),
+        (
+            &["perf", "write", "--size", "4", "--sweep", "4..8"],
+            "cannot be used with",
+            "leave out one",
+        ),
+    ] {
+        let report = json(arguments, 2);
+        assert_eq!(report["ok"], false);
+        assert_eq!(report["error"]["kind"], "usage");
+        let why = report["error"]["why"].as_str().unwrap();
+        assert!(why.contains(word) && !why.contains("error:"), "{why}");
+        let remedy = report["error"]["remedy"].as_str().unwrap();
+        assert!(remedy.contains("--help"), "{remedy}");
+        assert!(remedy.contains(try_this), "{remedy}");
+    }
+    // Behind two dashes it is a name.
+    refused(&["copy", "--", "--json"], 2, &["<DST>"]);
+    assert!(text(&dat(&["--json", "--help"]).stdout).starts_with("The Direct"));
+}
+
+#[test]
+fn help_tells_the_exit_codes() {
+    let help = text(&dat(&["--help"]).stdout);
+    for word in [
+        "Exit codes",
+        "tour",
+        "copy",
+        "perf",
+        "devices",
+        "registry",
+        "--json",
+        "--quiet",
+        "--backend",
+    ] {
+        assert!(help.contains(word), "no {word} in\n{help}");
+    }
+    assert!(text(&dat(&["--version"]).stdout).starts_with("dat "));
+    for (command, limits) in [
+        ("copy", ["1 to 1024", "1 to 32", "1 to 1G", "1 GiB"]),
+        ("perf", ["1 to 4096", "1 to 32", "1 to 1G", "1ms to 1day"]),
+    ] {
+        let help = text(&dat(&[command, "--help"]).stdout);
+        for limit in limits {
+            assert!(help.contains(limit), "no {limit} in\n{help}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The ring of those events of a dispatcher that are no completions, in the order in which they and completions came.
+
+use super::Aftermath;
+use super::event::Event;
+use super::queue::EvdQueue;
+use super::slot::{self, EventSlot};
+use crate::backend::CompletionQueue;
+use crate::id::CrId;
+use crate::shared::Shared;
+use crate::sync::{RawLock, Table};
+
+impl<C: CompletionQueue> EvdQueue<C> {
+    /// Removes the first event that is no completion, which has been looked at.
+    #[inline(always)]
+    pub(super) fn drop_other(&mut self) {
+        self.ring_head = wrap(self.ring_head, 1, self.ring_capacity);
+        self.ring_length = self.ring_length.wrapping_sub(1);
+    }
+
+    /// Moves the ring to another run of slots, which has room for what is queued.
+    pub(crate) fn move_ring(&mut self, events: &Table<'_, EventSlot>, base: u32, capacity: u32) {
+        for offset in 0..self.ring_length {
+            let from = self.ring_slot(events, offset);
+            let to = events.get(base.wrapping_add(offset) as usize);
+            if let (Some(from), Some(to)) = (from, to) {
+                to.copy_from(from);
+            }
+        }
+        slot::give_back(events.made(), self.ring_base, self.ring_capacity);
+        self.ring_base = base;
+        self.ring_capacity = capacity;
+        self.ring_head = 0;
+    }
+
+    /// Takes other events out until one is a connection request; for a queue that is to be emptied.
+    pub(crate) fn take_request(&mut self, events: &Table<'_, EventSlot>) -> Option<CrId> {
+        while self.ring_length != 0 {
+            let event = self.ring_slot(events, 0).and_then(EventSlot::load);
+            self.drop_other();
+            if let Some(Event::ConnectionRequest { cr, .. }) = event {
+                return Some(cr);
+            }
+        }
+        None
+    }
+
+    /// Queues an event that is no completion, behind all completions there are by now.
+    ///
+    /// False: the queue is full and the event was not queued; what that means is the caller's matter.
+    pub(crate) fn push<B, L>(
+        &mut self,
+        event: &Event,
+        shared: &Shared<'_, B, L>,
+        aftermath: &mut Aftermath,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        self.harvest(shared, aftermath);
+        self.push_ahead(event, shared, aftermath)
+    }
+
+    /// As `push`, but ahead of completions that nobody has asked the device for yet: ESTABLISHED
+    /// precedes all data of its connection.
+    pub(crate) fn push_ahead<B, L>(
+        &mut self,
+        event: &Event,
+        shared: &Shared<'_, B, L>,
+        aftermath: &mut Aftermath,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        let queued = self.append(event, &shared.events);
+        if queued {
+            self.announce(true, aftermath);
+        }
+        queued
+    }
+
+    /// As `push_ahead`, where nobody is to be told.
+    #[inline(always)]
+    pub(crate) fn append(&mut self, event: &Event, events: &Table<'_, EventSlot>) -> bool {
+        if self.ring_length >= self.queue_length {
+            return false;
+        }
+        let Some(slot) = self.ring_slot(events, self.ring_length) else {
+            return false;
+        };
+        slot.store(event, self.ready_joined);
+        self.ring_length = self.ring_length.wrapping_add(1);
+        true
+    }
+
+    /// Queues ESTABLISHED of an endpoint ahead of all its completions, polled ones included.
+    pub(crate) fn push_established<B, L>(
+        &mut self,
+        event: &Event,
+        endpoint: u16,
+        shared: &Shared<'_, B, L>,
+        aftermath: &mut Aftermath,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        if !self.push_ahead(event, shared, aftermath) {
+            return false;
+        }
+        let mut after = self.ready_left;
+        let mut index = self.ready_first;
+        for _ in 0..self.ready_length {
+            let Some(record) = shared.records.get(index as usize) else {
+                break;
+            };
+            if shared.endpoint_of(record) == Some(endpoint) {
+                break;
+            }
+            after = after.wrapping_add(1);
+            index = record.next();
+        }
+        // Other events stay in the order of what precedes them, so those behind the place give way.
+        let mut position = self.ring_length.wrapping_sub(1);
+        while let (Some(slot), Some(before)) = (
+            self.ring_slot(&shared.events, position),
+            position
+                .checked_sub(1)
+                .and_then(|before| self.ring_slot(&shared.events, before)),
+        ) {
+            if before.after().wrapping_sub(after) as i32 <= 0 {
+                break;
+            }
+            slot.copy_from(before);
+            position = position.wrapping_sub(1);
+        }
+        if let Some(slot) = self.ring_slot(&shared.events, position) {
+            slot.store(event, after);
+        }
+        true
+    }
+
+    /// As `push`, for events nobody asked for: a full queue is an overflow, reported once (DTO-13).
+    pub(crate) fn push_unsolicited<B, L>(
+        &mut self,
+        event: &Event,
+        shared: &Shared<'_, B, L>,
+        aftermath: &mut Aftermath,
+    ) where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        let queued = self.push(event, shared, aftermath);
+        self.note_overflow(queued, aftermath);
+    }
+
+    /// Reports an event that was not queued, unless one was reported since the queue was empty.
+    pub(crate) fn note_overflow(&mut self, queued: bool, aftermath: &mut Aftermath) {
+        if !queued && !self.overflowed {
+            self.overflowed = true;
+            aftermath.overflow(self.id, &mut self.owed);
+        }
+    }
+
+    /// The slot of a queued event, or of the next one where there is room for it.
+    #[inline(always)]
+    pub(super) fn ring_slot<'s>(
+        &self,
+        events: &'s Table<'_, EventSlot>,
+        position: u32,
+    ) -> Option<&'s EventSlot> {
+        let offset = wrap(self.ring_head, position, self.ring_capacity);
+        events.get(self.ring_base.wrapping_add(offset) as usize)
+    }
+}
+
+/// `position + step` in a ring; both are at most `capacity`.
+#[inline(always)]
+fn wrap(position: u32, step: u32, capacity: u32) -> u32 {
+    let sum = position.wrapping_add(step);
+    if sum >= capacity {
+        sum.wrapping_sub(capacity)
+    } else {
+        sum
+    }
+}
