@@ -63,6 +63,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - CONN_QUAL_IN_USE: somebody listens there.
     /// - INVALID_PARAMETER (ARG2): not a qualifier of this transport; without subtype: `evd` may not be shared.
     /// - INSUFFICIENT_RESOURCES (MEMORY): storage or device are used up.
+    /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: PSC-01..05, EVC-05
     pub fn psp_create(&self, qualifier: u64, evd: EvdId, flags: PspFlags) -> Result<PspId> {

@@ -59,6 +59,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - CONN_QUAL_IN_USE: somebody listens there.
     /// - INVALID_PARAMETER (ARG2): not a qualifier of this transport; without subtype: `evd` may not be shared.
     /// - INSUFFICIENT_RESOURCES (MEMORY): storage or device are used up.
+    /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: RSC-01..05
     pub fn rsp_create(&self, qualifier: u64, ep: Option<EpId>, evd: EvdId) -> Result<RspId> {

@@ -36,6 +36,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   places in a queue without dispatcher; without subtype: streams that may not share a dispatcher.
     /// - MODEL_NOT_SUPPORTED: the quality of service.
     /// - INSUFFICIENT_RESOURCES (TEP, TEVD): storage or device are used up.
+    /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: EPC-01..10, DTO-01, DTO-02, GEN-06, GEN-07
     pub fn ep_create(

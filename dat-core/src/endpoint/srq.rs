@@ -196,6 +196,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_PARAMETER (ARG3): a size below 1 or above what the adapter allows, or a low watermark
     ///   other than 0.
     /// - INSUFFICIENT_RESOURCES (SRQ): storage or device have no room for it.
+    /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: SRC-01..07
     pub fn srq_create(&self, pz: PzId, attributes: &SrqAttributes) -> Result<SrqId> {

@@ -37,6 +37,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   that the provider cannot merge.
     /// - INVALID_HANDLE (CNO): not a live notification object of this adapter.
     /// - INSUFFICIENT_RESOURCES (TEVD): longer than `max_evd_qlen`, or storage or device are used up.
+    /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: EVC-01..04
     pub fn evd_create(&self, min_qlen: i32, cno: Option<CnoId>, flags: EvdFlags) -> Result<EvdId> {

@@ -386,6 +386,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   address space. (ARG3): the end is above `max_lmr_virtual_address`.
     /// - INVALID_STATE: the memory is not shared as the cookie says.
     /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): storage or device have no room for it.
+    /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: LMC-01..11
     pub fn lmr_create(&self, request: &LmrRequest) -> Result<LmrCreated> {

@@ -151,6 +151,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
     /// - MODEL_NOT_SUPPORTED: the device has no memory windows (RMB-38).
     /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): storage or device have no room for it.
+    /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: RMC-01, RMB-38
     pub fn rmr_create(&self, pz: PzId) -> Result<RmrId> {
