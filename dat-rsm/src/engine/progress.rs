@@ -2,7 +2,7 @@
 
 use dat_core::backend::{Backend, PRIVATE_DATA_MAX};
 use dat_core::endpoint::ConnectParam;
-use dat_core::event::{ConnectionEventKind, Event};
+use dat_core::event::{ConnectionEventKind, DtoCompletion, Event};
 use dat_core::flags::{CloseFlags, ConnectFlags, CrFields, DtoStatus, QualityOfService};
 use dat_core::id::{CrId, EpId, EvdId};
 use dat_core::sync::RawLock;
@@ -16,7 +16,7 @@ use crate::engine::wait::earliest;
 use crate::error::{Result, RsmError};
 use crate::id::Handle;
 use crate::import::{Attach, ImportState};
-use crate::link::wire::{Body, Greeting, Rejection};
+use crate::link::wire::{Body, Greeting, MESSAGE_SIZE, Rejection};
 use crate::link::{Link, LinkState};
 use crate::options::NodeId;
 
@@ -129,8 +129,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     fn take_in(&self, index: usize, ids: &PortIds, evd: EvdId, event: &Event, now: Instant) {
         match *event {
             Event::Dto(completion) if evd == ids.receives => {
-                let success = completion.status == DtoStatus::Success;
-                self.message_arrived(index, completion.ep, completion.cookie, success, now);
+                self.message_arrived(index, &completion, now);
             }
             Event::Dto(completion) => self.state.with(|state| {
                 let request = Handle::from_raw(completion.cookie);
@@ -401,10 +400,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Some(bytes)
     }
 
-    fn message_arrived(&self, index: usize, ep: EpId, cookie: u64, success: bool, now: Instant) {
+    fn message_arrived(&self, index: usize, completion: &DtoCompletion, now: Instant) {
         let Some(port) = self.ports.get(index) else {
             return;
         };
+        let DtoCompletion { ep, cookie, .. } = *completion;
+        // Of a shorter message the rest would be what came to its place before.
+        let is_whole = completion.transferred_length == MESSAGE_SIZE as u64;
         let taken = self.state.with(|state| {
             let (_, handle) = state
                 .links
@@ -412,7 +414,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     link.port == index && link.ep == ep
                 })
                 .filter(|(place, _)| *place as u64 == cookie >> 8)?;
-            if !success {
+            if completion.status != DtoStatus::Success {
                 return None;
             }
             let link = state.links.get_mut(handle)?;
@@ -423,6 +425,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let bytes = link.take_message(handle, (cookie & 0xFF) as usize, port);
             let message = bytes
                 .ok()
+                .filter(|_| is_whole)
                 .and_then(|bytes| crate::link::wire::Message::decode(&bytes).ok())
                 .filter(|message| Some(message.incarnation) == incarnation);
             match message {

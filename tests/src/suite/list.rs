@@ -311,6 +311,7 @@ macro_rules! conformance_suite {
                     a_key_gives_what_was_granted_and_only_as_long
                     keys_of_an_earlier_life_give_nothing
                     noise_ends_the_connection_that_it_came_by
+                    what_is_left_of_a_message_is_not_heard_again
                     who_does_not_listen_is_cut_off
                     one_node_has_its_share_of_importers
                     one_node_has_its_share_of_links

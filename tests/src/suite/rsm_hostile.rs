@@ -582,6 +582,42 @@ pub fn noise_ends_the_connection_that_it_came_by<T: RsmTestbed>(bed: &T) {
     }
 }
 
+/// Of a message that is shorter than all are, the rest is not what came to the same place before: once it was, and the former message was heard again.
+///
+/// Spec: RSMGEN-05
+pub fn what_is_left_of_a_message_is_not_heard_again<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let honest = honest(&nodes);
+    let signal = |importer| Body::Signal {
+        importer,
+        no_accumulate: false,
+    };
+    for length in [1, 8, MESSAGE_SIZE - 1] {
+        let intruder = Intruder::greeted(&nodes);
+        let importer = intruder.asks(5).expect("granted");
+        // Each place has had a signal.
+        for _ in 0..40 {
+            intruder.say(signal(importer));
+            assert_eq!(nodes.engine(1).signal_take(honest.export), Ok(true));
+        }
+        let message = Message {
+            incarnation: LIFE,
+            credits: 1,
+            body: signal(importer),
+        };
+        intruder.send(&message.encode()[..length]);
+        let kind = intruder.connection();
+        let over = [
+            ConnectionEventKind::Disconnected,
+            ConnectionEventKind::Broken,
+        ];
+        assert!(over.contains(&kind), "{kind:?} after {length} bytes");
+        nodes.settle();
+        assert_eq!(nodes.engine(1).signal_take(honest.export), Ok(false));
+        honest.check(&nodes);
+    }
+}
+
 /// Whoever asks and does not listen is not answered without end.
 ///
 /// Spec: RSMST-05
