@@ -32,7 +32,8 @@ pub struct VerbsDevice {
 /// Descriptors that opening a device takes at once.
 const NEEDED: usize = 8;
 
-/// Whether this process may open so few files more (`RLIMIT_NOFILE`) that devices are not found, or cannot be opened.
+/// Whether this process may open so few files more (`RLIMIT_NOFILE`) that devices are not found, or cannot be opened: asked where something has
+/// failed that may be for that, since the libraries do not tell; and before they look for what they look for once.
 pub(crate) fn lacks_descriptors() -> bool {
     let mut opened = Vec::with_capacity(NEEDED);
     (0..NEEDED).any(|_| match File::open("/dev/null") {
@@ -44,17 +45,29 @@ pub(crate) fn lacks_descriptors() -> bool {
     })
 }
 
-/// All ports of all devices of this host.
-///
-/// Devices that cannot be opened are left out.
+/// All ports of all devices of this host, as [`find_devices`] does; none where it fails.
 ///
 /// Spec: IAQ-03
 #[must_use]
 pub fn devices() -> Vec<VerbsDevice> {
+    find_devices().unwrap_or_default()
+}
+
+/// All ports of all devices of this host.
+///
+/// Devices that cannot be opened are left out.
+///
+/// # Errors
+/// `Resources`: a device is not found, cannot be opened or shows no address for want of descriptors (`RLIMIT_NOFILE`).
+///
+/// Spec: IAQ-03
+pub fn find_devices() -> Result<Vec<VerbsDevice>, BackendError> {
     let known = interface_addresses();
     let mut found = Vec::new();
-    for device in device_names() {
+    let mut is_whole = true;
+    for device in device_names()? {
         let Ok(context) = Context::open(&device) else {
+            is_whole = false;
             continue;
         };
         let Ok(limits) = context.limits() else {
@@ -62,6 +75,7 @@ pub fn devices() -> Vec<VerbsDevice> {
         };
         for port in 1..=limits.ports {
             let addresses = addresses_of(&context, &device, port, &known);
+            is_whole &= !addresses.is_empty();
             found.push(VerbsDevice {
                 name: adapter_name(&device, port, limits.ports),
                 device: device.clone(),
@@ -75,7 +89,10 @@ pub fn devices() -> Vec<VerbsDevice> {
             });
         }
     }
-    found
+    if !is_whole && lacks_descriptors() {
+        return Err(BackendError::Resources);
+    }
+    Ok(found)
 }
 
 /// The name to open a port by that somebody knows by the name of its network interface, or by an address of it; the name itself if
@@ -91,7 +108,7 @@ pub fn device_of(name: &str) -> Option<String> {
     }
     let host: Option<IpAddr> = name.parse().ok();
     let known = interface_addresses();
-    for device in device_names() {
+    for device in device_names().unwrap_or_default() {
         let Ok(context) = Context::open(&device) else {
             continue;
         };

@@ -81,6 +81,7 @@ fn unknown(name: &str) -> Option<String> {
         ));
     }
     let known: Vec<String> = found()
+        .unwrap_or_default()
         .into_iter()
         .filter_map(|(name, device)| matches!(device, Named::Verbs(_)).then_some(name))
         .collect();
@@ -123,19 +124,9 @@ const fn leads_to_one(_name: &str, _device: &str) -> bool {
     false
 }
 
-/// Descriptors that reading a configuration, looking for devices and opening one take at once.
-const NEEDED: usize = 8;
-
-/// Whether this process may open so few files more (`RLIMIT_NOFILE`) that what there is may not be found.
-pub(crate) fn lacks_descriptors() -> bool {
-    let mut opened = Vec::with_capacity(NEEDED);
-    (0..NEEDED).any(|_| match File::open("/dev/null") {
-        Ok(file) => {
-            opened.push(file);
-            false
-        }
-        Err(error) => is_for_descriptors(&error),
-    })
+/// Whether this process may open no file at all any more (`RLIMIT_NOFILE`), which is why a library was not loaded: the loader opens one at a time.
+pub(crate) fn may_open_nothing() -> bool {
+    File::open("/dev/null").is_err_and(|error| is_for_descriptors(&error))
 }
 
 /// Whether it is for want of descriptors that a file cannot be opened.
@@ -144,16 +135,24 @@ pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
 }
 
 /// The devices of this host, with names to open them by: RDMA devices, and the mock.
-pub(crate) fn found() -> Vec<(String, Named)> {
+///
+/// # Errors
+/// INSUFFICIENT_RESOURCES (DEVICE): for want of descriptors it cannot be known what there is.
+#[cfg_attr(
+    not(feature = "verbs"),
+    expect(clippy::unnecessary_wraps, reason = "as where there are devices")
+)]
+pub(crate) fn found() -> Result<Vec<(String, Named)>> {
     let mock = std::iter::once(("mock0".to_owned(), Named::Mock(1)));
     #[cfg(feature = "verbs")]
     let rdma = {
-        let ports = backend_verbs::devices().into_iter();
+        let unknown = |_| Error::insufficient_resources(Subtype::ResourceDevice);
+        let ports = backend_verbs::find_devices().map_err(unknown)?.into_iter();
         ports.map(|port| (port.name.clone(), Named::Verbs(port.name)))
     };
     #[cfg(not(feature = "verbs"))]
     let rdma = std::iter::empty();
-    rdma.chain(mock).collect()
+    Ok(rdma.chain(mock).collect())
 }
 
 impl Opening for Named {

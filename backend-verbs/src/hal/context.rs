@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use dat_core::backend::BackendError;
 use rdma_sys::{
@@ -12,6 +13,7 @@ use rdma_sys::{
 };
 
 use super::refusal;
+use crate::device::lacks_descriptors;
 
 unsafe extern "C" {
     /// What `ibv_query_gid_table` of the headers calls.
@@ -91,11 +93,36 @@ struct List {
 }
 
 impl List {
-    fn take() -> Option<Self> {
+    /// As the library makes it.
+    ///
+    /// # Errors
+    /// `Resources`: also where the library would find nothing for want of descriptors, and, if it has not looked for its drivers yet, never
+    /// would.
+    fn take() -> Result<Self, BackendError> {
+        /// Whether the library has looked for its drivers, which it does once.
+        static LOOKED: AtomicBool = AtomicBool::new(false);
+        if !LOOKED.load(Ordering::Relaxed) && lacks_descriptors() {
+            return Err(BackendError::Resources);
+        }
+        let list = Self::made()?;
+        if list.count == 0 && lacks_descriptors() {
+            return Err(BackendError::Resources);
+        }
+        // It looks when there is a device.
+        if list.count != 0 {
+            LOOKED.store(true, Ordering::Relaxed);
+        }
+        Ok(list)
+    }
+
+    fn made() -> Result<Self, BackendError> {
         let mut count = 0;
         // SAFETY: `count` is written, and a null or a list of that many devices returned.
         let first = unsafe { ibv_get_device_list(&raw mut count) };
-        (!first.is_null()).then(|| Self {
+        if first.is_null() {
+            return Err(refusal::last());
+        }
+        Ok(Self {
             first,
             count: usize::try_from(count).unwrap_or(0),
         })
@@ -123,10 +150,12 @@ impl Drop for List {
 }
 
 /// The names of all devices, in the order libibverbs lists them.
-pub(crate) fn device_names() -> Vec<String> {
-    List::take().map_or_else(Vec::new, |list| {
-        list.devices().map(|(_, name)| name).collect()
-    })
+///
+/// # Errors
+/// `Resources`: there may be others, which are not found for want of descriptors.
+pub(crate) fn device_names() -> Result<Vec<String>, BackendError> {
+    let list = List::take()?;
+    Ok(list.devices().map(|(_, name)| name).collect())
 }
 
 impl Context {
@@ -138,7 +167,7 @@ impl Context {
 
     /// Opens the device of this name.
     pub(crate) fn open(name: &str) -> Result<Self, BackendError> {
-        let list = List::take().ok_or_else(refusal::last)?;
+        let list = List::take()?;
         let device = list
             .devices()
             .find_map(|(device, known)| (known == name).then_some(device))

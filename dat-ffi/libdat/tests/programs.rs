@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 /// Programs for both editions.
 const BOTH: &str = "../dat-provider/tests/programs";
+/// Programs that are run in a guest, on a device.
+const GUEST: &str = "../../xtask/vm/programs";
 /// Programs for 1.2.
 const OWN: &str = "tests/programs";
 
@@ -176,6 +178,13 @@ fn valgrind_finds_nothing() {
 #[test]
 fn any_value_may_be_given_for_any_handle() {
     run(BOTH, "any", &[]);
+}
+
+/// The registry is read, and the mock opened, by who may open one file more; once eight had to be free before the registry was read at all.
+/// Spec: IAO-06, REGL-05
+#[test]
+fn one_file_that_may_be_open_is_enough_for_the_registry() {
+    run(GUEST, "exhaust", &["mock0", "descriptors", "1"]);
 }
 
 /// Spec: REGL-01, REGL-05, IAO-06, REGA-01, REGA-02, REGR-01, GEN-12

@@ -7,6 +7,7 @@ use super::entry::Entry;
 use super::problem::{Problem, Reason};
 use super::tokens::fields;
 use crate::boundary::trusted_variable;
+use crate::devices::is_for_descriptors;
 
 /// A file with its entries and what is wrong with it. Lines with problems have no entry; the others are as good as without them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +71,10 @@ impl Configuration {
             Ok(content) => Ok(Self::parse(file, &content)),
             Err(error) => Err(Problem::of_file(
                 file,
-                Reason::Unreadable(error.to_string()),
+                match is_for_descriptors(&error) {
+                    true => Reason::NotNow,
+                    false => Reason::Unreadable(error.to_string()),
+                },
             )),
         }
     }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 pub enum Reason {
     /// The file cannot be read: what the system says.
     Unreadable(String),
+    /// The file cannot be read now: this process may have no more files open.
+    NotNow,
     /// A quote has no end on its line.
     Quote,
     /// There is a zero byte.
@@ -44,6 +46,9 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(said) => write!(f, "it cannot be read: {said}"),
+            Self::NotNow => {
+                f.write_str("it cannot be read: this process may have no more files open")
+            }
             Self::Quote => f.write_str("a quote has no end on this line"),
             Self::ZeroByte => f.write_str("there is a zero byte"),
             Self::Fields(count) => write!(f, "{count} fields instead of 8"),

@@ -10,7 +10,7 @@ use dat_core::{Cause, Error, ErrorKind, Result, Subtype};
 use super::{Candidate, Configuration, Entry, Problem, Reason, Wanted};
 use crate::adapter::Registered;
 use crate::boundary::{In, Library, List, Out, Provider, ProviderInfo, begin, end};
-use crate::devices::{Named, lacks_descriptors};
+use crate::devices::{Named, may_open_nothing};
 
 /// What registries differ in.
 pub(crate) struct Rules {
@@ -22,7 +22,7 @@ pub(crate) struct Rules {
     pub(crate) concerns: fn(&Entry) -> bool,
     /// The devices that are there when no entry concerns the registry. Whose registry has such devices, of that entries may name the
     /// library itself.
-    pub(crate) devices: Option<fn() -> Vec<Discovered>>,
+    pub(crate) devices: Option<fn() -> Result<Vec<Discovered>>>,
 }
 
 /// A device of this host: what it is registered as, by which name, and which it is.
@@ -137,7 +137,7 @@ static NOT_NOW: LazyLock<Problem> = LazyLock::new(|| Problem {
     line: None,
     library: None,
     symbol: None,
-    reason: Reason::Unreadable("this process may have no more files open".into()),
+    reason: Reason::NotNow,
 });
 
 const INITIALIZE: &CStr = c"dat_provider_init";
@@ -170,45 +170,51 @@ impl<const N: usize> Providers<N> {
     }
 
     fn read(&self) -> std::result::Result<&Read, &Problem> {
-        // What cannot be read now is not gone for good.
-        if self.read.get().is_none() && lacks_descriptors() {
-            return Err(&NOT_NOW);
+        if let Some(read) = self.read.get() {
+            return read.as_ref();
         }
-        let read = self.read.get_or_init(|| {
-            let configuration = Configuration::of_process(self.rules.places)?;
-            let (file, entries) = configuration
-                .map(|read| (read.file, read.entries))
-                .unwrap_or_default();
-            let known = self.look(entries);
-            Ok(Read { file, known })
-        });
-        read.as_ref()
+        let read = self.read_now();
+        match &read {
+            // What cannot be read now is not gone for good.
+            Err(problem) if problem.reason == Reason::NotNow => Err(&NOT_NOW),
+            _ => self.read.get_or_init(|| read).as_ref(),
+        }
     }
 
-    fn look(&self, entries: Vec<Entry>) -> Vec<Known> {
+    fn read_now(&self) -> std::result::Result<Read, Problem> {
+        let configuration = Configuration::of_process(self.rules.places)?;
+        let (file, entries) = configuration
+            .map(|read| (read.file, read.entries))
+            .unwrap_or_default();
+        let known = self.look(entries).map_err(|_| NOT_NOW.clone())?;
+        Ok(Read { file, known })
+    }
+
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES (DEVICE): for want of descriptors it cannot be known what there is.
+    fn look(&self, entries: Vec<Entry>) -> Result<Vec<Known>> {
         let mut ours = entries.into_iter().filter(self.rules.concerns).peekable();
         if let (None, Some(devices)) = (ours.peek(), self.rules.devices) {
-            let found = devices().into_iter();
+            let found = devices()?.into_iter();
             let found = found.map(|(registered, name, device)| Known {
                 name,
                 registered,
                 source: Source::Device(device),
             });
-            return found.collect();
+            return Ok(found.collect());
         }
         let usable = ours.filter(Entry::is_usable);
-        usable
-            .map(|entry| Known {
-                name: entry.name.clone(),
-                registered: Registered {
-                    major: entry.major,
-                    minor: entry.minor,
-                    is_thread_safe: entry.is_thread_safe,
-                    provider: 0,
-                },
-                source: Source::Entry(entry),
-            })
-            .collect()
+        let known = usable.map(|entry| Known {
+            name: entry.name.clone(),
+            registered: Registered {
+                major: entry.major,
+                minor: entry.minor,
+                is_thread_safe: entry.is_thread_safe,
+                provider: 0,
+            },
+            source: Source::Entry(entry),
+        });
+        Ok(known.collect())
     }
 
     /// Finds a provider, and loads it if it is not there yet.
@@ -229,10 +235,12 @@ impl<const N: usize> Providers<N> {
             found.find_map(|found| found)
         });
         found.ok_or_else(|| {
+            let mut is_for_want = may_open_nothing();
             if let Err(problem) = self.known() {
                 self.explain(problem);
+                is_for_want |= problem.reason == Reason::NotNow;
             }
-            if lacks_descriptors() {
+            if is_for_want {
                 return Error::insufficient_resources(Subtype::ResourceDevice);
             }
             let nothing = Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered);

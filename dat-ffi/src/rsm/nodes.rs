@@ -10,8 +10,6 @@ use dat_rsm::{DEFAULT_QUALIFIER, NodeEntry, Result, RsmError};
 
 use crate::boundary::trusted_variable;
 use crate::devices::is_for_descriptors;
-#[cfg(feature = "verbs")]
-use crate::devices::lacks_descriptors;
 
 /// The variable that says which node this process is.
 const NODE: &str = "RSM_NODE";
@@ -220,11 +218,10 @@ fn lasting(name: &str) -> &'static str {
 
 #[cfg(feature = "verbs")]
 fn devices() -> Result<Vec<Device>> {
-    if lacks_descriptors() {
-        return Err(RsmError::InsufficientResources);
-    }
     let ip = |address: &IaAddress| Some(address.socket_address()?.ip());
-    let devices = backend_verbs::devices().into_iter();
+    let unknown = |_| RsmError::InsufficientResources;
+    let devices = backend_verbs::find_devices().map_err(unknown)?;
+    let devices = devices.into_iter();
     let known = devices.map(|device| Device {
         addresses: device.addresses.iter().filter_map(ip).collect(),
         name: device.name,

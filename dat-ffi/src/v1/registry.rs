@@ -32,7 +32,10 @@ const LONGEST: usize = 255;
 const CLOSE: usize = 2;
 
 /// The devices of this host.
-fn found() -> Vec<Discovered> {
+///
+/// # Errors
+/// INSUFFICIENT_RESOURCES (DEVICE): for want of descriptors it cannot be known what there is.
+fn found() -> Result<Vec<Discovered>> {
     let registered = Registered {
         major: 1,
         minor: 2,
@@ -40,10 +43,10 @@ fn found() -> Vec<Discovered> {
         // Nobody calls through a table.
         provider: 0,
     };
-    let devices = devices::found().into_iter();
-    devices
-        .filter_map(|(name, device)| Some((registered, CString::new(name).ok()?, device)))
-        .collect()
+    let devices = devices::found()?.into_iter();
+    let registered =
+        devices.filter_map(|(name, device)| Some((registered, CString::new(name).ok()?, device)));
+    Ok(registered.collect())
 }
 
 /// The open adapters of guests, by their handles, with the number of the guest for each time that one was opened: guests may give
