@@ -7,6 +7,7 @@ mod guest;
 mod models;
 mod mutants;
 mod sanitizers;
+mod soak;
 mod unsafety;
 
 use anyhow::{Context, Result, bail};
@@ -56,7 +57,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 12] = [
+const PROOFS: [Proof; 14] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
@@ -121,6 +122,16 @@ const PROOFS: [Proof; 12] = [
             // A round of it takes as long as a few of the others.
             guest::run(workspace, &guest::LIMITS, effort.minutes.div_ceil(5)).map(Some)
         },
+    },
+    Proof {
+        name: "soak",
+        what: "use of the mock for three times as long, in every way: memory, files and objects stay what they are",
+        run: |workspace, effort| soak::on_the_mock(workspace, effort.minutes).map(Some),
+    },
+    Proof {
+        name: "soak-guest",
+        what: "the same of a device in a guest",
+        run: |workspace, effort| soak::in_a_guest(workspace, effort.minutes).map(Some),
     },
     Proof {
         name: "mutants",

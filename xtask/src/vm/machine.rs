@@ -106,7 +106,8 @@ impl Machine {
         pair("-m", &format!("{}M", self.memory));
         pair("-kernel", &self.kernel);
         pair("-initrd", &self.image);
-        let mut line = "console=ttyS0 quiet panic=-1 oops=panic".to_owned();
+        // Where this machine is busy, no tick of the timer may come while the kernel looks whether ticks come.
+        let mut line = "console=ttyS0 quiet panic=-1 oops=panic no_timer_check".to_owned();
         if let Some(Cable { guest, peer, .. }) = cable {
             // The kernel hands on what it does not know, as variables of the first process.
             line += &format!(" GUEST={guest} PEER={peer}");

@@ -233,6 +233,25 @@ pub(crate) fn attempt(
     })
 }
 
+/// Builds the program in C of the job of this name, and puts it with its library into a folder; where it is then.
+pub(crate) fn program_of(workspace: &Workspace, name: &str, folder: &Path) -> Result<PathBuf> {
+    let job = Job::load(&scripts(workspace).join("jobs"), name)?;
+    let sources = job.needs.build.iter().find_map(|build| {
+        let source = build.sources.first()?;
+        Some((build, source))
+    });
+    let (build, source) = sources.with_context(|| format!("job {name} has no program in C"))?;
+    let linked = named(workspace, &built(workspace, build)?)?;
+    let program = compiled(workspace, source, &linked, &build.links)?;
+    let copy = |file: &Path| -> Result<PathBuf> {
+        let copy = folder.join(file.file_name().context("a file has a name")?);
+        fs::copy(file, &copy)?;
+        Ok(copy)
+    };
+    copy(&linked)?;
+    copy(&program)
+}
+
 /// Where the console of a job is kept.
 fn log_of(workspace: &Workspace, name: &str) -> PathBuf {
     let mut log = workspace.target().join("vm/log").join(name);

@@ -2,11 +2,12 @@
  * Posts and watches: whatever was posted completes once, in the order of the posts, with what it moved intact or with an error; and behind the end of a connection nothing
  * is missing and nothing comes twice.
  *
- * once ADAPTER: takes messages and lets peers write and read, one connection after another, until SIGTERM comes. once ADAPTER ADDRESS MILLISECONDS SEED: writes, reads back
- * and sends for that long, or until the connection breaks; then ends it, in order or abruptly. once ADAPTER overrun ADDRESS ROUNDS: posts more than
- * the dispatcher was asked to hold, and nobody takes anything until nothing more can be posted.
+ * once ADAPTER PORT: takes messages and lets peers write and read, one connection after another, until SIGTERM comes. once ADAPTER PORT ADDRESS MILLISECONDS SEED ROUNDS: writes,
+ * reads back and sends for that long, or until the connection breaks; then ends it, in order or abruptly; and so many times. once ADAPTER PORT overrun ADDRESS ROUNDS:
+ * posts more than the dispatcher was asked to hold, and nobody takes anything until nothing more can be posted.
  *
- * Prints how many were posted, how many completed well and how many were flushed or failed.
+ * Prints how many were posted, how many completed well and how many were flushed or failed; and before it, of rounds, how many had a connection that stood to the end,
+ * one that broke, and none.
  *
  * DTO-01, DTO-05, EPD-02
  */
@@ -18,12 +19,13 @@
 #include <signal.h>
 #include <time.h>
 
-#define PORT 4713
 /* What a unit moves, and how many are under way at most; each is a write, a read of what was written, and a message. */
 #define BYTES_OF_UNIT 3000u
 #define UNITS 16
 #define EACH 3
 #define LETTERS 64
+/* Milliseconds without a message after which a listener takes a connection for ended: that it was ended may have been lost on the way, and nobody says it twice. */
+#define SILENCE 5000
 #define LOCAL ((DAT_MEM_PRIV_FLAGS)(DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG))
 
 struct grant {
@@ -38,6 +40,8 @@ static unsigned char *memory;
 static DAT_LMR_CONTEXT local;
 static DAT_RMR_CONTEXT remote;
 static unsigned long long posted, well, failed, state;
+static unsigned long long stood, broke, unconnected;
+static DAT_CONN_QUAL port;
 static volatile int over;
 
 static void end(int number)
@@ -173,6 +177,17 @@ static void nothing_comes(DAT_EVD_HANDLE evd)
     }
 }
 
+/* As `taken`, of a receive into this place: what ended well brought the message of its number. */
+static int letter_taken(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, const unsigned char *letter, unsigned long long *next,
+                        unsigned long long end_of_posts)
+{
+    if (!taken(event, endpoint, next, end_of_posts))
+        return 0;
+    CHECK(event->event_data.dto_completion_event_data.transfered_length == 40);
+    intact(letter, 40, *next - 1);
+    return 1;
+}
+
 /* Messages of one connection. */
 static void listen_to(DAT_CR_HANDLE request)
 {
@@ -180,7 +195,7 @@ static void listen_to(DAT_CR_HANDLE request)
     DAT_EVD_HANDLE receives, connections;
     struct grant grant = {(uint64_t)(uintptr_t)memory, remote};
     unsigned char *letters = memory + UNITS * BYTES_OF_UNIT;
-    unsigned long long next = 0, last = 0, end_of_waiting;
+    unsigned long long next = 0, last = 0, end_of_waiting, heard;
     DAT_LMR_TRIPLET room;
     DAT_EVENT event;
     int is_over = 0, number;
@@ -200,13 +215,13 @@ static void listen_to(DAT_CR_HANDLE request)
         OK(dat_evd_free(connections));
         return;
     }
-    while (!is_over && !over) {
+    heard = milliseconds();
+    while (!is_over && !over && milliseconds() < heard + SILENCE) {
         if (next_of(receives, &event, 2000)) {
-            unsigned char *letter = letters + next % (LETTERS / 2) * 64;
-            if (!taken(&event, endpoint, &next, last))
+            const unsigned char *letter = letters + next % (LETTERS / 2) * 64;
+            if (!letter_taken(&event, endpoint, letter, &next, last))
                 continue;
-            CHECK(event.event_data.dto_completion_event_data.transfered_length == 40);
-            intact(letter, 40, next - 1);
+            heard = milliseconds();
             room = part(letter, 64);
             if (dat_ep_post_recv(endpoint, 1, &room, cookie(last), DAT_COMPLETION_DEFAULT_FLAG) == DAT_SUCCESS) {
                 last++;
@@ -220,7 +235,7 @@ static void listen_to(DAT_CR_HANDLE request)
     end_of_waiting = milliseconds() + 20000;
     while (next < last && milliseconds() < end_of_waiting)
         if (dat_evd_dequeue(receives, &event) == DAT_SUCCESS)
-            taken(&event, endpoint, &next, last);
+            letter_taken(&event, endpoint, letters + next % (LETTERS / 2) * 64, &next, last);
     if (next < last) {
         fprintf(stderr, "of %llu receives %llu never came back\n", last, last - next);
         exit(1);
@@ -238,7 +253,7 @@ static void serve(void)
     DAT_EVENT event;
     unsigned connections = 0;
     with_memory(UNITS * BYTES_OF_UNIT + LETTERS * 64, DAT_MEM_PRIV_ALL_FLAG);
-    OK(dat_psp_create(ia, PORT, events, DAT_PSP_CONSUMER_FLAG, &listener));
+    OK(dat_psp_create(ia, port, events, DAT_PSP_CONSUMER_FLAG, &listener));
     while (!over) {
         if (!next_of(events, &event, SECOND / 5))
             continue;
@@ -259,16 +274,23 @@ static int connected(DAT_EP_HANDLE endpoint, DAT_EVD_HANDLE connections, const c
     memset(&to, 0, sizeof to);
     to.sin_family = AF_INET;
     CHECK(inet_pton(AF_INET, address, &to.sin_addr) == 1);
-    OK(dat_ep_connect(endpoint, (struct sockaddr *)&to, PORT, 20 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    OK(dat_ep_connect(endpoint, (struct sockaddr *)&to, port, 20 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     CHECK(next_of(connections, &event, 60 * SECOND));
     if (event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED) {
         CHECK(is_end(&event));
-        printf("no connection: event %#x\n", event.event_number);
         return 0;
     }
     CHECK(event.event_data.connect_event_data.private_data_size >= (DAT_COUNT)sizeof *grant);
     memcpy(grant, event.event_data.connect_event_data.private_data, sizeof *grant);
     return 1;
+}
+
+/* As `taken`, of units: what a read that ended well brought is what was written before. */
+static void unit_taken(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned long long *next, unsigned long long end_of_posts)
+{
+    const unsigned long long unit = *next / EACH;
+    if (taken(event, endpoint, next, end_of_posts) && (*next - 1) % EACH == 1)
+        intact(memory + (UNITS + unit % UNITS) * BYTES_OF_UNIT, BYTES_OF_UNIT, unit);
 }
 
 static void use(const char *address, unsigned long long duration)
@@ -281,11 +303,19 @@ static void use(const char *address, unsigned long long duration)
     DAT_RMR_TRIPLET target;
     DAT_EVENT event;
     int is_over;
-    with_memory(UNITS * (2 * BYTES_OF_UNIT + 64), LOCAL);
     OK(dat_evd_create(ia, EACH * UNITS + LETTERS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &requests));
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
     endpoint = roomy(requests, connections);
     is_over = !connected(endpoint, connections, address, &grant);
+    unconnected += is_over != 0;
+    if (is_over) {
+        /* An endpoint that was not connected has nothing to tell. */
+        nothing_comes(requests);
+        OK(dat_ep_free(endpoint));
+        OK(dat_evd_free(requests));
+        OK(dat_evd_free(connections));
+        return;
+    }
     until = milliseconds() + duration;
     while (!is_over && milliseconds() < until) {
         /* As many units as there is room for, or fewer. */
@@ -317,20 +347,17 @@ static void use(const char *address, unsigned long long duration)
             last++, posted++;
             units++;
         }
-        while (dat_evd_dequeue(requests, &event) == DAT_SUCCESS) {
-            const unsigned long long unit = next / EACH;
-            if (taken(&event, endpoint, &next, last) && (next - 1) % EACH == 1)
-                intact(memory + (UNITS + unit % UNITS) * BYTES_OF_UNIT, BYTES_OF_UNIT, unit);
-        }
+        while (dat_evd_dequeue(requests, &event) == DAT_SUCCESS)
+            unit_taken(&event, endpoint, &next, last);
         if (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)
             is_over = is_end(&event);
     }
-    printf("%s after %llu\n", is_over ? "broken" : "connected", last);
+    *(is_over ? &broke : &stood) += 1;
     (void)dat_ep_disconnect(endpoint, random_number() % 2 ? DAT_CLOSE_ABRUPT_FLAG : DAT_CLOSE_GRACEFUL_FLAG);
     until = milliseconds() + 60000;
     while ((next < last || !is_over) && milliseconds() < until) {
         while (dat_evd_dequeue(requests, &event) == DAT_SUCCESS)
-            taken(&event, endpoint, &next, last);
+            unit_taken(&event, endpoint, &next, last);
         if (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)
             is_over = is_over || is_end(&event);
     }
@@ -342,9 +369,9 @@ static void use(const char *address, unsigned long long duration)
     OK(dat_ep_free(endpoint));
     usleep(50000);
     nothing_comes(requests);
+    nothing_comes(connections);
     OK(dat_evd_free(requests));
     OK(dat_evd_free(connections));
-    OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
 }
 
 /* DTO-01: a completion always has a place, also in a dispatcher that was asked for with fewer: an endpoint brings its own, and what would have none is not posted. */
@@ -397,7 +424,9 @@ static void overrun(const char *address, int rounds)
 int main(int count, char **arguments)
 {
     struct sigaction action;
-    CHECK(count >= 2);
+    int round;
+    CHECK(count >= 3);
+    port = strtoul(arguments[2], NULL, 0);
     memset(&action, 0, sizeof action);
     action.sa_handler = end;
     CHECK(sigaction(SIGTERM, &action, NULL) == 0);
@@ -405,15 +434,19 @@ int main(int count, char **arguments)
     OK(dat_ia_open(arguments[1], 8, &async, &ia));
     OK(dat_pz_create(ia, &zone));
     OK(dat_evd_create(ia, 64, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &events));
-    if (count == 2) {
+    if (count == 3) {
         serve();
-    } else if (strcmp(arguments[2], "overrun") == 0) {
-        CHECK(count == 5);
-        overrun(arguments[3], atoi(arguments[4]));
+    } else if (strcmp(arguments[3], "overrun") == 0) {
+        CHECK(count == 6);
+        overrun(arguments[4], atoi(arguments[5]));
     } else {
-        CHECK(count == 5);
-        state ^= strtoull(arguments[4], NULL, 0) * 0xD1342543DE82EF95u;
-        use(arguments[2], strtoull(arguments[3], NULL, 0));
+        CHECK(count == 7);
+        state ^= strtoull(arguments[5], NULL, 0) * 0xD1342543DE82EF95u;
+        with_memory(UNITS * (2 * BYTES_OF_UNIT + 64), LOCAL);
+        for (round = 0; round < atoi(arguments[6]); round++)
+            use(arguments[3], strtoull(arguments[4], NULL, 0));
+        OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
+        printf("stood %llu broke %llu unconnected %llu\n", stood, broke, unconnected);
     }
     CHECK(posted == well + failed);
     printf("posted %llu well %llu failed %llu\n", posted, well, failed);

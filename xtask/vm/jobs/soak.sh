@@ -1,0 +1,53 @@
+#!/bin/bash
+#: about = "four threads with 64 endpoints each use the device in every way at once, for long: it holds the same objects at each look, and the process the same memory"
+#: timeout = 900
+#: memory = 1024
+#: build = [{ package = "libdat", features = ["verbs"], release = true, target = { library = "dat" }, sources = ["xtask/vm/programs/soak.c"] }]
+# Arguments: seconds, a seed, how many looks, threads, endpoints of each. The program judges files and memory, and this what the device holds. What is counted goes to
+# `cargo xtask harden`.
+set -Eeuo pipefail
+trap 'echo "line $LINENO ended with $?"' ERR
+seconds=${1:-60}
+seed=${2:-$$}
+looks=${3:-9}
+threads=${4:-4}
+endpoints=${5:-64}
+echo "seed $seed, $seconds seconds, $threads threads with $endpoints endpoints each"
+before=$(device_objects)
+no_objects() {
+    [ "$(device_objects)" = "$before" ]
+}
+
+coproc program { exec soak "$RDMA_DEVICE" "$seconds" "$looks" "$threads" "$endpoints" "$seed" device 2>&1; }
+process=$program_PID
+held=
+looked=0
+while read -r word rest; do
+    echo "$word $rest ($(now))"
+    case $word in
+        sample)
+            # What was freed last, the kernel gives back a little later.
+            if [ -z "$held" ]; then
+                sleep 3
+                held=$(device_objects)
+                echo "the device holds $held"
+            else
+                same() {
+                    [ "$(device_objects)" = "$held" ]
+                }
+                wait_until 20 same || {
+                    echo "the device holds $(device_objects), and before $held"
+                    exit 1
+                }
+            fi
+            looked=$((looked + 1))
+            echo >&"${program[1]}"
+            ;;
+        operations) read -r operations _ windows _ connections <<< "$rest" ;;
+        kibibytes) read -r first last <<< "$rest" ;;
+    esac
+done <&"${program[0]}"
+wait "$process"
+[ "$looked" = "$looks" ]
+wait_until 30 no_objects
+count "the device" "$((seconds / 60))" "$((threads * endpoints))" "$operations" "$windows" "$connections" "$looked" "$first" "$last"

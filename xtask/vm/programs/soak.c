@@ -1,0 +1,697 @@
+/*
+ * Uses an adapter for long, from several threads, in every way at once, and looks again and again whether it takes more than it did.
+ *
+ * soak ADAPTER SECONDS SAMPLES THREADS ENDPOINTS SEED: each thread has so many endpoints, connected to as many of a second adapter of the same name. On each of them, as chance
+ * has it: data is written, read back and sent, and compared; a window is bound, written through and given back; the connection ends, from either side, abruptly or in
+ * order, and another one comes, of the same endpoints or of new ones. Beside them regions, dispatchers, notification objects, shared queues and zones come and go.
+ *
+ * So many times everything comes to rest. Then a line `sample SECONDS KIBIBYTES DESCRIPTORS ROOM` tells the memory that the process has, the files that it has open and the
+ * objects of each kind that could still be had: of every kind they are made until one is refused, and given back; and the program waits for a line on its input, in which whoever
+ * started it may look at the device. With `soak ADAPTER SECONDS SAMPLES THREADS ENDPOINTS SEED device` the room is not asked for: there the device knows.
+ *
+ * Files and room have to be the same each time; the memory may be no more in the last third of the samples than in the third before.
+ *
+ * Prints at the end how many operations completed, windows were written through and connections were made, and the most memory of these two thirds.
+ *
+ * DTO-01, EPD-02, EPR-01, EPF-03, RMB-01
+ */
+#define EDITION_1_2
+#include "../../../dat-ffi/dat-provider/tests/programs/check.h"
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <time.h>
+
+#define PORT 4800
+#define MOST_THREADS 64
+#define MOST_ENDPOINTS 256
+/* What a transfer moves at most, and what a message has. */
+#define MOST_BYTES 2048u
+#define LETTER 48u
+/* Of each connection: what is written, what is read back, and the message. */
+#define SLOT (2 * MOST_BYTES + LETTER)
+/* What comes and goes. */
+#define PASSING (16 * 4096u)
+#define ROOM_MOST 8192
+/* Microseconds between two looks: it is to be used for long, not to be fast. */
+#define PAUSE 1000
+#define KINDS 7
+#define MOST_SAMPLES 1000
+/* Handles that are given back before one of them is used again. */
+#define QUARANTINE (1 << 16)
+/* What an allocator may need more for the same, in KiB. */
+#define SLACK 256
+
+enum doing { RESTS, CONNECTS, TRANSFERS, BINDS, WRITES_THROUGH, ENDS };
+
+struct pair {
+    DAT_EP_HANDLE near, far;
+    enum doing doing;
+    /* Completions and events that are to come before it rests. */
+    unsigned open;
+    /* Of a connection's begin or end: whether each side has said so. */
+    int near_told, far_told;
+    unsigned length;
+    unsigned long long number;
+    DAT_RMR_HANDLE window;
+    DAT_RMR_CONTEXT context;
+};
+
+struct worker {
+    pthread_t thread;
+    unsigned index;
+    unsigned long long state, operations, windows, connections;
+    DAT_EVD_HANDLE near_transfers, near_connections, far_transfers, far_connections, arrivals;
+    DAT_PSP_HANDLE listener;
+    unsigned char *near_memory, *far_memory, *passing;
+    DAT_LMR_CONTEXT near_local, far_local;
+    DAT_RMR_CONTEXT far_remote;
+    struct pair pairs[MOST_ENDPOINTS];
+};
+
+static DAT_IA_HANDLE near_ia, far_ia;
+static DAT_EVD_HANDLE near_async, far_async;
+static DAT_PZ_HANDLE near_zone, far_zone;
+static DAT_SOCK_ADDR *far_address;
+static unsigned threads, endpoints;
+static struct worker workers[MOST_THREADS];
+static volatile int pausing, over;
+static pthread_barrier_t all_rest;
+
+static unsigned random_number(struct worker *worker)
+{
+    worker->state ^= worker->state << 13;
+    worker->state ^= worker->state >> 7;
+    worker->state ^= worker->state << 17;
+    return (unsigned)(worker->state >> 20);
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static unsigned char byte_of(unsigned long long number, unsigned at)
+{
+    return (unsigned char)(number * 31 + at * 7 + (at >> 8));
+}
+
+static void fill(unsigned char *bytes, unsigned length, unsigned long long number)
+{
+    unsigned at;
+    for (at = 0; at < length; at++)
+        bytes[at] = byte_of(number, at);
+}
+
+static void intact(const unsigned char *bytes, unsigned length, unsigned long long number, const char *what)
+{
+    unsigned at;
+    for (at = 0; at < length; at++) {
+        if (bytes[at] != byte_of(number, at)) {
+            fprintf(stderr, "%s: byte %u of number %llu is %#x and not %#x\n", what, at, number, bytes[at], byte_of(number, at));
+            exit(1);
+        }
+    }
+}
+
+static unsigned char *registered(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone, size_t bytes, DAT_LMR_CONTEXT *local, DAT_RMR_CONTEXT *remote)
+{
+    DAT_REGION_DESCRIPTION description;
+    DAT_LMR_HANDLE region;
+    DAT_VLEN size;
+    DAT_VADDR address;
+    void *memory = NULL;
+    CHECK(posix_memalign(&memory, 4096, bytes) == 0);
+    memset(memory, 0, bytes);
+    description.for_va = memory;
+    OK(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, description, bytes, zone, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &region, local, remote, &size,
+                      &address));
+    return memory;
+}
+
+static DAT_LMR_TRIPLET part(DAT_LMR_CONTEXT context, const unsigned char *begin, DAT_VLEN length)
+{
+    DAT_LMR_TRIPLET part;
+    memset(&part, 0, sizeof part);
+    part.lmr_context = context;
+    part.virtual_address = (DAT_VADDR)(uintptr_t)begin;
+    part.segment_length = length;
+    return part;
+}
+
+static DAT_RMR_TRIPLET goal(DAT_RMR_CONTEXT context, const unsigned char *begin, DAT_VLEN length)
+{
+    DAT_RMR_TRIPLET goal;
+    memset(&goal, 0, sizeof goal);
+    goal.rmr_context = context;
+    goal.target_address = (DAT_VADDR)(uintptr_t)begin;
+    goal.segment_length = length;
+    return goal;
+}
+
+static unsigned char *near_slot(struct worker *worker, const struct pair *pair)
+{
+    return worker->near_memory + (size_t)(pair - worker->pairs) * SLOT;
+}
+
+static unsigned char *far_slot(struct worker *worker, const struct pair *pair)
+{
+    return worker->far_memory + (size_t)(pair - worker->pairs) * SLOT;
+}
+
+static DAT_DTO_COOKIE cookie_of(struct worker *worker, const struct pair *pair)
+{
+    return cookie((DAT_UINT64)(pair - worker->pairs));
+}
+
+static void make_endpoints(struct worker *worker, struct pair *pair)
+{
+    OK(dat_ep_create(near_ia, near_zone, worker->near_transfers, worker->near_transfers, worker->near_connections, NULL, &pair->near));
+    OK(dat_ep_create(far_ia, far_zone, worker->far_transfers, worker->far_transfers, worker->far_connections, NULL, &pair->far));
+}
+
+/* A place for the next message. */
+static void receive(struct worker *worker, struct pair *pair)
+{
+    DAT_LMR_TRIPLET room = part(worker->far_local, far_slot(worker, pair) + 2 * MOST_BYTES, LETTER);
+    OK(dat_ep_post_recv(pair->far, 1, &room, cookie_of(worker, pair), DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+static void connect_pair(struct worker *worker, struct pair *pair)
+{
+    DAT_UINT32 index = (DAT_UINT32)(pair - worker->pairs);
+    receive(worker, pair);
+    pair->doing = CONNECTS;
+    pair->near_told = pair->far_told = 0;
+    OK(dat_ep_connect(pair->near, far_address, PORT + worker->index, 60 * SECOND, sizeof index, &index, DAT_QOS_BEST_EFFORT,
+                      DAT_CONNECT_DEFAULT_FLAG));
+}
+
+static void transfer(struct worker *worker, struct pair *pair)
+{
+    unsigned char *out = near_slot(worker, pair), *back = out + MOST_BYTES, *letter = back + MOST_BYTES;
+    DAT_LMR_TRIPLET piece;
+    DAT_RMR_TRIPLET target;
+    pair->length = random_number(worker) % MOST_BYTES + 1;
+    pair->number = random_number(worker);
+    pair->doing = TRANSFERS;
+    pair->open = 4;
+    fill(out, pair->length, pair->number);
+    fill(letter, LETTER, pair->number);
+    target = goal(worker->far_remote, far_slot(worker, pair), pair->length);
+    piece = part(worker->near_local, out, pair->length);
+    OK(dat_ep_post_rdma_write(pair->near, 1, &piece, cookie_of(worker, pair), &target, DAT_COMPLETION_DEFAULT_FLAG));
+    piece = part(worker->near_local, back, pair->length);
+    OK(dat_ep_post_rdma_read(pair->near, 1, &piece, cookie_of(worker, pair), &target, DAT_COMPLETION_DEFAULT_FLAG));
+    piece = part(worker->near_local, letter, LETTER);
+    OK(dat_ep_post_send(pair->near, 1, &piece, cookie_of(worker, pair), DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+static void bind_window(struct worker *worker, struct pair *pair)
+{
+    DAT_LMR_TRIPLET piece;
+    pair->length = random_number(worker) % MOST_BYTES + 1;
+    pair->doing = BINDS;
+    piece = part(worker->far_local, far_slot(worker, pair), pair->length);
+    OK(dat_rmr_create(far_zone, &pair->window));
+    OK(dat_rmr_bind(pair->window, NULL, &piece, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, DAT_VA_TYPE_VA, pair->far, cookie_of(worker, pair),
+                    DAT_COMPLETION_DEFAULT_FLAG, &pair->context));
+}
+
+static void write_through(struct worker *worker, struct pair *pair)
+{
+    unsigned char *out = near_slot(worker, pair);
+    DAT_LMR_TRIPLET piece = part(worker->near_local, out, pair->length);
+    DAT_RMR_TRIPLET target = goal(pair->context, far_slot(worker, pair), pair->length);
+    pair->number = random_number(worker);
+    pair->doing = WRITES_THROUGH;
+    fill(out, pair->length, pair->number);
+    OK(dat_ep_post_rdma_write(pair->near, 1, &piece, cookie_of(worker, pair), &target, DAT_COMPLETION_DEFAULT_FLAG));
+}
+
+static void end_connection(struct worker *worker, struct pair *pair)
+{
+    DAT_EP_HANDLE side = random_number(worker) % 2 ? pair->near : pair->far;
+    pair->doing = ENDS;
+    pair->near_told = pair->far_told = 0;
+    /* The receive that was posted comes back. */
+    pair->open = 1;
+    OK(dat_ep_disconnect(side, random_number(worker) % 2 ? DAT_CLOSE_ABRUPT_FLAG : DAT_CLOSE_GRACEFUL_FLAG));
+}
+
+/* Behind the end of a connection: another one. */
+static void begin_anew(struct worker *worker, struct pair *pair)
+{
+    if (pair->open != 0 || !pair->near_told || !pair->far_told)
+        return;
+    if (random_number(worker) % 2) {
+        OK(dat_ep_reset(pair->near));
+        OK(dat_ep_reset(pair->far));
+    } else {
+        OK(dat_ep_free(pair->near));
+        OK(dat_ep_free(pair->far));
+        make_endpoints(worker, pair);
+    }
+    connect_pair(worker, pair);
+}
+
+/* What no endpoint needs comes and goes. */
+static void pass(struct worker *worker)
+{
+    DAT_REGION_DESCRIPTION description;
+    DAT_LMR_HANDLE region;
+    DAT_LMR_CONTEXT local;
+    DAT_RMR_CONTEXT remote;
+    DAT_VLEN size;
+    DAT_VADDR address;
+    DAT_PZ_HANDLE zone;
+    DAT_CNO_HANDLE notified;
+    DAT_EVD_HANDLE events;
+    DAT_SRQ_HANDLE shared;
+    DAT_SRQ_ATTR attributes;
+    OK(dat_pz_create(near_ia, &zone));
+    description.for_va = worker->passing;
+    OK(dat_lmr_create(near_ia, DAT_MEM_TYPE_VIRTUAL, description, random_number(worker) % PASSING + 1, zone, DAT_MEM_PRIV_ALL_FLAG,
+                      DAT_VA_TYPE_VA, &region, &local, &remote, &size, &address));
+    OK(dat_cno_create(near_ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &notified));
+    OK(dat_evd_create(near_ia, (DAT_COUNT)(random_number(worker) % 100 + 1), notified, DAT_EVD_DTO_FLAG, &events));
+    memset(&attributes, 0, sizeof attributes);
+    attributes.max_recv_dtos = 8;
+    attributes.max_recv_iov = 1;
+    attributes.low_watermark = DAT_SRQ_LW_DEFAULT;
+    OK(dat_srq_create(near_ia, zone, &attributes, &shared));
+    OK(dat_srq_free(shared));
+    OK(dat_evd_free(events));
+    OK(dat_cno_free(notified));
+    OK(dat_lmr_free(region));
+    OK(dat_pz_free(zone));
+}
+
+static void transferred(struct worker *worker, const DAT_EVENT *event)
+{
+    const DAT_DTO_COMPLETION_EVENT_DATA *done = &event->event_data.dto_completion_event_data;
+    struct pair *pair;
+    if (event->event_number == DAT_RMR_BIND_COMPLETION_EVENT) {
+        const DAT_RMR_BIND_COMPLETION_EVENT_DATA *bound = &event->event_data.rmr_completion_event_data;
+        CHECK(bound->user_cookie.as_64 < endpoints);
+        pair = &worker->pairs[bound->user_cookie.as_64];
+        CHECK(pair->doing == BINDS && bound->rmr_handle == pair->window && bound->status == DAT_RMR_BIND_SUCCESS);
+        write_through(worker, pair);
+        return;
+    }
+    CHECK(event->event_number == DAT_DTO_COMPLETION_EVENT);
+    CHECK(done->user_cookie.as_64 < endpoints);
+    pair = &worker->pairs[done->user_cookie.as_64];
+    CHECK(done->ep_handle == (event->evd_handle == worker->near_transfers ? pair->near : pair->far));
+    if (pair->doing == ENDS) {
+        CHECK(event->evd_handle == worker->far_transfers && done->status == DAT_DTO_ERR_FLUSHED && pair->open == 1);
+        pair->open = 0;
+        begin_anew(worker, pair);
+        return;
+    }
+    if (done->status != DAT_DTO_SUCCESS) {
+        fprintf(stderr, "a transfer ended with status %d while its endpoint did %d\n", done->status, pair->doing);
+        exit(1);
+    }
+    if (pair->doing == WRITES_THROUGH) {
+        /* What is at rest at the far side is there when the write is complete: the device is the same. */
+        intact(far_slot(worker, pair), pair->length, pair->number, "through a window");
+        OK(dat_rmr_free(pair->window));
+        worker->windows++;
+        pair->doing = RESTS;
+        return;
+    }
+    CHECK(pair->doing == TRANSFERS && pair->open > 0);
+    worker->operations++;
+    if (--pair->open != 0)
+        return;
+    intact(near_slot(worker, pair) + MOST_BYTES, pair->length, pair->number, "read back");
+    intact(far_slot(worker, pair) + 2 * MOST_BYTES, LETTER, pair->number, "a message");
+    receive(worker, pair);
+    pair->doing = RESTS;
+}
+
+static void told(struct worker *worker, const DAT_EVENT *event)
+{
+    DAT_EP_HANDLE endpoint = event->event_data.connect_event_data.ep_handle;
+    const int is_near = event->evd_handle == worker->near_connections;
+    struct pair *pair = NULL;
+    unsigned at;
+    for (at = 0; at < endpoints && pair == NULL; at++)
+        if (endpoint == (is_near ? worker->pairs[at].near : worker->pairs[at].far))
+            pair = &worker->pairs[at];
+    CHECK(pair != NULL);
+    if (pair->doing == CONNECTS && event->event_number != DAT_CONNECTION_EVENT_ESTABLISHED) {
+        fprintf(stderr, "event %#x instead of a connection\n", event->event_number);
+        exit(1);
+    }
+    CHECK(pair->doing == CONNECTS || (pair->doing == ENDS && (event->event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
+                                                              event->event_number == DAT_CONNECTION_EVENT_BROKEN)));
+    CHECK(!*(is_near ? &pair->near_told : &pair->far_told));
+    *(is_near ? &pair->near_told : &pair->far_told) = 1;
+    if (pair->doing == ENDS) {
+        begin_anew(worker, pair);
+    } else if (pair->near_told && pair->far_told) {
+        worker->connections++;
+        pair->doing = RESTS;
+    }
+}
+
+static void asked(struct worker *worker, const DAT_EVENT *event)
+{
+    DAT_CR_HANDLE request = event->event_data.cr_arrival_event_data.cr_handle;
+    DAT_CR_PARAM asked;
+    DAT_UINT32 index;
+    CHECK(event->event_number == DAT_CONNECTION_REQUEST_EVENT);
+    OK(dat_cr_query(request, DAT_CR_FIELD_ALL, &asked));
+    CHECK(asked.private_data_size >= (DAT_COUNT)sizeof index);
+    memcpy(&index, asked.private_data, sizeof index);
+    CHECK(index < endpoints && worker->pairs[index].doing == CONNECTS);
+    OK(dat_cr_accept(request, worker->pairs[index].far, 0, NULL));
+}
+
+/* Takes whatever has come; whether anything has. */
+static int take(struct worker *worker)
+{
+    DAT_EVENT event;
+    int taken = 0;
+    while (dat_evd_dequeue(worker->near_transfers, &event) == DAT_SUCCESS)
+        transferred(worker, &event), taken = 1;
+    while (dat_evd_dequeue(worker->far_transfers, &event) == DAT_SUCCESS)
+        transferred(worker, &event), taken = 1;
+    while (dat_evd_dequeue(worker->arrivals, &event) == DAT_SUCCESS)
+        asked(worker, &event), taken = 1;
+    while (dat_evd_dequeue(worker->near_connections, &event) == DAT_SUCCESS)
+        told(worker, &event), taken = 1;
+    while (dat_evd_dequeue(worker->far_connections, &event) == DAT_SUCCESS)
+        told(worker, &event), taken = 1;
+    return taken;
+}
+
+static int is_at_rest(const struct worker *worker)
+{
+    unsigned at;
+    for (at = 0; at < endpoints; at++)
+        if (worker->pairs[at].doing != RESTS)
+            return 0;
+    return 1;
+}
+
+/* Sleeps until a transfer is complete, or for a moment. */
+static void sleep_a_moment(struct worker *worker)
+{
+    DAT_EVENT event;
+    DAT_COUNT more;
+    DAT_RETURN code = dat_evd_wait(worker->near_transfers, 2000, 1, &event, &more);
+    if (code == DAT_SUCCESS)
+        transferred(worker, &event);
+    else
+        CHECK(DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED);
+}
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    double moved = seconds();
+    unsigned at;
+    for (at = 0; at < endpoints; at++) {
+        make_endpoints(worker, &worker->pairs[at]);
+        connect_pair(worker, &worker->pairs[at]);
+    }
+    while (!over) {
+        struct pair *pair = &worker->pairs[random_number(worker) % endpoints];
+        if (pausing && is_at_rest(worker)) {
+            pthread_barrier_wait(&all_rest);
+            /* Here it is looked what there is. */
+            pthread_barrier_wait(&all_rest);
+            moved = seconds();
+            continue;
+        }
+        if (!pausing && pair->doing == RESTS) {
+            const unsigned chance = random_number(worker) % 1000;
+            if (chance < 10)
+                end_connection(worker, pair);
+            else if (chance < 20)
+                pass(worker);
+            else if (chance < 150)
+                bind_window(worker, pair);
+            else
+                transfer(worker, pair);
+            /* Most of the time there is more than one thing under way. */
+            if (chance % 8 != 0)
+                continue;
+        }
+        if (take(worker)) {
+            moved = seconds();
+            usleep(PAUSE);
+        } else {
+            sleep_a_moment(worker);
+        }
+        if (seconds() > moved + 120) {
+            fprintf(stderr, "thread %u: nothing has come for two minutes; endpoint 0 does %d\n", worker->index, worker->pairs[0].doing);
+            exit(1);
+        }
+    }
+    return NULL;
+}
+
+static void open_worker(struct worker *worker, unsigned index, unsigned long long seed)
+{
+    const DAT_COUNT room = (DAT_COUNT)(endpoints * 8);
+    DAT_RMR_CONTEXT unused;
+    memset(worker, 0, sizeof *worker);
+    worker->index = index;
+    worker->state = 0x9E3779B97F4A7C15u ^ (seed * 64 + index + 1) * 0xD1342543DE82EF95u;
+    OK(dat_evd_create(near_ia, room, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &worker->near_transfers));
+    OK(dat_evd_create(near_ia, room, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &worker->near_connections));
+    OK(dat_evd_create(far_ia, room, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG, &worker->far_transfers));
+    OK(dat_evd_create(far_ia, room, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &worker->far_connections));
+    OK(dat_evd_create(far_ia, room, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &worker->arrivals));
+    OK(dat_psp_create(far_ia, PORT + index, worker->arrivals, DAT_PSP_CONSUMER_FLAG, &worker->listener));
+    worker->near_memory = registered(near_ia, near_zone, (size_t)endpoints * SLOT, &worker->near_local, &unused);
+    worker->far_memory = registered(far_ia, far_zone, (size_t)endpoints * SLOT, &worker->far_local, &worker->far_remote);
+    CHECK(posix_memalign((void **)&worker->passing, 4096, PASSING) == 0);
+    memset(worker->passing, 0, PASSING);
+}
+
+/* Gives everything back, in order. */
+static void close_worker(struct worker *worker)
+{
+    unsigned at;
+    for (at = 0; at < endpoints; at++) {
+        OK(dat_ep_free(worker->pairs[at].near));
+        OK(dat_ep_free(worker->pairs[at].far));
+    }
+    OK(dat_psp_free(worker->listener));
+    OK(dat_evd_free(worker->near_transfers));
+    OK(dat_evd_free(worker->near_connections));
+    OK(dat_evd_free(worker->far_transfers));
+    OK(dat_evd_free(worker->far_connections));
+    OK(dat_evd_free(worker->arrivals));
+}
+
+/* How many more objects of a kind can be had. */
+#define COUNT_ROOM(name, type, create, destroy)                                                                         \
+    static unsigned name(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone)                                                          \
+    {                                                                                                                   \
+        static type made[ROOM_MOST];                                                                                    \
+        unsigned count = 0, at;                                                                                         \
+        DAT_RETURN code = DAT_SUCCESS;                                                                                  \
+        (void)ia, (void)zone;                                                                                           \
+        while (count < ROOM_MOST && (code = create) == DAT_SUCCESS)                                                     \
+            count++;                                                                                                    \
+        EXPECT(DAT_INSUFFICIENT_RESOURCES, code);                                                                       \
+        for (at = 0; at < count; at++)                                                                                  \
+            OK(destroy(made[at]));                                                                                      \
+        return count;                                                                                                   \
+    }
+COUNT_ROOM(room_of_zones, DAT_PZ_HANDLE, dat_pz_create(ia, &made[count]), dat_pz_free)
+COUNT_ROOM(room_of_dispatchers, DAT_EVD_HANDLE, dat_evd_create(ia, 1, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &made[count]), dat_evd_free)
+COUNT_ROOM(room_of_notified, DAT_CNO_HANDLE, dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &made[count]), dat_cno_free)
+COUNT_ROOM(room_of_windows, DAT_RMR_HANDLE, dat_rmr_create(zone, &made[count]), dat_rmr_free)
+
+static DAT_RETURN any_region(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone, DAT_LMR_HANDLE *region)
+{
+    DAT_REGION_DESCRIPTION description;
+    DAT_LMR_CONTEXT local;
+    DAT_RMR_CONTEXT remote;
+    DAT_VLEN size;
+    DAT_VADDR address;
+    description.for_va = workers[0].passing;
+    return dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, description, 64, zone, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, region, &local, &remote, &size,
+                          &address);
+}
+COUNT_ROOM(room_of_regions, DAT_LMR_HANDLE, any_region(ia, zone, &made[count]), dat_lmr_free)
+
+static DAT_RETURN any_endpoint(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone, DAT_EP_HANDLE *endpoint)
+{
+    const struct worker *of = &workers[0];
+    if (ia == near_ia)
+        return dat_ep_create(ia, zone, of->near_transfers, of->near_transfers, of->near_connections, NULL, endpoint);
+    return dat_ep_create(ia, zone, of->far_transfers, of->far_transfers, of->far_connections, NULL, endpoint);
+}
+COUNT_ROOM(room_of_endpoints, DAT_EP_HANDLE, any_endpoint(ia, zone, &made[count]), dat_ep_free)
+
+static DAT_RETURN any_shared(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone, DAT_SRQ_HANDLE *shared)
+{
+    DAT_SRQ_ATTR attributes;
+    memset(&attributes, 0, sizeof attributes);
+    attributes.max_recv_dtos = 1;
+    attributes.max_recv_iov = 1;
+    attributes.low_watermark = DAT_SRQ_LW_DEFAULT;
+    return dat_srq_create(ia, zone, &attributes, shared);
+}
+COUNT_ROOM(room_of_shared, DAT_SRQ_HANDLE, any_shared(ia, zone, &made[count]), dat_srq_free)
+
+static const char *const kinds[KINDS] = {"pz", "evd", "cno", "rmr", "ep", "lmr", "srq"};
+
+/* The room of each kind; how many objects were made for that. */
+static unsigned all_room(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone, unsigned room[KINDS])
+{
+    unsigned sum = 0, kind;
+    room[0] = room_of_zones(ia, zone);
+    room[1] = room_of_dispatchers(ia, zone);
+    room[2] = room_of_notified(ia, zone);
+    room[3] = room_of_windows(ia, zone);
+    room[4] = room_of_endpoints(ia, zone);
+    room[5] = room_of_regions(ia, zone);
+    room[6] = room_of_shared(ia, zone);
+    for (kind = 0; kind < KINDS; kind++)
+        sum += room[kind];
+    return sum;
+}
+
+struct sample {
+    long resident;
+    int descriptors;
+    unsigned room[2][KINDS];
+};
+
+static struct sample samples_taken[MOST_SAMPLES];
+
+static void print(const struct sample *sample, double after)
+{
+    int side, kind;
+    printf("sample %.0f %ld %d", after, sample->resident, sample->descriptors);
+    for (side = 0; side < 2; side++)
+        for (kind = 0; kind < KINDS; kind++)
+            printf("%c%s:%u", kind == 0 ? ' ' : ',', kinds[kind], sample->room[side][kind]);
+    printf("\n");
+    fflush(stdout);
+}
+
+/* The most memory of some samples. */
+static long most(unsigned from, unsigned to)
+{
+    long most = 0;
+    for (; from < to; from++)
+        if (samples_taken[from].resident > most)
+            most = samples_taken[from].resident;
+    return most;
+}
+
+static void judge(unsigned count)
+{
+    const unsigned third = count / 3;
+    const long before = most(count - 2 * third, count - third), after = most(count - third, count);
+    unsigned at;
+    for (at = 1; at < count; at++) {
+        if (samples_taken[at].descriptors != samples_taken[0].descriptors || memcmp(samples_taken[at].room, samples_taken[0].room, sizeof samples_taken[0].room)) {
+            fprintf(stderr, "sample %u has other files open, or other room, than the first\n", at + 1);
+            exit(1);
+        }
+    }
+    if (after > before + SLACK) {
+        fprintf(stderr, "the memory grows: %ld KiB, and %ld KiB later\n", before, after);
+        exit(1);
+    }
+    printf("kibibytes %ld %ld\n", before, after);
+}
+
+static long resident(void)
+{
+    long all, pages;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%ld %ld", &all, &pages) == 2);
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* What the process has open, without what looks. */
+static int descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    CHECK(folder != NULL);
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count - 3;
+}
+
+int main(int count, char **arguments)
+{
+    DAT_IA_ATTR attributes;
+    DAT_EVENT event;
+    double begin, every;
+    unsigned samples, at, sample, made = 0, room[KINDS];
+    unsigned long long operations = 0, windows = 0, connections = 0;
+    CHECK(count == 7 || (count == 8 && strcmp(arguments[7], "device") == 0));
+    every = atof(arguments[2]);
+    samples = (unsigned)atoi(arguments[3]);
+    threads = (unsigned)atoi(arguments[4]);
+    endpoints = (unsigned)atoi(arguments[5]);
+    CHECK(samples >= 3 && samples <= MOST_SAMPLES && threads > 0 && threads <= MOST_THREADS && endpoints > 0 && endpoints <= MOST_ENDPOINTS);
+    every /= samples;
+    OK(dat_ia_open(arguments[1], 8, &near_async, &near_ia));
+    OK(dat_ia_open(arguments[1], 8, &far_async, &far_ia));
+    OK(dat_pz_create(near_ia, &near_zone));
+    OK(dat_pz_create(far_ia, &far_zone));
+    OK(dat_ia_query(far_ia, NULL, DAT_IA_FIELD_IA_ADDRESS_PTR, &attributes, 0, NULL));
+    far_address = attributes.ia_address_ptr;
+    CHECK(pthread_barrier_init(&all_rest, NULL, threads + 1) == 0);
+    for (at = 0; at < threads; at++)
+        open_worker(&workers[at], at, strtoull(arguments[6], NULL, 0));
+    /* All handles that there ever will be are there before it begins. */
+    while (count == 7 && made <= QUARANTINE)
+        made += all_room(near_ia, near_zone, room);
+    begin = seconds();
+    for (at = 0; at < threads; at++)
+        CHECK(pthread_create(&workers[at].thread, NULL, work, &workers[at]) == 0);
+    for (sample = 1; sample <= samples; sample++) {
+        struct sample *taken = &samples_taken[sample - 1];
+        double left;
+        while ((left = begin + every * sample - seconds()) > 0)
+            usleep((useconds_t)(left < 0.9 ? left * 1e6 : 9e5));
+        pausing = 1;
+        pthread_barrier_wait(&all_rest);
+        if (count == 7) {
+            all_room(near_ia, near_zone, taken->room[0]);
+            all_room(far_ia, far_zone, taken->room[1]);
+        }
+        taken->resident = resident();
+        taken->descriptors = descriptors();
+        print(taken, seconds() - begin);
+        CHECK(getchar() != EOF);
+        if (sample == samples)
+            over = 1;
+        pausing = 0;
+        pthread_barrier_wait(&all_rest);
+    }
+    for (at = 0; at < threads; at++) {
+        CHECK(pthread_join(workers[at].thread, NULL) == 0);
+        operations += workers[at].operations;
+        windows += workers[at].windows;
+        connections += workers[at].connections;
+        close_worker(&workers[at]);
+    }
+    CHECK(DAT_GET_TYPE(dat_evd_dequeue(near_async, &event)) == DAT_QUEUE_EMPTY);
+    CHECK(DAT_GET_TYPE(dat_evd_dequeue(far_async, &event)) == DAT_QUEUE_EMPTY);
+    OK(dat_ia_close(near_ia, DAT_CLOSE_ABRUPT_FLAG));
+    OK(dat_ia_close(far_ia, DAT_CLOSE_ABRUPT_FLAG));
+    printf("operations %llu windows %llu connections %llu\n", operations, windows, connections);
+    judge(samples);
+    return 0;
+}
