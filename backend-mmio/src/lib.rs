@@ -13,6 +13,9 @@
 //! Paravirtual adapters ([`pvrdma`]) are driven as a whole: their commands are the driver's own, and the platform gives a
 //! [`pvrdma::Mapping`], a [`pvrdma::Rendezvous`] and [`RegisterWords`] in the place of the last three.
 //!
+//! A device may also be a program at the other end of shared memory ([`mailbox`]): then the control path, connections and registers are
+//! commands to it.
+//!
 //! # Storage
 //! All memory is lent: [`mlx5::Storage`] for what the driver remembers, [`DmaMemory`] for what the device shares. Queues
 //! get a run of either and give it back when they are destroyed.
@@ -35,6 +38,7 @@ extern crate std;
 mod calls;
 mod fault;
 mod hal;
+pub mod mailbox;
 pub mod mlx5;
 pub mod over_queues;
 pub mod pvrdma;

@@ -47,6 +47,17 @@ impl ModelControl {
             Ok(())
         });
     }
+
+    /// Reads everything that was posted, writes what completed, and says so to a driver elsewhere if there are events.
+    pub(crate) fn fetch(&self) {
+        self.do_on(|_| ());
+        let mut world = self.shared.enter();
+        let (device, _) = world.device(self.device);
+        let told = device.filter(|device| !device.events.is_empty());
+        if let Some(desk) = told.and_then(|device| device.desk) {
+            desk.notify();
+        }
+    }
 }
 
 impl Drop for ModelControl {

@@ -11,6 +11,7 @@ use dat_core::time::Instant;
 
 use crate::carried::Carried;
 use crate::lie::Lie;
+use crate::mailbox::Desk;
 use crate::sideband::Connects;
 
 /// A completion queue.
@@ -61,6 +62,8 @@ pub struct Device {
     pub(crate) halted: bool,
     /// Whether its queue pairs are joined by its sideband, and not connected by the fabric.
     pub(crate) joins: bool,
+    /// Where its driver is told of events, if that is elsewhere.
+    pub(crate) desk: Option<Desk>,
     /// What is wrong with the next completion.
     pub(crate) lie: Option<Lie>,
     /// The block that was just written to the doorbell of a queue pair.
@@ -87,6 +90,7 @@ impl Device {
             events: VecDeque::new(),
             halted: false,
             joins: false,
+            desk: None,
             lie: None,
             burst: None,
             bursts: 0,

@@ -3,12 +3,15 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use backend_mmio::mailbox::defs as mailbox;
+#[cfg(feature = "std")]
+use backend_mmio::mailbox::{Mailbox, MailboxControl, MailboxRegisters, MailboxSideband};
 use backend_mmio::mlx5::{
     CompletionQueueSlot, DeviceEvent, Limits, MmioBackend, Parts, QueuePairSlot, RequestSlot,
     SharedReceiveSlot, State, Storage, WindowSlot,
 };
 use backend_mmio::over_queues::{MmioQueueSideband, QueueSideband};
-use backend_mmio::{DmaMemory, Sideband};
+use backend_mmio::{DeviceUnit, DmaMemory, Sideband};
 use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
 use dat_core::backend::BackendError;
 use dat_core::time::Instant;
@@ -21,7 +24,10 @@ use crate::junction::{Meetings, ModelJunction, channels};
 use crate::lent::Lent;
 use crate::lie::Lie;
 use crate::lock::{Arc, Guard, Mutex, lock};
+use crate::mailbox::{Desk, MailboxDevice, Regions};
 use crate::memory;
+#[cfg(feature = "std")]
+use crate::posted::{Beside, PostedBackend, anything};
 use crate::sideband::{Devices, FabricSideband};
 use crate::window::ModelRegisters;
 
@@ -119,6 +125,14 @@ impl World {
         }
         any
     }
+
+    /// Tells drivers that are elsewhere that something happened.
+    fn notify(&self) {
+        let devices = self.devices.iter().flatten();
+        devices
+            .filter_map(|device| device.desk)
+            .for_each(Desk::notify);
+    }
 }
 
 /// What all parts of all devices share.
@@ -196,6 +210,36 @@ impl ModelFabric {
         (self.driver(device, options, storage, sideband), state)
     }
 
+    /// A device whose driver reaches it through a mailbox alone, though both are in this process.
+    #[cfg(feature = "std")]
+    #[must_use]
+    pub fn posted_device(&self, options: NodeOptions) -> PostedBackend {
+        let memory = memory::shared(MEMORY);
+        let mailbox = Box::leak(Box::new([const { DeviceUnit::new() }; mailbox::UNITS]));
+        let device = self.mailbox_device(options, memory, mailbox, anything());
+        let hal = ModelHal {
+            devices: self.shared.clone(),
+            device: device.control.device,
+            coherent: options.coherent,
+        };
+        let mailbox = Box::leak(Box::new(Mailbox::new(mailbox, Beside::new(device))));
+        let (Ok(control), Ok(sideband)) = (
+            MailboxControl::new(mailbox, options.name),
+            MailboxSideband::new(mailbox),
+        ) else {
+            unreachable!("it answers");
+        };
+        let parts = Parts {
+            control,
+            sideband,
+            registers: MailboxRegisters::new(mailbox),
+            hal,
+            memory,
+        };
+        let state = Box::leak(Box::new(State::new()));
+        MmioBackend::new(parts, storage(&LIMITS, state))
+    }
+
     fn sideband(&self, device: usize) -> ModelSideband {
         FabricSideband {
             devices: self.shared.clone(),
@@ -227,6 +271,54 @@ impl ModelFabric {
         driver
     }
 
+    /// A device whose driver is elsewhere: `memory` is what they share, by addresses that both know it by, the `mailbox` lies beside it, and
+    /// `regions` says which consumer memory it may reach.
+    #[must_use]
+    pub fn mailbox_device(
+        &self,
+        options: NodeOptions,
+        memory: DmaMemory<'static>,
+        mailbox: &'static [DeviceUnit; mailbox::UNITS],
+        regions: Regions,
+    ) -> MailboxDevice {
+        let device = self.add(options, false, memory);
+        let desk = Desk(mailbox);
+        if let (Some(device), _) = self.shared.enter().device(device) {
+            device.desk = Some(desk);
+        }
+        MailboxDevice {
+            control: self.control(device, options),
+            sideband: self.sideband(device),
+            registers: self.registers(device),
+            regions,
+            desk,
+        }
+    }
+
+    fn registers(&self, device: usize) -> ModelRegisters {
+        ModelRegisters {
+            shared: self.shared.clone(),
+            device,
+        }
+    }
+
+    fn control(&self, device: usize, options: NodeOptions) -> ModelControl {
+        let windows = match options.memory_windows {
+            true => LIMITS.windows,
+            false => 0,
+        };
+        let limits = Limits {
+            name: options.name,
+            windows,
+            ..LIMITS
+        };
+        ModelControl {
+            shared: self.shared.clone(),
+            device,
+            limits,
+        }
+    }
+
     /// Puts a device on the fabric: its number.
     fn add(&self, options: NodeOptions, joins: bool, memory: DmaMemory<'static>) -> usize {
         let mut device = Device::new(self.fabric.node(options), memory);
@@ -248,26 +340,10 @@ impl ModelFabric {
             (Some(device), _) => device.memory,
             (None, _) => memory::shared(0),
         };
-        let limits = Limits {
-            name: options.name,
-            windows: if options.memory_windows {
-                LIMITS.windows
-            } else {
-                0
-            },
-            ..LIMITS
-        };
         let parts = Parts {
-            control: ModelControl {
-                shared: shared.clone(),
-                device,
-                limits,
-            },
+            control: self.control(device, options),
             sideband,
-            registers: ModelRegisters {
-                shared: shared.clone(),
-                device,
-            },
+            registers: self.registers(device),
             hal: ModelHal {
                 devices: shared.clone(),
                 device,
@@ -288,8 +364,11 @@ impl ModelFabric {
     pub fn step(&self) -> bool {
         let mut world = self.shared.enter();
         world.fetch();
-        let moved = self.fabric.step();
-        world.complete() || moved
+        let moved = self.fabric.step() | world.complete();
+        if moved {
+            world.notify();
+        }
+        moved
     }
 
     /// Has the device at a place, counted from 0 as they were made, write its next completion otherwise than it should.
@@ -328,6 +407,7 @@ impl ModelFabric {
         world.fetch();
         self.fabric.run_until(until);
         world.complete();
+        world.notify();
     }
 
     /// The time of the fabric.

@@ -38,7 +38,10 @@ mod junction;
 mod lent;
 mod lie;
 mod lock;
+mod mailbox;
 mod memory;
+#[cfg(feature = "std")]
+mod posted;
 pub mod pvrdma;
 mod scrawl;
 mod sideband;
@@ -50,4 +53,7 @@ pub use hal::ModelHal;
 pub use junction::ModelJunction;
 pub use lent::Lent;
 pub use lie::Lie;
+pub use mailbox::{MailboxDevice, Regions, driver_address};
+#[cfg(feature = "std")]
+pub use posted::{Beside, PostedBackend};
 pub use window::ModelRegisters;

@@ -22,6 +22,8 @@ use std::task::Wake;
 
 mod bed;
 mod exceptions;
+#[cfg(feature = "mailbox")]
+mod mailbox;
 
 /// A fabric of its own for each test.
 type MmioBed = Bed<ModelFabric>;

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::fs;
 use std::time::{Duration, Instant};
+use xshell::cmd;
 
 use crate::features;
 use crate::tools;
@@ -57,7 +58,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 14] = [
+const PROOFS: [Proof; 15] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
@@ -104,6 +105,16 @@ const PROOFS: [Proof; 14] = [
         name: "sanitizers",
         what: "the suites under the address sanitizer and the thread sanitizer",
         run: |workspace, _| sanitizers::run(workspace).map(Some),
+    },
+    Proof {
+        name: "mailbox",
+        what: "the suite on devices that their drivers reach through a mailbox",
+        run: |workspace, _| {
+            let scope = ["--package", "dat-tests", "--features", "mailbox"];
+            let shell = &workspace.shell;
+            cmd!(shell, "cargo test --quiet {scope...} --test mmio mailbox").run()?;
+            Ok(None)
+        },
     },
     Proof {
         name: "hostile",

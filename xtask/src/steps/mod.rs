@@ -49,7 +49,7 @@ const STEPS: &[Step] = &[
                 "--workspace",
                 "--all-targets",
                 "--features",
-                "dat-tests/verbs,dat-bench/verbs,dat-cli/verbs",
+                "dat-tests/mailbox,dat-tests/verbs,dat-bench/verbs,dat-cli/verbs",
                 "--",
                 "--deny",
                 "warnings",

@@ -1,0 +1,131 @@
+//! Connections.
+
+use core::fmt;
+
+use dat_core::attributes::IaAddress;
+use dat_core::backend::{
+    BackendError, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey, PrivateData,
+    RequestKey,
+};
+use dat_core::sync::RawLock;
+use dat_core::time::Instant;
+
+use super::defs::Command;
+use super::exchange::{Mailbox, OtherEnd};
+use crate::hal::Hal;
+use crate::sideband::Sideband;
+
+/// The connections of a device behind a mailbox.
+pub struct MailboxSideband<'s, L, E, H> {
+    mailbox: &'s Mailbox<'s, L, E, H>,
+    address: IaAddress,
+    private_data_limit: u32,
+    /// The notice of which all events were taken, if any.
+    seen: Option<u32>,
+}
+
+impl<L, E, H> fmt::Debug for MailboxSideband<'_, L, E, H> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "connections of {:?}", self.address)
+    }
+}
+
+impl<'s, L: RawLock, E: OtherEnd, H: Hal> MailboxSideband<'s, L, E, H> {
+    /// Asks a device where it is.
+    ///
+    /// # Errors
+    /// `Device`.
+    pub fn new(mailbox: &'s Mailbox<'s, L, E, H>) -> Result<Self, BackendError> {
+        let (address, private_data_limit): (IaAddress, u32) = mailbox.ask(&Command::Address)?;
+        Ok(Self {
+            mailbox,
+            address,
+            private_data_limit: private_data_limit.min(PrivateData::new().capacity() as u32),
+            seen: None,
+        })
+    }
+
+    fn tell(&self, command: &Command) {
+        let _gone: Result<(), BackendError> = self.mailbox.ask(command);
+    }
+}
+
+fn copied(private_data: &[u8]) -> Result<PrivateData, BackendError> {
+    PrivateData::from_slice(private_data).map_err(|_| BackendError::Resources)
+}
+
+impl<L: RawLock, E: OtherEnd, H: Hal> Sideband for MailboxSideband<'_, L, E, H> {
+    fn address(&self) -> IaAddress {
+        self.address
+    }
+
+    fn private_data_limit(&self) -> u32 {
+        self.private_data_limit
+    }
+
+    fn listen(
+        &mut self,
+        token: u64,
+        qualifier: Option<u64>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        self.mailbox.ask(&Command::Listen { token, qualifier })
+    }
+
+    fn stop_listening(&mut self, listener: ListenerKey) {
+        self.tell(&Command::StopListening { listener });
+    }
+
+    fn connect(
+        &mut self,
+        queue_pair: u32,
+        request: &ConnectRequest<'_>,
+    ) -> Result<u64, BackendError> {
+        self.mailbox.ask(&Command::Connect {
+            queue_pair,
+            address: request.address,
+            qualifier: request.qualifier,
+            quality: request.quality,
+            private_data: copied(request.private_data)?,
+        })
+    }
+
+    fn accept(
+        &mut self,
+        request: RequestKey,
+        queue_pair: u32,
+        private_data: &[u8],
+    ) -> Result<(), BackendError> {
+        let private_data = copied(private_data)?;
+        self.mailbox.ask(&Command::Accept {
+            request,
+            queue_pair,
+            private_data,
+        })
+    }
+
+    fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]) {
+        let private_data = copied(private_data).unwrap_or_default();
+        self.tell(&Command::Reject {
+            request,
+            by_consumer,
+            private_data,
+        });
+    }
+
+    fn disconnect(&mut self, queue_pair: u32, mode: DisconnectMode) {
+        self.tell(&Command::Disconnect { queue_pair, mode });
+    }
+
+    fn poll(&mut self, _now: Instant) -> Option<ControlEvent> {
+        let notice = self.mailbox.notice();
+        if self.seen == Some(notice) {
+            return None;
+        }
+        // That the other end is of no use is told by the control path.
+        let event: Option<ControlEvent> = self.mailbox.ask(&Command::PollConnections).ok()?;
+        if event.is_none() {
+            self.seen = Some(notice);
+        }
+        event
+    }
+}

@@ -1,0 +1,28 @@
+//! The suite on model devices that their drivers reach through a mailbox alone.
+
+use backend_mock::FabricOptions;
+use mmio_model::{ModelFabric, PostedBackend};
+
+use crate::bed::{Bed, network};
+use crate::exceptions::exceptions;
+
+/// Devices behind mailboxes.
+struct Posted(ModelFabric);
+
+impl Posted {
+    fn fabric(&self) -> &ModelFabric {
+        &self.0
+    }
+}
+
+network!(
+    Posted,
+    PostedBackend,
+    "model",
+    posted_device,
+    |test| exceptions("mmio").get(test).cloned(),
+    |options: FabricOptions| Self(ModelFabric::new(options)),
+    Self::fabric
+);
+
+dat_tests::conformance_suite!(base, Bed::<Posted>::new());
