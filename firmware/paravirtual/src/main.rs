@@ -1,14 +1,11 @@
 //! The core on a machine without an operating system drives the paravirtual adapter of QEMU: two endpoints of one adapter, connected
-//! with each other, exchange messages, fail, begin anew and end. What machine it is, only `machine` knows.
+//! with each other, exchange messages, fail, begin anew and end. What machine it is, only the crate `machine` knows.
 //!
 //! What comes of every call is logged; `expected.txt` has the lines as they must be. The machine ends with success only if every call that
 //! must succeed did.
 #![no_std]
 #![no_main]
 
-mod bus;
-mod log;
-mod machine;
 mod platform;
 mod scenes;
 

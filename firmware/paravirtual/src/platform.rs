@@ -4,8 +4,6 @@
     reason = "the promises of this machine to the driver; a room of its own"
 )]
 
-use core::ptr::NonNull;
-
 use backend_mmio::mlx5::{
     CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
 };
@@ -19,10 +17,8 @@ use dat_core::backend::{
     PrivateData, RequestKey,
 };
 use dat_core::time::Instant;
+use machine::{Barriers, Function};
 use static_cell::ConstStaticCell;
-
-use crate::bus::Function;
-use crate::machine::Barriers;
 
 /// The driver on QEMU's device.
 pub(crate) type Backend = PvrdmaBackend<'static, MappedWords, Here, Loop, Barriers>;
@@ -78,14 +74,13 @@ const ADDRESS: [u32; 4] = [0, 0, 0xFFFF_0000, 0x0100_090A];
 pub(crate) fn open() -> Option<Result<Backend, OpenFailure>> {
     let function = Function::find(0x15AD, 0x0820)?;
     function.enable();
-    let window = |number, length| {
-        let base = NonNull::new(core::ptr::with_exposed_provenance_mut(
-            function.window(number),
-        ))?;
-        // SAFETY: the adapter was given this window, by the firmware of the machine or by this image, which is longer, and in which nothing of Rust lies.
-        Some(unsafe { MappedWords::new(base, length) })
+    // SAFETY: both windows are longer, and what the adapter reaches of memory is what it is told of by the driver.
+    let (registers, doorbells) = unsafe {
+        (
+            function.registers(1, REGISTERS)?,
+            function.registers(2, DOORBELLS)?,
+        )
     };
-    let (registers, doorbells) = (window(1, REGISTERS)?, window(2, DOORBELLS)?);
     let bus = ARENA.0.as_ptr().expose_provenance() as u64;
     // SAFETY: memory is where it is, for the device as well, and only this driver gets it.
     let memory = unsafe { DmaMemory::new(&ARENA.0, bus) };

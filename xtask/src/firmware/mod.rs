@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use xshell::{Shell, cmd};
 
+mod ivshmem;
 mod paravirtual;
 
 use crate::workspace::Workspace;
@@ -91,6 +92,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         if let Some(said) = paravirtual::log(&images.of_machines(), &PC)? {
             fs::write(images.expected("paravirtual"), said)?;
         }
+        let said = ivshmem::log(&images.of_machines(), &images.program)?;
+        fs::write(images.expected("ivshmem"), said)?;
     }
     images.hold(PROCESSORS, &[PC, ARM, RISC_V], options.accept)
 }
@@ -105,12 +108,15 @@ struct Images {
     folder: PathBuf,
     target: PathBuf,
     decoder: PathBuf,
+    /// The process that shares memory with a machine.
+    program: PathBuf,
 }
 
 impl Images {
     fn new(workspace: &Workspace) -> Result<Self> {
         let shell = workspace.shell.clone();
         packages::install_for(&shell, ["qemu-system-arm", "ld.lld"])?;
+        let program = ivshmem::program(workspace)?;
         let folder = workspace.root().join("firmware");
         let target = workspace.target().join("firmware");
         let scope = ["--quiet", "--locked", "--package", "decode"];
@@ -126,6 +132,7 @@ impl Images {
             folder,
             decoder: target.join("debug/decode"),
             target,
+            program,
         })
     }
 
@@ -135,6 +142,7 @@ impl Images {
             shell: self.shell.clone(),
             folder: self.folder.clone(),
             decoder: self.decoder.clone(),
+            program: self.program.clone(),
             target: self.target.join("machines"),
         }
     }
@@ -147,7 +155,8 @@ impl Images {
             let others = scope.spawn(move || {
                 machines
                     .iter()
-                    .try_for_each(|machine| paravirtual::check(&others, machine))
+                    .try_for_each(|machine| paravirtual::check(&others, machine))?;
+                ivshmem::check(&others, &others.program)
             });
             let held = processors.iter().try_for_each(|processor| {
                 self.tour(processor)?;

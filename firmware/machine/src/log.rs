@@ -4,7 +4,7 @@
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 
-use crate::machine;
+use crate::processor;
 
 /// What puts frames together.
 struct Frames(UnsafeCell<defmt::Encoder>);
@@ -15,7 +15,7 @@ unsafe impl Sync for Frames {}
 static FRAMES: Frames = Frames(UnsafeCell::new(defmt::Encoder::new()));
 
 fn send(bytes: &[u8]) {
-    bytes.iter().copied().for_each(machine::send);
+    bytes.iter().copied().for_each(processor::send);
 }
 
 #[defmt::global_logger]
@@ -44,5 +44,5 @@ unsafe impl defmt::Logger for Log {
 #[panic_handler]
 fn panicked(_: &PanicInfo<'_>) -> ! {
     defmt::error!("panicked");
-    machine::exit(2)
+    processor::exit(2)
 }

@@ -1,4 +1,4 @@
-//! Where the image lies in its machine. For the PC the hosted target is used: no start-up code, no libraries.
+//! The build script of images: where they lie in its machine. For the PC the hosted target is used: no start-up code, no libraries.
 
 use std::{env, error::Error};
 
@@ -6,7 +6,7 @@ use std::{env, error::Error};
 const VIRT: &[(&str, &str)] = &[("aarch64", "0x40100000"), ("riscv32", "0x80000000")];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = env::var("CARGO_MANIFEST_DIR")? + "/src/machine";
+    let folder = env::var("CARGO_MANIFEST_DIR")? + "/../machine/src";
     let processor = env::var("CARGO_CFG_TARGET_ARCH")?;
     println!("cargo:rerun-if-changed={folder}");
     let arguments = match VIRT.iter().find(|(name, _)| *name == processor) {

@@ -15,7 +15,8 @@ pub(crate) const WINDOWS: Option<u32> = Some(0x4000_0000);
 
 const SERIAL: usize = 0x1000_0000;
 const EXIT: usize = 0x0010_0000;
-const CONFIGURATION: usize = 0x3000_0000;
+/// Where the configuration of functions is.
+pub(crate) const CONFIGURATION: usize = 0x3000_0000;
 
 // What faults ends the image.
 global_asm!(
@@ -44,7 +45,7 @@ pub(crate) fn send(byte: u8) {
 }
 
 /// Ends the machine; QEMU ends with the code.
-pub(crate) fn exit(code: u32) -> ! {
+pub fn exit(code: u32) -> ! {
     const SUCCESS: u32 = 0x5555;
     const FAILURE: u32 = 0x3333;
     let how = match code {
@@ -58,22 +59,6 @@ pub(crate) fn exit(code: u32) -> ! {
     }
 }
 
-fn configuration(function: u8, offset: u8) -> *mut u32 {
-    with_exposed_provenance_mut(CONFIGURATION | usize::from(function) << 12 | usize::from(offset))
-}
-
-/// Reads a word of the configuration of a function of the first bus.
-pub(crate) fn read_configuration(function: u8, offset: u8) -> u32 {
-    // SAFETY: the machine has the configuration of 256 functions there, present or not, and nothing of Rust.
-    unsafe { configuration(function, offset).read_volatile() }
-}
-
-/// Writes one.
-pub(crate) fn write_configuration(function: u8, offset: u8, value: u32) {
-    // SAFETY: as above; windows of devices go to where nothing of Rust lies.
-    unsafe { configuration(function, offset).write_volatile(value) }
-}
-
 /// A barrier between accesses to memory (`r`, `w`) and to registers (`i`, `o`).
 macro_rules! barrier {
     ($what:literal) => {
@@ -84,7 +69,7 @@ macro_rules! barrier {
 
 /// The barriers of this processor, whose devices take part in the coherence of caches.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Barriers;
+pub struct Barriers;
 
 // SAFETY: each names the accesses that it stands between, before and after.
 unsafe impl Hal for Barriers {

@@ -14,7 +14,8 @@ use dat_core::backend::SyncDirection;
 pub(crate) const WINDOWS: Option<u32> = Some(0x1000_0000);
 
 const SERIAL: usize = 0x0900_0000;
-const CONFIGURATION: usize = 0x3F00_0000;
+/// Where the configuration of functions is.
+pub(crate) const CONFIGURATION: usize = 0x3F00_0000;
 
 // Atomic accesses and such that are not aligned need memory that is known as such, and that takes page tables: the first GiB is
 // registers (Device-nGnRE), the second memory (write-back), each mapped where it is. What faults ends the image.
@@ -72,29 +73,13 @@ pub(crate) fn send(byte: u8) {
 }
 
 /// Ends the machine; QEMU ends with the code.
-pub(crate) fn exit(code: u32) -> ! {
+pub fn exit(code: u32) -> ! {
     /// The call of a debugger, and what it is to say: the application ended.
     const EXIT: u32 = 0x18;
     const ENDED: u64 = 0x20026;
     let argument = [ENDED, code.into()];
     // SAFETY: QEMU reads the argument, and does not return.
     unsafe { asm!("hlt #0xf000", in("w0") EXIT, in("x1") argument.as_ptr(), options(noreturn)) }
-}
-
-fn configuration(function: u8, offset: u8) -> *mut u32 {
-    with_exposed_provenance_mut(CONFIGURATION | usize::from(function) << 12 | usize::from(offset))
-}
-
-/// Reads a word of the configuration of a function of the first bus.
-pub(crate) fn read_configuration(function: u8, offset: u8) -> u32 {
-    // SAFETY: the machine has the configuration of 256 functions there, present or not, and nothing of Rust.
-    unsafe { configuration(function, offset).read_volatile() }
-}
-
-/// Writes one.
-pub(crate) fn write_configuration(function: u8, offset: u8, value: u32) {
-    // SAFETY: as above; windows of devices go to where nothing of Rust lies.
-    unsafe { configuration(function, offset).write_volatile(value) }
 }
 
 /// A barrier of the domain that devices are in.
@@ -107,7 +92,7 @@ macro_rules! barrier {
 
 /// The barriers of this processor, whose devices take part in the coherence of caches.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Barriers;
+pub struct Barriers;
 
 // SAFETY: `osh` reaches devices; `st` orders stores, to memory and to registers alike, `ld` loads before all that follows, and the
 // full barrier everything. Registers are mapped without gathering.

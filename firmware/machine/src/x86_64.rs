@@ -7,7 +7,7 @@
 
 use core::arch::{asm, global_asm};
 
-pub(crate) use backend_mmio::CoherentHal as Barriers;
+pub use backend_mmio::CoherentHal as Barriers;
 
 /// The machine's firmware placed the windows of devices.
 pub(crate) const WINDOWS: Option<u32> = None;
@@ -109,7 +109,7 @@ pub(crate) fn send(byte: u8) {
 }
 
 /// Ends the machine; QEMU ends with one more than twice the code.
-pub(crate) fn exit(code: u32) -> ! {
+pub fn exit(code: u32) -> ! {
     write_port(EXIT, code);
     loop {
         core::hint::spin_loop();

@@ -1,0 +1,355 @@
+//! What this side does.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::endpoint::ConnectParam;
+use dat_core::error::Cause;
+use dat_core::event::Event;
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges,
+    QualityOfService, TIMEOUT_INFINITE,
+};
+use dat_core::id::{EpId, EvdId, PzId, RmrId};
+use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use dat_core::sync::NoLock;
+use dat_core::time::Instant;
+use dat_core::{Error, Ia, IaStorage, Result};
+use static_cell::StaticCell;
+
+use crate::platform::{self, BYTES, Backend, DISPATCHERS, PAIRS};
+
+type Storage = IaStorage<Backend, NoLock, PAIRS, DISPATCHERS, 0, 4, 128, 64>;
+static STORAGE: StaticCell<Storage> = StaticCell::new();
+
+/// Where the process is, and listens.
+const PROCESS: IaAddress = IaAddress::Node(1);
+const QUALIFIER: u64 = 7;
+const NOTHING: CompletionFlags = CompletionFlags::empty();
+
+/// Offsets in this side's memory: what is sent and written, what comes, what is opened to the process, what is read.
+const SOURCE: usize = 0;
+const TARGET: usize = 256;
+const OPENED: usize = 1024;
+const READ: usize = 2048;
+/// Bytes of a message, of what is opened, and of the process's memory.
+const MESSAGE: u64 = 64;
+const OPENED_LENGTH: u64 = 512;
+const THEIR_LENGTH: u64 = 256;
+
+fn unexpected() -> Error {
+    Error::internal(Cause::EndpointState)
+}
+
+struct Stage {
+    ia: Ia<'static, Backend, NoLock>,
+    bytes: &'static [AtomicU8; BYTES],
+    pz: PzId,
+    memory: LmrCreated,
+    window: RmrId,
+    ep: EpId,
+    requests: EvdId,
+    receives: EvdId,
+    connections: EvdId,
+}
+
+/// Goes through all of it.
+pub(crate) fn all() -> Result<()> {
+    let stage = open()?;
+    let theirs = stage.connect()?;
+    stage.write(theirs)?;
+    stage.open_window()?;
+    let end = stage.message()?;
+    stage.read(theirs)?;
+    stage.refusals(theirs)?;
+    stage.farewell()?;
+    if end == *b"leave" {
+        defmt::info!("ends without a word");
+        return Ok(());
+    }
+    stage.outlive()
+}
+
+fn open() -> Result<Stage> {
+    let (backend, bytes) = match platform::open() {
+        None => {
+            defmt::error!("there is no shared memory");
+            return Err(unexpected());
+        }
+        Some(Err(error)) => {
+            defmt::error!("nobody is at the other end: {}", error);
+            return Err(unexpected());
+        }
+        Some(Ok(opened)) => opened,
+    };
+    let storage = STORAGE.init_with(Storage::new);
+    let ia = Ia::open(backend, storage.lend(), 4).map_err(|refused| refused.error)?;
+    let pz = ia.pz_create()?;
+    let memory = ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Virtual(Region::from_static(bytes)),
+        pz,
+        privileges: MemoryPrivileges::ALL,
+    })?;
+    let window = ia.rmr_create(pz)?;
+    let requests = ia.evd_create(8, None, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
+    let receives = ia.evd_create(8, None, EvdFlags::DTO)?;
+    let connections = ia.evd_create(8, None, EvdFlags::CONNECTION)?;
+    let attributes = EpAttributes {
+        max_recv_dtos: 4,
+        max_request_dtos: 4,
+        max_rdma_read_in: 1,
+        max_rdma_read_out: 1,
+        ..EpAttributes::DEFAULT
+    };
+    let ep = ia.ep_create(
+        Some(pz),
+        Some(receives),
+        Some(requests),
+        Some(connections),
+        Some(&attributes),
+    )?;
+    defmt::info!("ia_open, pz_create, lmr_create, rmr_create, evd_create, ep_create");
+    Ok(Stage {
+        ia,
+        bytes,
+        pz,
+        memory,
+        window,
+        ep,
+        requests,
+        receives,
+        connections,
+    })
+}
+
+impl Stage {
+    /// The next event of a dispatcher.
+    fn wait(&self, evd: EvdId) -> Result<Event> {
+        loop {
+            self.ia.progress(Instant::ZERO);
+            if let Ok(event) = self.ia.evd_dequeue(evd) {
+                return Ok(event);
+            }
+            platform::sleep();
+        }
+    }
+
+    /// Logs the next completion of a dispatcher.
+    fn completion(&self, evd: EvdId) -> Result<()> {
+        match self.wait(evd)? {
+            Event::Dto(done) if done.status == DtoStatus::Success => defmt::info!(
+                "  gets {} {=u64}: {=u64} bytes",
+                done.operation,
+                done.cookie,
+                done.transferred_length
+            ),
+            Event::Dto(done) => defmt::info!(
+                "  gets {} {=u64}: {}",
+                done.operation,
+                done.cookie,
+                done.status
+            ),
+            Event::RmrBind(done) => {
+                defmt::info!("  gets bind {=u64}: {}", done.cookie, done.status);
+            }
+            _ => return Err(unexpected()),
+        }
+        Ok(())
+    }
+
+    /// Logs the next event of the connection.
+    fn connection(&self) -> Result<()> {
+        let Event::Connection { kind, .. } = self.wait(self.connections)? else {
+            return Err(unexpected());
+        };
+        defmt::info!("  gets {}", kind);
+        Ok(())
+    }
+
+    fn piece(&self, offset: usize, length: u64) -> LmrTriplet {
+        LmrTriplet {
+            context: self.memory.lmr_context,
+            address: self.memory.registered_address + offset as u64,
+            length,
+        }
+    }
+
+    fn put(&self, offset: usize, bytes: impl IntoIterator<Item = u8>) {
+        for (to, from) in self.bytes.iter().skip(offset).zip(bytes) {
+            to.store(from, Ordering::Relaxed);
+        }
+    }
+
+    /// Logs the text at an offset, up to a zero.
+    fn show(&self, offset: usize) {
+        let mut copy = [0; 32];
+        let mut length = 0;
+        for (to, from) in copy.iter_mut().zip(self.bytes.iter().skip(offset)) {
+            *to = from.load(Ordering::Relaxed);
+            if *to == 0 {
+                break;
+            }
+            length += 1;
+        }
+        match copy.get(..length).map(core::str::from_utf8) {
+            Some(Ok(text)) => defmt::info!("  reads \"{=str}\"", text),
+            _ => defmt::info!("  reads no text"),
+        }
+    }
+
+    /// Connects; the process says with its answer where its memory is.
+    fn connect(&self) -> Result<RmrTriplet> {
+        let Self { ia, ep, .. } = self;
+        for cookie in 1..=3 {
+            let place = TARGET + 64 * cookie as usize;
+            ia.post_recv(*ep, &[self.piece(place, MESSAGE)], cookie, NOTHING)?;
+        }
+        let request = ConnectParam {
+            address: PROCESS,
+            qualifier: QUALIFIER,
+            timeout: TIMEOUT_INFINITE,
+            private_data: b"from a bare machine",
+            quality: QualityOfService::BEST_EFFORT,
+            flags: ConnectFlags::empty(),
+        };
+        defmt::info!("post_recv, ep_connect");
+        ia.ep_connect(*ep, &request, Instant::ZERO)?;
+        self.connection()?;
+        let mut answer = [0; 12];
+        if ia.ep_private_data(*ep, &mut answer)? != answer.len() {
+            return Err(unexpected());
+        }
+        let [a, b, c, d, e, f, g, h, context @ ..] = answer;
+        Ok(RmrTriplet {
+            context: u32::from_be_bytes(context),
+            address: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            length: THEIR_LENGTH,
+        })
+    }
+
+    /// Writes into the process's memory.
+    fn write(&self, theirs: RmrTriplet) -> Result<()> {
+        let text = "written by the machine";
+        self.put(SOURCE, text.bytes().chain([0]));
+        let source = [self.piece(SOURCE, text.len() as u64 + 1)];
+        defmt::info!("post_rdma_write");
+        self.ia
+            .post_rdma_write(self.ep, &source, 10, &theirs, NOTHING)?;
+        self.completion(self.requests)
+    }
+
+    /// Opens a part of this side's memory, and says so.
+    fn open_window(&self) -> Result<()> {
+        let opened = self.piece(OPENED, OPENED_LENGTH);
+        let privileges = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
+        self.put(OPENED + 256, "to be read from the machine\0".bytes());
+        let context = self
+            .ia
+            .rmr_bind(self.window, &opened, privileges, self.ep, 11, NOTHING)?;
+        defmt::info!("rmr_bind");
+        self.completion(self.requests)?;
+        let address = opened.address.to_be_bytes().into_iter();
+        self.put(SOURCE, address.chain(context.to_be_bytes()));
+        defmt::info!("post_send");
+        self.ia
+            .post_send(self.ep, &[self.piece(SOURCE, 12)], 12, NOTHING)?;
+        self.completion(self.requests)
+    }
+
+    /// Waits for a message, which says what else the process did, and how it goes on.
+    fn message(&self) -> Result<[u8; 5]> {
+        self.completion(self.receives)?;
+        self.show(OPENED);
+        let mut word = [0; 5];
+        for (to, from) in word.iter_mut().zip(self.bytes.iter().skip(TARGET + 64)) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        self.show(TARGET + 64);
+        Ok(word)
+    }
+
+    /// Reads from the process's memory.
+    fn read(&self, theirs: RmrTriplet) -> Result<()> {
+        let from = RmrTriplet {
+            address: theirs.address + 128,
+            length: 32,
+            ..theirs
+        };
+        defmt::info!("post_rdma_read");
+        self.ia
+            .post_rdma_read(self.ep, &[self.piece(READ, 32)], 13, &from, NOTHING)?;
+        self.completion(self.requests)?;
+        self.show(READ);
+        Ok(())
+    }
+
+    /// What the process never hears of.
+    fn refusals(&self, theirs: RmrTriplet) -> Result<()> {
+        for (what, piece) in [
+            ("a piece beyond its region", self.piece(BYTES - 2, 3)),
+            (
+                "no region",
+                LmrTriplet {
+                    context: 0x1234,
+                    ..self.piece(0, 8)
+                },
+            ),
+        ] {
+            match self
+                .ia
+                .post_rdma_write(self.ep, &[piece], 9, &theirs, NOTHING)
+            {
+                Ok(()) => return Err(unexpected()),
+                Err(error) => defmt::info!(
+                    "post_rdma_write of {=str}: {}, {}",
+                    what,
+                    error.kind(),
+                    error.subtype()
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    /// The last message of this side. How it completes is not logged: a process that ends at once takes with it what nobody has looked at.
+    fn farewell(&self) -> Result<()> {
+        self.put(SOURCE, "farewell\0".bytes());
+        defmt::info!("post_send");
+        self.ia
+            .post_send(self.ep, &[self.piece(SOURCE, 9)], 14, NOTHING)?;
+        self.wait(self.requests)?;
+        Ok(())
+    }
+
+    /// The process ends without a word: everything that is posted is flushed, the connection is broken, and so is the adapter.
+    fn outlive(self) -> Result<()> {
+        let Self { ia, ep, .. } = &self;
+        self.connection()?;
+        self.completion(self.receives)?;
+        self.completion(self.receives)?;
+        let Event::Async { kind, .. } = self.wait(ia.async_evd())? else {
+            return Err(unexpected());
+        };
+        defmt::info!("  gets {}", kind);
+        defmt::info!("  is {}", ia.ep_get_status(*ep)?.state);
+        defmt::info!("post_send on what is disconnected");
+        ia.post_send(*ep, &[self.piece(SOURCE, 8)], 15, NOTHING)?;
+        self.completion(self.requests)?;
+        let more = ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(Region::from_static(self.bytes)),
+            pz: self.pz,
+            privileges: MemoryPrivileges::LOCAL_READ,
+        });
+        match more {
+            Ok(_) => return Err(unexpected()),
+            Err(error) => defmt::info!("lmr_create: {}, {}", error.kind(), error.subtype()),
+        }
+        let backend = self
+            .ia
+            .close(CloseFlags::Abrupt)
+            .map_err(|refused| refused.error)?;
+        drop(backend);
+        defmt::info!("ia_close");
+        Ok(())
+    }
+}

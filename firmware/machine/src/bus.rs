@@ -1,0 +1,145 @@
+//! Devices on the first bus of the machine.
+
+use core::ptr::{NonNull, with_exposed_provenance_mut};
+
+use backend_mmio::{DeviceWord, MappedWords, RegisterWords};
+
+#[cfg(not(target_arch = "x86_64"))]
+use crate::configuration as way;
+#[cfg(target_arch = "x86_64")]
+use crate::processor as way;
+use crate::processor::WINDOWS;
+
+const COMMAND: u8 = 4;
+/// Answers in its windows, and reaches memory by itself.
+const MEMORY_AND_MASTER: u32 = 6;
+const STATUS_HAS_CAPABILITIES: u32 = 1 << 20;
+const CAPABILITIES: u8 = 0x34;
+/// The capability of interrupts that are messages, in its second form; where its table is, behind its head; and what lets it send.
+const MESSAGES: u8 = 0x11;
+const MESSAGES_TABLE: u8 = 4;
+const MESSAGES_ON: u32 = 1 << 31;
+const MESSAGES_MASKED: u32 = 1 << 30;
+/// Bytes of an entry of the table.
+const MESSAGE: u32 = 16;
+const FIRST_WINDOW: u8 = 0x10;
+const WINDOW_COUNT: u8 = 6;
+
+/// A function of a device on the first bus.
+#[derive(Clone, Copy)]
+pub struct Function(u8);
+
+impl Function {
+    /// The one that is this product of this vendor.
+    #[must_use]
+    pub fn find(vendor: u16, product: u16) -> Option<Self> {
+        let wanted = u32::from(product) << 16 | u32::from(vendor);
+        (0..=255)
+            .map(Self)
+            .find(|function| function.read(0) == wanted)
+    }
+
+    fn read(self, offset: u8) -> u32 {
+        way::read_configuration(self.0, offset)
+    }
+
+    fn write(self, offset: u8, value: u32) {
+        way::write_configuration(self.0, offset, value);
+    }
+
+    /// Lets it answer, and reach memory by itself.
+    pub fn enable(self) {
+        if let Some(first) = WINDOWS {
+            self.place(first);
+        }
+        let command = self.read(COMMAND) & 0xFFFF | MEMORY_AND_MASTER;
+        self.write(COMMAND, command);
+    }
+
+    /// Gives its windows places from an address on, each at a multiple of its size; before it answers in any.
+    fn place(self, first: u32) {
+        let (mut free, mut number) = (first, 0);
+        while number < WINDOW_COUNT {
+            let offset = FIRST_WINDOW + 4 * number;
+            self.write(offset, u32::MAX);
+            let answer = self.read(offset);
+            // An address of 64 bits takes the place of two.
+            let wide = answer & 7 == 4;
+            let size = (answer & !0xF).wrapping_neg();
+            if size != 0 {
+                let at = free.next_multiple_of(size);
+                self.write(offset, at);
+                if wide {
+                    self.write(offset + 4, 0);
+                }
+                free = at + size;
+            }
+            number += if wide { 2 } else { 1 };
+        }
+    }
+
+    /// Where a window of it is.
+    #[must_use]
+    pub fn window(self, number: u8) -> usize {
+        (self.read(FIRST_WINDOW + 4 * number) & !0xF) as usize
+    }
+
+    /// The first so many bytes of a window, as registers.
+    ///
+    /// # Safety
+    /// The window is so long, and its registers do nothing to memory that was not shared with the device.
+    #[must_use]
+    #[expect(unsafe_code)]
+    pub unsafe fn registers(self, number: u8, length: u32) -> Option<MappedWords> {
+        let base = NonNull::new(with_exposed_provenance_mut(self.window(number)))?;
+        // SAFETY: the device was given this window, by the firmware of the machine or by this image, and nothing of Rust lies there.
+        Some(unsafe { MappedWords::new(base, length) })
+    }
+
+    /// Has interrupts of the device write 1 into words of memory, one for each from the first on, which takes no controller of interrupts.
+    /// False if the device has no such interrupts.
+    pub fn send_messages_to(self, words: &'static [DeviceWord]) -> bool {
+        let Some(capability) = self.capability(MESSAGES) else {
+            return false;
+        };
+        let table = self.read(capability + MESSAGES_TABLE);
+        let (number, first) = ((table & 7) as u8, table & !7);
+        let length = first + MESSAGE * words.len() as u32;
+        #[expect(unsafe_code)]
+        // SAFETY: the device says that its table is there, whose entries reach the words that they are told of.
+        let Some(entries) = (unsafe { self.registers(number, length) }) else {
+            return false;
+        };
+        for (place, word) in (first..).step_by(MESSAGE as usize).zip(words) {
+            let address = core::ptr::from_ref(word).expose_provenance() as u64;
+            // Where to, in two halves, what, and that it is not masked.
+            let entry = [address as u32, (address >> 32) as u32, 1, 0];
+            for (at, value) in (place..).step_by(4).zip(entry) {
+                entries.write(at, value);
+            }
+        }
+        let control = self.read(capability);
+        self.write(capability, control & !MESSAGES_MASKED | MESSAGES_ON);
+        true
+    }
+
+    /// Where a capability of it is described.
+    fn capability(self, wanted: u8) -> Option<u8> {
+        if self.read(COMMAND) & STATUS_HAS_CAPABILITIES == 0 {
+            return None;
+        }
+        let mut at = self.read(CAPABILITIES) as u8 & !3;
+        // There is no room for more.
+        for _ in 0..48 {
+            if at == 0 {
+                return None;
+            }
+            let head = self.read(at);
+            if head as u8 == wanted {
+                return Some(at);
+            }
+            at = (head >> 8) as u8 & !3;
+        }
+        None
+    }
+}

@@ -1,0 +1,100 @@
+//! The server of QEMU's shared memory. It is the one that sees a side go that says nothing, and tells the others.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+use crate::peers::{INTERRUPTS, LEFT, LENGTH, MEMORY, VERSION, ring, send};
+
+/// One who takes part.
+struct Peer {
+    socket: UnixStream,
+    interrupts: Vec<OwnedFd>,
+}
+
+/// Serves until all who came are gone.
+pub(crate) fn serve(path: &str) -> Result<(), Box<dyn Error>> {
+    let memory = memfd_create("ivshmem", MemfdFlags::CLOEXEC)?;
+    ftruncate(&memory, LENGTH as u64)?;
+    let listener = UnixListener::bind(path)?;
+    println!("serves");
+    let mut peers = BTreeMap::new();
+    for number in 0.. {
+        // Until somebody comes, those who are there may go.
+        while number != 0 && !comes(&listener, &mut peers)? {
+            if peers.is_empty() {
+                return Ok(());
+            }
+        }
+        let (socket, _) = listener.accept()?;
+        // One who went at once is noticed by the next look.
+        let _gone = welcome(number, socket, &memory, &mut peers)?;
+    }
+    Ok(())
+}
+
+/// Waits for something: true if it is somebody new. Those who are gone are taken out, and the others told.
+fn comes(listener: &UnixListener, peers: &mut BTreeMap<i64, Peer>) -> Result<bool, Box<dyn Error>> {
+    let mut watched = vec![PollFd::new(listener, PollFlags::IN)];
+    watched.extend(
+        peers
+            .values()
+            .map(|peer| PollFd::new(&peer.socket, PollFlags::IN)),
+    );
+    poll(&mut watched, None)?;
+    let mut spoke = watched.iter().map(|watched| !watched.revents().is_empty());
+    let new = spoke.next() == Some(true);
+    // A peer says nothing, so that it is gone if there is something to read.
+    let gone: Vec<i64> = peers
+        .keys()
+        .zip(spoke)
+        .filter(|(_, spoke)| *spoke)
+        .map(|(number, _)| *number)
+        .collect();
+    for number in gone {
+        peers.remove(&number);
+        for other in peers.values() {
+            // Those who are gone as well are found next.
+            let _gone = send(&other.socket, number, None);
+            ring(&other.interrupts[LEFT])?;
+        }
+    }
+    Ok(new)
+}
+
+/// Tells one who came what there is and who is there, and those who are there of it.
+fn welcome(
+    number: i64,
+    socket: UnixStream,
+    memory: &OwnedFd,
+    peers: &mut BTreeMap<i64, Peer>,
+) -> Result<std::io::Result<()>, Box<dyn Error>> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let interrupts: Vec<OwnedFd> = (0..INTERRUPTS)
+        .map(|_| eventfd(0, flags))
+        .collect::<Result<_, _>>()?;
+    let tell = || {
+        send(&socket, VERSION, None)?;
+        send(&socket, number, None)?;
+        send(&socket, MEMORY, Some(memory.as_fd()))?;
+        for (other, peer) in &*peers {
+            for interrupt in &peer.interrupts {
+                send(&socket, *other, Some(interrupt.as_fd()))?;
+            }
+            for interrupt in &interrupts {
+                send(&peer.socket, number, Some(interrupt.as_fd()))?;
+            }
+        }
+        for interrupt in &interrupts {
+            send(&socket, number, Some(interrupt.as_fd()))?;
+        }
+        Ok(())
+    };
+    let told = tell();
+    peers.insert(number, Peer { socket, interrupts });
+    Ok(told)
+}

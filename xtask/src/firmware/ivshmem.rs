@@ -1,0 +1,136 @@
+//! The image that shares memory with a process, and that process: each side once ends without a word, and the other one notices.
+
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use xshell::cmd;
+
+use super::{Images, TIME};
+use crate::packages;
+use crate::workspace::Workspace;
+
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+const EMULATOR: &str = "qemu-system-x86_64";
+/// What QEMU ends with if the image ended with 0.
+const SUCCESS: i32 = 1;
+/// What ends the process that goes first.
+const KILLED: i32 = 9;
+
+/// Who goes first, as the process is told of it, and as it is written above what both sides log.
+const ENDS: [(&str, &str); 2] = [
+    ("leave", "the machine goes first"),
+    ("stay", "the process goes first"),
+];
+
+/// Builds the program of this side: server, and adapter.
+pub(super) fn program(workspace: &Workspace) -> Result<PathBuf> {
+    let shell = &workspace.shell;
+    // With the features that the tests of the workspace have, so that what these built serves here.
+    cmd!(shell, "cargo build --quiet --workspace --example ivshmem")
+        .quiet()
+        .run()
+        .context("the process that shares memory with a machine")?;
+    Ok(workspace.target().join("debug/examples/ivshmem"))
+}
+
+/// Both sides log what they must.
+pub(super) fn check(images: &Images, program: &Path) -> Result<()> {
+    let said = log(images, program)?;
+    images.compare("ivshmem", TRIPLE, &said)
+}
+
+/// Builds and runs the image beside the process, once with each of the two ends; what both log.
+pub(super) fn log(images: &Images, program: &Path) -> Result<String> {
+    packages::install_for(&images.shell, [EMULATOR])?;
+    let image = images.build(TRIPLE, "ivshmem")?;
+    let mut said = String::new();
+    for (end, title) in ENDS {
+        let [machine, process] = run(images, program, &image, end)?;
+        said += &format!("# {title}: the machine\n{machine}# {title}: the process\n{process}");
+    }
+    Ok(said)
+}
+
+/// What the machine and the process log.
+fn run(images: &Images, program: &Path, image: &Path, end: &str) -> Result<[String; 2]> {
+    let shell = &images.shell;
+    let folder = tempfile::tempdir()?;
+    let (socket, serial) = (folder.path().join("peers"), folder.path().join("serial"));
+    let mut server = Process::start(Command::new(program).arg("serve").arg(&socket))?;
+    let mut process = Process::start(
+        Command::new("timeout")
+            .arg(TIME)
+            .arg(program)
+            .arg("device")
+            .arg(&socket)
+            .arg(end),
+    )?;
+    let plain = ["-display", "none", "-monitor", "none", "-no-reboot"];
+    let exit = "isa-debug-exit,iobase=0xf4,iosize=4";
+    let channel = format!("socket,path={},id=peers", socket.display());
+    let memory = "ivshmem-doorbell,chardev=peers,vectors=2";
+    let serial_line = format!("file:{}", serial.display());
+    let machine = cmd!(
+        shell,
+        "timeout {TIME} {EMULATOR} {plain...} -nic none -m 64M -device {exit} -serial {serial_line}
+         -chardev {channel} -device {memory} -kernel {image}"
+    );
+    let output = machine.quiet().ignore_status().output()?;
+    let machine = images.decode(image, fs::read(&serial)?)?;
+    let (status, process) = process.end()?;
+    let went = match end {
+        "stay" => status.signal() == Some(KILLED) || status.code() == Some(128 + KILLED),
+        _ => status.success(),
+    };
+    ensure!(
+        output.status.code() == Some(SUCCESS) && went,
+        "{end}: the machine ended with {}:\n{machine}{}the process with {status}:\n{process}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let (status, _) = server.end()?;
+    ensure!(
+        status.success(),
+        "the server of the memory ended with {status}"
+    );
+    Ok([machine, process])
+}
+
+/// A program that said its first line: it is ready. It does not outlive this.
+struct Process {
+    child: Child,
+    said: BufReader<ChildStdout>,
+    first: String,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let output = child.stdout.take().context("its output")?;
+        let mut process = Self {
+            child,
+            said: BufReader::new(output),
+            first: String::new(),
+        };
+        process.said.read_line(&mut process.first)?;
+        Ok(process)
+    }
+
+    /// What it ended with, and all that it said.
+    fn end(&mut self) -> Result<(ExitStatus, String)> {
+        let mut said = std::mem::take(&mut self.first);
+        self.said.read_to_string(&mut said)?;
+        Ok((self.child.wait()?, said))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that ended already takes no harm.
+        let _ended = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
