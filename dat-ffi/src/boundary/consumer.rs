@@ -75,6 +75,46 @@ pub(crate) fn access_to(address: usize, length: usize) -> Access {
     }
 }
 
+/// Where the system tells which memory a process has.
+const MEMORY: &str = "/proc/self/maps";
+
+/// What the system says that may be done with memory, which nothing is done to. Where it does not say, it may be written.
+pub(crate) fn told_access(address: usize, length: usize) -> Access {
+    match std::fs::read_to_string(MEMORY) {
+        Ok(memory) => access_by(&memory, address, length),
+        Err(_) => Access::Write,
+    }
+}
+
+/// The same by the list of a process's memory, which is in order: `first-behind rwxp ...`, in hexadecimal digits.
+fn access_by(memory: &str, address: usize, length: usize) -> Access {
+    let Some(end) = address.checked_add(length) else {
+        return Access::None;
+    };
+    let mut access = Access::Write;
+    let mut next = address;
+    for line in memory.lines() {
+        let mut words = line.split([' ', '-']);
+        let mut number = || usize::from_str_radix(words.next()?, 16).ok();
+        let (Some(first), Some(behind)) = (number(), number()) else {
+            continue;
+        };
+        if next >= end || first > next {
+            break;
+        }
+        if next < behind {
+            let rights = words.next().unwrap_or_default();
+            access = access.min(match (rights.starts_with('r'), rights.contains('w')) {
+                (true, true) => Access::Write,
+                (true, false) => Access::Read,
+                (false, _) => Access::None,
+            });
+            next = behind;
+        }
+    }
+    if next >= end { access } else { Access::None }
+}
+
 fn populate(address: usize, length: usize, advice: i32) -> i32 {
     let before = address % page_size();
     let Some(length) = length.checked_add(before) else {
@@ -117,6 +157,41 @@ mod tests {
         assert_eq!(of(&CONSTANT), Access::Read);
         for (address, length) in [(0, 1), (8, 4096), (usize::MAX - 10, 5), (4096, usize::MAX)] {
             assert_eq!(access_to(address, length), Access::None);
+        }
+    }
+
+    /// Spec: LMC-01
+    #[test]
+    fn the_system_tells_what_may_be_done_with_memory() {
+        static CONSTANT: [u8; 64] = [7; 64];
+        let local = [0_u8; 100];
+        let of = |bytes: &[u8]| told_access(bytes.as_ptr().addr(), bytes.len());
+        assert_eq!(of(&local), Access::Write);
+        assert_eq!(of(&CONSTANT), Access::Read);
+        for (address, length) in [(0, 1), (8, 4096), (usize::MAX - 10, 5), (4096, usize::MAX)] {
+            assert_eq!(told_access(address, length), Access::None);
+        }
+    }
+
+    /// Spec: LMC-01
+    #[test]
+    fn memory_of_several_pieces_may_be_used_as_each_of_them_may() {
+        let memory = "1000-3000 rw-p 0 00:00 0\n3000-4000 r--p 0 00:00 0 file\n4000-5000 rw-p 0 00:00 0\n\
+                      6000-7000 rw-p 0 00:00 0\n7000-8000 ---p 0 00:00 0\n";
+        for (address, length, access) in [
+            (0x1000, 0x2000, Access::Write),
+            (0x1fff, 2, Access::Write),
+            (0x2fff, 2, Access::Read),
+            (0x1000, 0x4000, Access::Read),
+            (0x4000, 0x1000, Access::Write),
+            (0x4000, 0x1001, Access::None),
+            (0x5fff, 2, Access::None),
+            (0x6000, 0x1001, Access::None),
+            (0xfff, 2, Access::None),
+            (0x9000, 1, Access::None),
+        ] {
+            let found = access_by(memory, address, length);
+            assert_eq!(found, access, "{length:#x} from {address:#x}");
         }
     }
 }

@@ -44,7 +44,7 @@ pub use rsm_layout::{AccessEntry, BarrierStorage, ControllerAttributes, IoVector
 pub(crate) use variable::VariableArguments;
 
 pub(crate) use address::SocketAddress;
-pub(crate) use consumer::{Access, access_to, page_size};
+pub(crate) use consumer::{Access, access_to, page_size, told_access};
 pub(crate) use descriptors::{Flag, poll, wait_for};
 pub(crate) use foreign::{begin, end, explanation, first_word};
 pub(crate) use forks::forks;

@@ -3,12 +3,14 @@
 use dat_core::flags::{HandleKind, LmrFields, MemoryPrivileges, MemoryType};
 use dat_core::id::{LmrId, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrSource};
-use dat_core::{Error, Result};
+use dat_core::{Error, Result, Subtype};
 
 use super::edition::{Added, Edition};
 use super::result::{Code, adapter, adapter_of, check_mask, code};
-use crate::adapter::with_device;
-use crate::boundary::{LmrParam, Out, RegionDescription, cookie_address, region};
+use crate::adapter::{Device, with_device};
+use crate::boundary::{
+    Access, LmrParam, Out, RegionDescription, cookie_address, region, told_access,
+};
 use crate::handles::{CHandle, reserve};
 
 /// What a region is to be made of.
@@ -62,12 +64,42 @@ pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
             | MemoryPrivileges::LOCAL_READ,
     };
     let cell = reserve()?;
-    let made = with_device!(adapter, opened => opened.ia.lmr_create(&request))?;
+    let checked = || match memory_type {
+        MemoryType::Lmr => Ok(()),
+        MemoryType::Virtual | MemoryType::SharedVirtual => check_memory(&wanted),
+    };
+    if matches!(adapter.device, Device::Mock(_)) {
+        // What a device would find out when it pins the memory.
+        checked()?;
+    }
+    let made = with_device!(adapter, opened => opened.ia.lmr_create(&request)).map_err(
+        |error| match error.subtype() {
+            // The system knows why, where the device says no more than that it could not.
+            Subtype::ResourceMemoryRegion => checked().err().unwrap_or(error),
+            _ => error,
+        },
+    )?;
     places.lmr_context.offer(made.lmr_context);
     places.rmr_context.offer(made.rmr_context);
     places.registered_size.offer(made.registered_size);
     places.registered_address.offer(made.registered_address);
     place.put(adapter.cells.publish(cell, made.lmr.into()));
+    Ok(())
+}
+
+/// Whether memory is there, and may be used as it is to be registered, as far as the system tells.
+fn check_memory(wanted: &Wanted) -> Result<()> {
+    let privileges = MemoryPrivileges::from_bits_retain(wanted.privileges);
+    let writes = MemoryPrivileges::LOCAL_WRITE | MemoryPrivileges::REMOTE_WRITE;
+    let needed = if privileges.intersects(writes) {
+        Access::Write
+    } else {
+        Access::Read
+    };
+    let length = usize::try_from(wanted.length).unwrap_or(usize::MAX);
+    if told_access(wanted.description.address(), length) < needed {
+        return Err(Error::invalid_argument(3));
+    }
     Ok(())
 }
 

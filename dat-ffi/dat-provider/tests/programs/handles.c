@@ -254,6 +254,11 @@ int main(void)
     EXPECT(DAT_INVALID_PARAMETER, dat_evd_create(side.ia, 4, NULL, DAT_EVD_SOFTWARE_FLAG, NULL));
     EXPECT(NO_MEMORY, dat_lmr_create(side.ia, DAT_MEM_TYPE_VIRTUAL, description, 0, side.zone, DAT_MEM_PRIV_ALL_FLAG,
                                             DAT_VA_TYPE_VA, &lmr, NULL, NULL, NULL, NULL));
+    description.for_va = (DAT_PVOID)(uintptr_t)64;
+    EXPECT_CODE(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3,
+                dat_lmr_create(side.ia, DAT_MEM_TYPE_VIRTUAL, description, 64, side.zone, DAT_MEM_PRIV_LOCAL_READ_FLAG, DAT_VA_TYPE_VA,
+                               &lmr, NULL, NULL, NULL, NULL));
+    description.for_va = side.memory;
     EXPECT(DAT_INVALID_PARAMETER, dat_lmr_create(side.ia, (DAT_MEM_TYPE)9, description, 64, side.zone, DAT_MEM_PRIV_ALL_FLAG,
                                                  DAT_VA_TYPE_VA, &lmr, NULL, NULL, NULL, NULL));
     EXPECT(DAT_INVALID_HANDLE, dat_pz_create(DAT_HANDLE_NULL, &pz));

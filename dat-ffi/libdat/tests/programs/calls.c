@@ -214,10 +214,11 @@ static void events(void)
     BAD(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO, dat_cno_free, cno);
 }
 
-/* PZC-01, PZQ-01, PZF-01, LMC-02, LMC-05, LMC-07, LMC-10, LMC-11, LMQ-01, LMF-01, LSR-05, LSW-17..20, LSW-28, RMC-01, RMQ-01, RMF-01 */
+/* PZC-01, PZQ-01, PZF-01, LMC-01, LMC-02, LMC-05, LMC-07, LMC-10, LMC-11, LMQ-01, LMF-01, LSR-05, LSW-17..20, LSW-28, RMC-01, RMQ-01, RMF-01 */
 static void memory(void)
 {
     static char bytes[4096], cookie_bytes[DAT_LMR_COOKIE_SIZE] = "a cookie";
+    static const char constant[64] = "it may be read";
     DAT_REGION_DESCRIPTION description;
     DAT_PZ_HANDLE zone = NULL, freed;
     DAT_PZ_PARAM zone_param;
@@ -251,6 +252,16 @@ static void memory(void)
         (DAT_MEM_PRIV_FLAGS)0x40, &shared, NULL, NULL, NULL, NULL);
     BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG7, dat_lmr_create, near.ia, DAT_MEM_TYPE_VIRTUAL, description, 64, zone,
         DAT_MEM_PRIV_ALL_FLAG, NULL, NULL, NULL, NULL, NULL);
+    /* Memory that is not there, and memory that may only be read. */
+    description.for_va = (DAT_PVOID)(uintptr_t)64;
+    BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3, dat_lmr_create, near.ia, DAT_MEM_TYPE_VIRTUAL, description, 64, zone,
+        DAT_MEM_PRIV_LOCAL_READ_FLAG, &shared, NULL, NULL, NULL, NULL);
+    description.for_va = (DAT_PVOID)(uintptr_t)constant;
+    BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3, dat_lmr_create, near.ia, DAT_MEM_TYPE_VIRTUAL, description, sizeof constant, zone,
+        DAT_MEM_PRIV_LOCAL_WRITE_FLAG, &shared, NULL, NULL, NULL, NULL);
+    OK(dat_lmr_create(near.ia, DAT_MEM_TYPE_VIRTUAL, description, sizeof constant, zone, DAT_MEM_PRIV_REMOTE_READ_FLAG, &shared, NULL,
+                      NULL, NULL, NULL));
+    OK(dat_lmr_free(shared));
     GOOD(dat_lmr_query, lmr, DAT_LMR_FIELD_ALL, &param);
     CHECK(param.ia_handle == near.ia && param.mem_type == DAT_MEM_TYPE_VIRTUAL && param.region_desc.for_va == bytes);
     CHECK(param.length == sizeof bytes && param.pz_handle == zone && param.mem_priv == DAT_MEM_PRIV_ALL_FLAG);
