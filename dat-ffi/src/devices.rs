@@ -7,11 +7,12 @@ use std::sync::{Mutex, PoisonError};
 
 use backend_mock::{Fabric, FabricOptions, FabricThread, NodeOptions};
 use dat_core::attributes::IaAddress;
-use dat_core::{Error, Result, Subtype};
+use dat_core::{Error, ErrorKind, Result, Subtype};
 
 use crate::adapter::{Device, Opened, Opening};
 use crate::boundary::{In, ProviderInfo, StaticText, Text};
 use crate::capacity::Capacity;
+use crate::complaint::complain;
 
 /// A device, as a line of `dat.conf` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +160,13 @@ impl Opening for Named {
     fn open(&self, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
         match self {
             Self::Mock(host) => mock(*host, capacity, async_evd_min_qlen),
-            Self::Verbs(name) => verbs(name, capacity, async_evd_min_qlen),
+            Self::Verbs(name) => verbs(name, capacity, async_evd_min_qlen).inspect_err(|error| {
+                if error.kind() == ErrorKind::ProviderNotFound
+                    && let Some(why) = unknown(name)
+                {
+                    complain("dat", why);
+                }
+            }),
         }
     }
 }
@@ -200,7 +207,6 @@ fn mock(host: u8, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device
 #[cfg(feature = "verbs")]
 fn verbs(name: &str, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
     use backend_verbs::{LongQualifiers, VerbsBackend, VerbsOptions};
-    use dat_core::ErrorKind;
     use dat_core::backend::BackendError;
 
     let refused = |error| match error {
@@ -223,7 +229,7 @@ fn verbs(name: &str, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Dev
 #[cfg(not(feature = "verbs"))]
 fn verbs(_name: &str, _capacity: &Capacity, _async_evd_min_qlen: i32) -> Result<Device> {
     Err(Error::new(
-        dat_core::ErrorKind::ProviderNotFound,
+        ErrorKind::ProviderNotFound,
         Subtype::NameNotRegistered,
     ))
 }

@@ -30,6 +30,7 @@ mod agents;
 mod boundary;
 mod calls;
 mod capacity;
+mod complaint;
 mod courtesy;
 mod devices;
 mod exports;

@@ -189,6 +189,9 @@ fn our_registry_finds_providers_and_says_why_not() {
     let built = build("registry", &[]);
     let file = built.folder.path().join("dat.conf");
     let mut lines = fs::read_to_string(&file).expect("dat.conf");
+    let far = lines
+        .replace("mock0", "far")
+        .replace("\"mock\"", "\"mock 300\"");
     lines += "broken\n\
               nowhere u2.0 nonthreadsafe default /nowhere/at-all.so dat.0.1 \"\" \"\"\n\
               no-provider u2.0 nonthreadsafe default libc.so.6 dat.0.1 \"\" \"\"\n\
@@ -196,17 +199,20 @@ fn our_registry_finds_providers_and_says_why_not() {
               kernel k2.0 nonthreadsafe default libc.so.6 dat.0.1 \"\" \"\"\n\
               ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"127.0.0.1 0\" \"\"\n";
     // The one that can be loaded comes second.
-    lines =
-        format!("mock0 u2.0 nonthreadsafe default /nowhere/first.so dat.0.1 \"\" \"\"\n{lines}");
+    lines = format!(
+        "mock0 u2.0 nonthreadsafe default /nowhere/first.so dat.0.1 \"\" \"\"\n{lines}{far}"
+    );
     fs::write(&file, lines).expect("dat.conf");
     let ran = run_with_ours(&built, &[("DAT_DBG_TYPE", "1")]);
     let said = String::from_utf8_lossy(&ran.stderr);
     for line in [
         "dat.conf:1: /nowhere/first.so: it cannot be loaded: ",
+        "dat.conf:3: 1 field instead of 8",
         "dat.conf:4: /nowhere/at-all.so: it cannot be loaded: ",
         "dat.conf:5: libc.so.6: dat_provider_init: the library has no such symbol",
+        "hosts of the mock have the numbers 1 to 254",
     ] {
-        assert!(said.contains(line), "no {line}");
+        assert!(said.contains(line), "no {line} in\n{said}");
     }
     // Where nothing can be said, all the rest is as it is.
     let full = fs::File::options()

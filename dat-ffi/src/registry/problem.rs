@@ -51,6 +51,7 @@ impl fmt::Display for Reason {
             }
             Self::Quote => f.write_str("a quote has no end on this line"),
             Self::ZeroByte => f.write_str("there is a zero byte"),
+            Self::Fields(1) => f.write_str("1 field instead of 8"),
             Self::Fields(count) => write!(f, "{count} fields instead of 8"),
             Self::Name(0) => f.write_str("the name is empty"),
             Self::Name(length) => write!(f, "the name has {length} bytes, more than 255"),

@@ -1,7 +1,6 @@
 //! The providers of a registry: those of `dat.conf`, devices of our own, and those that have entered themselves.
 
 use std::ffi::{CStr, CString};
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -10,6 +9,7 @@ use dat_core::{Cause, Error, ErrorKind, Result, Subtype};
 use super::{Candidate, Configuration, Entry, Problem, Reason, Wanted};
 use crate::adapter::Registered;
 use crate::boundary::{In, Library, List, Out, Provider, ProviderInfo, begin, end};
+use crate::complaint::complain;
 use crate::devices::{Named, may_open_nothing};
 
 /// What registries differ in.
@@ -183,6 +183,11 @@ impl<const N: usize> Providers<N> {
 
     fn read_now(&self) -> std::result::Result<Read, Problem> {
         let configuration = Configuration::of_process(self.rules.places)?;
+        if let Some(configuration) = &configuration {
+            // Whoever asks for what an entry says that is lost hears of a name only that is not registered.
+            let problems = configuration.problems.iter();
+            problems.for_each(|problem| self.explain(problem));
+        }
         let (file, entries) = configuration
             .map(|read| (read.file, read.entries))
             .unwrap_or_default();
@@ -336,14 +341,9 @@ impl<const N: usize> Providers<N> {
             .unwrap_or_default()
     }
 
-    /// Says what is wrong on the error output, if that is wanted.
+    /// Says what is wrong with `dat.conf`, if that is wanted.
     fn explain(&self, problem: &Problem) {
-        let wanted = std::env::var("DAT_DBG_TYPE").is_ok_and(|value| value != "0");
-        if wanted {
-            let library = self.rules.library.to_string_lossy();
-            // Whom it cannot be said to does not hear it; a panic would end the program.
-            let _said = writeln!(io::stderr(), "{library}: {problem}");
-        }
+        complain(self.rules.library.to_string_lossy(), problem);
     }
 
     /// An adapter is closed, or could not be opened; with the last one the provider goes, if `dat.conf` has it.

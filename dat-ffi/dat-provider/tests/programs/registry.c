@@ -41,17 +41,17 @@ int main(void)
         list[index] = &infos[index];
     }
 
-    /* Two lines with the same name, one whose library is not there, one with none that is a provider, OFA's. */
+    /* Two lines with the same name, one whose library is not there, one with none that is a provider, OFA's, and one with a device that is not there. */
     OK(dat_registry_list_providers(8, &count, list));
-    CHECK(count == 5);
+    CHECK(count == 6);
     CHECK(strcmp(infos[0].ia_name, "mock0") == 0 && strcmp(infos[1].ia_name, "mock0") == 0);
     CHECK(strcmp(infos[2].ia_name, "nowhere") == 0 && strcmp(infos[4].ia_name, "ofa") == 0);
     CHECK(infos[0].dapl_version_major == 2 && infos[0].dapl_version_minor == 0 && infos[0].is_thread_safe == DAT_FALSE);
-    CHECK(infos[5].dapl_version_major == 0x55555555);
+    CHECK(infos[6].dapl_version_major == 0x55555555);
     OK(dat_registry_list_providers(2, &count, list));
     CHECK(count == 2);
     EXPECT(DAT_INVALID_PARAMETER, dat_registry_list_providers(0, &count, list));
-    CHECK(count == 5);
+    CHECK(count == 6);
     EXPECT(DAT_INVALID_PARAMETER, dat_registry_list_providers(8, NULL, list));
     EXPECT(DAT_INVALID_PARAMETER, dat_registry_list_providers(8, &count, NULL));
 
@@ -65,6 +65,7 @@ int main(void)
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_THREAD_SAFETY_NOT_FOUND, open_as("mock0", 2, 0, DAT_TRUE));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, open_as("nowhere", 2, 0, DAT_FALSE));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, open_as("no-provider", 2, 0, DAT_FALSE));
+    EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, open_as("far", 2, 0, DAT_FALSE));
     EXPECT_CODE(DAT_INVALID_PARAMETER, DAT_INVALID_ARG1, open_as(NULL, 2, 0, DAT_FALSE));
     memset(name, 'n', sizeof name);
     name[256] = 0;
@@ -136,7 +137,7 @@ int main(void)
     OK(dat_registry_add_provider(&provider, &mine));
     EXPECT(DAT_PROVIDER_ALREADY_REGISTERED, dat_registry_add_provider(&provider, &mine));
     OK(dat_registry_list_providers(8, &count, list));
-    CHECK(count == 6 && strcmp(infos[5].ia_name, "mine") == 0);
+    CHECK(count == 7 && strcmp(infos[6].ia_name, "mine") == 0);
     EXPECT_CODE(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE, open_as("mine", 2, 1, DAT_TRUE));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_MINOR_NOT_FOUND, open_as("mine", 2, 4, DAT_TRUE));
     OK(dat_registry_remove_provider(&provider, &mine));
