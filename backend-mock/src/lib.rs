@@ -53,6 +53,9 @@
 
 extern crate alloc;
 
+#[cfg(not(any(feature = "std", feature = "bare")))]
+compile_error!("one of the features `std` and `bare` is needed");
+
 mod attributes;
 mod backend;
 pub mod coherence;

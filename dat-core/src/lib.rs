@@ -43,7 +43,7 @@
 //!    posted now, lengths are clamped, and tables are reached by checked indices only.
 //!
 //! # Features
-//! All are additive, none is default.
+//! None is default. All are additive but `compact`, which is for images: it takes limits from every crate of the program.
 //!
 //! | feature | adds |
 //! |---|---|

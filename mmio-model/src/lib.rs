@@ -27,6 +27,9 @@
 
 extern crate alloc;
 
+#[cfg(not(any(feature = "std", feature = "bare")))]
+compile_error!("one of the features `std` and `bare` is needed");
+
 mod carried;
 mod completion;
 mod control;
