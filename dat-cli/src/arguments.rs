@@ -40,8 +40,9 @@ pub(crate) struct Arguments {
 
 /// Where the tour goes.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of the tour")]
 pub(crate) struct TourArguments {
-    /// Of the tour: on a model of a device, model-mlx5, in place of the mock
+    /// On a model of a device, model-mlx5, in place of the mock
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
 }
@@ -167,7 +168,7 @@ pub(crate) struct WaitingArguments {
     #[arg(long, value_enum)]
     pub(crate) wait: Option<WaitName>,
     /// Looks in vain, of --wait poll, before other programs get their turn
-    #[arg(long, value_name = "LOOKS", default_value_t = 1000, value_parser = up_to::<u32, 1_000_000_000>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "LOOKS", requires = "wait", default_value_t = 1000, value_parser = up_to::<u32, 1_000_000_000>, allow_negative_numbers = true)]
     pub(crate) yield_after: u32,
 }
 

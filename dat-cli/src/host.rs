@@ -75,19 +75,29 @@ pub(crate) trait Network: Ground + Sized {
     /// The most that `--depth` may be on its devices.
     const MOST_DEPTH: u16 = u16::MAX;
 
-    /// Looks whether so many may be under way at once.
+    /// The most that `--segments` may be on its devices.
+    const MOST_SEGMENTS: u8 = u8::MAX;
+
+    /// Looks whether so many operations may be under way at once, of so many segments each.
     ///
     /// # Errors
     /// Usage: its devices have no room for them.
-    fn admit(depth: u16) -> Result<()> {
-        if depth <= Self::MOST_DEPTH {
-            return Ok(());
+    fn admit(depth: u16, segments: u8) -> Result<()> {
+        if depth > Self::MOST_DEPTH {
+            return Err(Failure::usage(
+                format!("{depth} cannot be under way at once"),
+                format!("{} has room for {}", Self::NAME, Self::MOST_DEPTH),
+                format!("choose a --depth of at most {}", Self::MOST_DEPTH),
+            ));
         }
-        Err(Failure::usage(
-            format!("{depth} cannot be under way at once"),
-            format!("{} has room for {}", Self::NAME, Self::MOST_DEPTH),
-            format!("choose a --depth of at most {}", Self::MOST_DEPTH),
-        ))
+        if segments > Self::MOST_SEGMENTS {
+            return Err(Failure::usage(
+                format!("an operation cannot have {segments} segments"),
+                format!("{} has room for {}", Self::NAME, Self::MOST_SEGMENTS),
+                format!("choose --segments of at most {}", Self::MOST_SEGMENTS),
+            ));
+        }
+        Ok(())
     }
 
     /// A network in which things take their time, and happen in steps.

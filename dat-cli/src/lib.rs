@@ -70,7 +70,7 @@ pub fn main() -> ExitCode {
         Some(_) => {
             return output.finish(Err(Failure::usage(
                 "--device cannot be used here",
-                "in front of a command it would be of the tour",
+                "in front of a command it is the option of the tour, which is another command",
                 "put it behind the command",
             )));
         }

@@ -37,6 +37,8 @@ impl Network for Model {
     const NAME: &'static str = DEVICE;
     /// A copy posts up to four requests for each slot and some more, of 256; and a bind takes a window of 64.
     const MOST_DEPTH: u16 = 60;
+    /// What a work queue entry of the device has room for.
+    const MOST_SEGMENTS: u8 = 30;
 
     fn in_steps() -> Self {
         Self(ModelFabric::new(FabricOptions::default()))

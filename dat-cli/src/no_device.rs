@@ -1,9 +1,10 @@
 //! RDMA devices, in a build without them.
 
-use crate::arguments::{CopyArguments, PerfArguments, ServeArguments};
+use crate::arguments::{CopyArguments, DeviceArguments, PerfArguments, ServeArguments};
 use crate::devices::Device;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::interrupt::Signals;
+use crate::model::DEVICE;
 use crate::output::Output;
 use crate::rsm::arguments::RsmCommand;
 
@@ -19,20 +20,34 @@ fn missing() -> Failure {
     }
 }
 
+/// As `missing`, where a device may be named that is none of RDMA.
+fn missing_among(device: &DeviceArguments) -> Failure {
+    let Some(name) = &device.device else {
+        return missing();
+    };
+    Failure {
+        what: format!("{name} cannot be used: there are no RDMA devices in this build"),
+        remedy: format!(
+            "name {DEVICE}, which is a model of a device in this process; for others, {REMEDY}"
+        ),
+        ..missing()
+    }
+}
+
 /// Copying over a device.
 ///
 /// # Errors
 /// Usage: always.
-pub(crate) fn copy(_: &CopyArguments, _: &Signals, _: &mut Output) -> Result<bool> {
-    Err(missing())
+pub(crate) fn copy(arguments: &CopyArguments, _: &Signals, _: &mut Output) -> Result<bool> {
+    Err(missing_among(&arguments.device))
 }
 
 /// Measuring on a device.
 ///
 /// # Errors
 /// Usage: always.
-pub(crate) fn perf(_: &PerfArguments, _: &mut Output) -> Result<bool> {
-    Err(missing())
+pub(crate) fn perf(arguments: &PerfArguments, _: &mut Output) -> Result<bool> {
+    Err(missing_among(&arguments.device))
 }
 
 /// Serving.

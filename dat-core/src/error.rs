@@ -614,7 +614,8 @@ impl Error {
         Self::new(ErrorKind::InvalidHandle, subtype)
     }
 
-    /// The argument at this position, counted from 1 in the consumer's call, is bad (`Spec: GEN-04`).
+    /// The argument at this position is bad (`Spec: GEN-04`). Positions are those of the call in C, which counts the handle that a
+    /// method here is called on, and what it returns: `dat_evd_create` has its length at 2.
     ///
     /// A position outside 1 to 10 gives no subtype.
     pub const fn invalid_argument(position: u8) -> Self {

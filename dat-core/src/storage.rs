@@ -48,6 +48,9 @@ macro_rules! bundles {
         /// `EPS` endpoints (and as many service points and connection requests), `EVDS` event dispatchers
         /// and notification objects, `SRQS` shared receive queues, `REGIONS` local regions, remote regions
         /// and protection zones, `EVENTS` and `RECORDS` as in [`Storage`].
+        ///
+        /// It lies where it is made: one of more than some 100 KiB belongs into a `static`, since a stack has no room for it, nor has
+        /// `Box::new`, which makes it there first. A host that wants thousands of objects lends a [`Storage`] of slices of `Vec`s.
         pub struct IaStorage<
             B: Backend,
             L: RawLock,

@@ -61,7 +61,7 @@ pub(crate) fn run<N: Network>(
     output: &mut Output,
 ) -> Result<bool> {
     let geometry = geometry(arguments)?;
-    N::admit(arguments.depth)?;
+    N::admit(arguments.depth, arguments.segments)?;
     let begin = Instant::now();
     let target = Target::choose(&arguments.source, &arguments.target)?;
     let mut source = File::open(&arguments.source)

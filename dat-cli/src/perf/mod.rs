@@ -40,7 +40,7 @@ struct Report<'a> {
 /// Usage: too much memory, or arguments that do not fit. File: the plot cannot be written. Operation: an operation failed, or
 /// data did not arrive.
 pub(crate) fn run<N: Network>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
-    N::admit(arguments.depth)?;
+    N::admit(arguments.depth, arguments.segments)?;
     let mut sides = None;
     run_on(N::NAME, arguments, output, |shape, largest, goal, clock| {
         let sides = match sides {

@@ -244,7 +244,7 @@ impl GetArguments {
 
 #[derive(Args)]
 pub(crate) struct BenchArguments {
-    /// Vectors of each kind, at least 1 [default: as many as there is time for]
+    /// Vectors of each kind, in whole turns of 16 [default: as many as there is time for]
     #[arg(long, short = 'n', value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) iterations: Option<u64>,
     /// Time for each kind, 1ms to 1day, such as 500ms or 2s
@@ -262,7 +262,7 @@ fn parse_segment(text: &str) -> Result<u32, String> {
     };
     id.ok()
         .filter(|id| (0x40_0000..0x8000_0000).contains(id))
-        .ok_or_else(|| "ids of applications are 0x400000 to 0x7fffffff".into())
+        .ok_or_else(|| "ids of applications are numbers from 0x400000 to 0x7fffffff".into())
 }
 
 fn parse_permission(text: &str) -> Result<u32, String> {

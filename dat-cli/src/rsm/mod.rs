@@ -139,7 +139,7 @@ fn pages(bytes: u64) -> Result<usize> {
         Failure::usage(
             "the segment would be too large",
             "segments of this program may have 1 GiB",
-            "take less of it",
+            "choose less: a smaller file, --size or --offset",
         )
     })?;
     crate::host::room(rounded as u64, |room| {

@@ -81,6 +81,8 @@ fn what_the_model_cannot_do_is_refused() {
     for (arguments, word) in [
         (&["perf", "write", "--depth", "61"][..], "at most 60"),
         (&["copy", "from", "to", "--depth", "61"], "at most 60"),
+        (&["perf", "write", "--segments", "31"], "at most 30"),
+        (&["copy", "from", "to", "--segments", "31"], "at most 30"),
         (&["copy", "from", "to", "--connect", "host"], "--connect"),
         (&["perf", "send", "--wait", "poll"], "--wait"),
     ] {
