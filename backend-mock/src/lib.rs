@@ -18,6 +18,8 @@
 //! fabric.run_until_idle(1000);
 //! ```
 //!
+//! The examples `write`, `bind` and `shared_receive` of this crate are whole programs: `cargo run --package backend-mock --example write`.
+//!
 //! # Time and order
 //!
 //! Nothing happens by itself: [`Fabric::step`] performs the next action and moves the virtual time to it. Where the rules

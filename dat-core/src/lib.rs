@@ -16,6 +16,8 @@
 //! }
 //! ```
 //!
+//! Whole programs, from opening to closing, are the examples of `backend-mock`: `write`, `bind`, `shared_receive` and `firmware`.
+//!
 //! # Storage
 //! The caller lends slices of empty slots ([`Storage`]), or an [`IaStorage`] that bundles them and
 //! can be a `static`. Nothing is allocated; a full table is an error value. Handles ([`id`]) carry
