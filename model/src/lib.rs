@@ -12,18 +12,20 @@
 //!
 //! [`rsm`] does the same for remote shared memory.
 
+mod encode;
 mod expect;
 mod input;
 mod op;
 pub mod rsm;
 mod runner;
 mod scenario;
+pub mod scenarios;
 mod world;
 
 pub use input::Input;
 pub use op::{
-    ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp, Remote, Segment,
-    SharedReceiveOp, Side,
+    AdapterOp, Batched, ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp,
+    Remote, Segment, SharedReceiveOp, Side,
 };
 pub use runner::{Mismatch, Runner, Setup, Tally, run, shrink};
 pub use scenario::Prologue;

@@ -123,6 +123,13 @@ pub enum MemoryOp {
         source: Pick,
         privileges: u8,
     },
+    LmrCreateShared {
+        pz: Pick,
+        start: u8,
+        length: u8,
+        cookie: u8,
+        privileges: u8,
+    },
     LmrQuery {
         lmr: Pick,
         unknown_mask: bool,
@@ -195,6 +202,9 @@ pub enum EventOp {
     EvdDequeue {
         evd: Pick,
     },
+    EvdDequeueInto {
+        evd: Pick,
+    },
     EvdPostSe {
         evd: Pick,
         pointer: u32,
@@ -203,6 +213,21 @@ pub enum EventOp {
         evd: Pick,
         threshold: i8,
     },
+    EvdWaitUntil {
+        evd: Pick,
+        threshold: i8,
+        limit: u8,
+    },
+    EvdWaitNow {
+        evd: Pick,
+        threshold: i8,
+    },
+    /// A wait, and another call while it lasts.
+    EvdWaitMeanwhile {
+        evd: Pick,
+        threshold: i8,
+        call: u8,
+    },
     /// Dequeues from every dispatcher until all say they are empty.
     Drain,
     CnoCreate,
@@ -210,8 +235,22 @@ pub enum EventOp {
         cno: Pick,
         unknown_mask: bool,
     },
+    CnoCreateWithAgent,
+    CnoModifyAgent {
+        cno: Pick,
+        agent: bool,
+    },
     CnoWait {
         cno: Pick,
+    },
+    CnoWaitUntil {
+        cno: Pick,
+        limit: u8,
+    },
+    /// Several waits at a time, and an event while they last.
+    CnoWaits {
+        cno: Pick,
+        waits: u8,
     },
     CnoFree {
         cno: Pick,
@@ -262,6 +301,12 @@ pub enum EndpointOp {
     },
     ModifyState {
         ep: Pick,
+    },
+    /// Everything but zone, dispatchers and state: the fields of the mask, to what the shape says.
+    Modify {
+        ep: Pick,
+        fields: u32,
+        shape: u8,
     },
     GetStatus {
         ep: Pick,
@@ -352,6 +397,19 @@ pub enum ConnectionOp {
     },
 }
 
+/// One post of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
+pub struct Batched {
+    /// Send, RDMA Write or RDMA Read, by turns.
+    pub operation: u8,
+    /// The local memory.
+    pub segments: Vec<Segment>,
+    /// The peer's memory.
+    pub remote: Remote,
+    /// Completion flags.
+    pub flags: u8,
+}
+
 /// Posts on endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
 #[expect(
@@ -387,6 +445,56 @@ pub enum PostOp {
         privileges: u8,
         ep: Pick,
         flags: u8,
+    },
+    Batch {
+        ep: Pick,
+        requests: Vec<Batched>,
+    },
+    ReceiveBatch {
+        ep: Pick,
+        receives: Vec<Batched>,
+    },
+}
+
+/// The adapter itself, and the words for what calls return.
+#[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
+#[expect(
+    missing_docs,
+    reason = "the calls and their arguments, under their own names"
+)]
+pub enum AdapterOp {
+    Query {
+        unknown_mask: bool,
+        unknown_provider_mask: bool,
+    },
+    Extensions,
+    /// `set_consumer_context` and `get_consumer_context` of the adapter.
+    Context {
+        value: u16,
+    },
+    DirectAccess,
+    /// `InterruptHandle::notify` so often, with or without a waker that `register_progress_waker` was given.
+    Interrupt {
+        times: u8,
+        waker: bool,
+    },
+    /// The error of these, its code, and what `strerror` and `Display` say of it.
+    Strerror {
+        kind: u8,
+        subtype: u8,
+        cause: u8,
+        other_abi: bool,
+    },
+    /// An address made from that of a socket, and back.
+    Address {
+        octets: u64,
+        port: u16,
+        scope: u32,
+    },
+    /// `strerror` of a number.
+    StrerrorOf {
+        code: u32,
+        other_abi: bool,
     },
 }
 
@@ -450,6 +558,8 @@ pub enum Op {
     Post(Side, PostOp),
     /// On shared receive queues.
     SharedReceive(Side, SharedReceiveOp),
+    /// On the adapter.
+    Adapter(Side, AdapterOp),
     /// On the fabric.
     Fabric(FabricOp),
 }
@@ -467,7 +577,8 @@ impl<'a> Arbitrary<'a> for Op {
             74..=79 => Self::Fabric(u.arbitrary()?),
             80..=93 => Self::Memory(side, u.arbitrary()?),
             94..=105 => Self::Connection(side, u.arbitrary()?),
-            106..=117 => Self::Endpoint(side, u.arbitrary()?),
+            106..=116 => Self::Endpoint(side, u.arbitrary()?),
+            117 => Self::Adapter(side, u.arbitrary()?),
             _ => Self::SharedReceive(side, u.arbitrary()?),
         })
     }

@@ -1,37 +1,114 @@
 //! Writes inputs for the fuzz targets `ops` and `rsm_ops` that get far, into the folder given: `seed-corpus fuzz/seeds`.
+//!
+//! Those of `ops` are the scenarios of this crate, and random runs that do what no scenario does; those of `rsm_ops` are random runs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::{env, fs, io};
 
 use arbitrary::{Arbitrary, Unstructured};
-use dat_model::{Input, Runner, Tally, rsm};
+use backend_mock::{Fault, FaultPlan, RemoteError};
+use dat_model::{Input, Op, Prologue, Runner, Setup, rsm, scenarios};
 
-/// Inputs to choose from, and how many to keep.
+/// Inputs to choose from, and how many to keep at most.
 const CANDIDATES: u64 = 600;
 const KEPT: usize = 24;
+/// Bytes that operations are made from.
 const LENGTH: usize = 480;
 
-/// The bytes of a run without faults: the fields of its setup, then operations from a linear congruential generator.
-fn bytes(seed: u64) -> Vec<u8> {
-    let mut bytes = seed.to_le_bytes().to_vec();
-    bytes.push(u8::from(seed.is_multiple_of(3)));
-    let prologue: u32 = if seed.is_multiple_of(2) {
-        0x8000_0000
-    } else {
-        0xF000_0000
+/// A run without faults, and for each third seed one with them: operations from a linear congruential generator.
+fn input(seed: u64) -> Input {
+    let prologues = [Prologue::Pair, Prologue::Shared];
+    let bytes: Vec<u8> = noise(seed).take(2 * LENGTH).collect();
+    let mut noise = Unstructured::new(&bytes);
+    let mut ops = Vec::new();
+    while !noise.is_empty() {
+        ops.extend(Op::arbitrary(&mut noise));
+    }
+    let setup = Setup {
+        seed,
+        non_coherent: seed.is_multiple_of(5),
+        prologue: prologues[(seed % 2) as usize],
+        faults: FaultPlan {
+            faults: if seed % 3 == 2 {
+                faults(seed)
+            } else {
+                Vec::new()
+            },
+        },
     };
-    bytes.extend(prologue.to_le_bytes());
-    bytes.push(0);
-    bytes.extend(noise(seed));
-    bytes
+    Input { setup, ops }
 }
 
-/// The same for remote shared memory.
+/// One fault of each of three kinds.
+fn faults(seed: u64) -> Vec<Fault> {
+    let adapter = (seed / 39 % 2) as u16;
+    let queue = (seed / 78 % 5) as u16;
+    let nth = (seed / 390 % 4) as u32;
+    let kind = |kind: u64| match kind % 13 {
+        0 => Fault::DropCompletion {
+            adapter,
+            queue,
+            nth,
+        },
+        1 => Fault::DelayCompletion {
+            adapter,
+            queue,
+            nth,
+            by: 50,
+        },
+        2 => Fault::DuplicateCompletion {
+            adapter,
+            queue,
+            nth,
+        },
+        3 => Fault::ReorderCompletion {
+            adapter,
+            queue,
+            nth,
+        },
+        4 => Fault::OverrunQueue {
+            adapter,
+            queue,
+            nth,
+        },
+        5 => Fault::LoseNotification {
+            adapter,
+            queue,
+            nth,
+        },
+        6 => Fault::LinkDown {
+            a: 0,
+            b: 1,
+            at: 10,
+            duration: None,
+        },
+        7 => Fault::AllocationFailure {
+            adapter,
+            nth: nth + 12,
+        },
+        8 => Fault::RefusePost { adapter, nth },
+        9 => Fault::RemoteError {
+            adapter,
+            nth,
+            error: RemoteError::Responder,
+        },
+        10 => Fault::ReceiverNotReady {
+            adapter,
+            nth,
+            attempts: 9,
+        },
+        11 => Fault::FailSharedReceive { adapter, nth },
+        _ => Fault::Crash { adapter, at: 30 },
+    };
+    let first = seed / 3;
+    [first, first + 1, first + 5].map(kind).into()
+}
+
 fn rsm_bytes(seed: u64) -> Vec<u8> {
     let mut bytes = seed.to_le_bytes().to_vec();
     bytes.extend([seed as u8, (seed / 3) as u8, 0]);
-    bytes.extend(noise(seed));
+    bytes.extend(noise(seed).take(LENGTH));
     bytes
 }
 
@@ -43,25 +120,26 @@ fn noise(seed: u64) -> impl Iterator<Item = u8> {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     })
-    .take(LENGTH)
 }
 
-/// The calls that succeed in a run.
-fn successes(bytes: &[u8]) -> BTreeSet<String> {
-    let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(bytes)) else {
-        return BTreeSet::new();
-    };
+/// What happens in a run, if it comes to its end.
+fn reached(input: &Input) -> BTreeSet<String> {
     let Ok(mut runner) = Runner::new(&input.setup) else {
         return BTreeSet::new();
     };
     for op in input.ops() {
         if runner.apply(op).is_err() {
-            break;
+            return BTreeSet::new();
         }
     }
-    done(runner.tally())
+    let reached = runner.reached().clone();
+    match runner.finish() {
+        Ok(()) => reached,
+        Err(_) => BTreeSet::new(),
+    }
 }
 
+/// The calls that succeed in a run of remote shared memory.
 fn rsm_successes(bytes: &[u8]) -> BTreeSet<String> {
     let Ok(input) = rsm::Input::arbitrary_take_rest(Unstructured::new(bytes)) else {
         return BTreeSet::new();
@@ -74,41 +152,37 @@ fn rsm_successes(bytes: &[u8]) -> BTreeSet<String> {
             break;
         }
     }
-    done(runner.tally())
-}
-
-fn done(tally: &Tally) -> BTreeSet<String> {
+    let tally = runner.tally().iter();
     tally
-        .iter()
         .filter(|(_, counts)| counts[0] > 0)
         .map(|(call, _)| call.clone())
         .collect()
 }
 
-fn write(
+/// A candidate: its seed, its bytes, and what it does.
+type Candidate = (u64, Vec<u8>, BTreeSet<String>);
+
+/// Keeps those that do most of what no other does.
+fn keep(
     folder: &Path,
-    bytes: fn(u64) -> Vec<u8>,
-    successes: fn(&[u8]) -> BTreeSet<String>,
+    mut candidates: Vec<Candidate>,
+    mut covered: BTreeSet<String>,
 ) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let mut candidates: Vec<_> = (0..CANDIDATES)
-        .map(|seed| {
-            let bytes = bytes(seed);
-            let calls = successes(&bytes);
-            (seed, bytes, calls)
-        })
-        .collect();
-    let mut covered = BTreeSet::new();
-    for _ in 0..KEPT {
-        // The one with the most calls that no kept one succeeds with; then with the most calls.
-        candidates.sort_by_key(|(_, _, calls)| (calls.difference(&covered).count(), calls.len()));
-        if let Some((seed, bytes, calls)) = candidates.pop() {
-            fs::write(folder.join(format!("run-{seed:03}")), bytes)?;
-            covered.extend(calls);
+    let mut kept = 0;
+    while kept < KEPT {
+        candidates.sort_by_key(|(_, _, does)| (does.difference(&covered).count(), does.len()));
+        let Some((seed, bytes, does)) = candidates.pop() else {
+            break;
+        };
+        if does.is_subset(&covered) {
+            break;
         }
+        fs::write(folder.join(format!("run-{seed:03}")), bytes)?;
+        covered.extend(does);
+        kept += 1;
     }
     println!(
-        "{}: {KEPT} runs in which {} calls succeed",
+        "{}: {kept} runs, {} things",
         folder.display(),
         covered.len()
     );
@@ -117,7 +191,28 @@ fn write(
 
 fn main() -> io::Result<()> {
     let folder = env::args_os().nth(1).unwrap_or_else(|| "fuzz/seeds".into());
-    let folder = Path::new(&folder);
-    write(&folder.join("ops"), bytes, successes)?;
-    write(&folder.join("rsm_ops"), rsm_bytes, rsm_successes)
+    let ops = Path::new(&folder).join("ops");
+    let rsm_ops = Path::new(&folder).join("rsm_ops");
+    for folder in [&ops, &rsm_ops] {
+        if folder.is_dir() {
+            fs::remove_dir_all(folder)?;
+        }
+        fs::create_dir_all(folder)?;
+    }
+    let mut covered = BTreeSet::new();
+    for (name, input) in scenarios::all() {
+        fs::write(ops.join(name), input.encode())?;
+        covered.extend(reached(&input));
+    }
+    let candidates = (0..CANDIDATES).map(|seed| {
+        let input = input(seed);
+        (seed, input.encode(), reached(&input))
+    });
+    keep(&ops, candidates.collect(), covered)?;
+    let candidates = (0..CANDIDATES).map(|seed| {
+        let bytes = rsm_bytes(seed);
+        let does = rsm_successes(&bytes);
+        (seed, bytes, does)
+    });
+    keep(&rsm_ops, candidates.collect(), BTreeSet::new())
 }

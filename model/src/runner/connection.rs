@@ -21,7 +21,8 @@ fn timeout(choice: u8) -> u32 {
     match choice {
         0..=127 => TIMEOUT_INFINITE,
         128..=247 => 4_000_000_000,
-        _ => 0,
+        248..=251 => 0,
+        _ => TIMEOUT_INFINITE,
     }
 }
 
@@ -253,15 +254,34 @@ impl Runner {
             224..=247 => Some(side),
             _ => None,
         };
-        let verdict = self.world.check_connect(side, key, timeout, data.len());
+        // With the last choices of the time and of the address something else is wrong.
+        let unknown = [252, 254, 255].contains(&limit);
+        let unsupported = limit == 253;
+        let elsewhere = address == 248;
+        let odd = [unknown, unsupported, elsewhere];
+        let verdict = self
+            .world
+            .check_connect(side, key, timeout, data.len(), odd);
         let number = target.map_or(99, |side| NODES[side.index()].1);
         let param = ConnectParam {
-            address: IaAddress::Node(number),
+            address: if elsewhere {
+                IaAddress::V4([10, 0, 0, 1], 1)
+            } else {
+                IaAddress::Node(number)
+            },
             qualifier,
             timeout,
             private_data: &data,
-            quality: QualityOfService::BEST_EFFORT,
-            flags: ConnectFlags::empty(),
+            quality: match limit {
+                254 => QualityOfService::from_bits_retain(0x100),
+                255 => QualityOfService::LOW_LATENCY | QualityOfService::PREMIUM,
+                _ => QualityOfService::BEST_EFFORT,
+            },
+            flags: match limit {
+                252 => ConnectFlags::from_bits_retain(0x80),
+                253 => ConnectFlags::MULTIPATH,
+                _ => ConnectFlags::empty(),
+            },
         };
         let (id, now) = (self.ep_id(key), self.fabric.now());
         let outcome = self.with(side, |ia| ia.ep_connect(id, &param, now));

@@ -2,7 +2,9 @@
 
 use dat_core::attributes::EpAttributes;
 use dat_core::error::ErrorKind;
-use dat_core::flags::{CloseFlags, CompletionFlags, EndpointState, EpFields, HandleKind};
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, EndpointState, EpFields, HandleKind, QualityOfService,
+};
 
 use super::{Outcome, Runner};
 use crate::op::{EndpointOp, Pick, Side};
@@ -65,6 +67,20 @@ fn attributes(choice: u8) -> Option<EpAttributes> {
         },
         228..=231 => flags(CompletionFlags::SUPPRESS, plain),
         232..=235 => flags(plain, CompletionFlags::SOLICITED_WAIT),
+        236..=239 => EpAttributes {
+            qos: QualityOfService::PREMIUM,
+            ..standard
+        },
+        240..=243 => EpAttributes {
+            qos: QualityOfService::BEST_EFFORT | QualityOfService::LOW_LATENCY,
+            ..standard
+        },
+        244..=247 => EpAttributes {
+            srq_soft_hw: 100,
+            max_message_size: 48,
+            max_rdma_size: 80,
+            ..standard
+        },
         _ => return None,
     })
 }
@@ -115,6 +131,7 @@ impl Runner {
                 });
                 self.judge(&checks.verdict(), outcome)?;
             }
+            EndpointOp::Modify { ep, fields, shape } => self.modify(side, ep, fields, shape)?,
             EndpointOp::GetStatus { ep } => {
                 let key = self.pick(side, HandleKind::Ep, ep);
                 let verdict = self.world.check_ep(side, key).verdict();
@@ -238,8 +255,18 @@ impl Runner {
             let key = self
                 .world
                 .ep_create(side, pz.flatten(), evds, srq.flatten(), shape, state);
+            let param = self.with(side, |ia| ia.ep_query(id, EpFields::all()));
+            let Ok(param) = param else {
+                return self.mismatch("the parameters of a new endpoint (EPQ-01)", param);
+            };
+            self.expect(
+                given.is_none_or(|given| given == param.attributes),
+                "the attributes as they were given (EPC-08)",
+                param,
+            )?;
             if let Some(ep) = self.world.eps.get_mut(&key) {
                 ep.has_defaults = given.is_none();
+                ep.attributes = param.attributes;
             }
             self.name(key, id.handle());
         }
@@ -323,4 +350,122 @@ impl Runner {
         }
         Ok(())
     }
+
+    /// EPM-01 to EPM-07: all or none of the fields.
+    fn modify(&mut self, side: Side, ep: Pick, fields: u32, shape: u8) -> Outcome {
+        let key = self.pick(side, HandleKind::Ep, ep);
+        // What becomes of what is posted, and of completions that were not dequeued, is open.
+        let busy = key
+            .and_then(|key| self.world.eps.get(&key))
+            .is_some_and(|ep| ep.receive_places.held() + ep.request_places.held() != 0);
+        if busy && self.is_exact() {
+            return Ok(());
+        }
+        let others = EpFields::PZ | EpFields::RECV_EVD | EpFields::REQUEST_EVD;
+        let others = others | EpFields::CONNECT_EVD | EpFields::STATE;
+        let fields = EpFields::from_bits_retain(u64::from(fields)).difference(others);
+        let wanted = attributes(shape).unwrap_or_default();
+        let merged = key
+            .and_then(|key| self.world.eps.get(&key))
+            .map_or(wanted, |ep| merge(&ep.attributes, &wanted, fields));
+        let verdict = self.world.check_modify(side, key, fields, &merged);
+        let id = self.ep_id(key);
+        let outcome = self.with(side, |ia| {
+            let mut param = ia.ep_query(id, EpFields::all())?;
+            param.attributes = wanted;
+            ia.ep_modify(id, fields, &param)?;
+            ia.ep_query(id, EpFields::all())
+        });
+        if let Some(param) = self.judge(&verdict, outcome)? {
+            self.expect(
+                param.attributes == merged,
+                format_args!("{merged:?} (EPM-04)"),
+                param.attributes,
+            )?;
+            if let Some(ep) = key.and_then(|key| self.world.eps.get_mut(&key)) {
+                ep.attributes = merged;
+                ep.shape = Shape::of(&merged);
+                let depth = EpFields::MAX_RDMA_READ_IN | EpFields::MAX_RDMA_READ_OUT;
+                ep.has_defaults &= !fields.contains(depth);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The attributes with the selected ones replaced.
+fn merge(old: &EpAttributes, wanted: &EpAttributes, fields: EpFields) -> EpAttributes {
+    let with = |field: EpFields| fields.contains(field);
+    let mut merged = *old;
+    if with(EpFields::SERVICE_TYPE) {
+        merged.service_type = wanted.service_type;
+    }
+    if with(EpFields::MAX_MESSAGE_SIZE) {
+        merged.max_message_size = wanted.max_message_size;
+    }
+    if with(EpFields::MAX_RDMA_SIZE) {
+        merged.max_rdma_size = wanted.max_rdma_size;
+    }
+    if with(EpFields::QOS) {
+        merged.qos = wanted.qos;
+    }
+    if with(EpFields::RECV_COMPLETION_FLAGS) {
+        merged.recv_completion_flags = wanted.recv_completion_flags;
+    }
+    if with(EpFields::REQUEST_COMPLETION_FLAGS) {
+        merged.request_completion_flags = wanted.request_completion_flags;
+    }
+    let counts = [
+        (
+            EpFields::MAX_RECV_DTOS,
+            &mut merged.max_recv_dtos,
+            wanted.max_recv_dtos,
+        ),
+        (
+            EpFields::MAX_REQUEST_DTOS,
+            &mut merged.max_request_dtos,
+            wanted.max_request_dtos,
+        ),
+        (
+            EpFields::MAX_RECV_IOV,
+            &mut merged.max_recv_iov,
+            wanted.max_recv_iov,
+        ),
+        (
+            EpFields::MAX_REQUEST_IOV,
+            &mut merged.max_request_iov,
+            wanted.max_request_iov,
+        ),
+        (
+            EpFields::MAX_RDMA_READ_IN,
+            &mut merged.max_rdma_read_in,
+            wanted.max_rdma_read_in,
+        ),
+        (
+            EpFields::MAX_RDMA_READ_OUT,
+            &mut merged.max_rdma_read_out,
+            wanted.max_rdma_read_out,
+        ),
+        (
+            EpFields::SRQ_SOFT_HW,
+            &mut merged.srq_soft_hw,
+            wanted.srq_soft_hw,
+        ),
+        (
+            EpFields::MAX_RDMA_READ_IOV,
+            &mut merged.max_rdma_read_iov,
+            wanted.max_rdma_read_iov,
+        ),
+        (
+            EpFields::MAX_RDMA_WRITE_IOV,
+            &mut merged.max_rdma_write_iov,
+            wanted.max_rdma_write_iov,
+        ),
+    ];
+    for (field, value, wanted) in counts {
+        if fields.contains(field) {
+            *value = wanted;
+        }
+    }
+    merged
 }

@@ -1,16 +1,15 @@
 //! Event calls.
 
-use std::task::{Poll, Waker};
-
+use dat_core::Result;
 use dat_core::error::ErrorKind;
-use dat_core::event::{ConnectionEventKind, Event};
+use dat_core::event::{ConnectionEventKind, DtoCompletion, Event, EventSink};
 use dat_core::flags::{CnoFields, CrFields, EvdFields, EvdFlags, EvdState, HandleKind};
-use dat_core::{Error, Result};
+use dat_core::id::EpId;
 
 use super::{Outcome, Runner, code};
 use crate::expect::{Checks, Verdict};
 use crate::op::{EventOp, Side};
-use crate::world::{Key, Seen};
+use crate::world::{Config, Key, Seen};
 
 /// Streams to make a dispatcher for.
 fn flags(choice: u8) -> EvdFlags {
@@ -143,6 +142,12 @@ impl Runner {
                 let key = self.pick(side, HandleKind::Evd, evd);
                 self.dequeue(side, key)?;
             }
+            EventOp::EvdDequeueInto { evd } => {
+                let key = self.pick(side, HandleKind::Evd, evd);
+                let id = self.evd_id(key);
+                let outcome = self.with(side, |ia| ia.evd_dequeue_into(id, Whole));
+                self.see(side, key, outcome)?;
+            }
             EventOp::EvdPostSe { evd, pointer } => {
                 let key = self.pick(side, HandleKind::Evd, evd);
                 let id = self.evd_id(key);
@@ -155,17 +160,23 @@ impl Runner {
             EventOp::EvdWait { evd, threshold } => {
                 self.evd_wait(side, evd, i32::from(threshold))?
             }
-            EventOp::Drain => self.drain(side)?,
-            EventOp::CnoCreate => {
-                let mut checks = Checks::default();
-                checks
-                    .resource(self.world.count(side, HandleKind::Cno) >= crate::world::DISPATCHERS);
-                let outcome = self.with(side, |ia| ia.cno_create(None));
-                if let Some(id) = self.judge(&checks.verdict(), outcome)? {
-                    let key = self.world.cno_create(side);
-                    self.name(key, id.handle());
-                }
+            EventOp::EvdWaitUntil {
+                evd,
+                threshold,
+                limit,
+            } => self.evd_wait_until(side, evd, i32::from(threshold), limit)?,
+            EventOp::EvdWaitNow { evd, threshold } => {
+                self.evd_wait_now(side, evd, i32::from(threshold))?
             }
+            EventOp::EvdWaitMeanwhile {
+                evd,
+                threshold,
+                call,
+            } => self.evd_wait_meanwhile(side, evd, i32::from(threshold), call)?,
+            EventOp::Drain => self.drain(side)?,
+            EventOp::CnoCreate => self.cno_create(side, false)?,
+            EventOp::CnoCreateWithAgent => self.cno_create(side, true)?,
+            EventOp::CnoModifyAgent { cno, agent } => self.modify_agent(side, cno, agent)?,
             EventOp::CnoQuery { cno, unknown_mask } => {
                 let key = self.pick(side, HandleKind::Cno, cno);
                 let id = self.cno_id(key);
@@ -173,9 +184,13 @@ impl Runner {
                 let mask =
                     CnoFields::from_bits_retain(super::mask(CnoFields::all().bits(), unknown_mask));
                 let outcome = self.with(side, |ia| ia.cno_query(id, mask));
-                self.judge(&verdict, outcome)?;
+                if let Some(param) = self.judge(&verdict, outcome)? {
+                    self.compare_agent(key, param.agent)?;
+                }
             }
             EventOp::CnoWait { cno } => self.cno_wait(side, cno)?,
+            EventOp::CnoWaitUntil { cno, limit } => self.cno_wait_until(side, cno, limit)?,
+            EventOp::CnoWaits { cno, waits } => self.cno_waits(side, cno, waits)?,
             EventOp::CnoFree { cno } => {
                 let key = self.pick(side, HandleKind::Cno, cno);
                 let id = self.cno_id(key);
@@ -206,6 +221,18 @@ impl Runner {
         checks.handle(!good, None);
         let verdict = checks.verdict();
         let kind = found.map(|object| object.kind);
+        let said = format!("{handle:?}");
+        let typed = format!("{:?}", EpId::from_handle(handle));
+        let named = match handle.kind() {
+            None => said == "null",
+            Some(kind) => said.starts_with(&format!("{kind:?}#")),
+        };
+        let own = handle.kind().is_none_or(|kind| kind != HandleKind::Ep) || typed == said;
+        self.expect(
+            named && own,
+            "the kind of a handle in its text",
+            (said, typed),
+        )?;
         let before = found.map_or(0, |object| object.context);
         let got = self.with(side, |ia| ia.get_consumer_context(handle));
         if let Some(got) = self.judge(&verdict, got)? {
@@ -252,9 +279,16 @@ impl Runner {
                 EvdState::UNWAITABLE
             };
             let state = param.state.difference(EvdState::CONFIGURATION);
+            let configuration = param.state.configuration();
+            let configured = match key.and_then(|key| self.world.config_of(key)) {
+                Some(Config::Notify) => configuration == EvdState::CONFIG_NOTIFY,
+                Some(Config::Solicited) => configuration == EvdState::CONFIG_SOLICITED,
+                _ => true,
+            };
             let holds = param.qlen.unsigned_abs() == evd.length
                 && state == enabled | waitable
                 && param.flags == evd.flags
+                && configured
                 && param.cno.map(|cno| self.key(cno)) == evd.cno.map(Some);
             self.expect(holds, format_args!("{evd:?} (EVQ-01, EVQ-02)"), param)?;
         }
@@ -269,13 +303,31 @@ impl Runner {
     }
 
     /// Judges what came out of a dispatcher (EVG-01 to EVG-04); whether it was an event.
-    fn see(&mut self, side: Side, key: Option<Key>, outcome: Result<Event>) -> Outcome<bool> {
+    pub(super) fn see(
+        &mut self,
+        side: Side,
+        key: Option<Key>,
+        outcome: Result<Event>,
+    ) -> Outcome<bool> {
         let Some(key) = key.filter(|&key| self.world.is(side, HandleKind::Evd, Some(key))) else {
             self.judge(&Verdict::refused(ErrorKind::InvalidHandle, None), outcome)?;
             return Ok(false);
         };
         match outcome {
             Ok(event) => {
+                self.reached.insert(sort(&event));
+                // Section 6 of the state machines: the numbers of the interface.
+                let number = event.number();
+                let group = match event {
+                    Event::Dto(_) => 0,
+                    Event::RmrBind(_) => 1,
+                    Event::ConnectionRequest { .. } => 2,
+                    Event::Connection { .. } => 4,
+                    Event::Async { .. } => 8,
+                    Event::Software { .. } => 0x10,
+                    Event::Extended(_) => 0x40,
+                };
+                self.expect(number >> 12 == group, "the number of its sort", number)?;
                 let seen = self.translate(side, &event);
                 if !self.is_exact() {
                     return self.record(side, &seen).map(|()| true);
@@ -409,89 +461,34 @@ impl Runner {
         }
         Ok(())
     }
+}
 
-    /// One poll of a wait, then its end (EVW-01 to EVW-08, EVW-11).
-    fn evd_wait(&mut self, side: Side, evd: crate::op::Pick, threshold: i32) -> Outcome {
-        let key = self.pick(side, HandleKind::Evd, evd);
-        let id = self.evd_id(key);
-        let verdict = self.world.check_evd_wait(side, key, threshold);
-        enum Wait {
-            Refused(Error),
-            Came(dat_core::event::Waited),
-            Expired(u32),
-        }
-        let wait = self.with(side, |ia| match ia.evd_wait(id, threshold) {
-            Err(error) => Wait::Refused(error),
-            Ok(mut wait) => match wait.poll(Waker::noop()) {
-                Poll::Ready(Ok(waited)) => Wait::Came(waited),
-                Poll::Ready(Err(error)) => Wait::Refused(error),
-                Poll::Pending => Wait::Expired(wait.expire().queued),
-            },
-        });
-        let threshold = usize::try_from(threshold).unwrap_or(0);
-        let (sure, most) = key
-            .and_then(|key| self.world.evds.get(&key))
-            .map_or((0, 0), crate::world::Evd::bounds);
-        let selective = key
-            .and_then(|key| self.world.config_of(key))
-            .is_some_and(|config| config != crate::world::Config::Threshold);
-        match wait {
-            Wait::Refused(error) => {
-                self.judge::<()>(&verdict, Err(error))?;
-            }
-            Wait::Came(waited) => {
-                self.judge(&verdict, Ok(()))?;
-                let more = usize::try_from(waited.more).unwrap_or(usize::MAX);
-                self.expect(
-                    (threshold - 1..most.max(1)).contains(&more),
-                    format_args!(
-                        "{} to {most} events after the first (EVW-07)",
-                        threshold - 1
-                    ),
-                    waited,
-                )?;
-                self.see(side, key, Ok(waited.event))?;
-            }
-            Wait::Expired(queued) => {
-                self.judge(&verdict, Ok(()))?;
-                let queued = usize::try_from(queued).unwrap_or(usize::MAX);
-                // On a dispatcher that notifies selectively, quiet events do not wake (EVW-11).
-                self.expect(
-                    queued <= most && (selective || sure < threshold),
-                    format_args!(
-                        "a wait for {threshold} of {sure} to {most} events (EVW-01, EVW-06)"
-                    ),
-                    queued,
-                )?;
-            }
-        }
-        Ok(())
+/// Makes of an event that event.
+struct Whole;
+
+impl EventSink for Whole {
+    type Output = Result<Event>;
+
+    fn transfer(self, completion: DtoCompletion) -> Result<Event> {
+        Ok(Event::Dto(completion))
     }
 
-    /// One poll of a wait on a notification object (CNW-01 to CNW-03).
-    fn cno_wait(&mut self, side: Side, cno: crate::op::Pick) -> Outcome {
-        let key = self.pick(side, HandleKind::Cno, cno);
-        let id = self.cno_id(key);
-        let verdict = self.check_query(side, HandleKind::Cno, key, false);
-        let polled = self.with(side, |ia| {
-            ia.cno_wait(id).map(|mut wait| wait.poll(Waker::noop()))
-        });
-        let Some(polled) = self.judge(&verdict, polled)? else {
-            return Ok(());
-        };
-        let Some(cno) = key.and_then(|key| self.world.cnos.get_mut(&key)) else {
-            return Ok(());
-        };
-        let (triggered, touched) = (cno.triggered, cno.touched);
-        let ready = polled.is_ready();
-        if ready {
-            // A second event before the wait gives no second trigger; events that come later do.
-            cno.triggered = false;
+    fn otherwise(self, outcome: Result<Event>) -> Result<Event> {
+        outcome
+    }
+}
+
+/// What sort of event it is, without the names in it.
+fn sort(event: &Event) -> String {
+    match event {
+        Event::Dto(dto) => format!("{:?} {:?}", dto.operation, dto.status),
+        Event::RmrBind(bind) => format!("bind {:?}", bind.status),
+        Event::Extended(completion) => {
+            format!("{:?} {:?}", completion.operation, completion.status)
         }
-        self.expect(
-            if ready { touched } else { !triggered },
-            format_args!("triggered: {triggered}, perhaps: {touched} (CNW-01)"),
-            polled,
-        )
+        Event::ConnectionRequest { .. } => "request".into(),
+        Event::Connection { kind, .. } => format!("{kind:?}"),
+        Event::Async { kind, reason, .. } => format!("{kind:?} {reason}"),
+        Event::Software { .. } => "software".into(),
     }
 }

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use dat_core::flags::{HandleKind, LmrFields, MemoryPrivileges, PzFields, RmrFields};
-use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
+use dat_core::flags::{
+    HandleKind, LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, PzFields, RmrFields,
+};
+use dat_core::memory::{LmrMemory, LmrRequest, LmrSource, LmrTriplet, Region};
 
 use super::{Outcome, Runner};
 use crate::expect::{Checks, Verdict};
@@ -78,6 +80,11 @@ impl Runner {
                     self.world
                         .check_lmr_create(side, pz, None, length as u64, privileges(choice));
                 let region = Region::from_static(&self.memory[side.index()][start..start + length]);
+                self.expect(
+                    region.is_empty() == (length == 0) && region.len() == length,
+                    "the length of the memory",
+                    region.len(),
+                )?;
                 let range = (region.address(), length as u64);
                 self.lmr_create(
                     side,
@@ -102,6 +109,23 @@ impl Runner {
                     self.world
                         .check_lmr_create(side, pz, Some(source), 0, privileges(choice));
                 let memory = LmrMemory::Lmr(self.lmr_id(source));
+                self.lmr_create(side, pz, &verdict, memory, range, choice)?;
+            }
+            MemoryOp::LmrCreateShared {
+                pz,
+                start,
+                length,
+                cookie,
+                privileges: choice,
+            } => {
+                let pz = self.pick(side, HandleKind::Pz, pz);
+                let (start, length) = (usize::from(start) * 4, usize::from(length) * 4);
+                let region = Region::from_static(&self.memory[side.index()][start..start + length]);
+                let range = (region.address(), length as u64);
+                let verdict =
+                    self.world
+                        .check_lmr_share(side, pz, range, cookie, privileges(choice));
+                let memory = LmrMemory::SharedVirtual(region, [cookie; LMR_COOKIE_SIZE]);
                 self.lmr_create(side, pz, &verdict, memory, range, choice)?;
             }
             MemoryOp::LmrQuery { lmr, unknown_mask } => self.lmr_query(side, lmr, unknown_mask)?,
@@ -218,6 +242,11 @@ impl Runner {
         choice: u8,
     ) -> Outcome {
         let privileges = privileges(choice);
+        let cookie = match memory {
+            LmrMemory::SharedVirtual(_, [cookie, ..]) => Some(cookie),
+            _ => None,
+        };
+        let kind = memory.memory_type();
         let request = LmrRequest {
             memory,
             pz: self.pz_id(pz),
@@ -227,6 +256,9 @@ impl Runner {
         let (Some(created), Some(pz)) = (self.judge(verdict, outcome)?, pz) else {
             return Ok(());
         };
+        let source = self.with(side, |ia| ia.lmr_query(created.lmr, LmrFields::all()));
+        let told = source.map(|param| param.source.memory_type());
+        self.expect(told == Ok(kind), "the type of its memory (LMQ-01)", told)?;
         // LMC-05, LMC-06.
         let remote = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
         self.expect(
@@ -253,6 +285,7 @@ impl Runner {
             privileges,
             context: created.lmr_context,
             remote: created.rmr_context,
+            cookie,
         });
         self.name(key, created.lmr.handle());
         Ok(())
@@ -267,7 +300,12 @@ impl Runner {
         if let Some(param) = self.judge(&verdict, outcome)?
             && let Some(lmr) = key.and_then(|key| self.world.lmrs.get(&key))
         {
+            let told = match param.source {
+                LmrSource::SharedVirtual { cookie, .. } => Some(cookie),
+                _ => None,
+            };
             let holds = param.length == lmr.length
+                && told == lmr.cookie.map(|cookie| [cookie; LMR_COOKIE_SIZE])
                 && self.key(param.pz) == Some(lmr.pz)
                 && param.privileges == lmr.privileges
                 && param.lmr_context == lmr.context

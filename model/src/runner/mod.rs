@@ -1,5 +1,8 @@
 //! Does operations on real adapters and on the model, and compares.
 
+mod adapter;
+mod agent;
+mod batch;
 mod connection;
 mod endpoint;
 mod event;
@@ -7,8 +10,9 @@ mod ledger;
 mod memory;
 mod post;
 mod shared_receive;
+mod wait;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -102,6 +106,9 @@ pub struct Runner {
     ledger: Option<Ledger>,
     call: String,
     tally: Tally,
+    reached: BTreeSet<String>,
+    /// The consumer's values of the adapters.
+    contexts: [u64; 2],
 }
 
 /// How often each call succeeded and was refused.
@@ -228,6 +235,8 @@ impl Runner {
             ledger: None,
             call: String::new(),
             tally: Tally::new(),
+            reached: BTreeSet::new(),
+            contexts: [0; 2],
         };
         for side in [Side::A, Side::B] {
             let arena = runner.world.arena(side);
@@ -258,6 +267,7 @@ impl Runner {
     /// What the model calls impossible.
     pub fn apply(&mut self, op: &Op) -> core::result::Result<(), Mismatch> {
         self.act(op)?;
+        self.compare_agents()?;
         self.compare()
     }
 
@@ -273,6 +283,7 @@ impl Runner {
             Op::Connection(side, op) => self.connection(*side, op)?,
             Op::Post(side, op) => self.post(*side, op)?,
             Op::SharedReceive(side, op) => self.shared_receive(*side, op)?,
+            Op::Adapter(side, op) => self.adapter(*side, op)?,
             Op::Fabric(FabricOp::Settle) => self.rest()?,
             Op::Fabric(FabricOp::Step(count)) => self.step(*count)?,
             Op::Fabric(FabricOp::Expire) => self.expire()?,
@@ -283,6 +294,11 @@ impl Runner {
     /// How often each call succeeded and was refused so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// What happened so far: calls that succeeded, each way in which one was refused, and events of each sort.
+    pub fn reached(&self) -> &BTreeSet<String> {
+        &self.reached
     }
 
     /// Comes to rest, takes every event out, and closes the adapters.
@@ -299,10 +315,16 @@ impl Runner {
         for side in [Side::A, Side::B] {
             self.drain(side)?;
         }
+        self.compare_agents()?;
         self.compare()?;
-        self.ledger
-            .as_ref()
-            .map_or(Ok(()), |ledger| ledger.finish(&self))
+        if let Some(ledger) = &self.ledger {
+            ledger.finish(&self)?;
+        }
+        for side in [Side::A, Side::B] {
+            self.close(side)?;
+            self.compare_agents_of_closed(side)?;
+        }
+        Ok(())
     }
 
     fn with<R>(&self, side: Side, act: impl for<'s> FnOnce(&Adapter<'s>) -> R) -> R {
@@ -336,6 +358,10 @@ impl Runner {
         let call = call.split([' ', ')']).next().unwrap_or_default();
         let counts = self.tally.entry(format!("{group} {call}")).or_default();
         counts[usize::from(outcome.is_err())] += 1;
+        self.reached.insert(match &outcome {
+            Ok(_) => format!("{group} {call}"),
+            Err(error) => format!("{group} {call}: {error}"),
+        });
         if self.ledger.is_none() && !verdict.allows(&outcome) {
             return self.mismatch(format!("{verdict:?}"), outcome);
         }
@@ -477,7 +503,7 @@ impl Runner {
             return false;
         }
         let looks = match op {
-            Op::Fabric(_) => true,
+            Op::Fabric(_) | Op::Adapter(..) => true,
             Op::Event(_, op) => !matches!(
                 op,
                 EventOp::EvdResize { .. }

@@ -10,7 +10,7 @@ use crate::op::{Pick, PostOp, Remote, Segment, Side};
 use crate::world::{Key, Piece, Receive, RemoteContext, Request, Work};
 
 /// Flags to post with: mostly none, rarely illegal ones.
-fn flags(choice: u8) -> CompletionFlags {
+pub(super) fn flags(choice: u8) -> CompletionFlags {
     CompletionFlags::from_bits_retain(match choice {
         0..=143 => 0,
         144..=191 => 0x01,
@@ -23,7 +23,7 @@ fn flags(choice: u8) -> CompletionFlags {
     })
 }
 
-fn total(pieces: &[Piece]) -> u64 {
+pub(super) fn total(pieces: &[Piece]) -> u64 {
     pieces
         .iter()
         .fold(0, |sum, piece| sum.saturating_add(piece.length))
@@ -89,11 +89,13 @@ impl Runner {
                 ep,
                 flags: choice,
             } => self.bind(side, [*rmr, *ep], segment, *rights, flags(*choice)),
+            PostOp::Batch { ep, requests } => self.batch(side, *ep, requests),
+            PostOp::ReceiveBatch { ep, receives } => self.receive_batch(side, *ep, receives),
         }
     }
 
     /// The context and address that a remote range choice means.
-    fn remote(&self, side: Side, ep: Option<Key>, remote: &Remote) -> (u32, u64) {
+    pub(super) fn remote(&self, side: Side, ep: Option<Key>, remote: &Remote) -> (u32, u64) {
         let peer = ep.and_then(|key| self.world.eps.get(&key)?.peer);
         let far = peer
             .and_then(|peer| self.world.eps.get(&peer))
@@ -115,6 +117,14 @@ impl Runner {
         }
     }
 
+    /// Without a read depth, what an RDMA Read comes to is the provider's matter (EPB-05, EPC-10).
+    pub(super) fn has_no_depth(&self, key: Option<Key>) -> bool {
+        let connected = key.and_then(|key| self.world.eps.get(&key));
+        let peer = connected.and_then(|ep| self.world.eps.get(&ep.peer?));
+        let mut both = [connected, peer].into_iter().flatten();
+        both.any(|ep| ep.has_defaults)
+    }
+
     fn rdma(
         &mut self,
         side: Side,
@@ -124,14 +134,7 @@ impl Runner {
         length: u64,
         flags: CompletionFlags,
     ) -> Outcome {
-        // Without a read depth, what an RDMA Read comes to is the provider's matter (EPB-05, EPC-10).
-        let connected = key.and_then(|key| self.world.eps.get(&key));
-        let peer = connected.and_then(|ep| self.world.eps.get(&ep.peer?));
-        let no_depth = [connected, peer]
-            .into_iter()
-            .flatten()
-            .any(|ep| ep.has_defaults);
-        if matches!(work, Work::Read { .. }) && no_depth && self.is_exact() {
+        if matches!(work, Work::Read { .. }) && self.has_no_depth(key) && self.is_exact() {
             return Ok(());
         }
         self.request_with(side, key, pieces, work, length, flags)
@@ -215,7 +218,7 @@ impl Runner {
         Ok(())
     }
 
-    fn accepted(&mut self, key: Key, request: Request) {
+    pub(super) fn accepted(&mut self, key: Key, request: Request) {
         match &mut self.ledger {
             Some(ledger) => ledger.post(key, request.cookie, request.suppressed),
             None => self.world.post_request(key, request),

@@ -48,6 +48,8 @@ pub(crate) enum Phase {
         private_data: Vec<u8>,
     },
     Rejected,
+    /// As rejected, by the provider.
+    Refused,
     /// Established or failed.
     Over,
 }
@@ -85,9 +87,13 @@ impl World {
         key: Option<Key>,
         timeout: u32,
         private_data: usize,
+        [unknown, unsupported, elsewhere]: [bool; 3],
     ) -> Verdict {
         let mut checks = self.check_ep(side, key);
         self.check_connectable(&mut checks, key);
+        checks.parameter(unknown, 0);
+        checks.other(unsupported, ErrorKind::ModelNotSupported);
+        checks.other(elsewhere, ErrorKind::InvalidAddress);
         checks.parameter(timeout == 0, 4);
         checks.parameter(private_data > PRIVATE_DATA, 5);
         checks.verdict()
@@ -156,6 +162,10 @@ impl World {
                 }
                 Phase::Rejected => {
                     self.fail_active(index, &[ConnectionEventKind::PeerRejected]);
+                    Phase::Over
+                }
+                Phase::Refused => {
+                    self.fail_active(index, &[ConnectionEventKind::NonPeerRejected]);
                     Phase::Over
                 }
                 phase => phase,
@@ -276,6 +286,13 @@ impl World {
         if waits {
             self.enter_disconnected(active, kinds);
         }
+    }
+
+    /// Whether an attempt may end because its time is up.
+    pub(crate) fn has_finite_attempts(&self) -> bool {
+        self.attempts
+            .iter()
+            .any(|attempt| attempt.finite && attempt.phase != Phase::Over)
     }
 
     /// EPK-09, EPK-10: finite timeouts run out while the peer's consumer thinks.
@@ -497,6 +514,13 @@ impl World {
     pub(crate) fn reject(&mut self, key: Key) {
         if let Some(attempt) = self.give_up_request(key) {
             self.attempts[attempt].phase = Phase::Rejected;
+        }
+    }
+
+    /// The provider rejects a request.
+    pub(crate) fn refuse(&mut self, key: Key) {
+        if let Some(attempt) = self.give_up_request(key) {
+            self.attempts[attempt].phase = Phase::Refused;
         }
     }
 

@@ -6,7 +6,8 @@ use dat_core::attributes::EpAttributes;
 use dat_core::error::{ErrorKind, Subtype};
 use dat_core::event::ConnectionEventKind;
 use dat_core::flags::{
-    CompletionFlags, DtoStatus, EndpointState, EvdFlags, HandleKind, WATERMARK_INFINITE,
+    CompletionFlags, DtoStatus, EndpointState, EpFields, EvdFlags, HandleKind, QualityOfService,
+    WATERMARK_INFINITE,
 };
 
 use super::event::{Config, Expected, Status, Stream};
@@ -34,6 +35,8 @@ pub(crate) struct Shape {
     pub(crate) request_flags: CompletionFlags,
     /// The attributes as given are legal (EPC-08, EPM-04, GEN-07).
     legal: bool,
+    /// The provider has that quality of service (EPK-04).
+    has_quality: bool,
 }
 
 impl Shape {
@@ -74,7 +77,9 @@ impl Shape {
                     .iter()
                     .all(|&count| (0..=MOST_SEGMENTS).contains(&count))
                 && receive_is_legal
-                && plain.contains(&request),
+                && plain.contains(&request)
+                && attributes.qos.is_single(),
+            has_quality: attributes.qos == QualityOfService::BEST_EFFORT,
         }
     }
 }
@@ -147,6 +152,8 @@ pub(crate) struct Ep {
     pub(crate) connect: Option<Key>,
     pub(crate) srq: Option<Key>,
     pub(crate) shape: Shape,
+    /// What the shape was made from.
+    pub(crate) attributes: EpAttributes,
     pub(crate) state: EndpointState,
     /// Ended in order with nothing left to do: DISCONNECT_PENDING or DISCONNECTED until the fabric rests (E17, E18).
     pub(crate) may_still_be_ending: bool,
@@ -221,6 +228,7 @@ impl World {
         self.check_dispatchers(&mut checks, side, dispatchers);
         let position = if srq.is_some() { 7 } else { 6 };
         checks.parameter(!shape.legal, position);
+        checks.other(!shape.has_quality, ErrorKind::ModelNotSupported);
         // DTO-02: no dispatcher, no transfers. Defaults adapt to what is there; the receives of an
         // endpoint with a shared queue are not its own.
         let [receive, request, _] = dispatchers;
@@ -338,6 +346,7 @@ impl World {
             connect,
             srq,
             shape,
+            attributes: EpAttributes::DEFAULT,
             state,
             may_still_be_ending: false,
             peer: None,
@@ -403,6 +412,66 @@ impl World {
             self.check_sharing(&mut checks, dispatchers, &ep.shape, key);
         }
         checks.possible(ErrorKind::InvalidParameter);
+        checks.verdict()
+    }
+
+    /// EPM-01 to EPM-06. `merged`: the attributes as they would be.
+    pub(crate) fn check_modify(
+        &self,
+        side: Side,
+        key: Option<Key>,
+        fields: EpFields,
+        merged: &EpAttributes,
+    ) -> Verdict {
+        let provider = EpFields::NUM_TRANSPORT_ATTR
+            | EpFields::TRANSPORT_SPECIFIC_ATTR
+            | EpFields::NUM_PROVIDER_ATTR
+            | EpFields::PROVIDER_SPECIFIC_ATTR;
+        let mut checks = self.check_ep(side, key);
+        let Some(ep) = key
+            .and_then(|key| self.eps.get(&key))
+            .filter(|ep| ep.side == side)
+        else {
+            return checks.verdict();
+        };
+        let known = EpFields::from_bits(fields.bits()).is_some();
+        checks.parameter(!known, 2);
+        checks.parameter(
+            fields.intersects(EpFields::all().difference(EpFields::ATTRIBUTES | provider)),
+            2,
+        );
+        let before_connecting = matches!(
+            ep.state,
+            EndpointState::Unconnected
+                | EndpointState::Reserved
+                | EndpointState::PassiveConnectionPending
+                | EndpointState::TentativeConnectionPending
+        );
+        checks.state(
+            fields.intersects(provider) && ep.state != EndpointState::Unconnected,
+            ep.state.subtype(),
+        );
+        checks.state(
+            fields.intersects(EpFields::ATTRIBUTES) && !before_connecting,
+            ep.state.subtype(),
+        );
+        let shape = Shape::of(merged);
+        // EPX-05: the segments of a shared queue are its own.
+        if ep.srq.is_some() && !shape.legal {
+            checks.possible(ErrorKind::InvalidParameter);
+        } else {
+            checks.parameter(!shape.legal, 3);
+        }
+        checks.other(!shape.has_quality, ErrorKind::ModelNotSupported);
+        let receives = fields.contains(EpFields::MAX_RECV_DTOS) && merged.max_recv_dtos != 0;
+        let requests = fields.contains(EpFields::MAX_REQUEST_DTOS) && merged.max_request_dtos != 0;
+        let missing = receives && ep.receive.is_none() && ep.srq.is_none()
+            || requests && ep.request.is_none();
+        checks.parameter(missing, 0);
+        let dispatchers = [ep.receive, ep.request, ep.connect].map(|evd| evd.map(Some));
+        self.check_sharing(&mut checks, dispatchers, &shape, key);
+        // Whether the dispatchers have room for as many more completions is the provider's matter.
+        checks.possible(ErrorKind::InsufficientResources);
         checks.verdict()
     }
 

@@ -349,6 +349,28 @@ pub(crate) struct Cno {
     pub(crate) triggered: bool,
     /// One may have come.
     pub(crate) touched: bool,
+    /// The agent that the next one calls.
+    pub(crate) agent: Option<Agent>,
+}
+
+/// An agent of a notification object that was not called.
+#[derive(Clone, Debug)]
+pub(crate) struct Agent {
+    pub(crate) data: u64,
+    /// A notification certainly came since it was set.
+    pub(crate) sure: bool,
+    /// One may have come.
+    pub(crate) possible: bool,
+}
+
+impl Agent {
+    pub(crate) const fn new(data: u64) -> Self {
+        Self {
+            data,
+            sure: false,
+            possible: false,
+        }
+    }
 }
 
 /// How the completions of a dispatcher wake a waiter.
@@ -432,8 +454,16 @@ impl World {
     }
 
     pub(crate) fn evd_free(&mut self, key: Key) {
-        let cno = self.evds.remove(&key).and_then(|evd| evd.cno);
+        let evd = self.evds.remove(&key);
         self.bury(key);
+        // EVF-03: nobody hears of the requests in it any more.
+        let streams = evd.iter().flat_map(|evd| evd.streams.keys());
+        for stream in streams {
+            if let Stream::ConnectionRequest(cr) = stream {
+                self.refuse(*cr);
+            }
+        }
+        let cno = evd.and_then(|evd| evd.cno);
         // CNW-05: the last dispatcher gone releases waiters; whether a trigger is remembered is open.
         self.touch_cno(cno, false);
     }
@@ -527,11 +557,12 @@ impl World {
         checks.verdict()
     }
 
-    pub(crate) fn cno_create(&mut self, side: Side) -> Key {
+    pub(crate) fn cno_create(&mut self, side: Side, agent: Option<Agent>) -> Key {
         let key = self.add(side, HandleKind::Cno, true);
         let cno = Cno {
             triggered: false,
             touched: false,
+            agent,
         };
         self.cnos.insert(key, cno);
         key
@@ -541,6 +572,10 @@ impl World {
         if let Some(cno) = cno.and_then(|key| self.cnos.get_mut(&key)) {
             cno.triggered |= surely;
             cno.touched = true;
+            if let Some(agent) = &mut cno.agent {
+                agent.sure |= surely;
+                agent.possible = true;
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Memory and its owners: zones, regions, windows, and what every byte holds.
 
+use std::collections::BTreeSet;
+
 use dat_core::error::{ErrorKind, Subtype};
 use dat_core::flags::{HandleKind, MemoryPrivileges};
 
@@ -160,6 +162,8 @@ pub(crate) struct Lmr {
     pub(crate) privileges: MemoryPrivileges,
     pub(crate) context: u32,
     pub(crate) remote: u32,
+    /// Under which others may register the same memory.
+    pub(crate) cookie: Option<u8>,
 }
 
 /// A remote memory region.
@@ -250,7 +254,42 @@ impl World {
         checks.handle(!source_is_good, Subtype::InvalidHandleLmr);
         checks.parameter(MemoryPrivileges::from_bits(privileges.bits()).is_none(), 6);
         checks.parameter(source.is_none() && length == 0, 4);
-        checks.resource(self.count(side, HandleKind::Lmr) >= ZONES);
+        checks.resource(self.count(side, HandleKind::Lmr) + self.cookies(side).len() >= ZONES);
+        checks.verdict()
+    }
+
+    /// The cookies under which memory is shared; each takes a place of its own.
+    fn cookies(&self, side: Side) -> BTreeSet<u8> {
+        let own = self.lmrs.values().filter(|lmr| lmr.side == side);
+        own.filter_map(|lmr| lmr.cookie).collect()
+    }
+
+    /// LMC-04: those who share memory under a cookie agree on its length, and others do not share it.
+    pub(crate) fn check_lmr_share(
+        &self,
+        side: Side,
+        pz: Option<Key>,
+        (address, length): (u64, u64),
+        cookie: u8,
+        privileges: MemoryPrivileges,
+    ) -> Verdict {
+        let mut checks = Checks::default();
+        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
+        checks.parameter(MemoryPrivileges::from_bits(privileges.bits()).is_none(), 6);
+        checks.parameter(length == 0, 4);
+        let sharers = self.lmrs.values().filter(|lmr| lmr.side == side);
+        let contradicted = sharers.filter(|lmr| lmr.cookie.is_some()).any(|lmr| {
+            if lmr.cookie == Some(cookie) {
+                lmr.length != length
+            } else {
+                address < lmr.address + lmr.length && lmr.address < address + length
+            }
+        });
+        checks.state(contradicted, None);
+        let cookies = self.cookies(side);
+        let taken = self.count(side, HandleKind::Lmr) + cookies.len();
+        let needed = 1 + usize::from(!cookies.contains(&cookie));
+        checks.resource(taken + needed > ZONES);
         checks.verdict()
     }
 

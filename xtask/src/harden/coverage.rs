@@ -1,9 +1,10 @@
-//! How much of the core the seeds of the fuzz targets run.
+//! How much of the core the seeds of the fuzz targets run, and why not the rest.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
 use std::path::Path;
 use xshell::cmd;
 
@@ -12,53 +13,115 @@ use crate::workspace::Workspace;
 
 /// The code that is looked at.
 const SOURCES: &str = "dat-core/src";
-
-/// What `llvm-cov export` tells.
-#[derive(Deserialize)]
-struct Told {
-    data: Vec<Data>,
-}
+/// Why lines are not run.
+const KEPT: &str = "checks/assurance/coverage.toml";
 
 #[derive(Deserialize)]
-struct Data {
-    files: Vec<File>,
+#[serde(deny_unknown_fields)]
+struct Kept {
+    #[serde(default)]
+    region: Vec<Region>,
 }
 
-#[derive(Deserialize)]
-struct File {
-    filename: String,
-    summary: Summary,
+/// Lines that no seed can run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Region {
+    file: String,
+    /// Part of the first line of an item or a statement, which reaches to the line that closes it; nothing for the whole file.
+    #[serde(default)]
+    item: String,
+    /// Why none can.
+    reason: String,
 }
 
-#[derive(Deserialize)]
-struct Summary {
-    lines: Lines,
-}
+/// The lines of one file with code, and how often each was run.
+type Runs = BTreeMap<usize, u64>;
 
-/// Lines with code, and those of them that were run.
-#[derive(Clone, Copy, Default, Deserialize)]
+/// Lines with code, those of them that were run, and those of the others that have a reason.
+#[derive(Clone, Copy, Default)]
 struct Lines {
     count: u64,
-    covered: u64,
+    run: u64,
+    explained: u64,
 }
 
 impl Lines {
     fn add(&mut self, more: Self) {
         self.count += more.count;
-        self.covered += more.covered;
+        self.run += more.run;
+        self.explained += more.explained;
     }
 
     fn row(self, name: &str) -> String {
-        let Self { count, covered } = self;
+        let Self {
+            count,
+            run,
+            explained,
+        } = self;
         // There are fewer lines than an f64 can count.
-        let share = 100.0 * covered as f64 / count.max(1) as f64;
-        format!("| {name} | {count} | {covered} | {share:.1} % |\n")
+        let share = 100.0 * run as f64 / count.max(1) as f64;
+        format!("| {name} | {count} | {run} | {share:.1} % | {explained} |\n")
     }
 }
 
-/// Runs the seeds of all targets and counts the lines of the core that they ran, by module.
+/// Fails unless every reason is about lines that there are.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    for region in read(workspace)? {
+        let path = workspace.root().join(SOURCES).join(&region.file);
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        if region.reason.trim().is_empty() {
+            bail!("{KEPT}: {}: {} has no reason", region.file, region.item);
+        }
+        if region.extents(&text).is_empty() {
+            bail!("{KEPT}: {} has no `{}` any more", region.file, region.item);
+        }
+    }
+    Ok(())
+}
+
+fn read(workspace: &Workspace) -> Result<Vec<Region>> {
+    let text = fs::read_to_string(workspace.root().join(KEPT)).context(KEPT)?;
+    let kept: Kept = toml::from_str(&text).context(KEPT)?;
+    Ok(kept.region)
+}
+
+impl Region {
+    /// The first and the last line of each item that is meant. Formatted code closes what it opened in the same column.
+    fn extents(&self, text: &str) -> Vec<(usize, usize)> {
+        if self.item.is_empty() {
+            return vec![(1, text.lines().count())];
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        let column = |line: &str| line.len() - line.trim_start().len();
+        let begins =
+            |line: &&str| line.contains(&self.item) && !line.trim_start().starts_with("//");
+        let found = lines.iter().enumerate().filter(|(_, line)| begins(line));
+        found
+            .map(|(at, first)| {
+                let mut end = at;
+                let rest = lines.iter().enumerate().skip(at + 1);
+                for (next, line) in rest.filter(|(_, line)| !line.trim().is_empty()) {
+                    let closes = line.trim_start().starts_with([')', ']', '}']);
+                    if column(line) < column(first) || column(line) == column(first) && !closes {
+                        break;
+                    }
+                    end = next;
+                    // A signature and a condition go on in the same column.
+                    if column(line) == column(first) && !line.ends_with('{') {
+                        break;
+                    }
+                }
+                (at + 1, end + 1)
+            })
+            .collect()
+    }
+}
+
+/// Runs the seeds of all targets, counts the lines of the core that they ran, by module, and compares the others with the reasons.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
+    check(workspace)?;
     cmd!(shell, "rustup component add --toolchain nightly llvm-tools").run()?;
     let profiles = tools::profiles(workspace)?;
     let host = tools::host(workspace)?;
@@ -81,61 +144,162 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     let sources = workspace.root().join(SOURCES);
     let told = cmd!(
         shell,
-        "{export} export --summary-only --instr-profile {counts} {objects...} --sources {sources}"
+        "{export} export --format=lcov --instr-profile {counts} {objects...} --sources {sources}"
     )
     .quiet()
     .read()?;
-    let told: Told = serde_json::from_str(&told).context("what llvm-cov tells")?;
     shell.remove_path(workspace.root().join("fuzz/coverage"))?;
-    Ok(table(
-        &sources,
-        told.data.into_iter().flat_map(|data| data.files),
-    ))
+    let files = files(&told, &sources);
+    if files.is_empty() {
+        bail!("llvm-cov tells of no lines of {SOURCES}");
+    }
+    let text = |file: &str| fs::read_to_string(sources.join(file)).with_context(|| file.to_owned());
+    section(&files, &read(workspace)?, text)
+}
+
+/// What `llvm-cov` tells of each file. A line of a generic function counts as run if any instance of it was.
+fn files(told: &str, sources: &Path) -> BTreeMap<String, Runs> {
+    let mut files: BTreeMap<String, Runs> = BTreeMap::new();
+    let mut file = None;
+    for line in told.lines() {
+        if let Some(path) = line.strip_prefix("SF:") {
+            let inside = Path::new(path).strip_prefix(sources).ok();
+            file = inside.map(|path| files.entry(path.to_string_lossy().into()).or_default());
+        } else if let Some(counted) = line.strip_prefix("DA:")
+            && let Some(file) = &mut file
+            && let Some((at, count)) = counted.split_once(',')
+            && let (Ok(at), Ok(count)) = (at.parse(), count.parse::<u64>())
+        {
+            *file.entry(at).or_default() += count;
+        }
+    }
+    files
 }
 
 /// A row for each module, and one for all.
-fn table(sources: &Path, files: impl Iterator<Item = File>) -> String {
-    let mut modules: BTreeMap<String, Lines> = BTreeMap::new();
+///
+/// # Errors
+/// Lines that are not run and have no reason; reasons for lines that are run.
+fn section(
+    files: &BTreeMap<String, Runs>,
+    regions: &[Region],
+    text: impl Fn(&str) -> Result<String>,
+) -> Result<String> {
+    let mut modules: BTreeMap<&str, Lines> = BTreeMap::new();
     let mut all = Lines::default();
-    for file in files {
-        let path = Path::new(&file.filename);
-        let inside = path.strip_prefix(sources).unwrap_or(path);
-        let module = inside.components().next();
-        let name = module.map(|module| module.as_os_str().to_string_lossy());
-        let name = name.unwrap_or_default();
-        let name = name.strip_suffix(".rs").unwrap_or(&name);
-        modules
-            .entry(name.to_owned())
-            .or_default()
-            .add(file.summary.lines);
-        all.add(file.summary.lines);
+    let mut used = vec![false; regions.len()];
+    let mut faults = String::new();
+    for (file, runs) in files {
+        let text = text(file)?;
+        let extents: Vec<(usize, (usize, usize))> = regions
+            .iter()
+            .enumerate()
+            .filter(|(_, region)| region.file == *file)
+            .flat_map(|(which, region)| {
+                region.extents(&text).into_iter().map(move |at| (which, at))
+            })
+            .collect();
+        let mut lines = Lines::default();
+        for (&at, &count) in runs {
+            lines.count += 1;
+            if count != 0 {
+                lines.run += 1;
+                continue;
+            }
+            let reasons = extents
+                .iter()
+                .filter(|(_, (from, to))| (*from..=*to).contains(&at));
+            let before = lines.explained;
+            for (which, _) in reasons {
+                used[*which] = true;
+                lines.explained = before + 1;
+            }
+            if lines.explained == before {
+                let line = text.lines().nth(at - 1).unwrap_or_default();
+                writeln!(faults, "{file}:{at}: no seed runs `{}`", line.trim())?;
+            }
+        }
+        let module = file.split('/').next().unwrap_or(file);
+        let module = module.strip_suffix(".rs").unwrap_or(module);
+        modules.entry(module).or_default().add(lines);
+        all.add(lines);
     }
-    let mut table = String::from("| module | lines | run | |\n|---|---|---|---|\n");
+    for (region, used) in regions.iter().zip(used) {
+        if !used {
+            writeln!(faults, "{}: all of `{}` is run", region.file, region.item)?;
+        }
+    }
+    let mut section =
+        String::from("| module | lines | run | | have a reason |\n|---|---|---|---|---|\n");
     for (name, lines) in modules {
-        let _ = write!(table, "{}", lines.row(&format!("`{name}`")));
+        write!(section, "{}", lines.row(&format!("`{name}`")))?;
     }
-    table + &all.row("all")
+    section.push_str(&all.row("all"));
+    if !faults.is_empty() {
+        bail!("{KEPT} is not what the seeds run:\n{faults}{section}");
+    }
+    Ok(section)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TOLD: &str = "SF:/w/core/event/queue.rs\nDA:1,4\nDA:2,0\nDA:3,0\nend_of_record\n\
+                        SF:/w/core/id.rs\nDA:1,1\nend_of_record\n\
+                        SF:/w/other.rs\nDA:1,0\nend_of_record\n\
+                        SF:/w/core/event/cno.rs\nDA:1,0\nDA:1,2\nend_of_record\n";
+    const QUEUE: &str = "fn seen() {}\nfn unseen() {\n}\n";
+
+    fn regions(items: &[&str]) -> Vec<Region> {
+        let region = |item: &&str| Region {
+            file: "event/queue.rs".into(),
+            item: (*item).into(),
+            reason: "because".into(),
+        };
+        items.iter().map(region).collect()
+    }
+
+    fn told(items: &[&str]) -> Result<String> {
+        let files = files(TOLD, Path::new("/w/core"));
+        section(&files, &regions(items), |_| Ok(QUEUE.into()))
+    }
+
     #[test]
     fn files_of_a_module_are_counted_together() {
-        let file = |name: &str, count, covered| File {
-            filename: format!("/w/core/{name}"),
-            summary: Summary {
-                lines: Lines { count, covered },
-            },
-        };
-        let files = [
-            file("event/queue.rs", 10, 5),
-            file("id.rs", 4, 4),
-            file("event/cno.rs", 10, 6),
-        ];
-        let table = table(Path::new("/w/core"), files.into_iter());
-        let rows = "| `event` | 20 | 11 | 55.0 % |\n| `id` | 4 | 4 | 100.0 % |\n| all | 24 | 15 | 62.5 % |\n";
+        let table = told(&["fn unseen"]).expect("a reason for each");
+        let rows = "| `event` | 4 | 2 | 50.0 % | 2 |\n| `id` | 1 | 1 | 100.0 % | 0 |\n| all | 5 | 3 | 60.0 % | 2 |\n";
         assert!(table.ends_with(rows), "{table}");
+    }
+
+    #[test]
+    fn a_line_without_a_reason_and_a_reason_without_a_line_are_faults() {
+        let missing = told(&[])
+            .expect_err("two lines without a reason")
+            .to_string();
+        assert!(
+            missing.contains("event/queue.rs:2: no seed runs `fn unseen() {`"),
+            "{missing}"
+        );
+        let idle = told(&["fn seen", "fn unseen"])
+            .expect_err("one reason too many")
+            .to_string();
+        assert!(
+            idle.contains("event/queue.rs: all of `fn seen` is run"),
+            "{idle}"
+        );
+    }
+
+    #[test]
+    fn a_reason_reaches_to_the_line_that_closes() {
+        let text = "impl A {\n    // fn one\n    fn one(\n        a: u8,\n    ) -> u8 {\n        a\n    }\n\n    fn two() {\n        call(1);\n        other()\n            .more();\n        match a {\n            1 => 2,\n        }\n    }\n}\n";
+        let extents = |item: &str| regions(&[item])[0].extents(text);
+        assert_eq!(extents("fn one("), [(3, 7)]);
+        assert_eq!(extents("call(1)"), [(10, 10)]);
+        assert_eq!(extents("other()"), [(11, 12)]);
+        assert_eq!(extents("match a"), [(13, 15)]);
+        assert_eq!(extents("impl A"), [(1, 17)]);
+        assert_eq!(extents(""), [(1, 17)]);
+        assert_eq!(extents("fn three"), []);
     }
 }

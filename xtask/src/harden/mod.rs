@@ -200,6 +200,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     unsafety::check(workspace)?;
     dependencies::check(workspace)?;
     mutants::check(workspace)?;
+    coverage::check(workspace)?;
     models::check(workspace)
 }
 

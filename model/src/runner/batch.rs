@@ -1,0 +1,224 @@
+//! Several posts with one doorbell.
+
+use dat_core::endpoint::{BatchOperation, BatchReceive, BatchRefused, BatchRequest};
+use dat_core::event::DtoOperation;
+use dat_core::flags::{CompletionFlags, HandleKind};
+use dat_core::memory::{LmrTriplet, RmrTriplet};
+
+use super::memory::triplets;
+use super::post::{flags, total};
+use super::{Outcome, Runner};
+use crate::expect::Verdict;
+use crate::op::{Batched, Pick, Side};
+use crate::world::{Key, Receive, Request, Work};
+
+/// More than a work queue takes only says that it is full once more.
+const MOST: usize = 12;
+
+/// A post of a batch, as it is given and as the model knows it.
+struct Prepared {
+    request: Request,
+    list: Vec<LmrTriplet>,
+    operation: DtoOperation,
+    /// Bytes at the peer.
+    length: u64,
+    flags: CompletionFlags,
+}
+
+impl Prepared {
+    fn given(&self) -> BatchRequest<'_> {
+        let remote = |context, address| RmrTriplet {
+            context,
+            address,
+            length: self.length,
+        };
+        let operation = match self.request.work {
+            Work::Write { number, address } => BatchOperation::RdmaWrite(remote(number, address)),
+            Work::Read {
+                number, address, ..
+            } => BatchOperation::RdmaRead(remote(number, address)),
+            _ => BatchOperation::Send,
+        };
+        BatchRequest {
+            operation,
+            segments: &self.list,
+            cookie: self.request.cookie,
+            flags: self.flags,
+        }
+    }
+}
+
+impl Runner {
+    /// Each is as if it were posted alone; the first that is refused ends the batch (EPS-01, EPW-01, EPB-01, DTO-10).
+    pub(super) fn batch(&mut self, side: Side, ep: Pick, requests: &[Batched]) -> Outcome {
+        let key = self.pick(side, HandleKind::Ep, ep);
+        self.rest()?;
+        let mut prepared: Vec<Prepared> = requests
+            .iter()
+            .take(MOST)
+            .map(|batched| self.prepare(side, key, batched))
+            .collect();
+        // Of those from one whose outcome depends on time, nothing can be said.
+        let end = self.first_racing(side, key, &prepared);
+        prepared.truncate(end);
+        let id = self.ep_id(key);
+        let given: Vec<BatchRequest<'_>> = prepared.iter().map(Prepared::given).collect();
+        let outcome = self.with(side, |ia| ia.post_batch(id, &given));
+        let posted = outcome.map_or_else(|refused| refused.posted, |()| prepared.len());
+        for (at, one) in prepared.into_iter().enumerate() {
+            let verdict = self.verdict(side, key, &one);
+            let result = match outcome {
+                Err(refused) if at == posted => Err(refused.error),
+                _ if at < posted => Ok(()),
+                _ => break,
+            };
+            if let (Some(()), Some(key)) = (self.judge(&verdict, result)?, key) {
+                self.accepted(key, one.request);
+            }
+        }
+        self.refused_whole(&outcome, posted)
+    }
+
+    /// What says that a batch was refused says how far it came.
+    fn refused_whole(&self, outcome: &Result<(), BatchRefused>, posted: usize) -> Outcome {
+        let Err(refused) = outcome else {
+            return Ok(());
+        };
+        let said = refused.to_string();
+        let cause = std::error::Error::source(refused).map(ToString::to_string);
+        self.expect(
+            said.contains(&posted.to_string()) && cause == Some(refused.error.to_string()),
+            "a refusal that says how far the batch came, and why",
+            said,
+        )
+    }
+
+    fn verdict(&self, side: Side, key: Option<Key>, one: &Prepared) -> Verdict {
+        let pieces = &one.request.pieces;
+        self.world
+            .check_request(side, key, pieces, one.operation, one.length, one.flags)
+    }
+
+    fn prepare(&mut self, side: Side, key: Option<Key>, batched: &Batched) -> Prepared {
+        let pieces = self.pieces(side, &batched.segments);
+        let (number, address) = self.remote(side, key, &batched.remote);
+        let bytes = total(&pieces);
+        let slack = batched.remote.slack;
+        let read = !self.has_no_depth(key) || !self.is_exact();
+        let (work, operation, length) = match batched.operation % 3 {
+            1 => {
+                let length = match slack {
+                    255 => bytes.saturating_sub(1),
+                    slack => bytes.saturating_add(u64::from(slack)),
+                };
+                (
+                    Work::Write { number, address },
+                    DtoOperation::RdmaWrite,
+                    length,
+                )
+            }
+            2 if read => {
+                let length = match slack {
+                    255 => bytes.saturating_add(1),
+                    slack => bytes.saturating_sub(u64::from(slack & 7)),
+                };
+                let work = Work::Read {
+                    number,
+                    address,
+                    length,
+                };
+                (work, DtoOperation::RdmaRead, length)
+            }
+            _ => (Work::Send, DtoOperation::Send, u64::MAX),
+        };
+        let post = self.next_post();
+        let flags = flags(batched.flags);
+        let list = triplets(&pieces);
+        Prepared {
+            request: Request {
+                post,
+                cookie: post,
+                pieces,
+                work,
+                suppressed: flags.contains(CompletionFlags::SUPPRESS),
+                fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
+            },
+            list,
+            operation,
+            length,
+            flags,
+        }
+    }
+
+    /// The first post whose outcome depends on how far those before it are.
+    fn first_racing(&self, side: Side, key: Option<Key>, prepared: &[Prepared]) -> usize {
+        let Some(key) = key.filter(|key| self.is_exact() && self.world.eps.contains_key(key))
+        else {
+            return prepared.len();
+        };
+        let mut probe = self.world.clone();
+        for (at, one) in prepared.iter().enumerate() {
+            let pieces = &one.request.pieces;
+            let verdict = probe.check_request(
+                side,
+                Some(key),
+                pieces,
+                one.operation,
+                one.length,
+                one.flags,
+            );
+            if !verdict.may_succeed {
+                break;
+            }
+            if probe.would_race(key, &one.request) {
+                return at;
+            }
+            probe.post_request(key, one.request.clone());
+        }
+        prepared.len()
+    }
+
+    /// EPV-01 to EPV-05, of several.
+    pub(super) fn receive_batch(&mut self, side: Side, ep: Pick, receives: &[Batched]) -> Outcome {
+        let key = self.pick(side, HandleKind::Ep, ep);
+        self.rest()?;
+        let mut prepared = Vec::new();
+        for batched in receives.iter().take(MOST) {
+            let pieces = self.pieces(side, &batched.segments);
+            let post = self.next_post();
+            let list = triplets(&pieces);
+            let receive = Receive {
+                post,
+                cookie: post,
+                pieces,
+            };
+            prepared.push((receive, list, flags(batched.flags)));
+        }
+        let id = self.ep_id(key);
+        let given: Vec<BatchReceive<'_>> = prepared
+            .iter()
+            .map(|(receive, list, flags)| BatchReceive {
+                segments: list,
+                cookie: receive.cookie,
+                flags: *flags,
+            })
+            .collect();
+        let outcome = self.with(side, |ia| ia.post_recv_batch(id, &given));
+        let posted = outcome.map_or_else(|refused| refused.posted, |()| prepared.len());
+        for (at, (receive, _, flags)) in prepared.into_iter().enumerate() {
+            let verdict = self.world.check_receive(side, key, &receive.pieces, flags);
+            let result = match outcome {
+                Err(refused) if at == posted => Err(refused.error),
+                _ if at < posted => Ok(()),
+                _ => break,
+            };
+            if let (Some(()), Some(key)) = (self.judge(&verdict, result)?, key) {
+                match &mut self.ledger {
+                    Some(ledger) => ledger.post(key, receive.post, false),
+                    None => self.world.post_receive(key, receive),
+                }
+            }
+        }
+        self.refused_whole(&outcome, posted)
+    }
+}

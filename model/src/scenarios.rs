@@ -1,0 +1,41 @@
+//! Runs that go where random ones rarely get: the seeds of the fuzz target `ops` besides random runs.
+
+mod builders;
+mod connections;
+mod events;
+mod faults;
+mod memory;
+mod transfers;
+mod words;
+
+use backend_mock::{Fault, FaultPlan};
+
+use crate::{Input, Op, Prologue, Setup};
+
+/// All of them, by name.
+pub fn all() -> Vec<(&'static str, Input)> {
+    [
+        words::all(),
+        events::all(),
+        memory::all(),
+        transfers::all(),
+        connections::all(),
+        faults::all(),
+    ]
+    .concat()
+}
+
+fn run(prologue: Prologue, ops: impl IntoIterator<Item = Op>) -> Input {
+    with_faults(prologue, Vec::new(), ops)
+}
+
+fn with_faults(prologue: Prologue, faults: Vec<Fault>, ops: impl IntoIterator<Item = Op>) -> Input {
+    Input {
+        setup: Setup {
+            prologue,
+            faults: FaultPlan { faults },
+            ..Setup::default()
+        },
+        ops: ops.into_iter().collect(),
+    }
+}

@@ -1,0 +1,186 @@
+//! Operations of scenarios, with what most of them do not care about left out. Where no side is named it is the first.
+
+use crate::op::{
+    AdapterOp, Batched, ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp,
+    Remote, Segment, SharedReceiveOp, Side,
+};
+
+/// The handles of what the prologues make (see `Prologue::Pair`).
+pub(super) const FIRST: Pick = Pick::Live(0);
+pub(super) const SECOND: Pick = Pick::Live(1);
+pub(super) const THIRD: Pick = Pick::Live(2);
+pub(super) const ASYNC: Pick = Pick::Live(0);
+pub(super) const REQUESTS: Pick = Pick::Live(1);
+pub(super) const RECEIVES: Pick = Pick::Live(2);
+pub(super) const CONNECTIONS: Pick = Pick::Live(3);
+pub(super) const SOFTWARE: Pick = Pick::Live(4);
+
+/// Each way in which a handle can be bad.
+pub(super) const BAD: [Pick; 4] = [
+    Pick::Dead(0),
+    Pick::Foreign(0),
+    Pick::WrongKind(0),
+    Pick::Null,
+];
+
+pub(super) const SETTLE: Op = Op::Fabric(FabricOp::Settle);
+
+pub(super) const fn memory(op: MemoryOp) -> Op {
+    Op::Memory(Side::A, op)
+}
+
+pub(super) const fn event(op: EventOp) -> Op {
+    Op::Event(Side::A, op)
+}
+
+pub(super) const fn endpoint(op: EndpointOp) -> Op {
+    Op::Endpoint(Side::A, op)
+}
+
+pub(super) const fn connection(op: ConnectionOp) -> Op {
+    Op::Connection(Side::A, op)
+}
+
+pub(super) const fn adapter(op: AdapterOp) -> Op {
+    Op::Adapter(Side::A, op)
+}
+
+pub(super) const fn post(op: PostOp) -> Op {
+    Op::Post(Side::A, op)
+}
+
+pub(super) const fn shared(op: SharedReceiveOp) -> Op {
+    Op::SharedReceive(Side::A, op)
+}
+
+/// The same call on the second adapter.
+pub(super) fn there(op: Op) -> Op {
+    match op {
+        Op::Memory(_, op) => Op::Memory(Side::B, op),
+        Op::Event(_, op) => Op::Event(Side::B, op),
+        Op::Endpoint(_, op) => Op::Endpoint(Side::B, op),
+        Op::Connection(_, op) => Op::Connection(Side::B, op),
+        Op::Post(_, op) => Op::Post(Side::B, op),
+        Op::SharedReceive(_, op) => Op::SharedReceive(Side::B, op),
+        Op::Adapter(_, op) => Op::Adapter(Side::B, op),
+        Op::Fabric(op) => Op::Fabric(op),
+    }
+}
+
+pub(super) const fn piece(region: Pick, offset: u8, length: u8) -> Segment {
+    Segment {
+        region,
+        offset,
+        length,
+    }
+}
+
+/// The region that the second newest context is of, at an offset.
+pub(super) const fn remote(context: u8) -> Remote {
+    Remote {
+        context,
+        offset: 0,
+        slack: 0,
+    }
+}
+
+pub(super) fn send(ep: Pick, segments: &[Segment]) -> Op {
+    post(PostOp::Send {
+        ep,
+        segments: segments.into(),
+        flags: 0,
+    })
+}
+
+pub(super) fn receive(ep: Pick, segments: &[Segment]) -> Op {
+    post(PostOp::Receive {
+        ep,
+        segments: segments.into(),
+        flags: 0,
+    })
+}
+
+pub(super) fn write(ep: Pick, segments: &[Segment], remote: Remote) -> Op {
+    post(PostOp::RdmaWrite {
+        ep,
+        segments: segments.into(),
+        remote,
+        flags: 0,
+    })
+}
+
+pub(super) fn read(ep: Pick, segments: &[Segment], remote: Remote) -> Op {
+    post(PostOp::RdmaRead {
+        ep,
+        segments: segments.into(),
+        remote,
+        flags: 0,
+    })
+}
+
+pub(super) const fn bind(rmr: Pick, segment: Segment, ep: Pick) -> Op {
+    post(PostOp::Bind {
+        rmr,
+        segment,
+        privileges: 0,
+        ep,
+        flags: 0,
+    })
+}
+
+pub(super) fn batched(operation: u8, segments: &[Segment], remote: Remote) -> Batched {
+    Batched {
+        operation,
+        segments: segments.into(),
+        remote,
+        flags: 0,
+    }
+}
+
+/// A dispatcher of `flags` (see the runner) with ten places.
+pub(super) const fn evd(flags: u8, cno: Option<Pick>) -> Op {
+    event(EventOp::EvdCreate {
+        length: 9,
+        cno,
+        flags,
+    })
+}
+
+/// An endpoint on the dispatchers of the prologue.
+pub(super) const fn ep(shape: u8) -> Op {
+    endpoint(EndpointOp::Create {
+        pz: Some(FIRST),
+        receive: Some(RECEIVES),
+        request: Some(REQUESTS),
+        connect: Some(CONNECTIONS),
+        shape,
+    })
+}
+
+/// A connection request from the first side to the qualifier of this number.
+pub(super) const fn connect(ep: Pick, qualifier: u8) -> Op {
+    connection(ConnectionOp::Connect {
+        ep,
+        qualifier,
+        timeout: 0,
+        private_data: 4,
+        address: 0,
+    })
+}
+
+pub(super) const fn accept(cr: Pick, ep: Option<Pick>) -> Op {
+    Op::Connection(
+        Side::B,
+        ConnectionOp::CrAccept {
+            cr,
+            ep,
+            private_data: 8,
+        },
+    )
+}
+
+/// Everything comes to rest, and everybody takes their events.
+pub(super) fn rest() -> [Op; 3] {
+    let drain = event(EventOp::Drain);
+    [SETTLE, drain.clone(), there(drain)]
+}

@@ -1,0 +1,530 @@
+//! Posts on endpoints and shared receive queues, alone and in batches.
+
+use super::builders::*;
+use super::run;
+use crate::op::{EndpointOp, Op, Pick, PostOp, Remote, Segment, SharedReceiveOp};
+use crate::{Input, Prologue};
+
+pub(super) fn all() -> Vec<(&'static str, Input)> {
+    vec![
+        ("transfers", run(Prologue::Pair, transfers())),
+        ("transfers-refused", run(Prologue::Pair, refused())),
+        ("transfers-in-no-room", run(Prologue::Pair, no_room())),
+        ("receives-refused", run(Prologue::Pair, receives_refused())),
+        ("batches", run(Prologue::Pair, batches())),
+        ("batches-refused", run(Prologue::Pair, batches_refused())),
+        ("shared-receives", run(Prologue::Shared, shared_receives())),
+        (
+            "shared-receives-refused",
+            run(Prologue::Shared, shared_refused()),
+        ),
+        (
+            "shared-receives-of-other-sizes",
+            run(Prologue::Shared, sizes()),
+        ),
+    ]
+}
+
+/// Flags: none, suppressed, solicited, fenced, both, and some that are refused.
+const FLAGS: [u8; 8] = [0, 150, 200, 210, 225, 235, 245, 255];
+
+fn flagged(op: Op, flags: u8) -> Op {
+    match op {
+        Op::Post(side, PostOp::Send { ep, segments, .. }) => Op::Post(
+            side,
+            PostOp::Send {
+                ep,
+                segments,
+                flags,
+            },
+        ),
+        Op::Post(side, PostOp::Receive { ep, segments, .. }) => Op::Post(
+            side,
+            PostOp::Receive {
+                ep,
+                segments,
+                flags,
+            },
+        ),
+        Op::Post(
+            side,
+            PostOp::RdmaWrite {
+                ep,
+                segments,
+                remote,
+                ..
+            },
+        ) => Op::Post(
+            side,
+            PostOp::RdmaWrite {
+                ep,
+                segments,
+                remote,
+                flags,
+            },
+        ),
+        Op::Post(
+            side,
+            PostOp::RdmaRead {
+                ep,
+                segments,
+                remote,
+                ..
+            },
+        ) => Op::Post(
+            side,
+            PostOp::RdmaRead {
+                ep,
+                segments,
+                remote,
+                flags,
+            },
+        ),
+        other => other,
+    }
+}
+
+const BOTH: [Segment; 2] = [piece(FIRST, 0, 8), piece(SECOND, 32, 8)];
+
+/// Messages of no, one and several pieces, writes, reads, with every flag; messages that find no room end it.
+fn transfers() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for flags in FLAGS {
+        for segments in [&BOTH[..0], &BOTH[..1], &BOTH[..]] {
+            ops.push(there(receive(FIRST, &[piece(SECOND, 64, 23)])));
+            ops.extend([
+                flagged(send(FIRST, segments), flags),
+                flagged(write(FIRST, segments, remote(0)), flags),
+                flagged(read(FIRST, segments, remote(1)), flags),
+            ]);
+            ops.extend(rest());
+        }
+    }
+    ops.truncate(190);
+    // Longer than the buffer, then with no buffer, on another connection.
+    ops.extend([
+        there(receive(FIRST, &[piece(SECOND, 64, 1)])),
+        send(FIRST, &[piece(FIRST, 0, 20), piece(FIRST, 64, 20)]),
+        send(FIRST, &[piece(FIRST, 0, 20), piece(FIRST, 64, 20)]),
+        send(FIRST, &[piece(FIRST, 0, 20), piece(FIRST, 64, 20)]),
+    ]);
+    ops.extend(rest());
+    ops
+}
+
+/// Segments that are not what they should be: too many, too long, not there, without the right, wrapped around.
+const PIECES: [&[Segment]; 10] = [
+    &[
+        piece(FIRST, 0, 4),
+        piece(FIRST, 0, 4),
+        piece(FIRST, 0, 4),
+        piece(FIRST, 0, 4),
+    ],
+    &[piece(FIRST, 0, 4), piece(FIRST, 0, 4), piece(FIRST, 0, 4)],
+    &[piece(FIRST, 0, 250)],
+    &[piece(FIRST, 0, 240)],
+    &[piece(FIRST, 0, 255)],
+    &[piece(FIRST, 255, 254)],
+    &[piece(FIRST, 255, 23)],
+    &[piece(Pick::Dead(0), 0, 4)],
+    &[piece(Pick::Null, 0, 4)],
+    &[piece(THIRD, 0, 4)],
+];
+
+fn refused() -> Vec<Op> {
+    let slack = |slack| Remote {
+        context: 0,
+        offset: 0,
+        slack,
+    };
+    let mut ops = vec![
+        // Regions that may not be read, and not written, here; one that is gone.
+        memory(crate::op::MemoryOp::LmrCreate {
+            pz: FIRST,
+            start: 0,
+            length: 8,
+            privileges: 232,
+        }),
+        memory(crate::op::MemoryOp::LmrCreate {
+            pz: FIRST,
+            start: 0,
+            length: 8,
+            privileges: 160,
+        }),
+        memory(crate::op::MemoryOp::LmrCreate {
+            pz: FIRST,
+            start: 0,
+            length: 8,
+            privileges: 160,
+        }),
+        memory(crate::op::MemoryOp::LmrFree { lmr: Pick::Live(4) }),
+    ];
+    for pieces in PIECES {
+        for slack_of in [0, 255] {
+            ops.extend([
+                write(FIRST, pieces, slack(slack_of)),
+                read(FIRST, pieces, slack(slack_of)),
+            ]);
+        }
+        ops.push(send(FIRST, pieces));
+        ops.extend(rest());
+    }
+    ops.extend([
+        read(FIRST, &[piece(Pick::Live(3), 0, 4)], remote(0)),
+        read(FIRST, &[piece(FIRST, 0, 8)], slack(3)),
+        read(FIRST, &[piece(FIRST, 0, 250)], slack(7)),
+    ]);
+    for ep in BAD.into_iter().chain([SECOND]) {
+        ops.extend([
+            send(ep, &[piece(FIRST, 0, 4)]),
+            write(ep, &[piece(FIRST, 0, 4)], remote(0)),
+            read(ep, &[piece(FIRST, 0, 4)], remote(0)),
+        ]);
+    }
+    ops
+}
+
+/// More than fit the queue, suppressed and not; then the same on an endpoint that is disconnected.
+fn no_room() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for flags in [0, 150] {
+        for _ in 0..7 {
+            ops.push(flagged(
+                write(FIRST, &[piece(FIRST, 0, 4)], remote(0)),
+                flags,
+            ));
+        }
+        ops.extend(rest());
+        for _ in 0..3 {
+            ops.push(flagged(
+                write(FIRST, &[piece(FIRST, 0, 4)], remote(0)),
+                flags,
+            ));
+            ops.push(SETTLE);
+        }
+        ops.extend([bind(FIRST, piece(FIRST, 0, 8), FIRST), SETTLE]);
+        for _ in 0..5 {
+            ops.push(flagged(
+                read(FIRST, &[piece(FIRST, 0, 4)], remote(0)),
+                flags,
+            ));
+            ops.push(bind(FIRST, piece(FIRST, 0, 8), FIRST));
+        }
+        ops.extend(rest());
+    }
+    for _ in 0..6 {
+        ops.push(receive(FIRST, &[piece(SECOND, 0, 4)]));
+    }
+    ops.push(write(FIRST, &[piece(FIRST, 0, 4)], remote(255)));
+    ops.push(SETTLE);
+    for _ in 0..6 {
+        ops.push(receive(FIRST, &[piece(SECOND, 0, 4)]));
+        ops.push(send(FIRST, &[piece(SECOND, 0, 4)]));
+    }
+    ops.extend(rest());
+    for _ in 0..6 {
+        ops.push(receive(FIRST, &[piece(SECOND, 0, 4)]));
+        ops.push(send(FIRST, &[piece(SECOND, 0, 4)]));
+    }
+    ops.extend(rest());
+    ops.extend([
+        endpoint(EndpointOp::Reset { ep: FIRST }),
+        receive(FIRST, &[piece(SECOND, 0, 4)]),
+        endpoint(EndpointOp::GetStatus { ep: FIRST }),
+        endpoint(EndpointOp::RecvQuery { ep: FIRST }),
+    ]);
+    ops
+}
+
+fn receives_refused() -> Vec<Op> {
+    let mut ops = vec![
+        ep(208),
+        ep(220),
+        ep(176),
+        ep(248),
+        endpoint(EndpointOp::Create {
+            pz: None,
+            receive: None,
+            request: None,
+            connect: None,
+            shape: 255,
+        }),
+    ];
+    for pieces in PIECES {
+        ops.extend([receive(SECOND, pieces), receive(FIRST, pieces)]);
+    }
+    for ep in BAD {
+        ops.push(receive(ep, &[piece(FIRST, 0, 4)]));
+    }
+    for flags in FLAGS {
+        ops.push(flagged(receive(SECOND, &[piece(FIRST, 0, 4)]), flags));
+        ops.push(flagged(
+            receive(Pick::Live(3), &[piece(FIRST, 0, 4)]),
+            flags,
+        ));
+    }
+    for number in 2..6 {
+        ops.push(receive(Pick::Live(number), &[piece(FIRST, 0, 4)]));
+        ops.push(send(Pick::Live(number), &[piece(FIRST, 0, 4)]));
+    }
+    ops
+}
+
+fn batch(ep: Pick, requests: Vec<crate::op::Batched>) -> Op {
+    post(PostOp::Batch { ep, requests })
+}
+
+fn batches() -> Vec<Op> {
+    let one = |operation| batched(operation, &[piece(FIRST, 0, 8)], remote(0));
+    let buffer = |offset| batched(0, &[piece(SECOND, offset, 16)], remote(0));
+    let mut ops = Vec::new();
+    for operations in [
+        &[0_u8][..],
+        &[1, 1, 1],
+        &[0, 1],
+        &[1, 0, 1, 2],
+        &[2, 2],
+        &[],
+        &[1; 8],
+    ] {
+        ops.push(there(post(PostOp::ReceiveBatch {
+            ep: FIRST,
+            receives: vec![buffer(0), buffer(64)],
+        })));
+        ops.push(batch(
+            FIRST,
+            operations.iter().map(|&kind| one(kind)).collect(),
+        ));
+        ops.extend(rest());
+    }
+    // Suppressed ones leave no event, and their places are found when there is no room.
+    for _ in 0..3 {
+        let quiet = |operation| crate::op::Batched {
+            flags: 150,
+            ..one(operation)
+        };
+        ops.push(batch(FIRST, vec![quiet(1), quiet(1), quiet(1)]));
+        ops.push(SETTLE);
+    }
+    ops.extend(rest());
+    ops
+}
+
+fn batches_refused() -> Vec<Op> {
+    let good = |operation| batched(operation, &[piece(FIRST, 0, 8)], remote(0));
+    let mut ops = Vec::new();
+    for pieces in PIECES {
+        for operation in 0..3 {
+            ops.push(batch(
+                FIRST,
+                vec![good(1), batched(operation, pieces, remote(0)), good(1)],
+            ));
+        }
+        ops.push(post(PostOp::ReceiveBatch {
+            ep: SECOND,
+            receives: vec![good(0), batched(0, pieces, remote(0)), good(0)],
+        }));
+        ops.extend(rest());
+        ops.push(endpoint(EndpointOp::Reset { ep: SECOND }));
+    }
+    for ep in BAD.into_iter().chain([SECOND]) {
+        ops.push(batch(ep, vec![good(0)]));
+        ops.push(post(PostOp::ReceiveBatch {
+            ep,
+            receives: vec![good(0); 6],
+        }));
+        ops.push(post(PostOp::ReceiveBatch {
+            ep,
+            receives: Vec::new(),
+        }));
+    }
+    ops
+}
+
+/// Messages into a shared queue from two connections, with a mark below which it tells.
+fn shared_receives() -> Vec<Op> {
+    let post_one = |offset| {
+        there(shared(SharedReceiveOp::Post {
+            srq: FIRST,
+            segments: vec![piece(SECOND, offset, 16)],
+        }))
+    };
+    let mark = |mark| {
+        there(shared(SharedReceiveOp::SetLowWatermark {
+            srq: FIRST,
+            mark,
+        }))
+    };
+    let query = there(shared(SharedReceiveOp::Query {
+        srq: FIRST,
+        unknown_mask: false,
+    }));
+    let mut ops = vec![mark(2), mark(9), mark(-1), mark(0), mark(2)];
+    for round in 0..4 {
+        for ep in [FIRST, SECOND] {
+            ops.push(send(ep, &[piece(FIRST, 0, 8)]));
+        }
+        ops.push(query.clone());
+        ops.extend(rest());
+        ops.extend([post_one(0), post_one(64), query.clone()]);
+        ops.push(mark(round));
+    }
+    ops.extend([
+        there(endpoint(EndpointOp::RecvQuery { ep: FIRST })),
+        there(endpoint(EndpointOp::SetWatermark {
+            ep: FIRST,
+            soft: 2,
+            hard: 5,
+        })),
+        there(endpoint(EndpointOp::SetWatermark {
+            ep: FIRST,
+            soft: -1,
+            hard: -1,
+        })),
+        there(shared(SharedReceiveOp::Free { srq: FIRST })),
+        endpoint(EndpointOp::Disconnect {
+            ep: FIRST,
+            graceful: false,
+        }),
+        SETTLE,
+        there(endpoint(EndpointOp::Reset { ep: FIRST })),
+        there(endpoint(EndpointOp::Free { ep: FIRST })),
+    ]);
+    ops.extend(rest());
+    ops.extend([
+        query.clone(),
+        there(endpoint(EndpointOp::Free { ep: FIRST })),
+    ]);
+    ops.extend(rest());
+    ops.extend([query, there(shared(SharedReceiveOp::Free { srq: FIRST }))]);
+    ops
+}
+
+fn shared_refused() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for pieces in PIECES {
+        ops.push(there(shared(SharedReceiveOp::Post {
+            srq: FIRST,
+            segments: pieces.to_vec(),
+        })));
+    }
+    for _ in 0..4 {
+        ops.push(there(shared(SharedReceiveOp::Post {
+            srq: FIRST,
+            segments: Vec::new(),
+        })));
+    }
+    ops.push(there(receive(FIRST, &[piece(FIRST, 0, 4)])));
+    for srq in BAD {
+        for op in [
+            SharedReceiveOp::Post {
+                srq,
+                segments: vec![piece(FIRST, 0, 4)],
+            },
+            SharedReceiveOp::Query {
+                srq,
+                unknown_mask: false,
+            },
+            SharedReceiveOp::Resize { srq, length: 3 },
+            SharedReceiveOp::SetLowWatermark { srq, mark: 1 },
+            SharedReceiveOp::Free { srq },
+        ] {
+            ops.extend([shared(op.clone()), there(shared(op))]);
+        }
+        ops.push(shared(SharedReceiveOp::Create {
+            pz: srq,
+            length: 3,
+            segments: 1,
+            low_watermark: 0,
+        }));
+    }
+    for (length, segments, low_watermark) in [
+        (0, 1, 0),
+        (-3, 1, 0),
+        (100, 1, 0),
+        (3, 0, 0),
+        (3, -1, 0),
+        (3, 100, 0),
+        (3, 1, 127),
+        (3, 1, -128),
+        (112, 127, 0),
+    ] {
+        ops.push(shared(SharedReceiveOp::Create {
+            pz: FIRST,
+            length,
+            segments,
+            low_watermark,
+        }));
+    }
+    ops.push(there(shared(SharedReceiveOp::Query {
+        srq: FIRST,
+        unknown_mask: true,
+    })));
+    let with_srq = |srq, shape| {
+        there(endpoint(EndpointOp::CreateWithSrq {
+            pz: Some(FIRST),
+            receive: Some(RECEIVES),
+            request: Some(REQUESTS),
+            connect: Some(CONNECTIONS),
+            srq,
+            shape,
+        }))
+    };
+    ops.extend([
+        with_srq(FIRST, 176),
+        with_srq(FIRST, 244),
+        with_srq(Pick::Null, 0),
+    ]);
+    ops.extend([
+        memory(crate::op::MemoryOp::PzCreate),
+        there(memory(crate::op::MemoryOp::PzCreate)),
+        there(endpoint(EndpointOp::CreateWithSrq {
+            pz: Some(SECOND),
+            receive: Some(RECEIVES),
+            request: Some(REQUESTS),
+            connect: Some(CONNECTIONS),
+            srq: FIRST,
+            shape: 0,
+        })),
+        there(endpoint(EndpointOp::ModifyPz {
+            ep: THIRD,
+            pz: SECOND,
+        })),
+    ]);
+    ops
+}
+
+/// A queue that is made longer and shorter, with more and fewer buffers in it.
+fn sizes() -> Vec<Op> {
+    let resize = |length| there(shared(SharedReceiveOp::Resize { srq: FIRST, length }));
+    let mark = |mark| {
+        there(shared(SharedReceiveOp::SetLowWatermark {
+            srq: FIRST,
+            mark,
+        }))
+    };
+    let one = there(shared(SharedReceiveOp::Post {
+        srq: FIRST,
+        segments: vec![piece(SECOND, 0, 16)],
+    }));
+    let mut ops = Vec::new();
+    for length in [6, 2, 3, 1, 0, -5, 100, 112, 127, 3] {
+        ops.extend([
+            resize(length),
+            one.clone(),
+            there(shared(SharedReceiveOp::Query {
+                srq: FIRST,
+                unknown_mask: false,
+            })),
+        ]);
+    }
+    ops.extend([mark(4), resize(2), mark(7), resize(3), mark(0)]);
+    for _ in 0..4 {
+        for ep in [FIRST, SECOND] {
+            ops.push(send(ep, &[piece(FIRST, 0, 8)]));
+        }
+        ops.extend(rest());
+        ops.extend([resize(1), resize(6)]);
+    }
+    ops
+}
