@@ -87,6 +87,12 @@ fn public_service_points_come_and_go() {
         let refused = ia.rsp_create(taken, None, bench.requests).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnQualInUse);
     }
+    // That is known without the device, which has something else to say.
+    bench.device.refuse_next(BackendError::Resources);
+    let refused = ia.psp_create(1, bench.requests, consumer).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnQualInUse);
+    let refused = ia.psp_create(3, bench.requests, consumer).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InsufficientResources);
     let in_use = ia.evd_free(bench.requests).unwrap_err();
     assert_eq!(in_use.subtype(), Subtype::InvalidStateEvdInUse);
     ia.psp_free(psp).unwrap();
@@ -101,6 +107,54 @@ fn public_service_points_come_and_go() {
     }
     assert_eq!(listeners(&bench), 0);
     ia.evd_free(bench.requests).unwrap();
+}
+
+/// A place that is used again has another handle, and the old one names nothing.
+///
+/// Spec: GEN-11, PSF-01, CRR-01
+#[test]
+fn handles_of_places_that_are_used_again_stay_stale() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let listen = || {
+        ia.psp_create(1, bench.requests, PspFlags::Consumer)
+            .unwrap()
+    };
+    let psp = listen();
+    let request = || {
+        bench.ask(psp.handle());
+        bench.request_event().unwrap()
+    };
+    let cr = request();
+    ia.cr_reject(cr, &[]).unwrap();
+    let next = request();
+    assert_ne!(cr, next);
+    let stale = ia.cr_query(cr, CrFields::all()).unwrap_err();
+    assert_eq!(stale.cause(), Cause::Stale);
+    ia.cr_reject(next, &[]).unwrap();
+    ia.psp_free(psp).unwrap();
+    let next = listen();
+    assert_ne!(psp, next);
+    let stale = ia.psp_query(psp, PspFields::all()).unwrap_err();
+    assert_eq!(stale.cause(), Cause::Stale);
+    ia.psp_free(next).unwrap();
+}
+
+/// Reserved service points that there are at a time have a place each.
+///
+/// Spec: RSC-01, RSQ-01
+#[test]
+fn reserved_service_points_do_not_share_a_place() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let (first_ep, first) = bench.reserved(1);
+    let (second_ep, second) = bench.reserved(2);
+    let point = |rsp| bench.ia.rsp_query(rsp, RspFields::all()).unwrap();
+    for (rsp, qualifier, ep) in [(first, 1, first_ep), (second, 2, second_ep)] {
+        assert_eq!(point(rsp).qualifier, qualifier);
+        assert_eq!(point(rsp).ep, Some(ep));
+    }
 }
 
 /// A provider that makes endpoints never, or always, says so.

@@ -20,19 +20,26 @@ const KEPT: &str = "checks/assurance/coverage.toml";
 #[serde(deny_unknown_fields)]
 struct Kept {
     #[serde(default)]
-    region: Vec<Region>,
+    unrun: Vec<Unrun>,
 }
 
-/// Lines that no seed can run.
+/// Lines of a file that no seed runs, for one reason.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Unrun {
+    file: String,
+    /// Parts of the first lines of items or statements, each of which reaches to the line that closes it; none for the whole file.
+    #[serde(default)]
+    items: Vec<String>,
+    /// Why none does.
+    reason: String,
+}
+
+/// One item of those.
+#[derive(Clone, Debug)]
 struct Region {
     file: String,
-    /// Part of the first line of an item or a statement, which reaches to the line that closes it; nothing for the whole file.
-    #[serde(default)]
     item: String,
-    /// Why none can.
-    reason: String,
 }
 
 /// The lines of one file with code, and how often each was run.
@@ -70,9 +77,6 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     for region in read(workspace)? {
         let path = workspace.root().join(SOURCES).join(&region.file);
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        if region.reason.trim().is_empty() {
-            bail!("{KEPT}: {}: {} has no reason", region.file, region.item);
-        }
         if region.extents(&text).is_empty() {
             bail!("{KEPT}: {} has no `{}` any more", region.file, region.item);
         }
@@ -83,7 +87,26 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 fn read(workspace: &Workspace) -> Result<Vec<Region>> {
     let text = fs::read_to_string(workspace.root().join(KEPT)).context(KEPT)?;
     let kept: Kept = toml::from_str(&text).context(KEPT)?;
-    Ok(kept.region)
+    let mut regions = Vec::new();
+    for Unrun {
+        file,
+        mut items,
+        reason,
+    } in kept.unrun
+    {
+        if reason.trim().is_empty() {
+            bail!("{KEPT}: {file}: {items:?} have no reason");
+        }
+        if items.is_empty() {
+            items.push(String::new());
+        }
+        let region = |item| Region {
+            file: file.clone(),
+            item,
+        };
+        regions.extend(items.into_iter().map(region));
+    }
+    Ok(regions)
 }
 
 impl Region {
@@ -102,7 +125,7 @@ impl Region {
                 let mut end = at;
                 let rest = lines.iter().enumerate().skip(at + 1);
                 for (next, line) in rest.filter(|(_, line)| !line.trim().is_empty()) {
-                    let closes = line.trim_start().starts_with([')', ']', '}']);
+                    let closes = line.trim_start().starts_with([')', ']', '}', '{']);
                     if column(line) < column(first) || column(line) == column(first) && !closes {
                         break;
                     }
@@ -255,7 +278,6 @@ mod tests {
         let region = |item: &&str| Region {
             file: "event/queue.rs".into(),
             item: (*item).into(),
-            reason: "because".into(),
         };
         items.iter().map(region).collect()
     }
