@@ -26,7 +26,7 @@ expect() {
     wait "$1" || code=$?
     if [ "$code" != 0 ]; then
         echo "process $1 ended with $code"
-        tail -n 5 owned honest copied served exported 2> /dev/null || true
+        tail -n 5 owned honest copied served exported imported 2> /dev/null || true
         exit 1
     fi
 }
@@ -35,9 +35,9 @@ attack() {
     local group=$1 code=0
     shift
     timeout $((120 + 60 * rounds)) hostile "$@" > said 2>&1 || code=$?
-    local mark fields
-    while IFS='|' read -r mark -a fields; do
-        [ "$mark" != counted ] || count "$group" "${fields[@]}"
+    local fields
+    while IFS='|' read -r -a fields; do
+        [ "${fields[0]:-}" != counted ] || count "$group" "${fields[@]:1}"
     done < said
     grep -v "^counted|" said || true
     [ "$code" = 0 ] || echo "hostile $*: exit code $code"
@@ -96,7 +96,32 @@ echo "-- an exporter, while an honest importer puts and gets ($(now))"
 dat rsm export --size 4M --device "$RDMA_DEVICE" --port 7472 > exported 2>&1 &
 exporter=$!
 wait_until 20 listens 7472
+imports() {
+    local count=0 over=
+    trap 'over=yes' TERM
+    # Who is connected stays so, whatever others say.
+    dat rsm bench --connect "$RDMA_IPV4:7472" --piece 4K --duration 10s --json > benched || exit 1
+    while [ -z "$over" ] || [ "$count" = 0 ]; do
+        # All of its places may be taken by what has just ended.
+        if timeout 60 dat rsm put file --connect "$RDMA_IPV4:7472" --quiet 2> refusal &&
+            timeout 60 dat rsm get came --connect "$RDMA_IPV4:7472" --length 300001 --quiet 2> refusal; then
+            cmp file came || exit 1
+            count=$((count + 1))
+        elif ! grep -qi "resources" refusal; then
+            cat refusal
+            exit 1
+        fi
+        rm -f came
+    done
+    echo "honest: $count puts and gets"
+}
+attack export export "$RDMA_IPV4" 7472 1 "$seed" || failed=1
+imports > imported 2>&1 &
+importer=$!
+attack export export "$RDMA_IPV4" 7472 "$rounds" "$((seed + 1))" || failed=1
 attack export garbage "$RDMA_IPV4" 7472 $((rounds * 10)) "$seed" || failed=1
+expect "$importer"
+cat imported
 attack export flood "$RDMA_IPV4" 7472 $((rounds * 10)) "$seed" || failed=1
 timeout 60 dat rsm put file --connect "$RDMA_IPV4:7472" --quiet
 timeout 60 dat rsm get back --connect "$RDMA_IPV4:7472" --length 300001 --quiet

@@ -3,7 +3,8 @@
  * each whether anything has changed.
  *
  * hostile owner ADDRESS ROUNDS SEED: takes what `owner` offers and uses it for what it is not for. hostile serve ADDRESS PORT ROUNDS SEED: the same with
- * the memory that `dat serve` grants. hostile garbage ADDRESS PORT NUMBER SEED: requests with private data that nobody understands. hostile flood ADDRESS PORT
+ * the memory that `dat serve` grants. hostile export ADDRESS PORT ROUNDS SEED: greetings and messages of remote shared memory that lie, guess or mean nothing, to `dat rsm export`.
+ * hostile garbage ADDRESS PORT NUMBER SEED: requests with private data that nobody understands. hostile flood ADDRESS PORT
  * NUMBER SEED: requests that are given up at once, and peers that never say anything.
  *
  * Prints lines `counted|KIND|ATTEMPTS|REFUSED`, and ends with 1 if anything was let through or refused by another error.
@@ -13,6 +14,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <stdio.h>
@@ -196,6 +198,8 @@ static void count(const char *kind, int refused)
     kinds[at].tried++;
     kinds[at].refused += refused != 0;
     wrong += refused == 0;
+    if (!refused)
+        printf("%s: not refused as it has to be, after %u that were\n", kind, kinds[at].refused);
 }
 
 static void judge(const char *kind, unsigned expected, enum ibv_wc_status status)
@@ -493,6 +497,309 @@ static void attack_serve(unsigned rounds)
     }
 }
 
+/* Greetings and messages of remote shared memory: see dat-rsm/src/link/wire.rs. */
+#define LETTER 64
+#define GREETING_BYTES 32
+#define LETTERS 8
+enum letter { CREDIT = 1, CONNECT, ACCEPT, REFUSE, DISCONNECT, REVOKE, REBIND, ACKNOWLEDGE, SIGNAL, SIGNAL_IMPORTERS };
+/* The segment that is exported without a number of its own, and what may be done with it at most. */
+#define SEGMENT 0x600000u
+#define READ_AND_WRITE 0600u
+static uint64_t life;
+
+static void little(unsigned char *to, uint64_t value, unsigned bytes)
+{
+    while (bytes-- > 0) {
+        *to++ = (unsigned char)value;
+        value >>= 8;
+    }
+}
+
+static uint64_t word_at(const unsigned char *from)
+{
+    uint64_t word = 0;
+    unsigned at;
+    for (at = 8; at-- > 0;)
+        word = word << 8 | from[at];
+    return word;
+}
+
+/* A greeting in order, as private data. */
+static void greet(unsigned char *data)
+{
+    static const unsigned char magic[4] = {'R', 'S', 'M', 1};
+    struct in_addr own;
+    CHECK(inet_pton(AF_INET, address, &own) == 1);
+    memset(data, 0, MOST_PRIVATE);
+    memcpy(data, magic, sizeof magic);
+    /* Nodes have the numbers of their addresses, and this one is on the exporter's host. */
+    little(data + 4, ntohl(own.s_addr), 4);
+    little(data + 8, life, 8);
+    little(data + 16, 0x1000, 8);
+    little(data + 24, 1, 4);
+    little(data + 28, LETTERS, 2);
+    data[30] = 1;
+    /* How much of it counts: see backend-verbs/src/private_data.rs. */
+    data[MOST_PRIVATE - 1] = GREETING_BYTES + 1;
+}
+
+/* A message in order, without what it says, to be sent. */
+static unsigned char *letter(struct connection *connection, enum letter kind)
+{
+    unsigned char *data = connection->memory + PAGE;
+    static const unsigned char magic[4] = {'R', 'S', 'M', 1};
+    memset(data, 0, LETTER);
+    memcpy(data, magic, sizeof magic);
+    data[4] = (unsigned char)kind;
+    /* What the exporter may say in return. */
+    little(data + 6, 1, 2);
+    little(data + 8, life, 8);
+    return data;
+}
+
+static void send_letter(struct connection *connection)
+{
+    CHECK(post(connection, IBV_WR_SEND, 0, 0, LETTER) == IBV_WC_SUCCESS);
+}
+
+/* A connection to the exporter, which takes its greeting for one of an importer. */
+static void meet(struct connection *connection)
+{
+    unsigned char data[MOST_PRIVATE];
+    unsigned tries, at;
+    int code = -1;
+    for (tries = 0; tries < 100 && code != 0; tries++) {
+        life = (uint64_t)random_number() << 32 | random_number();
+        greet(data);
+        prepare(connection);
+        for (at = 0; at < LETTERS - 1; at++) {
+            unsigned char *place = connection->memory + 3 * PAGE + at * LETTER;
+            CHECK(rdma_post_recv(connection->id, place, place, LETTER, connection->region) == 0);
+        }
+        code = connects(connection, data, sizeof data);
+        if (code != 0) {
+            /* A node has its share of connections, and those that have just ended count. */
+            CHECK(code == 28);
+            close_connection(connection);
+            usleep(100000);
+        }
+    }
+    CHECK(code == 0);
+    CHECK(connection->answered >= GREETING_BYTES && memcmp(connection->answer, "RSM\1", 4) == 0);
+}
+
+/* The next message that says anything; null if the connection ended before. */
+static const unsigned char *hear(struct connection *connection)
+{
+    for (;;) {
+        struct ibv_wc done = completion(connection->id->recv_cq);
+        const unsigned char *said = done.wr_id == 0 ? connection->memory : (const unsigned char *)(uintptr_t)done.wr_id;
+        if (done.status != IBV_WC_SUCCESS)
+            return NULL;
+        CHECK(done.byte_len == LETTER && memcmp(said, "RSM\1", 4) == 0);
+        if (said[4] != CREDIT)
+            return said;
+    }
+}
+
+/* Whether the exporter ends the connection. */
+static int ends(struct connection *connection)
+{
+    struct pollfd look = {connection->id->channel->fd, POLLIN, 0};
+    struct rdma_cm_event *event;
+    int is_end;
+    if (poll(&look, 1, SECONDS * 1000) != 1) {
+        printf("nothing is said of the connection\n");
+        return 0;
+    }
+    CHECK(rdma_get_cm_event(connection->id->channel, &event) == 0);
+    /* A connection that is ended before the exporter has heard that it stands is rejected. */
+    is_end = event->event == RDMA_CM_EVENT_DISCONNECTED || event->event == RDMA_CM_EVENT_REJECTED;
+    if (event->event != RDMA_CM_EVENT_DISCONNECTED)
+        printf("the connection ends with %s\n", rdma_event_str(event->event));
+    CHECK(rdma_ack_cm_event(event) == 0);
+    return is_end;
+}
+
+/* Asks to be connected to a segment; what the answer is. */
+static const unsigned char *asks(struct connection *connection, uint64_t word, uint64_t resume, uint32_t segment, uint32_t permission)
+{
+    unsigned char *data = letter(connection, CONNECT);
+    const unsigned char *answer;
+    little(data + 16, word, 8);
+    little(data + 24, resume, 8);
+    little(data + 32, segment, 4);
+    little(data + 36, permission, 4);
+    send_letter(connection);
+    answer = hear(connection);
+    return answer != NULL && word_at(answer + 16) == word ? answer : NULL;
+}
+
+static int is_refusal(const unsigned char *answer)
+{
+    return answer != NULL && answer[4] == REFUSE;
+}
+
+/* A connection to the segment; the exporter's word for it, and where it is. */
+static uint64_t accepted(struct connection *connection, uint32_t permission, struct place *place)
+{
+    const unsigned char *answer;
+    meet(connection);
+    answer = asks(connection, 5, 0, SEGMENT, permission);
+    CHECK(answer != NULL && answer[4] == ACCEPT);
+    place->length = (uint32_t)word_at(answer + 32);
+    place->address = word_at(answer + 40);
+    place->context = (uint32_t)word_at(answer + 56);
+    /* Whether anything is read into it is looked at later. */
+    memset(connection->memory + PAGE, 0xEE, LETTER);
+    return word_at(answer + 24);
+}
+
+/* What is no message: the connection that it came by ends. */
+static void noise(unsigned kind, struct connection *connection)
+{
+    unsigned char *data;
+    unsigned at, length = LETTER;
+    const char *name = "a message that means nothing";
+    meet(connection);
+    data = letter(connection, CREDIT);
+    switch (kind) {
+    case 0:
+        name = "a message of chance";
+        for (at = 0; at < LETTER; at++)
+            data[at] = (unsigned char)random_number();
+        data[0] |= 0x80;
+        break;
+    case 1:
+        name = "a message of chance, with its head in order";
+        for (at = 16; at < LETTER; at++)
+            data[at] = (unsigned char)random_number();
+        /* What says nothing says it with zeros. */
+        data[LETTER - 1] |= 1;
+        break;
+    case 2:
+        data[3] = 2;
+        break;
+    case 3:
+        data[4] = (unsigned char)(random_number() % 2 ? 0 : 11 + random_number() % 245);
+        break;
+    case 4:
+        data[5] = 1;
+        break;
+    case 5:
+        name = "a message of another life";
+        data[8] ^= 1;
+        break;
+    case 6:
+    case 7:
+        name = "a message shorter than any, where one in order was before";
+        /* All places have had one. */
+        for (at = 0; at < 36; at++) {
+            (void)letter(connection, CREDIT);
+            send_letter(connection);
+            /* It has taken them all in when it answers. */
+            if (at % 6 == 5)
+                CHECK(asks(connection, at, 0, SEGMENT + 1, READ_AND_WRITE) != NULL);
+        }
+        length = kind == 6 ? 0 : 1 + random_number() % (LETTER - 1);
+        break;
+    default:
+        name = "a message longer than any";
+        length = LETTER + 1 + random_number() % 64;
+        (void)post(connection, IBV_WR_SEND, 0, 0, length);
+        count(name, ends(connection));
+        close_connection(connection);
+        return;
+    }
+    CHECK(post(connection, IBV_WR_SEND, 0, 0, length) == IBV_WC_SUCCESS);
+    count(name, ends(connection));
+    close_connection(connection);
+}
+
+/* Words of others, and answers to what nobody asked: nothing comes of them, and the exporter goes on. */
+static void lie(struct connection *connection)
+{
+    static const enum letter lies[] = {ACCEPT, REFUSE, DISCONNECT, REVOKE, REBIND, ACKNOWLEDGE, SIGNAL, SIGNAL_IMPORTERS};
+    unsigned kind, at;
+    struct place place;
+    uint64_t own = accepted(connection, READ_AND_WRITE, &place);
+    for (kind = 0; kind < sizeof lies / sizeof *lies; kind++) {
+        unsigned char *data = letter(connection, lies[kind]);
+        const unsigned words = lies[kind] == ACCEPT ? 5 : lies[kind] == REBIND ? 3 : lies[kind] == REVOKE ? 2 : 1;
+        for (at = 0; at < words; at++)
+            little(data + 16 + 8 * at, own + random_number() % 40 + 1, 8);
+        if (lies[kind] == REFUSE)
+            little(data + 24, 1, 4);
+        if (lies[kind] == ACCEPT || lies[kind] == REBIND)
+            little(data + 16 + 8 * words, random_number(), 4);
+        send_letter(connection);
+        /* What is taken back or changed is acknowledged, whoever's it is, and what was granted unasked is given back. */
+        if (lies[kind] == ACCEPT || lies[kind] == REVOKE || lies[kind] == REBIND) {
+            const unsigned char *answer = hear(connection);
+            CHECK(answer != NULL && answer[4] == (lies[kind] == ACCEPT ? DISCONNECT : ACKNOWLEDGE));
+        }
+        count("a word of somebody else", is_refusal(asks(connection, 6, 0, SEGMENT + 1, READ_AND_WRITE)));
+        if (kind % 3 == 2) {
+            /* Places for answers are used up. */
+            close_connection(connection);
+            own = accepted(connection, READ_AND_WRITE, &place);
+        }
+    }
+    close_connection(connection);
+}
+
+static void attack_export(unsigned rounds)
+{
+    struct connection connection;
+    struct place place;
+    unsigned char data[MOST_PRIVATE];
+    unsigned round, at;
+    for (round = 0; round < rounds; round++) {
+        for (at = 0; at < 9; at++) {
+            unsigned length = sizeof data;
+            const char *name = "a greeting that lies";
+            life = random_number();
+            greet(data);
+            switch (at) {
+            case 0: data[3] = 2; break;
+            case 1: little(data + 4, random_number() | 0x80000000u, 4); break;
+            case 2: little(data + 4, 0, 4); break;
+            case 3: little(data + 24, 0, 4); break;
+            case 4: little(data + 28, 0, 2); break;
+            case 5: data[30] = (unsigned char)(3 + random_number() % 253); break;
+            case 6: data[31] = 1; break;
+            case 7: length = random_number() % 29; break;
+            default:
+                name = "a greeting of chance";
+                for (length = 4; length < sizeof data; length++)
+                    data[length] = (unsigned char)random_number();
+            }
+            prepare(&connection);
+            count(name, connects(&connection, data, length) == 28);
+            close_connection(&connection);
+        }
+        for (at = 0; at < 9; at++)
+            noise(at, &connection);
+        lie(&connection);
+        meet(&connection);
+        count("a segment that is not there", is_refusal(asks(&connection, 1, 0, random_number() | 0x80000000u, READ_AND_WRITE)));
+        count("rights that there are none of", is_refusal(asks(&connection, 2, 0, SEGMENT, 0700)));
+        count("rights that there are none of", is_refusal(asks(&connection, 3, 0, SEGMENT, random_number() | 0x1000)));
+        count("a connection that was never granted", is_refusal(asks(&connection, 4, 1 + random_number() % 4, SEGMENT, READ_AND_WRITE)));
+        close_connection(&connection);
+        accepted(&connection, 0400, &place);
+        one("write what may be read", IBV_WR_RDMA_WRITE, place.context, place.address, 8, DENIED, &connection);
+        accepted(&connection, 0200, &place);
+        one("read what may be written", IBV_WR_RDMA_READ, place.context, place.address, 8, DENIED, &connection);
+        accepted(&connection, READ_AND_WRITE, &place);
+        one("across the end", IBV_WR_RDMA_WRITE, place.context, place.address + place.length - 4, 8, DENIED, &connection);
+        accepted(&connection, READ_AND_WRITE, &place);
+        one("before the begin", IBV_WR_RDMA_READ, place.context, place.address - 8, 8, DENIED, &connection);
+        accepted(&connection, READ_AND_WRITE, &place);
+        one("a guessed key", IBV_WR_RDMA_WRITE, place.context ^ (1u << random_number() % 32), place.address, 8, DENIED, &connection);
+    }
+}
+
 /* Requests that nobody can mean; none may be accepted, and all are answered by the consumer that listens. */
 static void garbage(unsigned number)
 {
@@ -570,6 +877,8 @@ int main(int number, char **arguments)
     state = strtoull(arguments[5], NULL, 10) * 2 + 1;
     if (strcmp(what, "serve") == 0)
         attack_serve((unsigned)atoi(arguments[4]));
+    else if (strcmp(what, "export") == 0)
+        attack_export((unsigned)atoi(arguments[4]));
     else if (strcmp(what, "garbage") == 0)
         garbage((unsigned)atoi(arguments[4]));
     else if (strcmp(what, "flood") == 0)
