@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::task::Waker;
 use std::thread;
 
@@ -17,10 +17,12 @@ use dat_core::time::Instant;
 use dat_core::{Error, Result, Subtype};
 
 use crate::agents;
-use crate::boundary::{Entered, NamedAttributes, OwnedIa, Slot, SocketAddress, without_signals};
+use crate::boundary::{
+    Entered, NamedAttributes, OwnedIa, Slot, SocketAddress, keep_small, without_signals,
+};
 use crate::capacity::Capacity;
 use crate::courtesy::Courtesy;
-use crate::handles::{CHandle, Cells, reserve};
+use crate::handles::{self, CHandle, Cells, reserve};
 
 /// A backend that the C libraries can open.
 pub(crate) trait Host:
@@ -271,7 +273,12 @@ impl Adapter {
     ) -> Result<Entered<'static, Self>> {
         // One after the other, so that an empty place stays empty until it is filled.
         static TURN: Mutex<()> = Mutex::new(());
+        static SMALL: Once = Once::new();
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        SMALL.call_once(|| {
+            keep_small(&ADAPTERS);
+            handles::keep_small();
+        });
         let full = Error::insufficient_resources(Subtype::ResourceMemory);
         let (index, slot) = ADAPTERS
             .iter()

@@ -17,6 +17,8 @@ use dat_core::flags::HandleKind;
 use dat_core::id::{EpId, Handle};
 use dat_core::{Error, Result, Subtype};
 
+use crate::boundary;
+
 /// Objects of this process, those in quarantine included.
 const CELLS: usize = 1 << 18;
 /// Cells that are free before the first of them is used again.
@@ -178,6 +180,11 @@ fn free_cells() -> MutexGuard<'static, Free> {
         returned: VecDeque::new(),
     });
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has cells take memory as they are used.
+pub(crate) fn keep_small() {
+    boundary::keep_small(&ARENA);
 }
 
 /// A cell for an object that is about to be made.

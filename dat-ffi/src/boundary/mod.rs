@@ -61,6 +61,6 @@ pub(crate) use provider::{Passed, ProviderPlace};
 pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};
 pub(crate) use signals::without_signals;
 pub(crate) use slots::{Entered, Slot};
-pub(crate) use storage::{OwnedIa, engine_of};
+pub(crate) use storage::{OwnedIa, engine_of, keep_small};
 pub(crate) use symbols::Registry;
 pub(crate) use window::Window;

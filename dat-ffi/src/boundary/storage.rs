@@ -34,6 +34,25 @@ std::thread_local! {
     static MAPPED: std::cell::Cell<isize> = const { std::cell::Cell::new(0) };
 }
 
+/// Has the system give memory by small pages: large ones would be given, and cleared, for a few slots each.
+///
+/// # Safety
+/// The whole pages in there are memory of the caller's.
+unsafe fn by_small_pages(start: *const u8, length: usize) {
+    const PAGE: usize = 4096;
+    let skipped = start.addr().next_multiple_of(PAGE) - start.addr();
+    let pages = length.saturating_sub(skipped) / PAGE;
+    let first = start.wrapping_add(skipped).cast_mut();
+    // SAFETY: mapped, as the caller promises; this changes no contents. Without it all is well, and slower.
+    unsafe { libc::madvise(first.cast(), pages * PAGE, libc::MADV_NOHUGEPAGE) };
+}
+
+/// Has the system give the memory of a table, of which few places are used, by small pages.
+pub(crate) fn keep_small<T>(table: &'static [T]) {
+    // SAFETY: what a reference leads to is there.
+    unsafe { by_small_pages(table.as_ptr().cast(), size_of_val(table)) };
+}
+
 impl Memory {
     /// # Errors
     /// INSUFFICIENT_RESOURCES (MEMORY): there is no memory.
@@ -53,9 +72,8 @@ impl Memory {
         if start == libc::MAP_FAILED {
             return Err(exhausted);
         }
-        // Pages that are large would be given, and cleared, for a few slots each.
-        // SAFETY: the memory that was just mapped, of which this changes no contents. Without it all is well, and slower.
-        unsafe { libc::madvise(start, length, libc::MADV_NOHUGEPAGE) };
+        // SAFETY: the memory that was just mapped.
+        unsafe { by_small_pages(start.cast(), length) };
         let start = NonNull::new(start.cast()).ok_or(exhausted)?;
         #[cfg(test)]
         MAPPED.set(MAPPED.get() + 1);
