@@ -127,7 +127,7 @@ impl VerbsBackend {
     ///
     /// Spec: EVW-01
     pub fn wait(&self) -> Result<VerbsWait, BackendError> {
-        VerbsWait::new(&self.signal, Some(&self.completions))
+        VerbsWait::new(&self.signal, &self.watcher.sources, true)
     }
 
     /// Has a function called, on a thread of this backend, whenever `progress` has something to do: a connection or device
@@ -137,7 +137,7 @@ impl VerbsBackend {
     /// `Resources`: out of memory.
     pub fn on_event(&self, call: impl Fn() + Send + Sync + 'static) -> Result<(), BackendError> {
         self.signal.call(Box::new(call));
-        self.watcher.watch_completions()
+        self.watcher.sources.tell_all()
     }
 
     fn window_type(&self) -> Option<WindowType> {
@@ -739,7 +739,12 @@ unsafe impl Backend for VerbsBackend {
                 return None;
             }
         }
-        self.pending.pop_front()
+        let event = self.pending.pop_front();
+        if event.is_none() {
+            // There may be more, which is not told again: whoever sleeps looks.
+            self.signal.remind();
+        }
+        event
     }
 
     #[inline]

@@ -21,9 +21,10 @@
 //!
 //! # Who waits where
 //!
-//! A thread that waits (with a [`VerbsWait`]) sleeps on the completion channel itself. One more thread sleeps on the
-//! events of connections and of the device, and does nothing but wake whoever sleeps; nothing else happens outside of
-//! the caller's calls. [`VerbsBackend::on_event`] is for callers that do not sleep in a [`VerbsWait`].
+//! A thread that waits (with a [`VerbsWait`]) sleeps on completions and on the events of connections and of the device
+//! itself; of several one alone is told of such an event. One more thread is told while nobody sleeps, and does nothing
+//! but say so to whoever will; nothing else happens outside of the caller's calls. [`VerbsBackend::on_event`] is for
+//! callers that do not sleep in a [`VerbsWait`].
 //!
 //! # What verbs does not carry
 //!

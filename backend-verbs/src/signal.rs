@@ -1,13 +1,14 @@
 //! Who tells whoever drives `progress` that the device or a peer has something to say.
 
 use std::fmt;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use dat_core::backend::BackendError;
 
-use crate::hal::{CompletionChannel, Context, Epoll, EventChannel, EventFd};
+use crate::hal::{CompletionChannel, Context, Epoll, EventChannel, EventFd, Wakes, doubled};
 
 /// What may have something to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,12 +101,17 @@ impl Signal {
 
     /// Wakes whoever sleeps, or will.
     pub(crate) fn alert(&self) {
-        self.raised.store(true, Ordering::Release);
-        self.attention.raise();
+        self.remind();
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(callback) = &*callback {
             callback();
         }
+    }
+
+    /// Wakes whoever sleeps in a call, or will; who asked for a call is not told.
+    pub(crate) fn remind(&self) {
+        self.raised.store(true, Ordering::Release);
+        self.attention.raise();
     }
 
     /// Somebody found `attention` raised.
@@ -131,15 +137,111 @@ impl Signal {
     }
 }
 
-/// The thread that waits for connection and device events, and does nothing but tell.
+/// What there is to watch.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    /// What the thread watches.
+    epoll: Epoll,
+    watched: Mutex<Watched>,
+    channel: Arc<EventChannel>,
+    context: Arc<Context>,
+    pub(crate) completions: Arc<CompletionChannel>,
+}
+
+/// How the thread watches what it does.
+#[derive(Debug)]
+struct Watched {
+    /// Whether it is to be told of what sleepers are told of.
+    wakes: Wakes,
+    /// Second descriptors of what tells without having been armed. A set takes one in beside the first, so that the thread goes behind all others without
+    /// a moment in which it does not watch.
+    second: Option<[OwnedFd; 2]>,
+    /// It watches those.
+    by_second: bool,
+}
+
+impl Sources {
+    /// The descriptors of what tells without having been armed.
+    fn of_events(&self) -> [(RawFd, Source); 2] {
+        [
+            (self.channel.fd(), Source::Connections),
+            (self.context.async_fd(), Source::Device),
+        ]
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A sleeper watches as well, and is told of events ahead of the thread, which need not be woken then. While it does not sleep the thread is
+    /// told. Where that cannot be had the thread tells the sleeper, as it tells all.
+    pub(crate) fn watch_first(&self, sleeper: &Epoll) {
+        let mut watched = self.watched();
+        let added = self.of_events().map(|(fd, source)| {
+            let added = sleeper.add(fd, source as u32, Wakes::One);
+            added.is_ok()
+        });
+        if added != [true; 2] || self.watch_again(&mut watched).is_err() {
+            for (fd, _) in self.of_events() {
+                // It is there, or is not.
+                let _removed = sleeper.remove(fd);
+            }
+        }
+    }
+
+    /// Has the thread watch behind all that do already. What is there then is told again.
+    ///
+    /// # Errors
+    /// It watches as before, or twice.
+    fn watch_again(&self, watched: &mut Watched) -> Result<(), BackendError> {
+        let events = self.of_events();
+        let second = match watched.second.take() {
+            Some(second) => second,
+            None => [doubled(events[0].0)?, doubled(events[1].0)?],
+        };
+        let second = watched.second.insert(second);
+        let pairs = events.iter().zip(second.iter());
+        for ((first, source), second) in pairs {
+            let (new, old) = if watched.by_second {
+                (*first, second.as_raw_fd())
+            } else {
+                (second.as_raw_fd(), *first)
+            };
+            match self.epoll.add(new, *source as u32, watched.wakes) {
+                // It is watched already, since the other source could not be.
+                Ok(()) | Err(BackendError::State) => {}
+                Err(other) => return Err(other),
+            }
+            // It is there, or went the last time.
+            let _removed = self.epoll.remove(old);
+        }
+        watched.by_second = !watched.by_second;
+        Ok(())
+    }
+
+    /// Has the thread tell of completions too, and of all else, whoever sleeps.
+    pub(crate) fn tell_all(&self) -> Result<(), BackendError> {
+        let mut watched = self.watched();
+        watched.wakes = Wakes::All;
+        self.watch_again(&mut watched)?;
+        let completions = self.completions.fd();
+        match self
+            .epoll
+            .add(completions, Source::Completions as u32, Wakes::All)
+        {
+            // It is watched already.
+            Ok(()) | Err(BackendError::State) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+/// The thread that waits for connection and device events while nobody sleeps who would be told, and does nothing but tell.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    epoll: Arc<Epoll>,
+    pub(crate) sources: Arc<Sources>,
     end: EventFd,
     thread: Option<JoinHandle<()>>,
-    _channel: Arc<EventChannel>,
-    _context: Arc<Context>,
-    completions: Arc<CompletionChannel>,
 }
 
 impl Watcher {
@@ -149,44 +251,41 @@ impl Watcher {
         context: &Arc<Context>,
         completions: &Arc<CompletionChannel>,
     ) -> Result<Self, BackendError> {
-        let epoll = Arc::new(Epoll::new()?);
+        let sources = Arc::new(Sources {
+            epoll: Epoll::new()?,
+            watched: Mutex::new(Watched {
+                wakes: Wakes::One,
+                second: None,
+                by_second: false,
+            }),
+            channel: Arc::clone(channel),
+            context: Arc::clone(context),
+            completions: Arc::clone(completions),
+        });
         let end = EventFd::new()?;
-        epoll.add(channel.fd(), Source::Connections as u32)?;
-        epoll.add(context.async_fd(), Source::Device as u32)?;
-        epoll.add(end.fd(), END)?;
+        for (fd, source) in sources.of_events() {
+            sources.epoll.add(fd, source as u32, Wakes::One)?;
+        }
+        sources.epoll.add(end.fd(), END, Wakes::All)?;
         let thread = {
-            let (epoll, signal) = (Arc::clone(&epoll), Arc::clone(signal));
+            let (sources, signal) = (Arc::clone(&sources), Arc::clone(signal));
             thread::Builder::new()
                 .name("dat-verbs".into())
-                .spawn(move || watch(&epoll, &signal))
+                .spawn(move || watch(&sources.epoll, &signal))
                 .map_err(|_| BackendError::Resources)?
         };
         Ok(Self {
-            epoll,
+            sources,
             end,
             thread: Some(thread),
-            _channel: Arc::clone(channel),
-            _context: Arc::clone(context),
-            completions: Arc::clone(completions),
         })
-    }
-
-    /// Tells of completions too.
-    pub(crate) fn watch_completions(&self) -> Result<(), BackendError> {
-        match self
-            .epoll
-            .add(self.completions.fd(), Source::Completions as u32)
-        {
-            // It is watched already.
-            Ok(()) | Err(BackendError::State) => Ok(()),
-            Err(other) => Err(other),
-        }
     }
 }
 
 fn watch(epoll: &Epoll, signal: &Signal) {
     loop {
-        let happened = epoll.wait();
+        // No signal says anything to this thread.
+        let happened = epoll.wait(None).unwrap_or(0);
         if happened & 1 << END != 0 {
             return;
         }

@@ -9,8 +9,12 @@ use dat_core::backend::BackendError;
 use dat_core::event::{ThreadWait, Wait, WakeReason};
 use dat_core::time::Instant;
 
-use crate::hal::{CompletionChannel, EventFd, sleep_on};
-use crate::signal::{Signal, Source};
+use crate::hal::{Epoll, EventFd, Wakes};
+use crate::signal::{Signal, Source, Sources};
+
+/// The numbers of what a sleeper watches beside the sources.
+const BELL: u32 = 3;
+const ATTENTION: u32 = 4;
 
 /// Nobody rang, and nobody sleeps.
 const QUIET: u32 = 0;
@@ -62,7 +66,8 @@ impl Wake for Bell {
 /// on the device or at a peer.
 ///
 /// Made by [`VerbsBackend::wait`](crate::VerbsBackend::wait), one for each thread that waits. Its clock is the one of
-/// [`ThreadWait::clock`].
+/// [`ThreadWait::clock`]. Of several threads that sleep one alone is told what happened on the device or at a peer, and
+/// has to call `progress`, as blocking calls of the adapter do.
 ///
 /// Spec: EVW-01, EVW-08, CNW-01
 #[derive(Debug)]
@@ -70,24 +75,37 @@ pub struct VerbsWait {
     bell: Arc<Bell>,
     waker: Waker,
     signal: Arc<Signal>,
-    /// None for one that completions leave asleep.
-    completions: Option<Arc<CompletionChannel>>,
+    sources: Arc<Sources>,
+    epoll: Epoll,
+    /// Completions wake it.
+    heeds: bool,
 }
 
 impl VerbsWait {
     pub(crate) fn new(
         signal: &Arc<Signal>,
-        completions: Option<&Arc<CompletionChannel>>,
+        sources: &Arc<Sources>,
+        heeds: bool,
     ) -> Result<Self, BackendError> {
         let bell = Arc::new(Bell {
             state: AtomicU32::new(QUIET),
             descriptor: EventFd::new()?,
         });
+        let epoll = Epoll::new()?;
+        epoll.add(bell.descriptor.fd(), BELL, Wakes::All)?;
+        epoll.add(signal.attention(), ATTENTION, Wakes::All)?;
+        if heeds {
+            let completions = sources.completions.fd();
+            epoll.add(completions, Source::Completions as u32, Wakes::All)?;
+        }
+        sources.watch_first(&epoll);
         Ok(Self {
             waker: Waker::from(Arc::clone(&bell)),
             bell,
             signal: Arc::clone(signal),
-            completions: completions.map(Arc::clone),
+            sources: Arc::clone(sources),
+            epoll,
+            heeds,
         })
     }
 
@@ -96,7 +114,7 @@ impl VerbsWait {
     /// # Errors
     /// `Resources`: out of descriptors.
     pub fn another(&self) -> Result<Self, BackendError> {
-        Self::new(&self.signal, self.completions.as_ref())
+        Self::new(&self.signal, &self.sources, self.heeds)
     }
 
     /// One more, for a thread that takes in what happens at peers and on the device, and leaves completions to others.
@@ -104,7 +122,7 @@ impl VerbsWait {
     /// # Errors
     /// As [`another`](Self::another).
     pub fn without_completions(&self) -> Result<Self, BackendError> {
-        Self::new(&self.signal, None)
+        Self::new(&self.signal, &self.sources, false)
     }
 }
 
@@ -123,9 +141,6 @@ impl Wait for VerbsWait {
 
     /// Sleeps without a limit if there is none; a signal interrupts it.
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
-        const BELL: u32 = 1;
-        const ATTENTION: u32 = 2;
-        const COMPLETIONS: u32 = 4;
         if !self.bell.may_sleep() {
             return WakeReason::Woken;
         }
@@ -133,30 +148,23 @@ impl Wait for VerbsWait {
             let now = ThreadWait::clock().as_micros();
             Duration::from_micros(until.as_micros().saturating_sub(now))
         });
-        let watched = [
-            self.bell.descriptor.fd(),
-            self.signal.attention(),
-            // No descriptor is watched in its place.
-            self.completions.as_ref().map_or(-1, |channel| channel.fd()),
-        ];
-        let happened = sleep_on(watched, longest);
+        let happened = self.epoll.wait(longest);
         self.bell.forget();
         let Ok(happened) = happened else {
             return WakeReason::Interrupted;
         };
-        if happened & BELL != 0 {
-            self.bell.descriptor.lower();
-        }
-        if happened & ATTENTION != 0 {
+        let is_told = |number: u32| happened & 1 << number != 0;
+        if is_told(ATTENTION) {
             self.signal.note_attention();
         }
-        if happened & COMPLETIONS != 0 {
-            self.signal.set_ready(Source::Completions);
+        for source in [Source::Connections, Source::Device, Source::Completions] {
+            if is_told(source as u32) {
+                self.signal.set_ready(source);
+            }
         }
-        if happened == 0 {
-            WakeReason::TimedOut
-        } else {
-            WakeReason::Woken
+        match until {
+            Some(until) if happened == 0 && until <= ThreadWait::clock() => WakeReason::TimedOut,
+            _ => WakeReason::Woken,
         }
     }
 }
@@ -174,8 +182,10 @@ mod tests {
 
     /// Whether a sleep on the descriptor alone would end.
     fn would_wake(bell: &Bell) -> bool {
-        let descriptor = bell.descriptor.fd();
-        sleep_on([descriptor, -1, -1], Some(Duration::ZERO)).expect("no signal") != 0
+        let epoll = Epoll::new().expect("a descriptor");
+        let watched = epoll.add(bell.descriptor.fd(), BELL, Wakes::All);
+        watched.expect("watched");
+        epoll.wait(Some(Duration::ZERO)).expect("no signal") != 0
     }
 
     /// Spec: EVW-01, EVW-08

@@ -47,4 +47,4 @@ pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};
 pub(crate) use receive_list::{ReceiveList, ReceivePlace};
 pub(crate) use send_list::{NotBound, Opening, SendList, SendPlace};
 pub(crate) use shared_receive::SharedReceiveQueue;
-pub(crate) use sleep::{Epoll, EventFd, sleep_on};
+pub(crate) use sleep::{Epoll, EventFd, Wakes, doubled};

@@ -21,6 +21,17 @@ pub(super) fn set_nonblocking(fd: RawFd) -> Result<(), BackendError> {
     Ok(())
 }
 
+/// A second descriptor of what one stands for.
+pub(crate) fn doubled(fd: RawFd) -> Result<OwnedFd, BackendError> {
+    // SAFETY: a descriptor that the caller has; the new one is nobody else's.
+    let double = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    if double < 0 {
+        return Err(refusal::last());
+    }
+    // SAFETY: it was just made, and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(double) })
+}
+
 /// A counter that readers can sleep on.
 #[derive(Debug)]
 pub(crate) struct EventFd(File);
@@ -54,6 +65,26 @@ impl EventFd {
     }
 }
 
+/// Whom it wakes that something happens on a descriptor that several sets have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wakes {
+    /// All who sleep on it.
+    All,
+    /// Of those that ask for this, the first in whose set somebody sleeps: first is who began to watch first.
+    One,
+}
+
+impl Wakes {
+    /// What the kernel is asked for; each change is told once.
+    const fn events(self) -> u32 {
+        let all = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        match self {
+            Self::All => all,
+            Self::One => all | libc::EPOLLEXCLUSIVE as u32,
+        }
+    }
+}
+
 /// Several descriptors that one thread sleeps on; each change is told once.
 #[derive(Debug)]
 pub(crate) struct Epoll(OwnedFd);
@@ -70,57 +101,158 @@ impl Epoll {
     }
 
     /// Watches a descriptor, under a number.
-    pub(crate) fn add(&self, fd: RawFd, number: u32) -> Result<(), BackendError> {
+    pub(crate) fn add(&self, fd: RawFd, number: u32, wakes: Wakes) -> Result<(), BackendError> {
+        self.control(libc::EPOLL_CTL_ADD, fd, number, wakes)
+    }
+
+    /// Watches a descriptor no more.
+    pub(crate) fn remove(&self, fd: RawFd) -> Result<(), BackendError> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0, Wakes::All)
+    }
+
+    fn control(&self, what: i32, fd: RawFd, number: u32, wakes: Wakes) -> Result<(), BackendError> {
         let mut event = libc::epoll_event {
-            events: (libc::EPOLLIN | libc::EPOLLET) as u32,
+            events: wakes.events(),
             u64: u64::from(number),
         };
         // SAFETY: both descriptors are open, and the event outlives the call.
-        let answer =
-            unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        let answer = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), what, fd, &raw mut event) };
         refusal::check_last(answer)
     }
 
-    /// Sleeps until something happened; a set of bits, one for each number below 32 that it was on.
-    pub(crate) fn wait(&self) -> u32 {
+    /// Sleeps until something happened, for so long at most; a set of bits, one for each number below 32 that it was on. May return up to a
+    /// millisecond early.
+    ///
+    /// # Errors
+    /// A signal came.
+    pub(crate) fn wait(&self, longest: Option<Duration>) -> io::Result<u32> {
+        let Some(longest) = longest else {
+            return self.take(-1);
+        };
+        let milliseconds = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
+        if milliseconds != 0 || longest.is_zero() {
+            return self.take(milliseconds);
+        }
+        // Less than the call for sets can be told.
+        let mut polled = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let limit = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: longest.subsec_nanos().into(),
+        };
+        // SAFETY: one descriptor, and a time that lives until the call returns; no signal mask.
+        let count = unsafe { libc::ppoll(&raw mut polled, 1, &raw const limit, core::ptr::null()) };
+        match count {
+            0 => Ok(0),
+            1.. => self.take(0),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn take(&self, milliseconds: i32) -> io::Result<u32> {
         const ROOM: usize = 8;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; ROOM];
         // SAFETY: there is room for that many events.
-        let count =
-            unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), ROOM as i32, -1) };
-        events
+        let count = unsafe {
+            libc::epoll_wait(
+                self.0.as_raw_fd(),
+                events.as_mut_ptr(),
+                ROOM as i32,
+                milliseconds,
+            )
+        };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        Ok(events
             .iter()
-            .take(usize::try_from(count).unwrap_or(0))
+            .take(count)
             .map(|event| 1_u32.checked_shl(event.u64 as u32).unwrap_or(0))
-            .fold(0, |all, bit| all | bit)
+            .fold(0, |all, bit| all | bit))
     }
 }
 
-/// Sleeps until one of up to three descriptors has something to read, or the time is over; a bit for each that has.
-///
-/// # Errors
-/// A signal came.
-pub(crate) fn sleep_on(fds: [RawFd; 3], longest: Option<Duration>) -> io::Result<u32> {
-    let mut polled = fds.map(|fd| libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    let limit = longest.map(|longest| libc::timespec {
-        tv_sec: libc::time_t::try_from(longest.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: longest.subsec_nanos().into(),
-    });
-    let limit = limit
-        .as_ref()
-        .map_or(core::ptr::null(), |limit| &raw const *limit);
-    // SAFETY: three descriptors, and a time that lives until the call returns; no signal mask.
-    let count = unsafe { libc::ppoll(polled.as_mut_ptr(), 3, limit, core::ptr::null()) };
-    if count < 0 {
-        return Err(io::Error::last_os_error());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
+
+    /// Sets that watch the same descriptor under their numbers.
+    fn sets(fd: &EventFd, wakes: [Wakes; 2]) -> [Epoll; 2] {
+        let number = core::cell::Cell::new(0);
+        wakes.map(|wakes| {
+            let set = Epoll::new().expect("a descriptor");
+            set.add(fd.fd(), number.get(), wakes).expect("watched");
+            number.set(number.get() + 1);
+            set
+        })
     }
-    Ok(polled
-        .iter()
-        .zip([1, 2, 4])
-        .filter(|(polled, _)| polled.revents != 0)
-        .fold(0, |all, (_, bit)| all | bit))
+
+    fn take(set: &Epoll) -> u32 {
+        set.wait(AT_ONCE).expect("no signal")
+    }
+
+    /// Spec: EVW-01
+    #[test]
+    fn each_change_is_told_once() {
+        let fd = EventFd::new().expect("a descriptor");
+        let [first, second] = sets(&fd, [Wakes::All; 2]);
+        assert_eq!((take(&first), take(&second)), (0, 0));
+        fd.raise();
+        assert_eq!((take(&first), take(&second)), (1, 2));
+        assert_eq!((take(&first), take(&second)), (0, 0));
+        fd.raise();
+        fd.lower();
+        assert_eq!((take(&first), take(&second)), (0, 0), "it is over");
+    }
+
+    /// Spec: EVW-01
+    #[test]
+    fn who_does_not_sleep_leaves_what_happens_to_the_next() {
+        let fd = EventFd::new().expect("a descriptor");
+        let [first, second] = sets(&fd, [Wakes::One; 2]);
+        fd.raise();
+        assert_eq!((take(&first), take(&second)), (1, 2));
+    }
+
+    /// Spec: EVW-01
+    #[test]
+    fn no_sleeper_is_left_asleep() {
+        let fd = EventFd::new().expect("a descriptor");
+        let [first, second] = sets(&fd, [Wakes::One; 2]);
+        std::thread::scope(|scope| {
+            let sleepers = [&first, &second].map(|set| scope.spawn(move || set.wait(None)));
+            while !sleepers
+                .iter()
+                .any(std::thread::ScopedJoinHandle::is_finished)
+            {
+                fd.raise();
+                std::thread::yield_now();
+            }
+            // Whoever is left is woken alone.
+            while !sleepers
+                .iter()
+                .all(std::thread::ScopedJoinHandle::is_finished)
+            {
+                fd.raise();
+                std::thread::yield_now();
+            }
+            for (sleeper, told) in sleepers.into_iter().zip([1, 2]) {
+                let woken = sleeper.join().expect("no panic");
+                assert_eq!(woken.expect("no signal"), told);
+            }
+        });
+    }
+
+    /// Spec: EVW-06
+    #[test]
+    fn times_of_any_length_end() {
+        let set = Epoll::new().expect("a descriptor");
+        for micros in [1, 999, 1000, 1001] {
+            let longest = Some(Duration::from_micros(micros));
+            assert_eq!(set.wait(longest).expect("no signal"), 0, "{micros}");
+        }
+    }
 }

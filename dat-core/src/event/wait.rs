@@ -11,7 +11,7 @@ use super::event::Event;
 use super::queue::{Asked, EvdConfig, EvdSlot};
 use crate::backend::{Backend, Completion};
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
-use crate::ia::Ia;
+use crate::ia::{EVENTS_PER_CALL, Ia};
 use crate::id::EvdId;
 use crate::sync::RawLock;
 use crate::time::{Instant, first};
@@ -238,15 +238,19 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         loop {
             // Before the look at the device, so an interrupt after it is not missed.
             let mut drives = part.drives(&waker);
-            let busy = self.progress(wait.now()) != 0;
-            if let Poll::Ready(outcome) = poll(&waker) {
-                return Some(outcome);
+            let handled = self.progress(wait.now());
+            let polled = poll(&waker);
+            if polled.is_ready() || deadline.is_some_and(|deadline| deadline <= wait.now()) {
+                if handled >= EVENTS_PER_CALL {
+                    // There may be more, of which nobody else was told.
+                    self.wake_progress();
+                }
+                return match polled {
+                    Poll::Ready(outcome) => Some(outcome),
+                    Poll::Pending => None,
+                };
             }
-            let now = wait.now();
-            if deadline.is_some_and(|deadline| deadline <= now) {
-                return None;
-            }
-            if busy {
+            if handled != 0 {
                 continue;
             }
             if !drives {

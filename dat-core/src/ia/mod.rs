@@ -18,4 +18,5 @@ pub use adapter::{Ia, OpenError};
 pub use close::CloseError;
 pub(crate) use control::Control;
 pub use interrupt::InterruptHandle;
+pub(crate) use progress::EVENTS_PER_CALL;
 pub use query::IaParam;

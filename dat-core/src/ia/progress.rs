@@ -15,7 +15,7 @@ use crate::sync::RawLock;
 use crate::time::{Instant, first};
 
 /// Control events that one call handles at most, so that its time is bounded.
-const EVENTS_PER_CALL: usize = 64;
+pub(crate) const EVENTS_PER_CALL: usize = 64;
 
 /// Tries to arm a completion queue that completions keep slipping into, before giving way.
 const ARMING_ROUNDS: u32 = 16;
