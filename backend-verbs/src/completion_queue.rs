@@ -136,11 +136,21 @@ impl VerbsCompletionQueue {
             self.signal.alert();
         }
     }
+
+    /// A device that answers nonsense is given up, with all of its connections.
+    #[cold]
+    fn note_nonsense(&self, failure: DeviceFailure) -> DeviceFailure {
+        if self.directory.note_nonsense() {
+            self.signal.alert();
+        }
+        failure
+    }
 }
 
 impl CompletionQueue for VerbsCompletionQueue {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
-        match self.device.next(&mut self.batch)? {
+        let next = self.device.next(&mut self.batch);
+        match next.map_err(|failure| self.note_nonsense(failure))? {
             Some(found) => Ok(Some(self.convert(&found))),
             None if self.marks.overrun.load(Ordering::Relaxed) => {
                 Err(DeviceFailure::CompletionQueueOverrun)
@@ -401,8 +411,12 @@ mod tests {
             device.answer(nonsense);
             assert_eq!(queue.glance(), Glance::Again, "{nonsense}");
             assert_eq!(queue.ask(), Glance::Unclear, "{nonsense}");
+            assert!(!queue.directory.take_nonsense(), "{nonsense}");
             assert_eq!(queue.poll(), Err(DeviceFailure::Broken), "{nonsense}");
             assert_eq!(queue.poll(), Err(DeviceFailure::Broken), "{nonsense}");
+            // Connections of the device do not stay.
+            assert!(queue.directory.has_changes(), "{nonsense}");
+            assert!(queue.directory.take_nonsense(), "{nonsense}");
             assert_eq!(queue.arm(false), Armed::Missed, "{nonsense}");
         }
     }

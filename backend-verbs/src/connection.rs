@@ -292,6 +292,9 @@ impl VerbsBackend {
         if !self.directory.take_changes() {
             return;
         }
+        if self.directory.take_nonsense() {
+            self.pending.push_back(ControlEvent::DeviceFailed);
+        }
         for (_, pair) in self.pairs.iter_mut() {
             let noted = self.directory.noted(pair.number());
             if noted.arrived && pair.state == State::Accepting {

@@ -33,6 +33,8 @@ pub(crate) struct Directory {
     waiting: AtomicU32,
     /// Something was noted since `take_changes`.
     changed: AtomicU32,
+    /// Nothing that the device says can be believed any more.
+    broken: AtomicU32,
 }
 
 /// What was noted of a queue pair.
@@ -50,6 +52,7 @@ impl Directory {
                 .collect(),
             waiting: AtomicU32::new(0),
             changed: AtomicU32::new(0),
+            broken: AtomicU32::new(0),
         }
     }
 
@@ -158,6 +161,24 @@ impl Directory {
         self.expect_data(number);
     }
 
+    /// The device has said what cannot be; true if that is news.
+    #[cold]
+    pub(crate) fn note_nonsense(&self) -> bool {
+        if self.broken.fetch_or(1, Ordering::AcqRel) != 0 {
+            return false;
+        }
+        self.changed.store(1, Ordering::Release);
+        true
+    }
+
+    /// Whether the device was found to have said what cannot be; told once.
+    pub(crate) fn take_nonsense(&self) -> bool {
+        let news = self
+            .broken
+            .compare_exchange(1, 2, Ordering::AcqRel, Ordering::Relaxed);
+        news.is_ok()
+    }
+
     /// Whether anything was noted since `take_changes`.
     pub(crate) fn has_changes(&self) -> bool {
         self.changed.load(Ordering::Relaxed) != 0
@@ -224,6 +245,19 @@ mod tests {
             failed: true,
         };
         assert_eq!(directory.noted(9), noted);
+    }
+
+    #[test]
+    fn nonsense_is_told_once() {
+        let directory = Directory::new();
+        assert!(!directory.take_nonsense());
+        assert!(directory.note_nonsense());
+        assert!(!directory.note_nonsense());
+        assert!(directory.take_changes());
+        assert!(directory.take_nonsense());
+        assert!(!directory.take_nonsense());
+        assert!(!directory.note_nonsense());
+        assert!(!directory.take_changes());
     }
 
     #[test]
