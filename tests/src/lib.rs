@@ -4,5 +4,6 @@
 //! bed and the groups of tests with `conformance_suite!`. A test that needs a trait its backend does not implement cannot be
 //! instantiated there, and the conformance matrix shows the gap.
 
+pub mod differential;
 pub mod fixture;
 pub mod suite;

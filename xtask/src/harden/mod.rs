@@ -3,6 +3,7 @@
 mod connections;
 mod coverage;
 mod dependencies;
+mod differential;
 mod guest;
 mod models;
 mod mutants;
@@ -58,7 +59,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 15] = [
+const PROOFS: [Proof; 16] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
@@ -115,6 +116,11 @@ const PROOFS: [Proof; 15] = [
             cmd!(shell, "cargo test --quiet {scope...} --test mmio mailbox").run()?;
             Ok(None)
         },
+    },
+    Proof {
+        name: "differential",
+        what: "the same random operations on the mock and on models of raw adapters",
+        run: |workspace, effort| differential::run(workspace, effort.minutes).map(Some),
     },
     Proof {
         name: "hostile",

@@ -1,0 +1,191 @@
+//! Lists of operations.
+
+use fastrand::Rng;
+
+/// An operation; numbers choose from what there is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Operation {
+    /// A receive, on an endpoint with its own queue or on the shared one.
+    Receive {
+        at: Place,
+        shape: Shape,
+    },
+    Send {
+        at: Place,
+        shape: Shape,
+        flags: u8,
+    },
+    Write {
+        at: Place,
+        shape: Shape,
+        to: u8,
+        flags: u8,
+    },
+    Read {
+        at: Place,
+        shape: Shape,
+        from: u8,
+        flags: u8,
+    },
+    /// A piece of what the peer may write is opened.
+    Bind {
+        at: Place,
+        offset: u8,
+        length: u8,
+        writes: bool,
+    },
+    /// A write through the window that the peer opened last.
+    WriteBound {
+        at: Place,
+        length: u8,
+    },
+    /// Something that has to be refused.
+    Wrong {
+        at: Place,
+        kind: u8,
+    },
+    /// A receive for a message, and the message.
+    Message {
+        at: Place,
+        length: u8,
+    },
+    Store {
+        side: u8,
+        at: u8,
+        value: u8,
+        count: u8,
+    },
+    Sync {
+        side: u8,
+        reads: bool,
+        offset: u8,
+        length: u8,
+    },
+    Objects {
+        side: u8,
+        kind: u8,
+        number: u8,
+    },
+    Software {
+        side: u8,
+        value: u8,
+    },
+    Status {
+        at: Place,
+    },
+    Disconnect {
+        at: Place,
+        graceful: bool,
+    },
+    Reset {
+        at: Place,
+    },
+    /// From an end to its other end, which accepts or not.
+    Connect {
+        at: Place,
+        data: u8,
+        answer: u8,
+        accepts: bool,
+    },
+    /// Everything comes to rest, and events are taken.
+    Rest,
+}
+
+/// An endpoint: on which side, and of which connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) side: usize,
+    pub(super) pair: usize,
+}
+
+/// The pieces of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) pieces: u8,
+    pub(super) offset: u8,
+    pub(super) length: u8,
+}
+
+/// Connections.
+pub(super) const PAIRS: usize = 2;
+
+/// A list of so many operations.
+pub(super) fn list(seed: u64, count: usize) -> Vec<Operation> {
+    let mut random = Rng::with_seed(seed);
+    (0..count).map(|_| one(&mut random)).collect()
+}
+
+fn one(random: &mut Rng) -> Operation {
+    let at = Place {
+        side: random.usize(..2),
+        pair: random.usize(..PAIRS),
+    };
+    let side = at.side as u8;
+    let shape = Shape {
+        pieces: random.u8(..4),
+        offset: random.u8(..),
+        length: random.u8(..),
+    };
+    let [a, b, c] = [(); 3].map(|()| random.u8(..));
+    let often = random.bool();
+    match random.u8(..64) {
+        0..6 => Operation::Receive { at, shape },
+        6..12 => Operation::Send {
+            at,
+            shape,
+            flags: a,
+        },
+        12..18 => Operation::Write {
+            at,
+            shape,
+            to: a,
+            flags: b,
+        },
+        18..23 => Operation::Read {
+            at,
+            shape,
+            from: a,
+            flags: b,
+        },
+        23..26 => Operation::Bind {
+            at,
+            offset: a,
+            length: b,
+            writes: often,
+        },
+        26..28 => Operation::WriteBound { at, length: a },
+        28..33 => Operation::Wrong { at, kind: a },
+        33..38 => Operation::Message { at, length: a },
+        38..40 => Operation::Store {
+            side,
+            at: a,
+            value: b,
+            count: c,
+        },
+        40..42 => Operation::Sync {
+            side,
+            reads: often,
+            offset: a,
+            length: b,
+        },
+        42..47 => Operation::Objects {
+            side,
+            kind: a,
+            number: b,
+        },
+        47 => Operation::Software { side, value: a },
+        48..50 => Operation::Status { at },
+        50..52 => Operation::Disconnect {
+            at,
+            graceful: often,
+        },
+        52..54 => Operation::Reset { at },
+        54..58 => Operation::Connect {
+            at,
+            data: a,
+            answer: b,
+            accepts: c < 200,
+        },
+        _ => Operation::Rest,
+    }
+}

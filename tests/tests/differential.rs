@@ -1,0 +1,27 @@
+//! The same random lists on the mock and on the driver of raw adapters, over models of both layouts.
+//!
+//! `DAT_SEED` is the seed of the first list, and a failing test prints that of its own; `DAT_LISTS` says how many there are. What the layouts
+//! differ in is said with its reason in `tests/src/differential/differences.rs`.
+
+use backend_mock::{Fabric, MockBackend};
+use bed::{Bed, network};
+use lists::lists;
+use mmio_model::pvrdma::{PvrdmaFabric, PvrdmaModel};
+use mmio_model::{ModelBackend, ModelFabric};
+
+mod bed;
+mod lists;
+
+network!(Fabric, MockBackend, "mock", node, |_| None);
+network!(ModelFabric, ModelBackend, "model", device, |_| None);
+network!(PvrdmaFabric, PvrdmaModel, "pvrdma", device, |_| None);
+
+#[test]
+fn the_mlx5_layout_does_as_the_mock() {
+    lists("mlx5", Bed::<Fabric>::new, Bed::<ModelFabric>::new);
+}
+
+#[test]
+fn the_paravirtual_layout_does_as_the_mock() {
+    lists("pvrdma", Bed::<Fabric>::new, Bed::<PvrdmaFabric>::new);
+}
