@@ -125,13 +125,15 @@ impl Region {
                 let mut end = at;
                 let rest = lines.iter().enumerate().skip(at + 1);
                 for (next, line) in rest.filter(|(_, line)| !line.trim().is_empty()) {
-                    let closes = line.trim_start().starts_with([')', ']', '}', '{']);
+                    // Bounds and a brace of their own line belong to what they follow.
+                    let bounds = line.trim_start() == "where";
+                    let closes = bounds || line.trim_start().starts_with([')', ']', '}', '{']);
                     if column(line) < column(first) || column(line) == column(first) && !closes {
                         break;
                     }
                     end = next;
                     // A signature and a condition go on in the same column.
-                    if column(line) == column(first) && !line.ends_with('{') {
+                    if column(line) == column(first) && !bounds && !line.ends_with('{') {
                         break;
                     }
                 }
