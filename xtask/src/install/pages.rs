@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use xshell::cmd;
 
 use super::libraries::LIBRARIES;
-use crate::pages::declarations;
+use crate::pages::{Manual, declarations};
 use crate::workspace::Workspace;
 
 /// What the headers of DAT 1.2 and of remote shared memory declare, and what those of 2.0 do.
@@ -41,6 +41,7 @@ pub(super) fn check(workspace: &Workspace, prefix: &Path) -> Result<()> {
             .any(|(library, names)| *library == "dat2" && names.iter().any(|known| known == name))
     };
     check_declarations(workspace, prefix, &manual, &in_2_0)?;
+    check_programs(workspace, prefix)?;
     println!("  {} pages of the manual", pages.len());
     Ok(())
 }
@@ -57,7 +58,7 @@ fn exports(workspace: &Workspace, library: &Path) -> Result<Vec<String>> {
 
 fn files(manual: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for folder in ["man1", "man3", "man5"] {
+    for folder in ["man1", "man3", "man5", "man7"] {
         for entry in fs::read_dir(manual.join(folder)).with_context(|| format!("no {folder}"))? {
             found.push(entry?.path());
         }
@@ -116,17 +117,31 @@ fn check_declarations(
             add(&mut later, &functions);
         }
     }
+    for text in [ours, later] {
+        compile(workspace, prefix, &text)
+            .context("a page declares something else than the headers")?;
+    }
+    Ok(())
+}
+
+/// Pieces of programs on pages are compiled as they stand there; those for DAT in both editions.
+fn check_programs(workspace: &Workspace, prefix: &Path) -> Result<()> {
+    let manual = Manual::read(&workspace.root().join("dat-ffi"))?;
+    for (page, text) in manual.programs() {
+        for text in [text.replace("<dat/", "<dat2/"), text] {
+            compile(workspace, prefix, &text).with_context(|| format!("the program on {page}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn compile(workspace: &Workspace, prefix: &Path, text: &str) -> Result<()> {
     let include = prefix.join("include");
     let source = prefix.join("declarations.c");
-    for text in [ours, later] {
-        fs::write(&source, text)?;
-        cmd!(
-            workspace.shell,
-            "cc -fsyntax-only -Wall -Wextra -Werror -I{include} {source}"
-        )
+    fs::write(&source, text)?;
+    let flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror"];
+    cmd!(workspace.shell, "cc {flags...} -I{include} {source}")
         .quiet()
-        .run()
-        .context("a page declares something else than the headers")?;
-    }
+        .run()?;
     Ok(())
 }

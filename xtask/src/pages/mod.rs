@@ -3,6 +3,7 @@
 mod headers;
 mod roff;
 mod source;
+mod types;
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use headers::Header;
 use roff::{Codes, Synopsis};
 use source::{Block, Page};
+use types::Types;
 
 /// The headers of DAT 1.2 that declare functions for programs, and for providers, and what is included for them.
 const DAT: [(&str, &str); 3] = [
@@ -24,6 +26,8 @@ const RSM: &str = "rsmapi.h";
 pub(crate) struct Manual {
     pages: BTreeMap<String, Page>,
     headers: Vec<Header>,
+    dat: Types,
+    rsm: Types,
 }
 
 impl Manual {
@@ -35,6 +39,8 @@ impl Manual {
         Ok(Self {
             pages: source::read_all(&folder.join("manual"))?,
             headers: headers.collect::<Result<_>>()?,
+            dat: Types::of_dat(&include)?,
+            rsm: Types::of_rsm(&include)?,
         })
     }
 
@@ -54,12 +60,25 @@ impl Manual {
 
     fn page(&self, page: &Page) -> Result<String> {
         let known = |word: &str| self.names().any(|name| name == word);
-        let codes = if page.name.starts_with("rsm") {
-            Codes::Rsm
+        let (codes, types) = if page.name.starts_with("rsm") {
+            (Codes::Rsm, &self.rsm)
         } else {
-            Codes::Dat
+            (Codes::Dat, &self.dat)
         };
-        Ok(roff::page(page, &self.synopses(page)?, codes, &known))
+        let synopses = self.synopses(page)?;
+        Ok(roff::page(page, &synopses, codes, types, &known))
+    }
+
+    /// Pieces of programs on pages that are about no single call, with the names of the pages.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = (&str, String)> {
+        let pages = self.pages.values().filter(|page| page.number == 7);
+        pages.flat_map(|page| {
+            let blocks = page.sections.iter().flat_map(|section| &section.blocks);
+            blocks.filter_map(|block| match block {
+                Block::Code(lines) => Some((page.name.as_str(), lines.join("\n") + "\n")),
+                _ => None,
+            })
+        })
     }
 
     /// All functions that there are pages for.

@@ -2,7 +2,8 @@
 
 use roff::{Inline, Roff, bold, italic, roman};
 
-use super::source::{Block, Page};
+use super::source::{Block, Page, Section};
+use super::types::Types;
 
 /// When the texts were written; readers of pages want a day.
 const DATE: &str = "2026-11-21";
@@ -67,11 +68,16 @@ fn subtype_of(code: &str, subtype: &str) -> String {
     }
 }
 
+/// What the page of every function points to.
+const DAT: [(&str, u8); 3] = [("dat", 7), ("dat_structures", 7), ("dat_events", 7)];
+const RSM: [(&str, u8); 2] = [("rsm", 7), ("rsm_structures", 7)];
+
 /// A page of the manual. `known` says whether a word is the name of a function.
 pub(super) fn page(
     page: &Page,
     synopses: &[Synopsis<'_>],
     codes: Codes,
+    types: &Types,
     known: &dyn Fn(&str) -> bool,
 ) -> String {
     let version = concat!("DAT in Rust ", env!("CARGO_PKG_VERSION"));
@@ -102,6 +108,7 @@ pub(super) fn page(
         if page.number == 3 && !section.blocks.is_empty() && section.blocks.iter().all(is_code) {
             continue;
         }
+        let mut is_behind = section.title.is_empty();
         match section.title.as_str() {
             "" => {}
             "Parameters" => {
@@ -111,19 +118,24 @@ pub(super) fn page(
                 roff.control("SH", ["RETURN VALUE"]);
                 introduce_errors(&mut roff, codes);
             }
+            // Names of types stay as they are written.
+            title if title.contains('_') => {
+                roff.control("SH", [title]);
+                is_behind = write_structures(&mut roff, section, types);
+            }
             title => {
                 roff.control("SH", [title.to_uppercase().as_str()]);
             }
         }
         if section.title == "See also" {
-            write_related(&mut roff, page);
+            write_related(&mut roff, page, codes);
             continue;
         }
         for (index, block) in section.blocks.iter().enumerate() {
             match block {
                 Block::Paragraph(text) => {
                     // Behind another block, or the summary.
-                    if index != 0 || section.title.is_empty() {
+                    if index != 0 || is_behind {
                         roff.control("PP", []);
                     }
                     roff.text(inline(text, known));
@@ -133,6 +145,7 @@ pub(super) fn page(
                     roff.text(match section.title.as_str() {
                         "Errors" => error_term(codes, term),
                         "Parameters" => vec![italic(term.trim_matches('`'))],
+                        _ if page.number == 7 => noted(term, types, known),
                         _ => inline(term, known),
                     });
                     roff.text(inline(said, known));
@@ -203,13 +216,55 @@ fn error_term(codes: Codes, term: &str) -> Vec<Inline> {
     words
 }
 
-fn write_related(roff: &mut Roff, page: &Page) {
+/// The declarations of the structures that a section has as its title; says whether there are any.
+fn write_structures(roff: &mut Roff, section: &Section, types: &Types) -> bool {
+    let declarations = section
+        .structures()
+        .flat_map(|name| types.declarations(name));
+    let mut is_behind = false;
+    for (before, lines) in declarations {
+        if is_behind {
+            roff.control("PP", []);
+        }
+        if let Some(before) = before {
+            roff.text([roman(before)]).control("PP", []);
+        }
+        roff.control("nf", []);
+        for line in &lines {
+            roff.text([bold(line)]);
+        }
+        roff.control("fi", []);
+        is_behind = true;
+    }
+    is_behind
+}
+
+/// What an item is about, with the values that the headers have.
+fn noted(term: &str, types: &Types, known: &dyn Fn(&str) -> bool) -> Vec<Inline> {
     let mut words = Vec::new();
-    for (name, number) in page.related() {
+    for (index, part) in term.split('`').enumerate() {
+        if index % 2 == 0 {
+            words.extend(inline(part, known));
+            continue;
+        }
+        words.push(bold(part));
+        words.extend(types.note(part).map(|note| roman(format!(" ({note})"))));
+    }
+    words
+}
+
+fn write_related(roff: &mut Roff, page: &Page, codes: Codes) {
+    let mut words = Vec::new();
+    let general = match codes {
+        _ if page.number != 3 => [].as_slice(),
+        Codes::Dat => &DAT,
+        Codes::Rsm => &RSM,
+    };
+    for (name, number) in page.related().iter().chain(general) {
         if !words.is_empty() {
             words.push(roman(", "));
         }
-        words.extend([bold(name), roman(format!("({number})"))]);
+        words.extend([bold(*name), roman(format!("({number})"))]);
     }
     roff.text(words);
 }

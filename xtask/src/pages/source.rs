@@ -9,9 +9,9 @@ use std::path::Path;
 
 /// A text, and what pages are made of it.
 pub(crate) struct Page {
-    /// What it is called: a function, or a file.
+    /// What it is called: a function, a file, or a matter.
     pub(crate) name: String,
-    /// Of the manual: 3 for functions, 5 for files.
+    /// Of the manual: 3 for functions, 5 for files, 7 for what is about many functions.
     pub(crate) number: u8,
     /// Other functions that it is about.
     pub(crate) also: Vec<String>,
@@ -24,6 +24,24 @@ pub(crate) struct Page {
 pub(crate) struct Section {
     pub(crate) title: String,
     pub(crate) blocks: Vec<Block>,
+}
+
+impl Section {
+    /// The types that it is about, if its title is made of their names.
+    pub(crate) fn structures(&self) -> impl Iterator<Item = &str> {
+        let names = self.title.split(", ");
+        names.filter(|name| name.contains('_') && !name.contains(' '))
+    }
+
+    /// Names that its items are about.
+    #[cfg(test)]
+    pub(crate) fn terms(&self) -> impl Iterator<Item = &str> {
+        let terms = self.blocks.iter().filter_map(|block| match block {
+            Block::Item(term, _) => Some(term.split('`').skip(1).step_by(2)),
+            _ => None,
+        });
+        terms.flatten()
+    }
 }
 
 pub(crate) enum Block {

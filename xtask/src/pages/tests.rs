@@ -19,6 +19,7 @@ fn headers() -> String {
         "dat_common/calls.h",
         "dat_common/error.h",
         "dat_common/objects.h",
+        "dat_common/platform.h",
         "dat_common/types.h",
         RSM,
     ];
@@ -145,6 +146,7 @@ fn every_constant_in_the_text_is_one_of_the_headers() {
         // The headers of 2.0 are not ours.
         let text = text.split("# DAT 2.0").next().unwrap_or_default();
         for word in text.split('`').skip(1).step_by(2) {
+            let word = word.split('*').next().unwrap_or_default();
             let is_constant = ["DAT_", "RSM_"].iter().any(|start| word.starts_with(start));
             let is_variable =
                 ["DAT_OVERRIDE", "RSM_NODE", "RSM_NODES", "RSM_SEGMENTID"].contains(&word);
@@ -174,6 +176,129 @@ fn every_page_that_is_pointed_to_is_there() {
             );
         }
     }
+}
+
+/// The pages that are about an interface, and what its headers have.
+fn matters(manual: &Manual) -> [(Vec<&Page>, &Types); 2] {
+    let of = |is_rsm: bool| {
+        let pages = manual.pages.values();
+        let pages = pages.filter(|page| page.number == 7 && page.name.starts_with("rsm") == is_rsm);
+        pages.collect::<Vec<_>>()
+    };
+    [(of(false), &manual.dat), (of(true), &manual.rsm)]
+}
+
+/// Whether one of the names, which may have a star for anything, is this one.
+fn is_among(names: &[&str], name: &str) -> bool {
+    names.iter().any(|known| match known.split_once('*') {
+        Some((start, end)) => name.starts_with(start) && name.ends_with(end),
+        None => *known == name,
+    })
+}
+
+#[test]
+fn every_structure_and_every_member_of_the_headers_is_described() {
+    let manual = manual();
+    for (pages, types) in matters(&manual) {
+        let mut described = 0;
+        for contents in std::iter::once(&types.first).chain(&types.later) {
+            for (name, structure) in &contents.structures {
+                let mut sections = pages.iter().flat_map(|page| &page.sections);
+                let section =
+                    sections.find(|section| section.structures().any(|title| title == name));
+                let section = section.unwrap_or_else(|| panic!("no section is about {name}"));
+                let terms: Vec<&str> = section.terms().collect();
+                for member in &structure.members() {
+                    assert!(
+                        is_among(&terms, member),
+                        "{name}: {member} is not described"
+                    );
+                    described += 1;
+                }
+            }
+        }
+        assert!(
+            described > 40,
+            "only {described} members were found in the headers"
+        );
+    }
+}
+
+#[test]
+fn every_value_and_every_type_of_the_headers_is_described() {
+    let manual = manual();
+    for (pages, types) in matters(&manual) {
+        let sections = || pages.iter().flat_map(|page| &page.sections);
+        let mut named: Vec<&str> = sections().flat_map(|section| section.terms()).collect();
+        named.extend(sections().flat_map(|section| section.structures()));
+        let mut described = 0;
+        for contents in std::iter::once(&types.first).chain(&types.later) {
+            for name in contents.values.keys().chain(&contents.enumerations) {
+                assert!(is_among(&named, name), "{name} is not described");
+                described += 1;
+            }
+        }
+        assert!(
+            described > 100,
+            "only {described} names were found in the headers"
+        );
+    }
+}
+
+/// What items and titles of these pages name has to be there: a name that the headers lose must go here as well.
+#[test]
+fn nothing_is_described_that_the_headers_have_not() {
+    let manual = manual();
+    let headers = headers();
+    for (pages, types) in matters(&manual) {
+        for page in pages {
+            for section in &page.sections {
+                for name in section.structures() {
+                    let is_enumeration = std::iter::once(&types.first)
+                        .chain(&types.later)
+                        .any(|contents| contents.enumerations.contains(name));
+                    assert!(
+                        types.has_structure(name) || is_enumeration || types.note(name).is_some(),
+                        "{}: {name}",
+                        page.name
+                    );
+                }
+                for name in section.terms() {
+                    if section.title == "Examples" {
+                        let example = folder().join("examples").join(name);
+                        assert!(example.is_file(), "{}: {name}", page.name);
+                        continue;
+                    }
+                    let mut parts = name.split('*');
+                    assert!(
+                        parts.all(|part| headers.contains(part)),
+                        "{}: {name}",
+                        page.name
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn values_stand_on_the_pages_as_the_headers_have_them() {
+    let manual = manual();
+    let text = |name: &str| {
+        let page = manual.pages.get(name).expect("a page");
+        manual
+            .page(page)
+            .expect("a page")
+            .replace("\\fB", "")
+            .replace("\\fR", "")
+            .replace("\\-", "-")
+    };
+    let events = text("dat_events");
+    assert!(events.contains("DAT_DTO_ERR_FLUSHED (1)"), "{events}");
+    assert!(events.contains("DAT_CONNECTION_REQUEST_EVENT (0x02001)"));
+    assert!(text("rsm_structures").contains("RSM_MAX_SGIOREQS (16)"));
+    let call = text("dat_evd_wait");
+    assert!(call.contains("dat_events(7)"), "{call}");
 }
 
 #[test]
