@@ -1,7 +1,8 @@
 //! Freeing and resetting endpoints.
 
+use super::link::SlotOf;
 use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
-use crate::backend::{Backend, DisconnectMode, QueuePairKey};
+use crate::backend::{Backend, DisconnectMode};
 use crate::error::{Result, Subtype};
 use crate::event::{Aftermath, backend_refused};
 use crate::flags::EndpointState;
@@ -11,11 +12,8 @@ use crate::record::{self, Owner, Reach};
 use crate::sync::RawLock;
 
 /// What an endpoint that is gone leaves to be given back.
-struct Left<B: Backend> {
+struct Left {
     id: EpId,
-    queue_pair: Option<QueuePairKey>,
-    send: Option<B::SendQueue>,
-    receive: Option<B::ReceiveQueue>,
     ring: WorkRing,
     reach: Reach,
     receive_reach: Reach,
@@ -130,37 +128,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return;
         };
         self.end_quietly(control, slot, aftermath);
-        // What goes with the endpoint is taken out of its place before that is emptied.
-        let taken = slot.main.with(|endpoint| {
-            slot.receive.with(|side| {
-                let left = Left::<B> {
-                    id: endpoint.id,
-                    queue_pair: endpoint.queue_pair,
-                    send: endpoint.send.take(),
-                    receive: side.queue.take(),
-                    ring: endpoint.ring,
-                    reach: endpoint.reach,
-                    receive_reach: side.reach,
-                    receive_evd: endpoint.receive_evd,
-                    request_evd: endpoint.request_evd,
-                    connect_evd: endpoint.connect_evd,
-                    receive_places: endpoint.receive_places,
-                    srq: endpoint.srq,
-                    zone: endpoint.zone,
-                };
-                endpoint.vacate(endpoint.generation);
-                *side = ReceiveSide::EMPTY;
-                (!left.id.is_null()).then_some(left)
-            })
-        });
-        let Some(left) = taken else {
+        let Some(left) = Self::vacate(control, slot) else {
             return;
         };
-        if let (Some(key), Some(send), Ok(backend)) =
-            (left.queue_pair, left.send, control.backend())
-        {
-            backend.destroy_queue_pair(key, send, left.receive);
-        }
         // What is left in the completion queues would take up places that go to others now.
         self.harvest_both(left.request_evd, left.receive_evd, aftermath);
         self.abandon_binds(left.ring.records(self.shared.records.made()));
@@ -189,6 +159,39 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(zone) = left.zone {
             self.release_zone(control, zone);
         }
+    }
+
+    /// Empties an endpoint's place and destroys its queue pair; what else goes with it. A function of its own, so that queues, which
+    /// are long, are on the stack no longer than this takes.
+    #[inline(never)]
+    fn vacate(control: &mut Control<'_, B>, slot: &SlotOf<B, L>) -> Option<Left> {
+        let (left, queue_pair, send, receive) = slot.main.with(|endpoint| {
+            slot.receive.with(|side| {
+                let left = Left {
+                    id: endpoint.id,
+                    ring: endpoint.ring,
+                    reach: endpoint.reach,
+                    receive_reach: side.reach,
+                    receive_evd: endpoint.receive_evd,
+                    request_evd: endpoint.request_evd,
+                    connect_evd: endpoint.connect_evd,
+                    receive_places: endpoint.receive_places,
+                    srq: endpoint.srq,
+                    zone: endpoint.zone,
+                };
+                let queues = (endpoint.queue_pair, endpoint.send.take(), side.queue.take());
+                endpoint.vacate(endpoint.generation);
+                *side = ReceiveSide::EMPTY;
+                (left, queues.0, queues.1, queues.2)
+            })
+        });
+        if left.id.is_null() {
+            return None;
+        }
+        if let (Some(key), Some(send), Ok(backend)) = (queue_pair, send, control.backend()) {
+            backend.destroy_queue_pair(key, send, receive);
+        }
+        Some(left)
     }
 
     /// Ends what an endpoint has of a connection without a word, and takes in what completed, so
