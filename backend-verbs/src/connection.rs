@@ -293,7 +293,7 @@ impl VerbsBackend {
             return;
         }
         if self.directory.take_nonsense() {
-            self.pending.push_back(ControlEvent::DeviceFailed);
+            self.give_device_up();
         }
         for (_, pair) in self.pairs.iter_mut() {
             let noted = self.directory.noted(pair.number());
@@ -350,7 +350,7 @@ impl VerbsBackend {
             }
             Some(Owner::Listener(_)) | None => {
                 if event.kind == CmEventKind::DeviceRemoved {
-                    self.pending.push_back(ControlEvent::DeviceFailed);
+                    self.give_device_up();
                 }
             }
         }
@@ -645,11 +645,29 @@ impl VerbsBackend {
                 }
             }
             AsyncEvent::DeviceFailed => {
-                self.pending.push_back(ControlEvent::DeviceFailed);
+                self.give_device_up();
             }
             AsyncEvent::Other => {}
         }
         true
+    }
+
+    /// The device is gone, or nothing that it says can be believed: all its connections end, here too, since the core ends only its own side
+    /// of them; what was posted is flushed as far as the device still does that.
+    fn give_device_up(&mut self) {
+        for (_, pair) in self.pairs.iter_mut() {
+            let before = pair.state;
+            if matches!(before, State::Unconnected | State::Ended) {
+                continue;
+            }
+            pair.end(&self.directory);
+            match (before, &pair.id) {
+                (State::Connected, Some(id)) => id.disconnect(),
+                // Giving the identifier up tells a peer that was asked.
+                _ => pair.id = None,
+            }
+        }
+        self.pending.push_back(ControlEvent::DeviceFailed);
     }
 
     /// A queue pair is given up: its connection ends, the peer hears of it.
