@@ -1,7 +1,7 @@
-//! The C library with any arguments: nothing panics, hangs or is written beside a place.
+//! The C library for DAT 1.2 with any arguments: nothing panics, hangs or is written beside a place.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| dat_fuzz::cabi::run(input));
+fuzz_target!(|input: &[u8]| dat_fuzz::cabi::v1::run(input));

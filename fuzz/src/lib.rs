@@ -6,3 +6,5 @@ pub mod cabi;
 pub mod config;
 pub mod device;
 pub mod rsm_wire;
+#[cfg(feature = "c")]
+pub mod verbs;

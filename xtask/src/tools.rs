@@ -134,7 +134,7 @@ impl Target {
     }
 }
 
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 8] = [
     Target::new("ops", 18, 1024),
     Target::new("rsm_ops", 14, 800),
     Target::new("rsm_wire", 9, 400),
@@ -146,6 +146,14 @@ const TARGETS: [Target; 6] = [
     Target {
         feature: Some("c"),
         ..Target::new("cabi", 6, 1536)
+    },
+    Target {
+        feature: Some("c"),
+        ..Target::new("cabi2", 6, 1536)
+    },
+    Target {
+        feature: Some("c"),
+        ..Target::new("cabi_rsm", 6, 1536)
     },
 ];
 

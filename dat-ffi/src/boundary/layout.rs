@@ -164,7 +164,7 @@ impl Triplet for LongTriplet {
 /// `DAT_LMR_TRIPLET` and `DAT_RMR_TRIPLET` of DAT 2.0.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct ShortTriplet {
+pub struct ShortTriplet {
     pub(crate) address: u64,
     pub(crate) length: u32,
     pub(crate) context: u32,

@@ -33,7 +33,7 @@ mod window;
 pub use address::Address;
 pub use consumer::Consumer;
 pub use layout::{
-    CrParam, EvdParam, LongTriplet, Plain, ProviderInfo, PspParam, PzParam, RspParam,
+    CrParam, EvdParam, LongTriplet, Plain, ProviderInfo, PspParam, PzParam, RspParam, ShortTriplet,
     SrqAttributes, SrqParam,
 };
 pub use library::{Library, Symbol};
@@ -41,7 +41,7 @@ pub use memory::RegionDescription;
 pub use pointers::{Agent, In, List, Out, StaticText, Text};
 pub(crate) use provider::Provider;
 pub use rsm_layout::{AccessEntry, BarrierStorage, ControllerAttributes, IoVector, ScatterGather};
-pub(crate) use variable::VariableArguments;
+pub use variable::VariableArguments;
 
 pub(crate) use address::SocketAddress;
 pub(crate) use consumer::{Access, access_to, page_size, told_access};
@@ -51,7 +51,7 @@ pub(crate) use forks::forks;
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,
     EventData, FUNCTIONS, FUNCTIONS_1_2, IaAttributes, LmrParam, ProviderAttributes, RmrParam,
-    ShortTriplet, Table, TransferData, cookie_address, lent, name_of,
+    Table, TransferData, cookie_address, lent, name_of,
 };
 pub(crate) use library::trusted_variable;
 pub(crate) use memory::region;

@@ -12,7 +12,7 @@ use crate::handles::CHandle;
 
 /// DAT 2.0.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct V2;
+pub struct V2;
 
 impl Form for V2 {
     type Length = u32;

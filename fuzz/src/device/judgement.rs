@@ -14,7 +14,7 @@ use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, Rm
 use dat_core::sync::SpinLock;
 use dat_core::{ErrorKind, Ia, IaStorage, Result};
 
-use super::{HONEST, PAIRS, QUALIFIER, SUSPECT};
+use super::{PAIRS, QUALIFIER, SUSPECT};
 
 const PAGE: usize = 4096;
 
@@ -26,7 +26,7 @@ static PAGES: Pages = Pages([const { [const { AtomicU8::new(0) }; PAGE] }; 5]);
 const GUARD_BYTE: u8 = b'G';
 
 /// Writes all pages: guards, and in each side's own page its number.
-pub(super) fn fill() {
+pub(crate) fn fill() {
     for (number, page) in PAGES.0.iter().enumerate() {
         let byte = if number % 2 == 0 {
             GUARD_BYTE
@@ -40,7 +40,7 @@ pub(super) fn fill() {
 }
 
 /// No byte was written that is not registered.
-pub(super) fn check_guards() {
+pub(crate) fn check_guards() {
     for guard in PAGES.0.iter().step_by(2) {
         let intact = guard
             .iter()
@@ -53,8 +53,8 @@ fn page(side: usize) -> &'static [AtomicU8] {
     &PAGES.0[1 + 2 * side]
 }
 
-pub(super) type Lock = SpinLock;
-pub(super) type Slots<B> = IaStorage<B, Lock, 4, 8, 1, 8, 512, 256>;
+pub(crate) type Lock = SpinLock;
+pub(crate) type Slots<B> = IaStorage<B, Lock, 4, 8, 1, 8, 512, 256>;
 
 /// Something that was posted; its cookie is its place.
 #[derive(Clone, Copy, Debug)]
@@ -73,19 +73,21 @@ struct Posted {
 }
 
 /// An adapter with what is on it.
-pub(super) struct Side<'t, B: Backend> {
-    pub(super) number: usize,
-    pub(super) ia: Ia<'t, B, Lock>,
+pub(crate) struct Side<'t, B: Backend> {
+    pub(crate) number: usize,
+    pub(crate) ia: Ia<'t, B, Lock>,
     zone: PzId,
     memory: LmrCreated,
     /// Of receives, requests, connections, and requests for them.
-    pub(super) dispatchers: [EvdId; 4],
-    pub(super) endpoints: [EpId; PAIRS],
+    pub(crate) dispatchers: [EvdId; 4],
+    pub(crate) endpoints: [EpId; PAIRS],
     shared: Option<SrqId>,
     window: Option<RmrId>,
     point: PspId,
     posted: Vec<Posted>,
     catastrophes: usize,
+    /// Completions come from whichever queue the device says.
+    pub(crate) any_dispatcher: bool,
 }
 
 /// What is on an adapter at the beginning.
@@ -166,7 +168,7 @@ impl<'t, B: Backend> Side<'t, B> {
     ///
     /// # Panics
     /// Another device refuses anything, or the adapter cannot be closed.
-    pub(super) fn new(number: usize, ia: Ia<'t, B, Lock>, may_lack: bool) -> Option<Self> {
+    pub(crate) fn new(number: usize, ia: Ia<'t, B, Lock>, may_lack: bool) -> Option<Self> {
         match Objects::new(number, &ia, may_lack) {
             Ok(objects) => Some(Self {
                 number,
@@ -180,6 +182,7 @@ impl<'t, B: Backend> Side<'t, B> {
                 point: objects.point,
                 posted: Vec::new(),
                 catastrophes: 0,
+                any_dispatcher: false,
             }),
             Err(error) => {
                 assert!(may_lack, "device {number} refuses: {error}");
@@ -199,7 +202,7 @@ impl<'t, B: Backend> Side<'t, B> {
         }
     }
 
-    pub(super) fn remote(&self, offset: u8, length: u64) -> RmrTriplet {
+    pub(crate) fn remote(&self, offset: u8, length: u64) -> RmrTriplet {
         RmrTriplet {
             context: self.memory.rmr_context,
             address: Region::from_static(page(self.number)).address() + u64::from(offset) * 16,
@@ -207,7 +210,7 @@ impl<'t, B: Backend> Side<'t, B> {
         }
     }
 
-    pub(super) fn post(
+    pub(crate) fn post(
         &mut self,
         to: &RmrTriplet,
         at: u8,
@@ -267,7 +270,7 @@ impl<'t, B: Backend> Side<'t, B> {
     }
 
     /// An event was taken; connection requests come back.
-    pub(super) fn taken(&mut self, from: usize, event: Event) -> Option<CrId> {
+    pub(crate) fn taken(&mut self, from: usize, event: Event) -> Option<CrId> {
         match event {
             Event::Dto(done) => {
                 let posted = self.posted.get_mut(done.cookie as usize);
@@ -280,7 +283,8 @@ impl<'t, B: Backend> Side<'t, B> {
                     (receives, false),
                     "{done:?}"
                 );
-                assert_eq!(from, usize::from(!receives), "{done:?}");
+                let own = usize::from(!receives);
+                assert!(from == own || self.any_dispatcher, "{done:?} from {from}");
                 let ep = posted.ep.unwrap_or(1);
                 assert_eq!(done.ep, self.endpoints[ep], "{done:?}");
                 if done.status == DtoStatus::Success {
@@ -309,14 +313,14 @@ impl<'t, B: Backend> Side<'t, B> {
         None
     }
 
-    pub(super) fn take(&mut self, from: usize) {
+    pub(crate) fn take(&mut self, from: usize) {
         while let Ok(event) = self.ia.evd_dequeue(self.dispatchers[from]) {
             let arrived = self.taken(from, event);
             assert!(arrived.is_none());
         }
     }
 
-    pub(super) fn wait(&mut self, from: usize, threshold: u8) {
+    pub(crate) fn wait(&mut self, from: usize, threshold: u8) {
         let taken = match self
             .ia
             .evd_wait(self.dispatchers[from], i32::from(threshold))
@@ -331,7 +335,7 @@ impl<'t, B: Backend> Side<'t, B> {
     }
 
     /// Begins another life of an endpoint.
-    pub(super) fn reset(&mut self, pair: usize) -> Result<()> {
+    pub(crate) fn reset(&mut self, pair: usize) -> Result<()> {
         self.ia.ep_reset(self.endpoints[pair])?;
         for posted in self
             .posted
@@ -344,7 +348,7 @@ impl<'t, B: Backend> Side<'t, B> {
     }
 
     /// Something is made, or asked of the device, that the run does not need.
-    pub(super) fn make(&mut self, kind: u8) {
+    pub(crate) fn make(&mut self, kind: u8) {
         let ia = &self.ia;
         let _refused = match kind % 7 {
             0 => ia
@@ -380,8 +384,8 @@ impl<'t, B: Backend> Side<'t, B> {
         };
     }
 
-    /// Ends everything that is on the adapter, and the adapter.
-    pub(super) fn end(mut self, caught: bool) {
+    /// Ends everything that is on the adapter, and the adapter. If the device was caught that was told; if it did its part whatever was posted has completed.
+    pub(crate) fn end(mut self, caught: bool, whole: bool) {
         for from in 0..4 {
             if from != 3 {
                 self.take(from);
@@ -391,7 +395,7 @@ impl<'t, B: Backend> Side<'t, B> {
         while let Ok(event) = self.ia.evd_dequeue(async_evd) {
             self.taken(4, event);
         }
-        if caught || self.number == HONEST {
+        if whole {
             // Receives wait on an endpoint that was not connected since.
             let is_over = |ep: usize| {
                 let status = self.ia.ep_get_status(self.endpoints[ep]);

@@ -6,7 +6,7 @@
 //! is not registered, whatever was posted completes once at most, and once where the device was caught, everything can be freed, and the
 //! honest end has lost nothing.
 
-mod judgement;
+pub(crate) mod judgement;
 mod layout;
 mod script;
 
@@ -31,9 +31,9 @@ const ROUNDS: usize = 400;
 /// Where the honest end listens.
 const QUALIFIER: u64 = 4000;
 /// Connections.
-const PAIRS: usize = 2;
+pub(crate) const PAIRS: usize = 2;
 /// The place of the suspect device, and that of the honest one.
-const SUSPECT: usize = 0;
+pub(crate) const SUSPECT: usize = 0;
 const HONEST: usize = 1;
 
 thread_local! {
@@ -145,8 +145,9 @@ fn play<L: Layout>(
     let World {
         suspect, honest, ..
     } = world;
-    suspect.end(state.fault().is_some());
-    honest.end(false);
+    let caught = state.fault().is_some();
+    suspect.end(caught, caught);
+    honest.end(false, true);
 }
 
 impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {

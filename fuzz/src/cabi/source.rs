@@ -1,61 +1,74 @@
-//! Calls of the C library for DAT 1.2 with whatever a C program may hand over: any integers, null for any pointer, and for handles
-//! those of any kind, stale ones, foreign ones and plain numbers.
-//!
-//! A pointer that is not null leads to memory, as C asks of whoever calls; nothing else is promised. Every call returns what the header
-//! has a name for; nothing panics, hangs or is written beside a place; and when the adapters are closed no handle means anything any
-//! more.
+//! What a C program may hand over, made from the bytes of an input.
 
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
-use std::mem::{MaybeUninit, size_of};
+use std::mem::size_of;
 use std::ptr;
 
-use dat_ffi::v1::types::*;
-use dat_ffi::v1::{dat_get_handle_type, dat_ia_close, dat_ia_openv, dat_strerror};
+use dat_ffi::v1::types::{
+    Address, Agent, CHandle, In, List, Out, ProviderInfo, RegionDescription, Text,
+};
 
-/// Bytes of a call in an input: its number, and what its arguments are made from; behind these all are zero.
-pub const CALL_SIZE: usize = 24;
-/// Calls of a run.
-const CALLS: usize = 64;
 /// Handles that a run remembers, also when they are stale.
-const HANDLES: usize = 64;
+pub(super) const HANDLES: usize = 64;
 /// Memory that may be registered.
-const REGISTERED: usize = 1 << 16;
+pub(super) const REGISTERED: usize = 1 << 16;
 /// Memory behind a pointer to several values: more than any call may read.
-const LISTED: usize = 1 << 14;
+pub(super) const LISTED: usize = 1 << 14;
 /// `DAT_MEM_TYPE_VIRTUAL`, and `DAT_MEM_TYPE_LMR`, which has a handle in the place of an address.
 const VIRTUAL: u32 = 0;
 const OF_REGION: u32 = 1;
+/// Where in `DAT_EVENT` the handle of a connection request is.
+const EVENT_REQUEST: usize = 40;
 /// How long a call may wait, in microseconds.
 const PATIENCE: u32 = 50;
-const ERROR: u32 = 0x8000_0000;
-const QUEUE_EMPTY: u32 = 0x000D_0000;
-const INVALID_HANDLE: u32 = 0x8005_0000;
 
 #[repr(align(4096))]
-struct Memory(UnsafeCell<[u8; REGISTERED]>);
+pub(super) struct Memory(pub(super) UnsafeCell<[u8; REGISTERED]>);
 
 // SAFETY: its bytes are read and written by the library alone, which treats them as a device's.
 unsafe impl Sync for Memory {}
 
-static MEMORY: Memory = Memory(UnsafeCell::new([0; REGISTERED]));
+pub(super) static MEMORY: Memory = Memory(UnsafeCell::new([0; REGISTERED]));
 
 /// What is left of a call, and what arguments are made from beside it.
-struct Source<'i> {
-    bytes: &'i [u8],
-    handles: Vec<usize>,
+pub(super) struct Source<'i> {
+    pub(super) bytes: &'i [u8],
+    pub(super) handles: Vec<usize>,
     /// Those that gave their places to others.
-    former: Vec<usize>,
+    pub(super) former: Vec<usize>,
     /// Blocks behind the pointers of a call.
     blocks: Vec<(*mut u8, Layout)>,
     /// Places for handles among them.
     places: Vec<*const usize>,
     /// The kind of memory that a call speaks of.
     memory: u32,
+    /// A name that something is opened by.
+    known: &'static [u8],
 }
 
-impl Source<'_> {
-    fn byte(&mut self) -> u8 {
+impl<'i> Source<'i> {
+    /// Nothing yet; `known` is a name that something is opened by, with its zero byte.
+    pub(super) fn new(known: &'static [u8]) -> Self {
+        Self {
+            bytes: &[],
+            handles: Vec::new(),
+            former: Vec::new(),
+            blocks: Vec::new(),
+            places: Vec::new(),
+            memory: VIRTUAL,
+            known,
+        }
+    }
+
+    /// A call begins, whose arguments are made from these bytes; its number comes first.
+    pub(super) fn begin(&mut self, bytes: &'i [u8]) -> usize {
+        self.bytes = bytes;
+        self.memory = VIRTUAL;
+        usize::from(self.byte())
+    }
+
+    pub(super) fn byte(&mut self) -> u8 {
         match self.bytes.split_first() {
             Some((first, rest)) => {
                 self.bytes = rest;
@@ -66,7 +79,7 @@ impl Source<'_> {
     }
 
     /// A number that a call may be meant for, or one at an edge, or any.
-    fn number(&mut self) -> u64 {
+    pub(super) fn number(&mut self) -> u64 {
         let how = self.byte();
         match how {
             0..=127 => u64::from(how),
@@ -84,7 +97,7 @@ impl Source<'_> {
         }
     }
 
-    fn handle(&mut self) -> usize {
+    pub(super) fn handle(&mut self) -> usize {
         let which = self.byte();
         let known = self.handles.get(usize::from(which & 0x7F) % HANDLES);
         match (known.copied(), which) {
@@ -97,7 +110,7 @@ impl Source<'_> {
     }
 
     /// Memory of this size, all zero; null now and then.
-    fn block(&mut self, size: usize, align: usize) -> *mut u8 {
+    pub(super) fn block(&mut self, size: usize, align: usize) -> *mut u8 {
         if self.byte() == 0xFF {
             return ptr::null_mut();
         }
@@ -109,8 +122,16 @@ impl Source<'_> {
         block
     }
 
+    /// Memory of this size for words, which is there.
+    pub(super) fn required(&mut self, size: usize) -> *mut u8 {
+        let kept = std::mem::replace(&mut self.bytes, &[0]);
+        let block = self.block(size, 8);
+        self.bytes = kept;
+        block
+    }
+
     /// Memory with numbers in its first words.
-    fn filled(&mut self, size: usize, align: usize, numbers: usize) -> *mut u8 {
+    pub(super) fn filled(&mut self, size: usize, align: usize, numbers: usize) -> *mut u8 {
         let block = self.block(size, align);
         if !block.is_null() {
             for at in 0..numbers.min(size / 8) {
@@ -123,7 +144,7 @@ impl Source<'_> {
     }
 
     /// The end of a call: new handles are remembered, and its memory goes.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         for place in self.places.drain(..) {
             // SAFETY: a block of this call.
             let handle = unsafe { place.read() };
@@ -145,12 +166,12 @@ impl Source<'_> {
 }
 
 /// An argument of a call; its name says what C promises of it.
-trait Argument: Sized {
+pub(super) trait Argument: Sized {
     fn make(source: &mut Source<'_>, name: &str) -> Self;
 }
 
 /// A value of a type that C has as a pointer or a structure of words, from its bytes.
-fn of_bytes<T, U>(value: U) -> T {
+pub(super) fn of_bytes<T, U>(value: U) -> T {
     assert_eq!(size_of::<T>(), size_of::<U>());
     // SAFETY: of the same size, and as C would hand it over.
     unsafe { std::mem::transmute_copy(&value) }
@@ -209,52 +230,34 @@ impl<T> Argument for Out<T> {
             "rsp",
             "pz",
             "srq",
+            "controller",
+            "segment",
+            "import",
+            "local",
+            "topology",
         ];
         if !place.is_null() && size_of::<T>() == size_of::<usize>() && is_handle.contains(&name) {
             source.places.push(place.cast());
+        }
+        if !place.is_null() && name == "event" {
+            // Where the handle of a connection request is.
+            // SAFETY: inside of an event.
+            source
+                .places
+                .push(unsafe { place.add(EVENT_REQUEST) }.cast());
         }
         of_bytes(place)
     }
 }
 
 /// Words at the begin of a structure that are no pointers.
-trait Words {
+pub(super) trait Words {
     const COUNT: usize;
-}
-
-impl Words for LongTriplet {
-    const COUNT: usize = 3;
-}
-
-impl Words for EpAttributes {
-    const COUNT: usize = 6;
-}
-
-impl Words for SrqAttributes {
-    const COUNT: usize = 2;
-}
-
-impl Words for Event {
-    const COUNT: usize = 2;
-}
-
-impl Words for EpParam {
-    const COUNT: usize = 0;
-}
-
-impl Words for ProviderInfo {
-    const COUNT: usize = 0;
 }
 
 impl<T: Words> Argument for In<T> {
     fn make(source: &mut Source<'_>, _name: &str) -> Self {
         of_bytes(source.filled(size_of::<T>(), align_of::<T>(), T::COUNT))
-    }
-}
-
-impl Argument for List<LongTriplet> {
-    fn make(source: &mut Source<'_>, _name: &str) -> Self {
-        of_bytes(source.filled(LISTED, 8, 9))
     }
 }
 
@@ -326,7 +329,7 @@ impl Argument for Agent {
 impl Argument for Text {
     fn make(source: &mut Source<'_>, _name: &str) -> Self {
         let text: &[u8] = match source.byte() % 4 {
-            0 => b"mock0\0",
+            0 => source.known,
             1 => b"nobody\0",
             2 => b"\0",
             _ => &[b'x'; 300],
@@ -337,113 +340,5 @@ impl Argument for Text {
             unsafe { ptr::copy_nonoverlapping(text.as_ptr(), place, text.len()) };
         }
         of_bytes(place)
-    }
-}
-
-impl Argument for Option<Guest> {
-    fn make(_source: &mut Source<'_>, _name: &str) -> Self {
-        None
-    }
-}
-
-macro_rules! table {
-    (
-        providers { $($name:ident($($argument:ident: $type:ty),*) $slot:literal = $ours:path;)* }
-        registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
-    ) => {
-        /// The calls, and their names.
-        const TABLE: &[(&str, fn(&mut Source<'_>) -> u32)] = &[
-            $((stringify!($name), |source| {
-                $(let $argument = <$type as Argument>::make(source, stringify!($argument));)*
-                dat_ffi::v1::$name($($argument),*)
-            }),)*
-            $((stringify!($own), |source| {
-                $(let $own_argument = <$own_type as Argument>::make(source, stringify!($own_argument));)*
-                dat_ffi::v1::$own($($own_argument),*)
-            }),)*
-        ];
-    };
-}
-
-dat_ffi::calls_of_dat_1_2!(table);
-
-/// The number of a call in inputs.
-///
-/// # Panics
-/// There is none of that name.
-#[must_use]
-pub fn number_of(name: &str) -> u8 {
-    let at = TABLE.iter().position(|(known, _)| *known == name);
-    at.expect("a call") as u8
-}
-
-/// How many calls there are.
-#[must_use]
-pub const fn calls() -> usize {
-    TABLE.len()
-}
-
-fn open() -> Option<[usize; 2]> {
-    let (mut evd, mut ia) = (0_usize, 0_usize);
-    let name: Text = of_bytes(c"mock0".as_ptr());
-    let code = dat_ia_openv(
-        name,
-        8,
-        of_bytes(&raw mut evd),
-        of_bytes(&raw mut ia),
-        1,
-        2,
-        0,
-    );
-    (code == 0).then_some([ia, evd])
-}
-
-/// Runs an input: for each call its number and what its arguments are made from.
-///
-/// # Panics
-/// If a promise is broken.
-pub fn run(input: &[u8]) {
-    let mut source = Source {
-        bytes: &[],
-        handles: Vec::new(),
-        former: Vec::new(),
-        blocks: Vec::new(),
-        places: Vec::new(),
-        memory: VIRTUAL,
-    };
-    for _ in 0..2 {
-        source.handles.extend(open().expect("an adapter"));
-    }
-    for bytes in input.chunks(CALL_SIZE).take(CALLS) {
-        source.bytes = bytes;
-        let number = usize::from(source.byte()) % TABLE.len();
-        let (name, call) = TABLE[number];
-        source.memory = VIRTUAL;
-        let code = call(&mut source);
-        source.end();
-        // Which has no class where completions come, as programs expect that poll.
-        let is_empty = name == "dat_evd_dequeue" && code == QUEUE_EMPTY;
-        assert!(
-            code == 0 || code & ERROR != 0 || is_empty,
-            "{name} returned {code:#x}"
-        );
-        let mut texts = [MaybeUninit::<*const u8>::uninit(); 2];
-        let [major, minor] = &mut texts;
-        let known = dat_strerror(code, of_bytes(&raw mut *major), of_bytes(&raw mut *minor));
-        assert_eq!(known, 0, "{name} returned {code:#x}, which has no name");
-    }
-    // Whatever there is goes with its adapter.
-    source.handles.append(&mut source.former);
-    for handle in &source.handles {
-        let _gone = dat_ia_close(of_bytes(*handle), 0);
-    }
-    for handle in &source.handles {
-        let mut kind = 0_u32;
-        let code = dat_get_handle_type(of_bytes(*handle), of_bytes(&raw mut kind));
-        assert_eq!(
-            code & 0xFFFF_0000,
-            INVALID_HANDLE,
-            "{handle:#x} means something: {kind}"
-        );
     }
 }

@@ -1,0 +1,7 @@
+//! The C library for DAT 2.0 with any arguments: nothing panics, hangs or is written beside a place.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| dat_fuzz::cabi::v2::run(input));

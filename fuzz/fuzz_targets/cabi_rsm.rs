@@ -1,0 +1,7 @@
+//! The C library for remote shared memory with any arguments: nothing panics, hangs or is written beside a place.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| dat_fuzz::cabi::rsm::run(input));

@@ -1,0 +1,357 @@
+//! Calls of DAT 2.0, as a program that is linked with our `libdat2` makes them, with our provider behind it.
+
+use std::mem::{MaybeUninit, size_of};
+use std::sync::Once;
+
+use dat_ffi::redirection;
+use dat_ffi::v2::types::*;
+
+use super::source::{Argument, LISTED, Source, Words, of_bytes};
+use super::{CALL_SIZE, CALLS, ERROR, INVALID_HANDLE, QUEUE_EMPTY};
+
+/// Words of the longest call, and some more.
+const WORDS: usize = 14;
+
+/// The arguments of a call as the processor has them: a word each, but for structures of two words.
+#[derive(Default)]
+struct Arguments {
+    words: [u64; WORDS],
+    count: usize,
+}
+
+impl Arguments {
+    fn of(words: &[u64]) -> Self {
+        let mut arguments = Self::default();
+        words.iter().for_each(|word| arguments.push(*word));
+        arguments
+    }
+
+    fn push<T>(&mut self, value: T) {
+        let size = size_of::<T>();
+        assert!(matches!(size, 4 | 8 | 16), "an argument of C");
+        let place = self.words[self.count..].as_mut_ptr();
+        // SAFETY: there is room for two words behind every argument of the longest call.
+        unsafe {
+            assert!(self.count + 2 <= WORDS);
+            place.cast::<T>().write_unaligned(value);
+        }
+        self.count += size.div_ceil(8);
+    }
+
+    /// Calls a function of the library.
+    fn call(&self, function: *const ()) -> u32 {
+        type Function = extern "C" fn(
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+        ) -> u32;
+        // SAFETY: on the processors that have the library a function finds its arguments in the same places however many follow, and
+        // structures of two words where two words are.
+        let function: Function = unsafe { std::mem::transmute(function) };
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = self.words;
+        function(a, b, c, d, e, f, g, h, i, j, k, l, m, n)
+    }
+}
+
+/// Exports what providers look for in a registry.
+macro_rules! registry {
+    ($($name:ident)*) => {$(
+        /// Of the library.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(first: u64, second: u64) -> u32 {
+            Arguments::of(&[first, second]).call(redirection::$name as *const ())
+        }
+    )*};
+}
+
+registry! { dat_registry_add_provider dat_registry_remove_provider dats_get_ia_handle }
+
+impl Words for ShortTriplet {
+    const COUNT: usize = 2;
+}
+
+impl Words for EpAttributes {
+    const COUNT: usize = 7;
+}
+
+impl Words for Event {
+    const COUNT: usize = 2;
+}
+
+impl Argument for List<ShortTriplet> {
+    fn make(source: &mut Source<'_>, _name: &str) -> Self {
+        of_bytes(source.filled(LISTED, 8, 6))
+    }
+}
+
+/// Where the five handles of `DAT_EP_PARAM` begin, in words, and how many numbers follow.
+const PARAM_HANDLES: usize = 7;
+const PARAM_NUMBERS: usize = 7;
+
+/// `DAT_EP_PARAM` to read: with handles.
+struct Parameters(#[expect(dead_code, reason = "a word that goes to C")] usize);
+
+impl Argument for Parameters {
+    fn make(source: &mut Source<'_>, _name: &str) -> Self {
+        let block = source.block(size_of::<EpParam>(), 8);
+        if !block.is_null() {
+            for at in 0..5 + PARAM_NUMBERS {
+                let word = match at {
+                    0..5 => source.handle() as u64,
+                    _ => source.number(),
+                };
+                // SAFETY: inside of the structure.
+                unsafe { block.cast::<u64>().add(PARAM_HANDLES + at).write(word) };
+            }
+        }
+        Self(block as usize)
+    }
+}
+
+/// A place for a handle that has one.
+struct Reused(#[expect(dead_code, reason = "a word that goes to C")] usize);
+
+impl Argument for Reused {
+    fn make(source: &mut Source<'_>, name: &str) -> Self {
+        let place: Out<CHandle> = Argument::make(source, name);
+        let place: usize = of_bytes(place);
+        let handle = source.handle();
+        if place != 0 {
+            // SAFETY: a place for a handle.
+            unsafe { (place as *mut usize).write(handle) };
+        }
+        Self(place)
+    }
+}
+
+/// Arguments that the operation tells: all in memory, as those beyond the sixth are.
+struct Variable(#[expect(dead_code, reason = "a word that goes to C")] usize);
+
+impl Argument for Variable {
+    fn make(source: &mut Source<'_>, _name: &str) -> Self {
+        let list: List<ShortTriplet> = Argument::make(source, "segments");
+        let remote: In<ShortTriplet> = Argument::make(source, "remote");
+        let words: [u64; 8] = [
+            source.number() % 4,
+            of_bytes(list),
+            source.number(),
+            of_bytes(remote),
+            source.number(),
+            source.number(),
+            0,
+            0,
+        ];
+        let stack = source.required(size_of::<[u64; 8]>());
+        let reader = source.required(24);
+        // SAFETY: of these sizes.
+        unsafe {
+            stack.cast::<[u64; 8]>().write(words);
+            reader.cast::<[u32; 2]>().write([48, 176]);
+            reader.cast::<*mut u8>().add(1).write(stack);
+        }
+        Self(reader as usize)
+    }
+}
+
+macro_rules! table {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
+        /// The calls, and their names.
+        const TABLE: &[(&str, fn(&mut Source<'_>) -> u32)] = &[
+            $((stringify!($name), |source| {
+                let mut arguments = Arguments::default();
+                $(arguments.push(<$type as Argument>::make(source, stringify!($argument)));)*
+                arguments.call(redirection::$name as *const ())
+            }),)*
+        ];
+    };
+}
+
+table! {
+    dat_ia_openv(name: Text, async_evd_min_qlen: i32, async_evd: Reused, ia: Out<CHandle>, major: u32, minor: u32, is_thread_safe: u32);
+    dat_ia_close(ia: CHandle, flags: u32);
+    dats_get_ia_handle(ia: CHandle, own: Out<CHandle>);
+    dat_strerror(value: u32, major: Out<StaticText>, minor: Out<StaticText>);
+    dat_registry_list_providers(most: i32, count: Out<i32>, places: List<Out<ProviderInfo>>);
+    dat_registry_add_provider(provider: Nothing, info: In<ProviderInfo>);
+    dat_registry_remove_provider(provider: Nothing, info: In<ProviderInfo>);
+    dat_extension_op(handle: CHandle, operation: u32, arguments: Variable);
+    dat_ia_query(ia: CHandle, async_evd: Out<CHandle>, ia_mask: u64, attributes: Out<IaAttributes>, provider_mask: u64, provider: Out<ProviderAttributes>);
+    dat_set_consumer_context(handle: CHandle, context: u64);
+    dat_get_consumer_context(handle: CHandle, context: Out<u64>);
+    dat_get_handle_type(handle: CHandle, kind: Out<u32>);
+    dat_cno_create(ia: CHandle, agent: Agent, cno: Out<CHandle>);
+    dat_cno_modify_agent(cno: CHandle, agent: Agent);
+    dat_cno_query(cno: CHandle, mask: u32, param: Out<CnoParam>);
+    dat_cno_free(cno: CHandle);
+    dat_cno_wait(cno: CHandle, timeout: u32, evd: Out<CHandle>);
+    dat_cr_query(cr: CHandle, mask: u32, param: Out<CrParam>);
+    dat_cr_accept(cr: CHandle, ep: CHandle, size: i32, data: List<u8>);
+    dat_cr_reject(cr: CHandle, size: i32, data: List<u8>);
+    dat_cr_handoff(cr: CHandle, qualifier: u64);
+    dat_evd_create(ia: CHandle, length: i32, cno: CHandle, flags: u32, evd: Out<CHandle>);
+    dat_evd_query(evd: CHandle, mask: u32, param: Out<EvdParam>);
+    dat_evd_modify_cno(evd: CHandle, cno: CHandle);
+    dat_evd_enable(evd: CHandle);
+    dat_evd_disable(evd: CHandle);
+    dat_evd_wait(evd: CHandle, timeout: u32, threshold: i32, event: Out<Event>, more: Out<i32>);
+    dat_evd_resize(evd: CHandle, length: i32);
+    dat_evd_post_se(evd: CHandle, event: In<Event>);
+    dat_evd_dequeue(evd: CHandle, event: Out<Event>);
+    dat_evd_free(evd: CHandle);
+    dat_ep_create(ia: CHandle, pz: CHandle, receives: CHandle, requests: CHandle, connections: CHandle, attributes: In<EpAttributes>, ep: Out<CHandle>);
+    dat_ep_query(ep: CHandle, mask: u64, param: Out<EpParam>);
+    dat_ep_modify(ep: CHandle, mask: u64, param: Parameters);
+    dat_ep_connect(ep: CHandle, address: Address, qualifier: u64, time: u32, size: i32, data: List<u8>, quality: u32, flags: u32);
+    dat_ep_dup_connect(ep: CHandle, other: CHandle, time: u32, size: i32, data: List<u8>, quality: u32);
+    dat_ep_disconnect(ep: CHandle, flags: u32);
+    dat_ep_post_send(ep: CHandle, number: i32, pieces: List<ShortTriplet>, cookie: u64, flags: u32);
+    dat_ep_post_recv(ep: CHandle, number: i32, pieces: List<ShortTriplet>, cookie: u64, flags: u32);
+    dat_ep_post_rdma_read(ep: CHandle, number: i32, pieces: List<ShortTriplet>, cookie: u64, remote: In<ShortTriplet>, flags: u32);
+    dat_ep_post_rdma_write(ep: CHandle, number: i32, pieces: List<ShortTriplet>, cookie: u64, remote: In<ShortTriplet>, flags: u32);
+    dat_ep_get_status(ep: CHandle, state: Out<u32>, receives: Out<u32>, requests: Out<u32>);
+    dat_ep_free(ep: CHandle);
+    dat_lmr_create(ia: CHandle, memory_type: u32, description: RegionDescription, length: u64, pz: CHandle, privileges: u32, address_type: u32, lmr: Out<CHandle>, lmr_context: Out<u32>, rmr_context: Out<u32>, registered_size: Out<u64>, registered_address: Out<u64>);
+    dat_lmr_query(lmr: CHandle, mask: u32, param: Out<LmrParam>);
+    dat_lmr_free(lmr: CHandle);
+    dat_rmr_create(pz: CHandle, rmr: Out<CHandle>);
+    dat_rmr_query(rmr: CHandle, mask: u32, param: Out<RmrParam>);
+    dat_rmr_bind(rmr: CHandle, lmr: CHandle, piece: In<ShortTriplet>, privileges: u32, kind: u32, ep: CHandle, cookie: u64, flags: u32, context: Out<u32>);
+    dat_rmr_free(rmr: CHandle);
+    dat_psp_create(ia: CHandle, qualifier: u64, evd: CHandle, flags: u32, psp: Out<CHandle>);
+    dat_psp_query(psp: CHandle, mask: u32, param: Out<PspParam>);
+    dat_psp_free(psp: CHandle);
+    dat_rsp_create(ia: CHandle, qualifier: u64, ep: CHandle, evd: CHandle, rsp: Out<CHandle>);
+    dat_rsp_query(rsp: CHandle, mask: u32, param: Out<RspParam>);
+    dat_rsp_free(rsp: CHandle);
+    dat_pz_create(ia: CHandle, pz: Out<CHandle>);
+    dat_pz_query(pz: CHandle, mask: u32, param: Out<PzParam>);
+    dat_pz_free(pz: CHandle);
+    dat_psp_create_any(ia: CHandle, qualifier: Out<u64>, evd: CHandle, flags: u32, psp: Out<CHandle>);
+    dat_ep_reset(ep: CHandle);
+    dat_evd_set_unwaitable(evd: CHandle);
+    dat_evd_clear_unwaitable(evd: CHandle);
+    dat_lmr_sync_rdma_read(ia: CHandle, pieces: List<ShortTriplet>, count: u64);
+    dat_lmr_sync_rdma_write(ia: CHandle, pieces: List<ShortTriplet>, count: u64);
+    dat_ep_create_with_srq(ia: CHandle, pz: CHandle, receives: CHandle, requests: CHandle, connections: CHandle, srq: CHandle, attributes: In<EpAttributes>, ep: Out<CHandle>);
+    dat_ep_recv_query(ep: CHandle, buffers: Out<i32>, span: Out<i32>);
+    dat_ep_set_watermark(ep: CHandle, soft: i32, hard: i32);
+    dat_srq_create(ia: CHandle, pz: CHandle, attributes: In<SrqAttributes>, srq: Out<CHandle>);
+    dat_srq_free(srq: CHandle);
+    dat_srq_post_recv(srq: CHandle, number: i32, pieces: List<ShortTriplet>, cookie: u64);
+    dat_srq_query(srq: CHandle, mask: u32, param: Out<SrqParam>);
+    dat_srq_resize(srq: CHandle, length: i32);
+    dat_srq_set_lw(srq: CHandle, low_watermark: i32);
+}
+
+/// Null: the table of a provider is promised to be one.
+struct Nothing(#[expect(dead_code, reason = "a word that goes to C")] usize);
+
+impl Argument for Nothing {
+    fn make(_source: &mut Source<'_>, _name: &str) -> Self {
+        Self(0)
+    }
+}
+
+/// The number of a call in inputs.
+///
+/// # Panics
+/// There is none of that name.
+#[must_use]
+pub fn number_of(name: &str) -> u8 {
+    let at = TABLE.iter().position(|(known, _)| *known == name);
+    at.expect("a call") as u8
+}
+
+/// How many calls there are.
+#[must_use]
+pub const fn calls() -> usize {
+    TABLE.len()
+}
+
+/// Enters our provider into the registry, once.
+fn enter() {
+    static ENTERED: Once = Once::new();
+    ENTERED.call_once(|| {
+        // `DAT_PROVIDER_INFO`: a name of 256 bytes, the version, whether it is safe for threads.
+        let mut info = [0_u32; 67];
+        for (word, bytes) in info.iter_mut().zip(b"mock0\0\0\0".as_chunks().0) {
+            *word = u32::from_ne_bytes(*bytes);
+        }
+        [info[64], info[65], info[66]] = [2, 0, 1];
+        assert_eq!(size_of_val(&info), size_of::<ProviderInfo>());
+        dat_ffi::v2::register(of_bytes(info.as_ptr()), of_bytes(c"mock".as_ptr()));
+    });
+}
+
+fn open() -> [usize; 2] {
+    let (mut evd, mut ia) = (0_usize, 0_usize);
+    let mut arguments = Arguments::default();
+    arguments.push(c"mock0".as_ptr());
+    arguments.push(8_u32);
+    arguments.push(&raw mut evd);
+    arguments.push(&raw mut ia);
+    for number in [2_u32, 0, 1] {
+        arguments.push(number);
+    }
+    let code = arguments.call(redirection::dat_ia_openv as *const ());
+    assert_eq!(code, 0, "an adapter");
+    [ia, evd]
+}
+
+/// Runs an input: for each call its number and what its arguments are made from.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn run(input: &[u8]) {
+    enter();
+    let mut source = Source::new(b"mock0\0");
+    for _ in 0..2 {
+        source.handles.extend(open());
+    }
+    for bytes in input.chunks(CALL_SIZE).take(CALLS) {
+        let number = source.begin(bytes) % TABLE.len();
+        let (name, call) = TABLE[number];
+        let code = call(&mut source);
+        source.end();
+        // Which has no class where completions come, as programs expect that poll.
+        let is_empty = name == "dat_evd_dequeue" && code == QUEUE_EMPTY;
+        assert!(
+            code == 0 || code & ERROR != 0 || is_empty,
+            "{name} returned {code:#x}"
+        );
+        let mut texts = [MaybeUninit::<*const u8>::uninit(); 2];
+        let mut arguments = Arguments::of(&[code.into()]);
+        texts
+            .iter_mut()
+            .for_each(|text| arguments.push(text.as_mut_ptr()));
+        let known = arguments.call(redirection::dat_strerror as *const ());
+        assert_eq!(known, 0, "{name} returned {code:#x}, which has no name");
+    }
+    // Whatever there is goes with its adapter.
+    source.handles.append(&mut source.former);
+    for handle in &source.handles {
+        let arguments = Arguments::of(&[*handle as u64, 0]);
+        let _gone = arguments.call(redirection::dat_ia_close as *const ());
+    }
+    for handle in &source.handles {
+        let mut kind = 0_u32;
+        let arguments = Arguments::of(&[*handle as u64, (&raw mut kind) as u64]);
+        let code = arguments.call(redirection::dat_get_handle_type as *const ());
+        assert_eq!(
+            code & 0xFFFF_0000,
+            INVALID_HANDLE,
+            "{handle:#x} means something: {kind}"
+        );
+    }
+}

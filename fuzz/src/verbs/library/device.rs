@@ -1,0 +1,359 @@
+//! Devices, domains, regions, windows, channels.
+
+use core::ffi::{c_char, c_void};
+use core::ptr;
+
+use rdma_sys::{
+    _compat_ibv_port_attr, ibv_async_event, ibv_comp_channel, ibv_cq, ibv_device, ibv_device_attr,
+    ibv_gid_entry, ibv_mr, ibv_mw, ibv_mw_type, ibv_pd, ibv_port_attr,
+};
+
+use super::work::{bind_window, notify, poll, post_receive, post_send, post_shared};
+use super::{Context, Object, Region, counter, device, free, raise, set_error, state, zeroed};
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_get_device_list(count: *mut i32) -> *mut *mut ibv_device {
+    let list: Box<[*mut ibv_device; 2]> = Box::new([device(), ptr::null_mut()]);
+    // SAFETY: there is room for the count, or it is null.
+    unsafe {
+        if !count.is_null() {
+            *count = 1;
+        }
+    }
+    Box::into_raw(list).cast()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    // SAFETY: made by `ibv_get_device_list`.
+    unsafe { free(list.cast::<[*mut ibv_device; 2]>()) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    // SAFETY: the one device.
+    unsafe { (&raw const (*device).name).cast() }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut Context {
+    let context = zeroed::<Context>();
+    // SAFETY: just made.
+    unsafe {
+        (*context).device = device;
+        (*context).async_fd = counter();
+        (*context).ops.poll_cq = Some(poll);
+        (*context).ops.req_notify_cq = Some(notify);
+        (*context).ops.post_send = Some(post_send);
+        (*context).ops.post_recv = Some(post_receive);
+        (*context).ops.post_srq_recv = Some(post_shared);
+        (*context).ops.alloc_mw = Some(make_window);
+        (*context).ops.dealloc_mw = Some(free_window);
+        (*context).ops.bind_mw = Some(bind_window);
+    }
+    state().insert(context as usize, Object::Context);
+    context
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_close_device(context: *mut Context) -> i32 {
+    let mut state = state();
+    state.remove(context as usize);
+    let left = state.objects.values().any(|object| {
+        !matches!(
+            object,
+            Object::Context | Object::EventChannel { .. } | Object::Id(_)
+        )
+    });
+    assert!(!left, "the device is closed under {:?}", state.objects);
+    state.asynchronous.clear();
+    // SAFETY: made by `ibv_open_device`, with a descriptor.
+    unsafe {
+        libc::close((*context).async_fd);
+        free(context);
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_device(context: *mut Context, into: *mut ibv_device_attr) -> i32 {
+    let state = state();
+    state.is(context as usize, |object| matches!(object, Object::Context));
+    // SAFETY: there is room for the answer.
+    let told = unsafe { &mut *into };
+    let [one, two] = [1 << 17, 1 << 24];
+    told.max_mr_size = 1 << 40;
+    told.vendor_id = 0xFF_FFFF;
+    told.max_qp = 64;
+    told.max_qp_wr = 256;
+    told.device_cap_flags = if state.oddities.second_windows {
+        two
+    } else {
+        one
+    };
+    told.max_sge = 8;
+    told.max_sge_rd = 8;
+    told.max_cq = 64;
+    told.max_cqe = 1024;
+    told.max_mr = 64;
+    told.max_pd = 16;
+    told.max_qp_rd_atom = 16;
+    told.max_res_rd_atom = 1024;
+    told.max_qp_init_rd_atom = 16;
+    told.max_mw = 64;
+    told.max_srq = 8;
+    told.max_srq_wr = 256;
+    told.max_srq_sge = 8;
+    told.phys_port_cnt = 1;
+    if let Some((which, number)) = state.oddities.attribute {
+        let words: [&mut i32; 13] = [
+            &mut told.max_qp,
+            &mut told.max_qp_wr,
+            &mut told.max_sge,
+            &mut told.max_sge_rd,
+            &mut told.max_cq,
+            &mut told.max_cqe,
+            &mut told.max_mr,
+            &mut told.max_pd,
+            &mut told.max_qp_rd_atom,
+            &mut told.max_qp_init_rd_atom,
+            &mut told.max_mw,
+            &mut told.max_srq,
+            &mut told.max_srq_wr,
+        ];
+        let at = usize::from(which) % words.len();
+        for (number_of, word) in words.into_iter().enumerate() {
+            if number_of == at {
+                *word = number;
+            }
+        }
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_port(
+    _context: *mut Context,
+    _port: u8,
+    into: *mut _compat_ibv_port_attr,
+) -> i32 {
+    // SAFETY: there is room for the first fields at least.
+    unsafe {
+        let told = into.cast::<ibv_port_attr>();
+        (*told).state = rdma_sys::ibv_port_state::IBV_PORT_ACTIVE;
+        (*told).active_mtu = 5;
+        (*told).max_msg_sz = 1 << 30;
+    }
+    0
+}
+
+/// The address of the loopback interface.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _ibv_query_gid_table(
+    _context: *mut Context,
+    entries: *mut ibv_gid_entry,
+    room: usize,
+    _flags: u32,
+    _size: usize,
+) -> isize {
+    assert!(room > 0);
+    // SAFETY: there is room for one.
+    unsafe {
+        let first = &mut *entries;
+        first.gid_index = 0;
+        first.port_num = 1;
+        first.gid_type = 2;
+        first.ndev_ifindex = 1;
+    }
+    1
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_comp_channel(context: *mut Context) -> *mut ibv_comp_channel {
+    let mut state = state();
+    if state.refuses().is_some() {
+        return ptr::null_mut();
+    }
+    let channel = zeroed::<ibv_comp_channel>();
+    // SAFETY: just made.
+    unsafe {
+        (*channel).context = context;
+        (*channel).fd = counter();
+    }
+    state.insert(channel as usize, Object::Channel);
+    channel
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> i32 {
+    state().remove(channel as usize);
+    // SAFETY: made by `ibv_create_comp_channel`, with a descriptor.
+    unsafe {
+        libc::close((*channel).fd);
+        free(channel);
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    queue: *mut *mut ibv_cq,
+    context: *mut *mut c_void,
+) -> i32 {
+    let mut state = state();
+    state.is(channel as usize, |object| matches!(object, Object::Channel));
+    let Some(notified) = state.notified.pop_front() else {
+        set_error(libc::EAGAIN);
+        return -1;
+    };
+    // SAFETY: queues take their notifications with them, so it lives; there is room for both answers.
+    unsafe {
+        *queue = notified as *mut ibv_cq;
+        *context = (*(*queue)).cq_context;
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_ack_cq_events(queue: *mut ibv_cq, _count: u32) {
+    state().queue(queue as usize);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut ibv_pd {
+    let mut state = state();
+    if state.refuses().is_some() {
+        return ptr::null_mut();
+    }
+    let domain = zeroed::<ibv_pd>();
+    // SAFETY: just made.
+    unsafe { (*domain).context = context };
+    state.insert(domain as usize, Object::Domain);
+    domain
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_dealloc_pd(domain: *mut ibv_pd) -> i32 {
+    state().remove(domain as usize);
+    // SAFETY: made by `ibv_alloc_pd`.
+    unsafe { free(domain) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr(
+    domain: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    access: i32,
+) -> *mut ibv_mr {
+    let mut state = state();
+    state.is(domain as usize, |object| matches!(object, Object::Domain));
+    if state.refuses().is_some() {
+        return ptr::null_mut();
+    }
+    let key = state.count() as u32 * 0x101;
+    let region = zeroed::<ibv_mr>();
+    // SAFETY: just made.
+    unsafe {
+        (*region).pd = domain;
+        (*region).context = (*domain).context;
+        (*region).lkey = key;
+        (*region).rkey = key;
+    }
+    let known = Region {
+        domain: domain as usize,
+        address: address as u64,
+        length: length as u64,
+        access: access as u32,
+        key,
+    };
+    state.insert(region as usize, Object::Region(known));
+    region
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_dereg_mr(region: *mut ibv_mr) -> i32 {
+    state().remove(region as usize);
+    // SAFETY: made by `ibv_reg_mr`.
+    unsafe { free(region) };
+    0
+}
+
+unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -> *mut ibv_mw {
+    let mut state = state();
+    if state.refuses().is_some() {
+        return ptr::null_mut();
+    }
+    let key = (state.count() as u32) << 8;
+    let window = zeroed::<ibv_mw>();
+    // SAFETY: just made, of a domain that lives.
+    unsafe {
+        (*window).context = (*domain).context;
+        (*window).pd = domain;
+        (*window).rkey = key;
+        (*window).type_ = kind;
+    }
+    let domain = domain as usize;
+    state.insert(window as usize, Object::Window { domain });
+    window
+}
+
+unsafe extern "C" fn free_window(window: *mut ibv_mw) -> i32 {
+    state().remove(window as usize);
+    // SAFETY: made by `make_window`.
+    unsafe { free(window) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_get_async_event(
+    _context: *mut Context,
+    event: *mut ibv_async_event,
+) -> i32 {
+    let mut state = state();
+    let Some((kind, element)) = state.asynchronous.pop_front() else {
+        set_error(libc::EAGAIN);
+        return -1;
+    };
+    // SAFETY: there is room for an event; objects take their events with them, so the one that it names lives.
+    unsafe {
+        (&raw mut (*event).event_type).cast::<u32>().write(kind);
+        (*event).element.cq = element as *mut ibv_cq;
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_ack_async_event(_event: *mut ibv_async_event) {}
+
+const QUEUE_FAILED: u32 = 0;
+
+/// What an event of the device is about.
+fn element_of(state: &super::State, kind: u32, which: usize) -> Option<usize> {
+    let of = |known: Vec<usize>| known.get(which % known.len().max(1)).copied();
+    match kind {
+        QUEUE_FAILED => of(state.queues()),
+        1..=5 | 7 | 16 => of(state.pairs()),
+        14 | 15 => of(state.shared()),
+        _ => Some(1),
+    }
+}
+
+/// The device tells of something that need not have happened.
+pub(in super::super) fn tell(kind: u32, which: usize) {
+    let fd = {
+        let mut state = state();
+        let Some(element) = element_of(&state, kind, which) else {
+            return;
+        };
+        // Completions of a queue that has overrun are lost.
+        state.failed |= kind == QUEUE_FAILED;
+        state.asynchronous.push_back((kind, element));
+        let context = state.context() as *mut Context;
+        // SAFETY: it is open.
+        unsafe { (*context).async_fd }
+    };
+    raise(fd);
+}

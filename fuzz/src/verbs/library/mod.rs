@@ -1,0 +1,367 @@
+//! A device that is not there, behind the two C libraries that the backend for RDMA devices calls: libibverbs and librdmacm.
+//!
+//! The functions have the names of the libraries', so that the program is linked with these. Objects are found by their addresses: what
+//! was destroyed, or never made, ends the process when it is used; so does what is destroyed before what was made from it. Requests are looked at as
+//! a device does that checks everything: keys, bounds, rights, and how many there are. What completes and what happens is up to whoever drives it.
+
+mod device;
+mod manager;
+mod work;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdma_sys::{ibv_context, ibv_device, rdma_cm_event};
+
+pub(super) use self::device::tell;
+use self::manager::Id;
+pub(super) use self::manager::{Told, follow, lie};
+pub(super) use self::work::{Found, answer, carry_out, forge, notify_of_nothing, outstanding};
+use self::work::{Pair, Queue, Shared};
+
+/// A region as the device knows it.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    domain: usize,
+    address: u64,
+    length: u64,
+    access: u32,
+    key: u32,
+}
+
+/// What is behind an address.
+#[derive(Debug)]
+enum Object {
+    Context,
+    /// What waits for completions.
+    Channel,
+    Domain,
+    Region(Region),
+    Window {
+        domain: usize,
+    },
+    Queue(Queue),
+    Shared(Shared),
+    Pair(Pair),
+    EventChannel {
+        fd: i32,
+    },
+    Id(Id),
+}
+
+/// In what the device is not as others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Oddities {
+    /// Which word of what it says of itself is replaced, and by which number.
+    pub(super) attribute: Option<(u8, i32)>,
+    /// Gives all queue pairs one number, or numbers that cannot be.
+    pub(super) number: Option<u32>,
+    /// Has windows of type 2 alone.
+    pub(super) second_windows: bool,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<usize, Object>,
+    /// Devices are looked at as long as the process runs.
+    device: usize,
+    /// Events of connections and of the device, and queues that have notified.
+    connections: VecDeque<usize>,
+    asynchronous: VecDeque<(u32, usize)>,
+    notified: VecDeque<usize>,
+    /// Data behind events, by the event's address.
+    carried: BTreeMap<usize, Vec<u8>>,
+    /// The private data that was sent.
+    sent: Vec<Vec<u8>>,
+    /// How many calls from now on are refused, and with which error.
+    refusals: (u32, i32),
+    /// What a device in error does not complete.
+    keeps: bool,
+    oddities: Oddities,
+    last_key: u32,
+    last_port: u16,
+    /// It has completed what was not, or otherwise than it was.
+    lied: bool,
+    /// It has not done its part in some other way.
+    failed: bool,
+    /// The queues that have answered a poll with nonsense.
+    nonsense: Vec<u64>,
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+/// How often the thread of the backend was told of something.
+static ALERTS: AtomicU64 = AtomicU64::new(0);
+
+/// The state, alone.
+struct Held(MutexGuard<'static, Option<State>>);
+
+impl std::ops::Deref for Held {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect("a device")
+    }
+}
+
+impl std::ops::DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect("a device")
+    }
+}
+
+fn state() -> Held {
+    let mut held = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    held.get_or_insert_default();
+    Held(held)
+}
+
+/// A new device.
+pub(super) fn begin(oddities: Oddities) {
+    let mut state = state();
+    let device = state.device;
+    *state = State {
+        device,
+        oddities,
+        last_port: 20_000,
+        ..State::default()
+    };
+}
+
+/// Everything was given back.
+///
+/// # Panics
+/// Something was not.
+pub(super) fn end() {
+    let state = state();
+    assert!(state.objects.is_empty(), "left: {:?}", state.objects);
+    assert!(state.carried.is_empty(), "events that nobody acknowledged");
+}
+
+/// The next calls are refused.
+pub(super) fn refuse(count: u32, error: i32) {
+    let mut state = state();
+    state.refusals = (count, error);
+    state.failed |= count != 0;
+}
+
+/// From here on nothing is flushed.
+pub(super) fn keep() {
+    let mut state = state();
+    state.keeps = true;
+    state.failed = true;
+}
+
+/// From here on the device does its part.
+pub(super) fn behave() {
+    work::flush_all();
+}
+
+/// Whether it always has.
+pub(super) fn has_behaved() -> bool {
+    let state = state();
+    !state.lied && !state.failed && state.nonsense.is_empty() && state.oddities.number.is_none()
+}
+
+/// The completion queues that there are.
+pub(super) fn queues() -> Vec<u64> {
+    let state = state();
+    let queues = state.objects.values().filter_map(|object| match object {
+        Object::Queue(queue) => Some(queue.order),
+        _ => None,
+    });
+    queues.collect()
+}
+
+/// Whether a poll of one of these queues was answered with nonsense.
+pub(super) fn caught(queues: &[u64]) -> bool {
+    state().nonsense.iter().any(|queue| queues.contains(queue))
+}
+
+/// How many identifiers of connections there are.
+pub(super) fn ids() -> usize {
+    state().ids().len()
+}
+
+/// The private data that was sent.
+pub(super) fn sent() -> Vec<Vec<u8>> {
+    state().sent.clone()
+}
+
+/// Somebody was told.
+pub(super) fn alerted() {
+    ALERTS.fetch_add(1, Ordering::Release);
+}
+
+/// Makes a descriptor readable, and waits until the backend's thread has seen it.
+fn raise(fd: i32) {
+    let before = ALERTS.load(Ordering::Acquire);
+    let one = 1_u64;
+    // SAFETY: a counter of ours, and eight bytes.
+    unsafe { libc::write(fd, (&raw const one).cast(), 8) };
+    let begin = Instant::now();
+    while ALERTS.load(Ordering::Acquire) == before {
+        assert!(begin.elapsed() < Duration::from_secs(30), "nobody is told");
+        std::thread::yield_now();
+    }
+}
+
+fn counter() -> i32 {
+    // SAFETY: makes a descriptor out of nothing.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+    assert!(fd >= 0, "a descriptor");
+    fd
+}
+
+/// A structure of C on the heap, all zero.
+fn zeroed<T>() -> *mut T {
+    // SAFETY: used for structures of C alone, for all of which zero is a value.
+    Box::into_raw(unsafe { Box::new(MaybeUninit::<T>::zeroed().assume_init()) })
+}
+
+/// Frees what `zeroed` made.
+///
+/// # Safety
+/// It made it, and nobody uses it any more.
+unsafe fn free<T>(made: *mut T) {
+    // SAFETY: as the caller promised.
+    drop(unsafe { Box::from_raw(made) });
+}
+
+fn set_error(number: i32) {
+    // SAFETY: the place of this thread.
+    unsafe { *libc::__errno_location() = number };
+}
+
+impl State {
+    /// Whether a call is refused, and with which error.
+    fn refuses(&mut self) -> Option<i32> {
+        let (left, error) = self.refusals;
+        self.refusals.0 = left.checked_sub(1)?;
+        set_error(error);
+        Some(error)
+    }
+
+    fn insert(&mut self, address: usize, object: Object) {
+        let before = self.objects.insert(address, object);
+        assert!(before.is_none(), "two objects in one place");
+    }
+
+    fn is(&self, address: usize, what: impl FnOnce(&Object) -> bool) {
+        let known = self.objects.get(&address);
+        assert!(known.is_some_and(what), "used: {address:#x} is {known:?}");
+    }
+
+    /// Takes out what is destroyed, unless something is left that was made from it.
+    fn remove(&mut self, address: usize) -> Object {
+        let depends = |object: &Object| match object {
+            Object::Region(region) => region.domain == address,
+            Object::Window { domain } => *domain == address,
+            Object::Queue(queue) => queue.channel == address,
+            Object::Shared(shared) => shared.domain == address,
+            Object::Pair(pair) => pair.uses(address),
+            Object::Id(id) => id.channel == address,
+            _ => false,
+        };
+        let dependent = self.objects.values().find(|object| depends(object));
+        assert!(dependent.is_none(), "destroyed under {dependent:?}");
+        let removed = self.objects.remove(&address);
+        removed.unwrap_or_else(|| panic!("destroyed: {address:#x} is nothing"))
+    }
+
+    fn queue(&mut self, address: usize) -> &mut Queue {
+        match self.objects.get_mut(&address) {
+            Some(Object::Queue(queue)) => queue,
+            other => panic!("used as a completion queue: {other:?}"),
+        }
+    }
+
+    fn pair(&mut self, address: usize) -> &mut Pair {
+        match self.objects.get_mut(&address) {
+            Some(Object::Pair(pair)) => pair,
+            other => panic!("used as a queue pair: {other:?}"),
+        }
+    }
+
+    fn id(&mut self, address: usize) -> &mut Id {
+        match self.objects.get_mut(&address) {
+            Some(Object::Id(id)) => id,
+            other => panic!("used as an identifier: {other:?}"),
+        }
+    }
+
+    /// The addresses of what is of a kind, in the order of the addresses of the heap made regular: oldest first.
+    fn all(&self, kind: impl Fn(&Object) -> Option<u64>) -> Vec<usize> {
+        let mut found: Vec<(u64, usize)> = self
+            .objects
+            .iter()
+            .filter_map(|(address, object)| Some((kind(object)?, *address)))
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, address)| address).collect()
+    }
+
+    fn pairs(&self) -> Vec<usize> {
+        self.all(|object| match object {
+            Object::Pair(pair) => Some(pair.order),
+            _ => None,
+        })
+    }
+
+    fn queues(&self) -> Vec<usize> {
+        self.all(|object| match object {
+            Object::Queue(queue) => Some(queue.order),
+            _ => None,
+        })
+    }
+
+    fn shared(&self) -> Vec<usize> {
+        self.all(|object| match object {
+            Object::Shared(shared) => Some(shared.order),
+            _ => None,
+        })
+    }
+
+    fn ids(&self) -> Vec<usize> {
+        self.all(|object| match object {
+            Object::Id(id) => Some(id.order),
+            _ => None,
+        })
+    }
+
+    fn context(&self) -> usize {
+        let known = |(address, object): (&usize, &Object)| {
+            matches!(object, Object::Context).then_some(*address)
+        };
+        self.objects.iter().find_map(known).expect("an open device")
+    }
+
+    /// Counts what is made, which tells the order.
+    fn count(&mut self) -> u64 {
+        self.last_key += 1;
+        self.last_key.into()
+    }
+}
+
+/// The one device: it is named in lists that may be older than a run.
+fn device() -> *mut ibv_device {
+    let mut state = state();
+    if state.device == 0 {
+        let made = zeroed::<ibv_device>();
+        // SAFETY: just made.
+        unsafe {
+            (*made).transport_type = rdma_sys::ibv_transport_type::IBV_TRANSPORT_IB;
+            for (to, letter) in (*made).name.iter_mut().zip(b"fuzz0\0") {
+                *to = *letter as _;
+            }
+        }
+        state.device = made as usize;
+    }
+    state.device as *mut ibv_device
+}
+
+/// What the C libraries say of an event's private data.
+type Event = rdma_cm_event;
+type Context = ibv_context;

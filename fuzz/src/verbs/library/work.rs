@@ -1,0 +1,785 @@
+//! Completion queues, queue pairs, and what is posted to them.
+
+use core::ffi::c_void;
+use core::ptr;
+use std::collections::VecDeque;
+
+use rdma_sys::{
+    ibv_comp_channel, ibv_cq, ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+    ibv_qp_state, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    ibv_wc, ibv_wr_opcode,
+};
+
+use super::{Context, Object, State, free, raise, state, zeroed};
+
+const SIGNALLED: u32 = 2;
+const INLINE: u32 = 8;
+const LOCAL_WRITE: u32 = 1;
+const BINDABLE: u32 = 16;
+/// The operation code of what was received, in completions.
+const RECEIVED: u32 = 128;
+const FLUSHED: u32 = 5;
+/// Bytes that requests carry themselves.
+const CARRIED: u32 = 64;
+
+/// A completion.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Found {
+    pub(in super::super) token: u64,
+    pub(in super::super) status: u32,
+    pub(in super::super) opcode: u32,
+    pub(in super::super) length: u32,
+    pub(in super::super) pair: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) order: u64,
+    pub(super) channel: usize,
+    fd: i32,
+    depth: usize,
+    /// Armed, and for solicited completions alone.
+    armed: Option<bool>,
+    found: VecDeque<Found>,
+    /// What polls answer once, in place of completions.
+    answer: Option<i32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posted {
+    token: u64,
+    opcode: u32,
+    length: u64,
+    signalled: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) order: u64,
+    pub(super) domain: usize,
+    depth: u32,
+    segments: u32,
+    receives: VecDeque<Posted>,
+}
+
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) order: u64,
+    domain: usize,
+    send_queue: usize,
+    receive_queue: usize,
+    shared: usize,
+    requests: usize,
+    receives: usize,
+    request_segments: i32,
+    receive_segments: i32,
+    number: u32,
+    state: u32,
+    sent: VecDeque<Posted>,
+    received: VecDeque<Posted>,
+}
+
+impl Pair {
+    pub(super) fn uses(&self, address: usize) -> bool {
+        [
+            self.domain,
+            self.send_queue,
+            self.receive_queue,
+            self.shared,
+        ]
+        .contains(&address)
+    }
+}
+
+impl State {
+    /// Puts a completion on its queue; where it has to notify, the descriptor.
+    fn complete(&mut self, queue: usize, found: Found) -> Option<i32> {
+        let lied = self.lied;
+        let known = self.queue(queue);
+        known.found.push_back(found);
+        assert!(
+            lied || known.found.len() <= known.depth,
+            "a completion queue overruns"
+        );
+        let fd = known.fd;
+        known.armed.take()?;
+        self.notified.push_back(queue);
+        Some(fd)
+    }
+
+    /// Completes everything on a queue pair as flushed.
+    fn flush(&mut self, address: usize) -> Vec<i32> {
+        if self.keeps {
+            return Vec::new();
+        }
+        let pair = self.pair(address);
+        let (number, queues) = (pair.number, [pair.send_queue, pair.receive_queue]);
+        let posted = [
+            std::mem::take(&mut pair.sent),
+            std::mem::take(&mut pair.received),
+        ];
+        let mut told = Vec::new();
+        for (posted, queue) in posted.into_iter().zip(queues) {
+            for one in posted {
+                let found = Found {
+                    token: one.token,
+                    status: FLUSHED,
+                    opcode: u32::MAX,
+                    length: 0,
+                    pair: number,
+                };
+                told.extend(self.complete(queue, found));
+            }
+        }
+        told
+    }
+
+    /// The pieces of a request are registered, with the rights that it needs; how long they are together.
+    ///
+    /// # Safety
+    /// So many segments are there.
+    unsafe fn check(
+        &self,
+        domain: usize,
+        (first, count, most): (*const ibv_sge, i32, i32),
+        inline: bool,
+        access: u32,
+    ) -> u64 {
+        assert!((0..=most).contains(&count), "{count} of {most} segments");
+        let mut length = 0;
+        for at in 0..count as usize {
+            // SAFETY: as the caller promised.
+            let piece = unsafe { &*first.add(at) };
+            length += u64::from(piece.length);
+            let regions = self.objects.values().filter_map(|object| match object {
+                Object::Region(region) => Some(region),
+                _ => None,
+            });
+            let is_inside = |region: &super::Region| {
+                piece.addr >= region.address
+                    && piece
+                        .addr
+                        .checked_add(piece.length.into())
+                        .is_some_and(|end| end <= region.address + region.length)
+            };
+            let mut meant = regions
+                .filter(|region| inline || region.key == piece.lkey && region.domain == domain);
+            let found = meant.any(|region| is_inside(region) && region.access & access == access);
+            assert!(
+                found,
+                "a piece that is not registered: {:#x} of {} by {}",
+                piece.addr, piece.length, piece.lkey
+            );
+        }
+        length
+    }
+}
+
+fn tell(descriptors: impl IntoIterator<Item = i32>) {
+    descriptors.into_iter().for_each(raise);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_cq(
+    context: *mut Context,
+    depth: i32,
+    number: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    _vector: i32,
+) -> *mut ibv_cq {
+    let mut state = state();
+    state.is(channel as usize, |object| matches!(object, Object::Channel));
+    assert!(depth > 0);
+    if state.refuses().is_some() {
+        return ptr::null_mut();
+    }
+    let queue = zeroed::<ibv_cq>();
+    // SAFETY: just made, on a channel that lives.
+    let fd = unsafe {
+        (*queue).context = context;
+        (*queue).channel = channel;
+        (*queue).cq_context = number;
+        (*queue).cqe = depth;
+        (*channel).fd
+    };
+    let order = state.count();
+    let known = Queue {
+        order,
+        channel: channel as usize,
+        fd,
+        depth: depth as usize,
+        armed: None,
+        found: VecDeque::new(),
+        answer: None,
+    };
+    state.insert(queue as usize, Object::Queue(known));
+    queue
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_resize_cq(queue: *mut ibv_cq, depth: i32) -> i32 {
+    let mut state = state();
+    if let Some(error) = state.refuses() {
+        return error;
+    }
+    state.queue(queue as usize).depth = depth as usize;
+    // SAFETY: it lives, as was just seen.
+    unsafe { (*queue).cqe = depth };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_cq(queue: *mut ibv_cq) -> i32 {
+    let mut state = state();
+    state.remove(queue as usize);
+    state.notified.retain(|known| *known != queue as usize);
+    state
+        .asynchronous
+        .retain(|(_, known)| *known != queue as usize);
+    // SAFETY: made by `ibv_create_cq`.
+    unsafe { free(queue) };
+    0
+}
+
+pub(super) unsafe extern "C" fn notify(queue: *mut ibv_cq, solicited: i32) -> i32 {
+    let mut state = state();
+    if let Some(error) = state.refuses() {
+        return error;
+    }
+    state.queue(queue as usize).armed = Some(solicited != 0);
+    0
+}
+
+pub(super) unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i32 {
+    let mut state = state();
+    let known = state.queue(queue as usize);
+    if let Some(answer) = known.answer.take() {
+        let order = known.order;
+        state.nonsense.push(order);
+        return answer;
+    }
+    let mut count = 0;
+    while count < room
+        && let Some(found) = known.found.pop_front()
+    {
+        // SAFETY: there is room for so many.
+        unsafe {
+            let to = into.add(count as usize);
+            (*to).wr_id = found.token;
+            (&raw mut (*to).status).cast::<u32>().write(found.status);
+            (&raw mut (*to).opcode).cast::<u32>().write(found.opcode);
+            (*to).byte_len = found.length;
+            (*to).qp_num = found.pair;
+            (*to).imm_data_invalidated_rkey_union.imm_data = found.length;
+        }
+        count += 1;
+    }
+    count
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_srq(
+    domain: *mut ibv_pd,
+    plan: *mut ibv_srq_init_attr,
+) -> *mut ibv_srq {
+    let mut state = state();
+    state.is(domain as usize, |object| matches!(object, Object::Domain));
+    if state.refuses().is_some() {
+        return ptr::null_mut();
+    }
+    let shared = zeroed::<ibv_srq>();
+    // SAFETY: just made, of a domain that lives, by a plan that is there.
+    let (depth, segments) = unsafe {
+        (*shared).context = (*domain).context;
+        (*shared).pd = domain;
+        (*shared).srq_context = (*plan).srq_context;
+        ((*plan).attr.max_wr, (*plan).attr.max_sge)
+    };
+    let order = state.count();
+    let known = Shared {
+        order,
+        domain: domain as usize,
+        depth,
+        segments,
+        receives: VecDeque::new(),
+    };
+    state.insert(shared as usize, Object::Shared(known));
+    shared
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_modify_srq(
+    shared: *mut ibv_srq,
+    wanted: *mut ibv_srq_attr,
+    mask: i32,
+) -> i32 {
+    let mut state = state();
+    if let Some(error) = state.refuses() {
+        return error;
+    }
+    let Some(Object::Shared(known)) = state.objects.get_mut(&(shared as usize)) else {
+        panic!("used as a shared receive queue");
+    };
+    if mask & 1 != 0 {
+        // SAFETY: the wish is there.
+        known.depth = unsafe { (*wanted).max_wr };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_srq(shared: *mut ibv_srq) -> i32 {
+    let mut state = state();
+    state.remove(shared as usize);
+    state
+        .asynchronous
+        .retain(|(_, known)| *known != shared as usize);
+    // SAFETY: made by `ibv_create_srq`.
+    unsafe { free(shared) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_qp(
+    domain: *mut ibv_pd,
+    plan: *mut ibv_qp_init_attr,
+) -> *mut ibv_qp {
+    let mut state = state();
+    state.is(domain as usize, |object| matches!(object, Object::Domain));
+    if state.refuses().is_some() {
+        return ptr::null_mut();
+    }
+    let order = state.count();
+    let number = state.oddities.number.unwrap_or(order as u32 & 0xFF_FFFF);
+    let pair = zeroed::<ibv_qp>();
+    // SAFETY: just made, of a domain that lives, by a plan that is there.
+    let known = unsafe {
+        let plan = &mut *plan;
+        for queue in [plan.send_cq, plan.recv_cq] {
+            state.queue(queue as usize);
+        }
+        plan.cap.max_inline_data = plan.cap.max_inline_data.min(CARRIED);
+        (*pair).context = (*domain).context;
+        (*pair).pd = domain;
+        (*pair).qp_context = plan.qp_context;
+        (*pair).qp_num = number;
+        Pair {
+            order,
+            domain: domain as usize,
+            send_queue: plan.send_cq as usize,
+            receive_queue: plan.recv_cq as usize,
+            shared: plan.srq as usize,
+            requests: plan.cap.max_send_wr as usize,
+            receives: plan.cap.max_recv_wr as usize,
+            request_segments: plan.cap.max_send_sge as i32,
+            receive_segments: plan.cap.max_recv_sge as i32,
+            number,
+            state: ibv_qp_state::IBV_QPS_RESET,
+            sent: VecDeque::new(),
+            received: VecDeque::new(),
+        }
+    };
+    state.insert(pair as usize, Object::Pair(known));
+    pair
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_modify_qp(pair: *mut ibv_qp, wanted: *mut ibv_qp_attr, _mask: i32) -> i32 {
+    let told = {
+        let mut state = state();
+        if let Some(error) = state.refuses() {
+            state.pair(pair as usize);
+            return error;
+        }
+        // SAFETY: the wish is there.
+        let wanted = unsafe { (*wanted).qp_state };
+        state.pair(pair as usize).state = wanted;
+        if wanted == ibv_qp_state::IBV_QPS_ERR {
+            state.flush(pair as usize)
+        } else {
+            Vec::new()
+        }
+    };
+    tell(told);
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_qp(
+    pair: *mut ibv_qp,
+    told: *mut ibv_qp_attr,
+    _mask: i32,
+    _plan: *mut ibv_qp_init_attr,
+) -> i32 {
+    let mut state = state();
+    let now = state.pair(pair as usize).state;
+    if let Some(error) = state.refuses() {
+        return error;
+    }
+    // SAFETY: there is room for the answer.
+    unsafe { (*told).qp_state = now };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_destroy_qp(pair: *mut ibv_qp) -> i32 {
+    let mut state = state();
+    let Object::Pair(known) = state.remove(pair as usize) else {
+        panic!("destroyed as a queue pair");
+    };
+    state
+        .asynchronous
+        .retain(|(_, about)| *about != pair as usize);
+    // What completed of it and was not polled goes with it, as the libraries of devices have it.
+    for queue in [known.send_queue, known.receive_queue] {
+        let found = &mut state.queue(queue).found;
+        found.retain(|found| found.pair != known.number);
+    }
+    // SAFETY: made by `ibv_create_qp`.
+    unsafe { free(pair) };
+    0
+}
+
+pub(super) unsafe extern "C" fn post_send(
+    pair: *mut ibv_qp,
+    first: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> i32 {
+    let told = {
+        let mut state = state();
+        let mut next = first;
+        while !next.is_null() {
+            if let Some(error) = state.refuses() {
+                // SAFETY: there is room for the answer.
+                unsafe { *bad = next };
+                return error;
+            }
+            // SAFETY: one of the list, as verbs has it.
+            let request = unsafe { &*next };
+            // What has completed in its own words has left its place.
+            let lied = state.lied;
+            let known = state.pair(pair as usize);
+            assert!(
+                lied || known.sent.len() < known.requests,
+                "more than there is room for"
+            );
+            let (domain, most) = (known.domain, known.request_segments);
+            let inline = request.send_flags & INLINE != 0;
+            let access = match request.opcode {
+                ibv_wr_opcode::IBV_WR_RDMA_READ => LOCAL_WRITE,
+                _ => 0,
+            };
+            let pieces = (request.sg_list.cast_const(), request.num_sge, most);
+            // SAFETY: the request has them.
+            let length = unsafe { state.check(domain, pieces, inline, access) };
+            if inline {
+                assert!(length <= u64::from(CARRIED), "a request carries {length}");
+                // SAFETY: registered memory, as was just seen.
+                unsafe { read(request) };
+            }
+            if request.opcode == ibv_wr_opcode::IBV_WR_BIND_MW {
+                // SAFETY: the operation code says which field of the union is meant.
+                let bind = unsafe { request.bind_mw_tso_union.bind_mw };
+                check_bind(&state, domain, bind.mw, &bind.bind_info);
+            }
+            let opcode = match request.opcode {
+                ibv_wr_opcode::IBV_WR_RDMA_WRITE => 1,
+                ibv_wr_opcode::IBV_WR_RDMA_READ => 2,
+                ibv_wr_opcode::IBV_WR_BIND_MW => 5,
+                ibv_wr_opcode::IBV_WR_LOCAL_INV => 6,
+                _ => 0,
+            };
+            state.pair(pair as usize).sent.push_back(Posted {
+                token: request.wr_id,
+                opcode,
+                length,
+                signalled: request.send_flags & SIGNALLED != 0,
+            });
+            next = request.next;
+        }
+        flushed_if_failed(&mut state, pair as usize)
+    };
+    tell(told);
+    0
+}
+
+fn flushed_if_failed(state: &mut State, pair: usize) -> Vec<i32> {
+    if state.pair(pair).state == ibv_qp_state::IBV_QPS_ERR {
+        state.flush(pair)
+    } else {
+        Vec::new()
+    }
+}
+
+/// Reads what a request carries.
+///
+/// # Safety
+/// It is there.
+unsafe fn read(request: &ibv_send_wr) {
+    for at in 0..request.num_sge as usize {
+        // SAFETY: as the caller promised.
+        let piece = unsafe { &*request.sg_list.add(at) };
+        let first = ptr::with_exposed_provenance::<u8>(piece.addr as usize);
+        for offset in 0..piece.length as usize {
+            // SAFETY: as the caller promised.
+            let _byte = unsafe { first.add(offset).read_volatile() };
+        }
+    }
+}
+
+fn check_bind(
+    state: &State,
+    domain: usize,
+    window: *mut ibv_mw,
+    wanted: &rdma_sys::ibv_mw_bind_info,
+) {
+    state.is(
+        window as usize,
+        |object| matches!(object, Object::Window { domain: of } if *of == domain),
+    );
+    if wanted.length == 0 {
+        return;
+    }
+    let Some(Object::Region(region)) = state.objects.get(&(wanted.mr as usize)) else {
+        panic!("a window is opened to what is no region");
+    };
+    let inside = wanted.addr >= region.address
+        && wanted.addr + wanted.length <= region.address + region.length;
+    assert!(
+        inside && region.domain == domain && region.access & BINDABLE != 0,
+        "a window is opened to {:#x} of {} in {region:?}",
+        wanted.addr,
+        wanted.length
+    );
+}
+
+pub(super) unsafe extern "C" fn bind_window(
+    pair: *mut ibv_qp,
+    window: *mut ibv_mw,
+    wanted: *mut ibv_mw_bind,
+) -> i32 {
+    let told = {
+        let mut state = state();
+        if let Some(error) = state.refuses() {
+            return error;
+        }
+        let domain = state.pair(pair as usize).domain;
+        // SAFETY: queue pair, window and wish are there.
+        unsafe {
+            check_bind(&state, domain, window, &(*wanted).bind_info);
+            (*window).rkey = (*window).rkey & !0xFF | (*window).rkey.wrapping_add(1) & 0xFF;
+            // What has completed in its own words has left its place.
+            let lied = state.lied;
+            let known = state.pair(pair as usize);
+            assert!(
+                lied || known.sent.len() < known.requests,
+                "more than there is room for"
+            );
+            known.sent.push_back(Posted {
+                token: (*wanted).wr_id,
+                opcode: 5,
+                length: 0,
+                signalled: true,
+            });
+        }
+        flushed_if_failed(&mut state, pair as usize)
+    };
+    tell(told);
+    0
+}
+
+pub(super) unsafe extern "C" fn post_receive(
+    pair: *mut ibv_qp,
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> i32 {
+    let told = {
+        let mut state = state();
+        let mut next = first;
+        while !next.is_null() {
+            if let Some(error) = state.refuses() {
+                // SAFETY: there is room for the answer.
+                unsafe { *bad = next };
+                return error;
+            }
+            // SAFETY: one of the list, as verbs has it.
+            let receive = unsafe { &*next };
+            // What has completed in its own words has left its place.
+            let lied = state.lied;
+            let known = state.pair(pair as usize);
+            assert!(
+                lied || known.received.len() < known.receives,
+                "more than there is room for"
+            );
+            let (domain, most) = (known.domain, known.receive_segments);
+            let pieces = (receive.sg_list.cast_const(), receive.num_sge, most);
+            // SAFETY: the receive has them.
+            let length = unsafe { state.check(domain, pieces, false, LOCAL_WRITE) };
+            state.pair(pair as usize).received.push_back(Posted {
+                token: receive.wr_id,
+                opcode: RECEIVED,
+                length,
+                signalled: true,
+            });
+            next = receive.next;
+        }
+        flushed_if_failed(&mut state, pair as usize)
+    };
+    tell(told);
+    0
+}
+
+pub(super) unsafe extern "C" fn post_shared(
+    shared: *mut ibv_srq,
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> i32 {
+    let mut state = state();
+    let mut next = first;
+    while !next.is_null() {
+        if let Some(error) = state.refuses() {
+            // SAFETY: there is room for the answer.
+            unsafe { *bad = next };
+            return error;
+        }
+        // SAFETY: one of the list, as verbs has it.
+        let receive = unsafe { &*next };
+        let lied = state.lied;
+        let Some(Object::Shared(known)) = state.objects.get(&(shared as usize)) else {
+            panic!("used as a shared receive queue");
+        };
+        assert!(
+            lied || known.receives.len() < known.depth as usize,
+            "more than there is room for"
+        );
+        let pieces = (
+            receive.sg_list.cast_const(),
+            receive.num_sge,
+            known.segments as i32,
+        );
+        // SAFETY: the receive has them.
+        let length = unsafe { state.check(known.domain, pieces, false, LOCAL_WRITE) };
+        if let Some(Object::Shared(known)) = state.objects.get_mut(&(shared as usize)) {
+            known.receives.push_back(Posted {
+                token: receive.wr_id,
+                opcode: RECEIVED,
+                length,
+                signalled: true,
+            });
+        }
+        next = receive.next;
+    }
+    0
+}
+
+/// The device has carried out the oldest requests of a queue pair, or filled the oldest buffers; as many as there are of so many.
+pub(in super::super) fn carry_out(which: usize, receives: bool, count: usize, length: u32) {
+    let mut told = Vec::new();
+    {
+        let mut state = state();
+        let pairs = state.pairs();
+        let Some(address) = pairs.get(which % pairs.len().max(1)).copied() else {
+            return;
+        };
+        for _ in 0..count {
+            let pair = state.pair(address);
+            let (number, shared) = (pair.number, pair.shared);
+            let (queue, next) = if receives {
+                let own = pair.received.pop_front();
+                let queue = pair.receive_queue;
+                let taken = own.or_else(|| match state.objects.get_mut(&shared) {
+                    Some(Object::Shared(shared)) => shared.receives.pop_front(),
+                    _ => None,
+                });
+                (queue, taken)
+            } else {
+                (pair.send_queue, pair.sent.pop_front())
+            };
+            let Some(next) = next else {
+                break;
+            };
+            if next.signalled {
+                let found = Found {
+                    token: next.token,
+                    status: 0,
+                    opcode: next.opcode,
+                    length: u64::from(length).min(next.length) as u32,
+                    pair: number,
+                };
+                told.extend(state.complete(queue, found));
+            }
+        }
+    }
+    tell(told);
+}
+
+/// The requests that are posted, and the number of their queue pairs.
+pub(in super::super) fn outstanding() -> Vec<(u64, u32)> {
+    let state = state();
+    let mut all = Vec::new();
+    for object in state.objects.values() {
+        match object {
+            Object::Pair(pair) => {
+                let posted = pair.sent.iter().chain(&pair.received);
+                all.extend(posted.map(|posted| (posted.token, pair.number)));
+            }
+            Object::Shared(shared) => {
+                all.extend(shared.receives.iter().map(|posted| (posted.token, 0)));
+            }
+            _ => {}
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Polls of a queue find this.
+pub(in super::super) fn forge(which: usize, found: Found) {
+    let told = {
+        let mut state = state();
+        state.lied = true;
+        let queues = state.queues();
+        match queues.get(which % queues.len().max(1)).copied() {
+            Some(queue) => state.complete(queue, found),
+            None => None,
+        }
+    };
+    tell(told);
+}
+
+/// The next poll of a queue is answered with a number.
+pub(in super::super) fn answer(which: usize, number: i32) {
+    let mut state = state();
+    let queues = state.queues();
+    if let Some(queue) = queues.get(which % queues.len().max(1)).copied() {
+        state.queue(queue).answer = Some(number);
+    }
+}
+
+/// A queue notifies, though nothing completed.
+pub(in super::super) fn notify_of_nothing(which: usize) {
+    let fd = {
+        let mut state = state();
+        let queues = state.queues();
+        let Some(queue) = queues.get(which % queues.len().max(1)).copied() else {
+            return;
+        };
+        state.notified.push_back(queue);
+        state.queue(queue).fd
+    };
+    raise(fd);
+}
+
+/// From here on what fails is flushed, and what has failed before as well.
+pub(super) fn flush_all() {
+    let mut told = Vec::new();
+    {
+        let mut state = state();
+        state.keeps = false;
+        state.refusals = (0, 0);
+        for pair in state.pairs() {
+            told.extend(flushed_if_failed(&mut state, pair));
+        }
+    }
+    tell(told);
+}
