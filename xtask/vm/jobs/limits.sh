@@ -8,8 +8,8 @@
 #:     { package = "libdat2", target = { library = "dat2" }, sources = ["xtask/vm/programs/exhaust.c"] },
 #:     { package = "dat-provider", features = ["verbs"], target = { library = "dat_provider" } },
 #:     { package = "librsm", features = ["verbs"], target = { library = "rsm" }, sources = ["xtask/vm/programs/exhaust_rsm.c"] }]
-# Arguments: rounds of each, a seed, and the names of what to do (memory servers programs; these without any; and descriptors and files, which have not been
-# passed from end to end yet). Whatever happens: a command ends well, or ends
+# Arguments: rounds of each, a seed, and the names of what to do (memory servers descriptors programs; these without any; and files, which has not been passed
+# from end to end yet). Whatever happens: a command ends well, or ends
 # with 1 and says why; the device holds what it held before; the next one works. What is counted goes to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
@@ -17,7 +17,7 @@ rounds=${1:-1}
 RANDOM=${2:-$$}
 echo "seed ${2:-$$}, $rounds rounds of each"
 shift $(($# < 2 ? $# : 2))
-[ $# != 0 ] || set -- memory servers programs
+[ $# != 0 ] || set -- memory servers descriptors programs
 
 mkdir -p /run/limits /run/into
 chmod 777 /run/limits
@@ -131,7 +131,10 @@ servers() {
 }
 
 descriptors() {
-    local most code command seconds
+    local most code command process
+    listens_or_ended() {
+        listens "$1" || ! kill -0 "$process" 2> /dev/null
+    }
     echo "-- few files may be open ($(now))"
     dat serve --into /run/into --force --quiet > served 2>&1 &
     server=$!
@@ -146,12 +149,16 @@ descriptors() {
             "perf write --device $RDMA_DEVICE --size 1000 -n 5" "rsm bench --device $RDMA_DEVICE --piece 4K -n 5" \
             "rsm export --size 4K --device $RDMA_DEVICE --port 7473" "serve --port 7474"; do
             code=0
-            seconds=50
-            # Exporting and serving goes on until a signal comes.
-            [[ $command != rsm\ export* && $command != serve* ]] || seconds=4
             # shellcheck disable=SC2086
-            limited -n "$most" timeout --preserve-status --signal TERM "$seconds" dat $command --quiet > said 2>&1 || code=$?
-            # The loader of programs has its own words, and so has `timeout`.
+            (limit -n "$most" dat $command --quiet > said 2>&1) &
+            process=$!
+            # Exporting and serving goes on until a signal comes, for which it is ready when it listens.
+            if [[ $command = rsm\ export* || $command = serve* ]]; then
+                wait_until 50 listens_or_ended "${command##* }"
+                kill -TERM "$process" 2> /dev/null || true
+            fi
+            wait "$process" || code=$?
+            # The loader of programs has its own words.
             if grep -q "error while loading shared libraries" said; then
                 [ "$code" = 127 ] || fail "loading: $code"
                 code=1
