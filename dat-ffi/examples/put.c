@@ -40,7 +40,7 @@ int main(void)
     CHECK(rsm_memseg_export_create(controller, &segment, memory, LENGTH, 0));
     CHECK(rsm_memseg_export_publish(segment, &id, NULL, 0));
 
-    /* The side that uses it; it needs a barrier before its first transfer. */
+    /* The side that uses it; it needs a barrier before its first put or get. */
     CHECK(rsm_memseg_import_connect(controller, node, id, RSM_PERM_RDWR, &import));
     CHECK(rsm_memseg_import_init_barrier(import, RSM_BARRIER_SEGMENT, &barrier));
     CHECK(rsm_memseg_import_put(import, 100, said, sizeof said));

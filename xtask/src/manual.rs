@@ -12,18 +12,17 @@ use crate::workspace::Workspace;
 /// Arguments of both tasks.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to; made if it does not exist [default: target/completions, target/man]
+    /// Where to; made if it does not exist [default: a folder below `target`, which is printed]
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
 }
 
 /// Writes shell completions of the program.
 pub(crate) fn write_completions(workspace: &Workspace, options: &Options) -> Result<()> {
-    write_of_program(
-        workspace,
-        "completions",
-        &options.folder(workspace, "completions")?,
-    )
+    let folder = options.folder(workspace, "completions")?;
+    write_of_program(workspace, "completions", &folder)?;
+    println!("{}", folder.display());
+    Ok(())
 }
 
 /// Writes man pages of the program and of the C libraries, in the folders `man1`, `man3`, `man5` and `man7`.
@@ -61,6 +60,7 @@ pub(crate) fn write_of_program(workspace: &Workspace, kind: &str, folder: &Path)
         shell,
         "cargo run --quiet --package dat-cli --example manual -- {kind} {folder}"
     );
-    quiet.quiet().run()?;
+    // It says where it has written to.
+    quiet.quiet().ignore_stdout().run()?;
     Ok(())
 }

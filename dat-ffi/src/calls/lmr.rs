@@ -3,7 +3,7 @@
 use dat_core::flags::{HandleKind, LmrFields, MemoryPrivileges, MemoryType};
 use dat_core::id::{LmrId, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrSource};
-use dat_core::{Error, Result, Subtype};
+use dat_core::{Error, ErrorKind, Result, Subtype};
 
 use super::edition::{Added, Edition};
 use super::result::{Code, adapter, adapter_of, check_mask, code};
@@ -12,6 +12,9 @@ use crate::boundary::{
     Access, LmrParam, Out, RegionDescription, cookie_address, region, told_access,
 };
 use crate::handles::{CHandle, reserve};
+
+/// `DAT_MEM_TYPE_SO_VIRTUAL`, a type that one system has and no header of ours.
+const SOLARIS_VIRTUAL: u32 = 3;
 
 /// What a region is to be made of.
 pub(crate) struct Wanted {
@@ -40,6 +43,9 @@ pub(crate) struct Places {
 pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
     let adapter = adapter(wanted.ia)?;
     let place = places.lmr.required(places.position)?;
+    if wanted.memory_type == SOLARIS_VIRTUAL {
+        return Err(Error::new(ErrorKind::ModelNotSupported, Subtype::NoSubtype));
+    }
     let memory_type =
         MemoryType::try_from(wanted.memory_type).map_err(|unknown| unknown.in_argument(2))?;
     let description = wanted.description;

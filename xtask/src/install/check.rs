@@ -8,7 +8,7 @@ use xshell::cmd;
 
 use super::libraries::LIBRARIES;
 use super::pages;
-use super::{Options, Places, Plan, Profile};
+use super::{COMPLETIONS, Options, Places, Plan, Profile};
 use crate::workspace::Workspace;
 
 /// Faster to build, and there already when everything was tested.
@@ -41,6 +41,10 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     plan.build(workspace)?;
     plan.install(workspace, &Places::new(&options)?)?;
     check_names(workspace, &prefix)?;
+    for (_, completions) in COMPLETIONS {
+        let path = prefix.join("share").join(completions);
+        ensure!(path.is_file(), "there is no {}", path.display());
+    }
     pages::check(workspace, &prefix)?;
     for (source, module, said) in PROGRAMS {
         run(workspace, temporary.path(), &prefix, source, module, said)?;

@@ -51,6 +51,13 @@ const RELEASE: Profile = Profile {
     folder: "release",
 };
 
+/// Completions as they are made, and where they go below `share`.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("dat.bash", "bash-completion/completions/dat"),
+    ("_dat", "zsh/site-functions/_dat"),
+    ("dat.fish", "fish/vendor_completions.d/dat.fish"),
+];
+
 /// Where files go.
 struct Places {
     /// As those who use the files see it.
@@ -155,10 +162,14 @@ impl<'a> Plan<'a> {
             }
         }
         let features = features.join(",");
+        let features = match features.is_empty() {
+            true => Vec::new(),
+            false => vec!["--features", features.as_str()],
+        };
         let profile = self.profile.name;
         cmd!(
             workspace.shell,
-            "cargo build --profile {profile} {scope...} --features {features}"
+            "cargo build --profile {profile} {scope...} {features...}"
         )
         .run()?;
         Ok(())
@@ -184,6 +195,7 @@ impl<'a> Plan<'a> {
             copy(&built.join("dat"), &places.below_prefix("bin/dat"), 0o755)?;
             let folder = places.below_prefix("share/man/man1");
             manual::write_of_program(workspace, "man", &folder)?;
+            install_completions(workspace, places)?;
         }
         for (path, text) in Manual::read(&sources)?.render()? {
             let concerns = |library: &&Library| library.has_page(&path);
@@ -195,6 +207,17 @@ impl<'a> Plan<'a> {
         println!("installed below {}", prefix.display());
         Ok(())
     }
+}
+
+/// Completions, under the names by which each shell looks for them.
+fn install_completions(workspace: &Workspace, places: &Places) -> Result<()> {
+    let folder = tempfile::tempdir().context("a folder")?;
+    manual::write_of_program(workspace, "completions", folder.path())?;
+    for (made, installed) in COMPLETIONS {
+        let place = places.below_prefix("share").join(installed);
+        copy(&folder.path().join(made), &place, 0o644)?;
+    }
+    Ok(())
 }
 
 fn cannot(what: &str, path: &Path) -> String {

@@ -242,6 +242,8 @@ static void memory(void)
     GOOD(dat_lmr_create, near.ia, DAT_MEM_TYPE_VIRTUAL, description, sizeof bytes, zone, DAT_MEM_PRIV_ALL_FLAG, &lmr, &local, &remote,
          &size, &address);
     CHECK(lmr && size >= sizeof bytes && address <= (DAT_VADDR)(uintptr_t)bytes);
+    BAD(DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE, dat_lmr_create, near.ia, (DAT_MEM_TYPE)3, description, 64, zone,
+        DAT_MEM_PRIV_ALL_FLAG, &shared, NULL, NULL, NULL, NULL);
     BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2, dat_lmr_create, near.ia, (DAT_MEM_TYPE)4, description, 64, zone,
         DAT_MEM_PRIV_ALL_FLAG, &shared, NULL, NULL, NULL, NULL);
     BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG4, dat_lmr_create, near.ia, DAT_MEM_TYPE_VIRTUAL, description, 0, zone,
