@@ -16,6 +16,7 @@ use super::session::{Needs, News, Over, Session, Shelf};
 use super::station::Station;
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::HostBackend;
+use crate::limits;
 use crate::place::{Part, Place};
 
 /// Clients at once.
@@ -41,7 +42,7 @@ pub(crate) enum Notice {
 /// Why a server cannot listen.
 pub(crate) fn not_listening(qualifier: u64, error: dat_core::Error) -> Failure {
     if error.kind() != ErrorKind::ConnQualInUse {
-        return Failure::operation("dat_psp_create failed", error);
+        return Failure::operation("dat_psp_create failed", error).because(limits::behind(error));
     }
     Failure {
         kind: FailureKind::Operation,
