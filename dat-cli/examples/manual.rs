@@ -34,15 +34,34 @@ fn write_pages(command: &Command, directory: &Path) -> Result<(), Box<dyn Error>
     let lines: Vec<&str> = std::str::from_utf8(&text)?.lines().collect();
     let mut kept = String::new();
     for (index, line) in lines.iter().enumerate() {
+        let line = &match lines.get(index.wrapping_sub(1)) {
+            Some(&".SH SYNOPSIS") => with_values(command, line),
+            _ if *line == ".SH EXTRA" => ".SH NOTES".to_owned(),
+            _ => (*line).to_owned(),
+        };
         let beside = [index.wrapping_sub(1), index + 1];
         let is_empty = |index: &usize| lines.get(*index).is_some_and(|line| line.is_empty());
-        if *line != ".br" || !beside.iter().any(is_empty) {
+        if line != ".br" || !beside.iter().any(is_empty) {
             kept.push_str(if line.is_empty() { ".sp" } else { line });
             kept.push('\n');
         }
     }
     std::fs::write(directory.join(page.get_filename()), kept)?;
     Ok(())
+}
+
+/// A synopsis in which options that take a value show its name.
+fn with_values(command: &Command, synopsis: &str) -> String {
+    let mut text = synopsis.to_owned();
+    for option in command.get_opts() {
+        let name = option.get_long().zip(option.get_value_names());
+        if let Some((long, [value, ..])) = name {
+            let option = format!("\\fB\\-\\-{}\\fR", long.replace('-', "\\-"));
+            let valued = format!("{option} \\fI{}\\fR", value.replace('-', "\\-"));
+            text = text.replace(&format!("{option}]"), &format!("{valued}]"));
+        }
+    }
+    text
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
