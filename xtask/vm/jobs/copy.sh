@@ -1,6 +1,6 @@
 #!/bin/bash
 #: about = "two processes copy a file over the device, and what must not be copied is refused"
-#: timeout = 180
+#: timeout = 360
 #: programs = ["cmp"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/bin/bash
 #: about = "two hosts copy, measure, put and get over a network; one of them loses its power, and the other says so and gives back what it had"
-#: timeout = 240
+#: timeout = 480
 #: peer = true
 #: memory = 512
 #: programs = ["cmp", "env"]

@@ -1,6 +1,6 @@
 #!/bin/bash
 #: about = "a side is killed or interrupted at a random moment: the other says so, the server goes on, nothing is left on the device"
-#: timeout = 300
+#: timeout = 600
 #: programs = ["cmp", "env"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
 # Arguments: rounds for each side, and a seed. Jobs begin with SIGINT ignored, and what they start in the background inherits that; `env` of the GNU

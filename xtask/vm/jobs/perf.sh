@@ -1,6 +1,6 @@
 #!/bin/bash
 #: about = "two processes write, read and send over the device, asleep and polling, and the data arrives; one binds and shares receives"
-#: timeout = 180
+#: timeout = 360
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
 set -euo pipefail
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 #: about = "two processes put and get files through a segment, and programs in C talk by librsm; what may not is refused; either is killed: the other says so or goes on, nothing is left on the device"
-#: timeout = 300
+#: timeout = 600
 #: programs = ["cmp", "env", "setpriv"]
 #: [[build]]
 #: package = "dat-cli"
