@@ -131,7 +131,8 @@ impl VerbsBackend {
     }
 
     /// Has a function called, on a thread of this backend, whenever `progress` has something to do: a connection or device
-    /// event, or an armed completion queue. It may wake somebody, and must not call the adapter.
+    /// event, or an armed completion queue. It may wake somebody, who calls `progress` until the adapter is quiet (`Ia::is_quiet`), and must
+    /// not call the adapter itself.
     ///
     /// # Errors
     /// `Resources`: out of memory.
@@ -350,6 +351,8 @@ impl VerbsBackend {
                 });
             }
         }
+        // There may be more, which is not told again.
+        self.signal.remind();
         None
     }
 }
@@ -722,8 +725,10 @@ unsafe impl Backend for VerbsBackend {
         self.signal.calm();
         if let Some((sink, batch)) = &mut self.sink {
             // Buffers of shared queues that endpoints without a dispatcher for receives took. A failure of what
-            // nobody listens to is told of its queue pairs.
-            let _emptied = sink.fill(batch);
+            // nobody listens to is told of its queue pairs; nonsense concerns all.
+            if sink.fill(batch).is_err() {
+                let _news = self.directory.note_nonsense();
+            }
         }
         if let Some(event) = self.take_in_completions() {
             return Some(event);

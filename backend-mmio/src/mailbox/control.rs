@@ -157,6 +157,8 @@ unsafe impl<L: RawLock, E: OtherEnd, H: Hal> Control for MailboxControl<'_, L, E
                 None
             }
             Err(_) => {
+                // There is nothing to refuse.
+                self.mailbox.give_up();
                 self.told = true;
                 Some(DeviceEvent::Failed)
             }

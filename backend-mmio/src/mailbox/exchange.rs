@@ -69,8 +69,11 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
             other,
             hal: PhantomData,
         };
-        // The answer that is there is to somebody before.
-        let serial = mailbox.load(ANSWER);
+        // Nobody finds a driver here while half of it is somebody before.
+        mailbox.store(GREETING, 0);
+        H::to_device();
+        // The command that is there is of somebody before, and so is its answer, which may not have come yet.
+        let serial = mailbox.load(COMMAND);
         mailbox.desk.with(|desk| desk.serial = serial);
         let at = units.as_ptr().expose_provenance() as u64;
         mailbox.store(AT, (at >> 32) as u32);
@@ -117,6 +120,15 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
             self.close(desk);
         }
         desk.is_closed
+    }
+
+    /// The other end makes no sense.
+    pub(super) fn give_up(&self) {
+        self.desk.with(|desk| {
+            if !desk.is_closed {
+                self.close(desk);
+            }
+        });
     }
 
     fn close(&self, desk: &mut Desk) {

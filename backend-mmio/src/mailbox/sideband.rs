@@ -121,8 +121,12 @@ impl<L: RawLock, E: OtherEnd, H: Hal> Sideband for MailboxSideband<'_, L, E, H> 
         if self.seen == Some(notice) {
             return None;
         }
-        // That the other end is of no use is told by the control path.
-        let event: Option<ControlEvent> = self.mailbox.ask(&Command::PollConnections).ok()?;
+        let answer: Result<Option<ControlEvent>, _> = self.mailbox.ask(&Command::PollConnections);
+        let Ok(event) = answer else {
+            // There is nothing to refuse. That the other end is of no use is told by the control path.
+            self.mailbox.give_up();
+            return None;
+        };
         if event.is_none() {
             self.seen = Some(notice);
         }

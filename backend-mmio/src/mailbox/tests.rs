@@ -366,7 +366,8 @@ fn an_end_that_leaves_is_given_up_at_once() {
 
 #[test]
 fn an_answer_that_makes_no_sense_is_none() {
-    for answer in [&[9][..], &[0, 1, 9], &[0, 2]] {
+    // No number of an answer, no event, nothing that can be; and a refusal of what cannot be refused.
+    for answer in [&[9][..], &[0, 1, 9], &[0, 2], &[1]] {
         let next = [LIMITS, Next::Answer(Box::leak(answer.into()))];
         let (other, mailbox) = scripted(&next);
         let mut control = MailboxControl::new(mailbox, "senseless").expect("a device");
@@ -375,6 +376,33 @@ fn an_answer_that_makes_no_sense_is_none() {
         assert_eq!(control.create_domain(), Err(BackendError::Device));
         assert_eq!(other.cut_off.get(), 1, "{answer:?}");
     }
+}
+
+#[test]
+fn an_end_that_refuses_to_tell_of_connections_is_given_up() {
+    let (other, mailbox) = scripted(&[LIMITS, Next::Answer(&[0, 3, 0, 1, 64]), Next::Answer(&[1])]);
+    let mut control = MailboxControl::new(mailbox, "reticent").expect("a device");
+    let mut sideband = MailboxSideband::new(mailbox).expect("a device");
+    assert_eq!(sideband.poll(Instant::ZERO), None);
+    assert_eq!(other.cut_off.get(), 1);
+    closed(other, &mut control);
+}
+
+/// Who begins again does not take what the one before was about to hear for its own.
+#[test]
+fn an_answer_to_somebody_before_is_not_heard() {
+    let (other, _gone) = scripted(&[Next::Answer(&[0, 5])]);
+    store(other.units, COMMAND, 8);
+    assert_eq!(
+        load(other.units, ANSWER),
+        7,
+        "it died before the answer came"
+    );
+    let mailbox = Desk::new(other.units, other);
+    assert_eq!(load(other.units, GREETING), VERSION);
+    store(other.units, ANSWER, 8);
+    assert_eq!(mailbox.ask::<u32>(&Command::CreateDomain), Ok(5));
+    assert_eq!(load(other.units, COMMAND), 9);
 }
 
 #[test]

@@ -175,6 +175,9 @@ impl Epoll {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI32, Ordering};
+    use std::thread::ScopedJoinHandle;
+
     use super::*;
 
     const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
@@ -224,18 +227,12 @@ mod tests {
         let [first, second] = sets(&fd, [Wakes::One; 2]);
         std::thread::scope(|scope| {
             let sleepers = [&first, &second].map(|set| scope.spawn(move || set.wait(None)));
-            while !sleepers
-                .iter()
-                .any(std::thread::ScopedJoinHandle::is_finished)
-            {
+            while !sleepers.iter().any(ScopedJoinHandle::is_finished) {
                 fd.raise();
                 std::thread::yield_now();
             }
             // Whoever is left is woken alone.
-            while !sleepers
-                .iter()
-                .all(std::thread::ScopedJoinHandle::is_finished)
-            {
+            while !sleepers.iter().all(ScopedJoinHandle::is_finished) {
                 fd.raise();
                 std::thread::yield_now();
             }
@@ -243,6 +240,61 @@ mod tests {
                 let woken = sleeper.join().expect("no panic");
                 assert_eq!(woken.expect("no signal"), told);
             }
+        });
+    }
+
+    /// The number of a thread, once it runs.
+    fn this_thread() -> i32 {
+        // SAFETY: asks for a number.
+        unsafe { libc::gettid() }
+    }
+
+    /// Whether a thread of this process sleeps.
+    fn sleeps(thread: i32) -> bool {
+        let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+        // Its state comes behind its name, which is in parentheses.
+        told.is_ok_and(|told| {
+            told.rsplit(')')
+                .next()
+                .is_some_and(|rest| rest.starts_with(" S"))
+        })
+    }
+
+    /// Spec: EVW-01
+    #[test]
+    fn of_those_who_sleep_one_is_woken() {
+        let fd = EventFd::new().expect("a descriptor");
+        let sets = sets(&fd, [Wakes::One; 2]);
+        let numbers = [const { AtomicI32::new(0) }; 2];
+        std::thread::scope(|scope| {
+            let sleepers = [0, 1].map(|which| {
+                let (set, number): (&Epoll, &AtomicI32) = (&sets[which], &numbers[which]);
+                scope.spawn(move || {
+                    number.store(this_thread(), Ordering::Release);
+                    set.wait(None)
+                })
+            });
+            while !numbers
+                .iter()
+                .all(|number| sleeps(number.load(Ordering::Acquire)))
+            {
+                std::thread::yield_now();
+            }
+            fd.raise();
+            let woken = loop {
+                let is_over = |sleeper: &ScopedJoinHandle<'_, _>| sleeper.is_finished();
+                match sleepers.iter().position(is_over) {
+                    Some(woken) => break woken,
+                    None => std::thread::yield_now(),
+                }
+            };
+            let other = 1 - woken;
+            let left_alone = !sleepers[other].is_finished() && take(&sets[other]) == 0;
+            while !sleepers[other].is_finished() {
+                fd.raise();
+                std::thread::yield_now();
+            }
+            assert!(left_alone, "both were told");
         });
     }
 

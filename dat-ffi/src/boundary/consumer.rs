@@ -81,13 +81,30 @@ const MEMORY: &str = "/proc/self/maps";
 /// What the system says that may be done with memory, which nothing is done to. Where it does not say, it may be written.
 pub(crate) fn told_access(address: usize, length: usize) -> Access {
     match std::fs::read_to_string(MEMORY) {
-        Ok(memory) => access_by(&memory, address, length),
+        Ok(memory) => access_by(&memory, stack_limit(), address, length),
         Err(_) => Access::Write,
     }
 }
 
-/// The same by the list of a process's memory, which is in order: `first-behind rwxp ...`, in hexadecimal digits.
-fn access_by(memory: &str, address: usize, length: usize) -> Access {
+/// How large the stack of the first thread may become.
+fn stack_limit() -> usize {
+    /// Nobody has more, and what lies further below is something else.
+    const MOST: usize = 1 << 30;
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: there is room for the answer.
+    let answer = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
+    match usize::try_from(limit.rlim_cur) {
+        Ok(limit) if answer == 0 => limit.min(MOST),
+        _ => MOST,
+    }
+}
+
+/// The same by the list of a process's memory, which is in order: `first-behind rwxp ...`, in hexadecimal digits. The stack of the first thread
+/// is as long as it may become: what was never touched of it is not in the list.
+fn access_by(memory: &str, stack_limit: usize, address: usize, length: usize) -> Access {
     let Some(end) = address.checked_add(length) else {
         return Access::None;
     };
@@ -96,9 +113,12 @@ fn access_by(memory: &str, address: usize, length: usize) -> Access {
     for line in memory.lines() {
         let mut words = line.split([' ', '-']);
         let mut number = || usize::from_str_radix(words.next()?, 16).ok();
-        let (Some(first), Some(behind)) = (number(), number()) else {
+        let (Some(mut first), Some(behind)) = (number(), number()) else {
             continue;
         };
+        if line.ends_with("[stack]") {
+            first = first.min(behind.saturating_sub(stack_limit));
+        }
         if next >= end || first > next {
             break;
         }
@@ -177,7 +197,7 @@ mod tests {
     #[test]
     fn memory_of_several_pieces_may_be_used_as_each_of_them_may() {
         let memory = "1000-3000 rw-p 0 00:00 0\n3000-4000 r--p 0 00:00 0 file\n4000-5000 rw-p 0 00:00 0\n\
-                      6000-7000 rw-p 0 00:00 0\n7000-8000 ---p 0 00:00 0\n";
+                      6000-7000 rw-p 0 00:00 0\n7000-8000 ---p 0 00:00 0\nc000-d000 rw-p 0 00:00 0 [stack]\n";
         for (address, length, access) in [
             (0x1000, 0x2000, Access::Write),
             (0x1fff, 2, Access::Write),
@@ -189,8 +209,11 @@ mod tests {
             (0x6000, 0x1001, Access::None),
             (0xfff, 2, Access::None),
             (0x9000, 1, Access::None),
+            (0xa000, 0x3000, Access::Write),
+            (0x9fff, 1, Access::None),
+            (0xcfff, 2, Access::None),
         ] {
-            let found = access_by(memory, address, length);
+            let found = access_by(memory, 0x3000, address, length);
             assert_eq!(found, access, "{length:#x} from {address:#x}");
         }
     }

@@ -14,6 +14,7 @@ use dat_core::sync::{HostLock, Table};
 use dat_core::{Error, Ia, RecordSlot, Result, Storage, Subtype};
 use dat_rsm::{ControllerConfig, Options, Rsm, RsmError};
 
+use super::page_size;
 use crate::adapter::Host;
 use crate::capacity::Capacity;
 
@@ -39,12 +40,12 @@ std::thread_local! {
 /// # Safety
 /// The whole pages in there are memory of the caller's.
 unsafe fn by_small_pages(start: *const u8, length: usize) {
-    const PAGE: usize = 4096;
-    let skipped = start.addr().next_multiple_of(PAGE) - start.addr();
-    let pages = length.saturating_sub(skipped) / PAGE;
+    let page = page_size();
+    let skipped = start.addr().next_multiple_of(page) - start.addr();
+    let pages = length.saturating_sub(skipped) / page;
     let first = start.wrapping_add(skipped).cast_mut();
     // SAFETY: mapped, as the caller promises; this changes no contents. Without it all is well, and slower.
-    unsafe { libc::madvise(first.cast(), pages * PAGE, libc::MADV_NOHUGEPAGE) };
+    unsafe { libc::madvise(first.cast(), pages * page, libc::MADV_NOHUGEPAGE) };
 }
 
 /// Has the system give the memory of a table, of which few places are used, by small pages.

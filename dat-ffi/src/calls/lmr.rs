@@ -74,10 +74,6 @@ pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
         MemoryType::Lmr => Ok(()),
         MemoryType::Virtual | MemoryType::SharedVirtual => check_memory(&wanted),
     };
-    if matches!(adapter.device, Device::Mock(_)) {
-        // What a device would find out when it pins the memory.
-        checked()?;
-    }
     let made = with_device!(adapter, opened => opened.ia.lmr_create(&request)).map_err(
         |error| match error.subtype() {
             // The system knows why, where the device says no more than that it could not.
@@ -85,6 +81,16 @@ pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
             _ => error,
         },
     )?;
+    // What a device finds out when it pins the memory, behind all else that may be wrong.
+    let pinned = match adapter.device {
+        Device::Mock(_) => checked(),
+        #[cfg(feature = "verbs")]
+        Device::Verbs(_) => Ok(()),
+    };
+    if let Err(error) = pinned {
+        with_device!(adapter, opened => opened.ia.lmr_free(made.lmr))?;
+        return Err(error);
+    }
     places.lmr_context.offer(made.lmr_context);
     places.rmr_context.offer(made.rmr_context);
     places.registered_size.offer(made.registered_size);

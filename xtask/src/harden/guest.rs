@@ -40,8 +40,13 @@ pub(crate) fn seed() -> u64 {
 }
 
 /// Runs the jobs with so many rounds; their counts as a section of the page.
-pub(crate) fn run(workspace: &Workspace, counting: &Counting, rounds: u32) -> Result<String> {
-    let arguments = [rounds.to_string(), seed().to_string()];
+pub(crate) fn run(
+    workspace: &Workspace,
+    counting: &Counting,
+    rounds: u32,
+    seed: u64,
+) -> Result<String> {
+    let arguments = [rounds.to_string(), seed.to_string()];
     let seconds = ROUND * u64::from(rounds);
     run_with(workspace, counting, &arguments, seconds)
 }

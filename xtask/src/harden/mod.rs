@@ -30,6 +30,9 @@ pub(crate) struct Options {
     /// How long to try what has no end of its own
     #[arg(long, value_name = "MINUTES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     minutes: u32,
+    /// Begin what is chosen at random with this number, in the guest and in use for long [default: by the time]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..32768))]
+    seed: Option<u64>,
     /// Run only the proof of this name; may be repeated
     #[arg(long, value_name = "PROOF")]
     only: Vec<String>,
@@ -50,6 +53,8 @@ struct Proof {
 pub(crate) struct Effort {
     end: Instant,
     minutes: u32,
+    /// What random choices begin with.
+    seed: u64,
 }
 
 impl Effort {
@@ -113,7 +118,10 @@ const PROOFS: [Proof; 16] = [
         run: |workspace, _| {
             let scope = ["--package", "dat-tests", "--features", "mailbox"];
             let shell = &workspace.shell;
-            cmd!(shell, "cargo test --quiet {scope...} --test mmio mailbox").run()?;
+            let told = cmd!(shell, "cargo test --quiet {scope...} --test mmio mailbox").read()?;
+            let passed = sanitizers::passed(&told)
+                .with_context(|| format!("no test ran over a mailbox:\n{told}"))?;
+            println!("{passed} tests");
             Ok(None)
         },
     },
@@ -125,30 +133,42 @@ const PROOFS: [Proof; 16] = [
     Proof {
         name: "hostile",
         what: "a peer that uses keys that are stale, guessed, replayed or another's, and floods",
-        run: |workspace, effort| guest::run(workspace, &guest::HOSTILE, effort.minutes).map(Some),
+        run: |workspace, effort| {
+            guest::run(workspace, &guest::HOSTILE, effort.minutes, effort.seed).map(Some)
+        },
     },
     Proof {
         name: "faults",
         what: "networks that lose packets, links that go down, modules that are to be removed",
-        run: |workspace, effort| guest::run(workspace, &guest::FAULTS, effort.minutes).map(Some),
+        run: |workspace, effort| {
+            guest::run(workspace, &guest::FAULTS, effort.minutes, effort.seed).map(Some)
+        },
     },
     Proof {
         name: "limits",
         what: "memory that may be registered runs out",
         run: |workspace, effort| {
             // A round of it takes as long as a few of the others.
-            guest::run(workspace, &guest::LIMITS, effort.minutes.div_ceil(5)).map(Some)
+            guest::run(
+                workspace,
+                &guest::LIMITS,
+                effort.minutes.div_ceil(5),
+                effort.seed,
+            )
+            .map(Some)
         },
     },
     Proof {
         name: "soak",
         what: "use of the mock for three times as long, in every way: memory, files and objects stay what they are",
-        run: |workspace, effort| soak::on_the_mock(workspace, effort.minutes).map(Some),
+        run: |workspace, effort| {
+            soak::on_the_mock(workspace, effort.minutes, effort.seed).map(Some)
+        },
     },
     Proof {
         name: "soak-guest",
         what: "the same of a device in a guest",
-        run: |workspace, effort| soak::in_a_guest(workspace, effort.minutes).map(Some),
+        run: |workspace, effort| soak::in_a_guest(workspace, effort.minutes, effort.seed).map(Some),
     },
     Proof {
         name: "mutants",
@@ -180,6 +200,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let effort = Effort {
             end: begin + Duration::from_secs(u64::from(options.minutes) * 60),
             minutes: options.minutes,
+            seed: options.seed.unwrap_or_else(guest::seed),
         };
         match (proof.run)(workspace, &effort) {
             Ok(Some(section)) => replace(workspace, proof.name, &section)?,

@@ -88,7 +88,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
 }
 
 /// How many tests passed, if any.
-fn passed(told: &str) -> Option<u64> {
+pub(super) fn passed(told: &str) -> Option<u64> {
     let results = told.lines().filter_map(|line| {
         let counts = line.strip_prefix("test result: ok. ")?;
         counts.split_once(" passed")?.0.parse::<u64>().ok()

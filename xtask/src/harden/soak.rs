@@ -34,18 +34,17 @@ const SOAK: Counting = Counting {
 };
 
 /// Uses the mock for three times so many minutes.
-pub(super) fn on_the_mock(workspace: &Workspace, minutes: u32) -> Result<String> {
-    let seed = guest::seed();
+pub(super) fn on_the_mock(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
     let row = run(workspace, minutes * LONGER, seed)?;
-    let again = format!("seed {seed}");
+    let again = format!("`cargo xtask harden --only soak --minutes {minutes} --seed {seed}`");
     Ok(guest::section(SOAK.columns, &[row], &again))
 }
 
 /// Uses the device of a guest for so many minutes.
-pub(super) fn in_a_guest(workspace: &Workspace, minutes: u32) -> Result<String> {
+pub(super) fn in_a_guest(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
     let arguments = [
         (minutes * 60).to_string(),
-        guest::seed().to_string(),
+        seed.to_string(),
         LOOKS.to_string(),
         THREADS.to_string(),
         ENDPOINTS.to_string(),

@@ -359,7 +359,8 @@ wait_until 20 no_objects
 for name in "${names[@]}"; do
     case $name in
         *"packets are lost"*)
-            [ "${tried[$name]}" -lt 6 ] || [ $((intact[$name] * 3)) -ge "${tried[$name]}" ] ||
+            # All of a round share their luck, and one of four has none.
+            [ "$rounds" -lt 8 ] || [ $((intact[$name] * 3)) -ge "${tried[$name]}" ] ||
                 fail "$name: of ${tried[$name]} only ${intact[$name]} were whole"
             ;;
     esac

@@ -219,6 +219,7 @@ static void memory(void)
 {
     static char bytes[4096], cookie_bytes[DAT_LMR_COOKIE_SIZE] = "a cookie";
     static const char constant[64] = "it may be read";
+    char untouched[1024 * 1024];
     DAT_REGION_DESCRIPTION description;
     DAT_PZ_HANDLE zone = NULL, freed;
     DAT_PZ_PARAM zone_param;
@@ -258,11 +259,18 @@ static void memory(void)
     description.for_va = (DAT_PVOID)(uintptr_t)64;
     BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3, dat_lmr_create, near.ia, DAT_MEM_TYPE_VIRTUAL, description, 64, zone,
         DAT_MEM_PRIV_LOCAL_READ_FLAG, &shared, NULL, NULL, NULL, NULL);
+    BAD(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ, dat_lmr_create, near.ia, DAT_MEM_TYPE_VIRTUAL, description, 64, far.zone,
+        DAT_MEM_PRIV_LOCAL_READ_FLAG, &shared, NULL, NULL, NULL, NULL);
     description.for_va = (DAT_PVOID)(uintptr_t)constant;
     BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3, dat_lmr_create, near.ia, DAT_MEM_TYPE_VIRTUAL, description, sizeof constant, zone,
         DAT_MEM_PRIV_LOCAL_WRITE_FLAG, &shared, NULL, NULL, NULL, NULL);
     OK(dat_lmr_create(near.ia, DAT_MEM_TYPE_VIRTUAL, description, sizeof constant, zone, DAT_MEM_PRIV_REMOTE_READ_FLAG, &shared, NULL,
                       NULL, NULL, NULL));
+    OK(dat_lmr_free(shared));
+    /* A part of the stack that nobody has touched yet. */
+    description.for_va = untouched;
+    OK(dat_lmr_create(near.ia, DAT_MEM_TYPE_VIRTUAL, description, sizeof untouched, zone, DAT_MEM_PRIV_ALL_FLAG, &shared, NULL, NULL,
+                      NULL, NULL));
     OK(dat_lmr_free(shared));
     GOOD(dat_lmr_query, lmr, DAT_LMR_FIELD_ALL, &param);
     CHECK(param.ia_handle == near.ia && param.mem_type == DAT_MEM_TYPE_VIRTUAL && param.region_desc.for_va == bytes);
