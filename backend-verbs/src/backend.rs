@@ -774,11 +774,7 @@ impl Drop for VerbsBackend {
         self.listeners.clear();
         self.requests.clear();
         for (_, pair) in self.pairs.iter_mut() {
-            let before = pair.state;
-            pair.end(&self.directory);
-            if let (State::Connected, Some(id)) = (before, &pair.id) {
-                id.disconnect();
-            }
+            pair.give_up(&self.directory);
         }
         self.pairs.clear();
         self.objects.clear();

@@ -257,17 +257,10 @@ impl VerbsBackend {
         let Some(pair) = self.pairs.get_mut(key.0) else {
             return;
         };
-        let before = pair.state;
-        if before == State::Unconnected {
+        if pair.state == State::Unconnected {
             return;
         }
-        pair.end(&self.directory);
-        match (before, &pair.id) {
-            (State::Connected, Some(id)) => id.disconnect(),
-            (State::Ended, _) => {}
-            // Giving the identifier up tells a peer that was asked.
-            _ => pair.id = None,
-        }
+        pair.give_up(&self.directory);
         let token = pair.token();
         self.forget_connection_events(token);
     }
@@ -306,10 +299,7 @@ impl VerbsBackend {
                 });
             }
             if noted.failed && pair.state == State::Connected {
-                pair.end(&self.directory);
-                if let Some(id) = &pair.id {
-                    id.disconnect();
-                }
+                pair.give_up(&self.directory);
                 self.pending.push_back(ControlEvent::Broken {
                     queue_pair: pair.token(),
                 });
@@ -615,10 +605,7 @@ impl VerbsBackend {
                 if let Some(pair) = self.pairs.get_mut(key)
                     && pair.state == State::Connected
                 {
-                    pair.end(&self.directory);
-                    if let Some(id) = &pair.id {
-                        id.disconnect();
-                    }
+                    pair.give_up(&self.directory);
                     let queue_pair = pair.token();
                     self.pending.push_back(ControlEvent::Broken { queue_pair });
                 }
@@ -656,15 +643,8 @@ impl VerbsBackend {
     /// of them; what was posted is flushed as far as the device still does that.
     fn give_device_up(&mut self) {
         for (_, pair) in self.pairs.iter_mut() {
-            let before = pair.state;
-            if matches!(before, State::Unconnected | State::Ended) {
-                continue;
-            }
-            pair.end(&self.directory);
-            match (before, &pair.id) {
-                (State::Connected, Some(id)) => id.disconnect(),
-                // Giving the identifier up tells a peer that was asked.
-                _ => pair.id = None,
+            if !matches!(pair.state, State::Unconnected | State::Ended) {
+                pair.give_up(&self.directory);
             }
         }
         self.pending.push_back(ControlEvent::DeviceFailed);
@@ -672,11 +652,7 @@ impl VerbsBackend {
 
     /// A queue pair is given up: its connection ends, the peer hears of it.
     pub(crate) fn give_up(&mut self, pair: &mut Pair) {
-        let before = pair.state;
-        pair.end(&self.directory);
-        if let (State::Connected, Some(id)) = (before, &pair.id) {
-            id.disconnect();
-        }
+        pair.give_up(&self.directory);
         self.forget_connection_events(pair.token());
         self.forget_pair(&pair.request, pair.number());
     }

@@ -82,6 +82,18 @@ impl Pair {
         self.failure.announce();
         self.device.fail();
     }
+
+    /// Ends the connection, or what was done for one, so that the peer hears of it.
+    pub(crate) fn give_up(&mut self, directory: &Directory) {
+        let before = self.state;
+        self.end(directory);
+        match (before, &self.id) {
+            (State::Connected, Some(id)) => id.disconnect(),
+            (State::Unconnected | State::Ended, _) => {}
+            // Giving the identifier up tells a peer that was asked.
+            _ => self.id = None,
+        }
+    }
 }
 
 fn depth(asked: i32) -> u8 {
