@@ -8,16 +8,15 @@
 #:     { package = "libdat2", target = { library = "dat2" }, sources = ["xtask/vm/programs/exhaust.c"] },
 #:     { package = "dat-provider", features = ["verbs"], target = { library = "dat_provider" } },
 #:     { package = "librsm", features = ["verbs"], target = { library = "rsm" }, sources = ["xtask/vm/programs/exhaust_rsm.c"] }]
-# Arguments: rounds of each, a seed, and the names of what to do (memory servers descriptors programs; these without any; and files, which has not been passed
-# from end to end yet). Whatever happens: a command ends well, or ends
-# with 1 and says why; the device holds what it held before; the next one works. What is counted goes to `cargo xtask harden`.
+# Arguments: rounds of each, a seed, and the names of what to do (memory servers descriptors programs files; all of it without any). Whatever happens: a command
+# ends well, or ends with 1 and says why; the device holds what it held before; the next one works. What is counted goes to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 rounds=${1:-1}
 RANDOM=${2:-$$}
 echo "seed ${2:-$$}, $rounds rounds of each"
 shift $(($# < 2 ? $# : 2))
-[ $# != 0 ] || set -- memory servers descriptors programs
+[ $# != 0 ] || set -- memory servers descriptors programs files
 
 mkdir -p /run/limits /run/into
 chmod 777 /run/limits
