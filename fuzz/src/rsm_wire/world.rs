@@ -1,0 +1,467 @@
+//! The three nodes, and what has to be true of them.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::Waker;
+
+use backend_mock::{Fabric, FabricOptions, NodeOptions};
+use dat_core::attributes::IaAddress;
+use dat_core::event::{Wait, WakeReason};
+use dat_core::memory::{Region, RmrTriplet};
+use dat_core::time::Instant;
+use dat_rsm::wire::MESSAGE_SIZE;
+use dat_rsm::{
+    AccessEntry, ControllerConfig, ControllerId, DEFAULT_QUALIFIER, ExportFlags, ExportId,
+    GetEntry, ImportId, Limits, LocalAccess, NodeEntry, Options, Permission, PutEntry, Rsm,
+    SegmentHandle, SignalFlags, Source, Target, VectorFlags,
+};
+
+use super::intruder::Intruder;
+use super::operation::Operation;
+use super::pages::{
+    FRIEND_PAGES, GOT, GUARD_BYTE, INTRUDER_BYTE, INTRUDER_PAGES, LOCAL, LOCAL_BYTE, OPEN,
+    OPEN_BYTE, READABLE, READABLE_BYTE, REVOKED_BYTE, SECRET, SECRET_BYTE, STOLEN, VICTIM_PAGES,
+    address, fill, is_full_of,
+};
+use super::{Engine, FRIEND, INTRUDER, REGIONS, SEGMENTS, Slots, VICTIM, open};
+
+/// Regions that an open controller has by itself.
+const OWN_REGIONS: usize = 2;
+
+/// All nodes.
+pub(super) struct World<'s> {
+    victim: Engine<'s>,
+    friend: Engine<'s>,
+    intruder: Intruder<'s>,
+    victim_controller: ControllerId,
+    friend_controller: ControllerId,
+    exports: [ExportId; 3],
+    published: [bool; 3],
+    /// What the victim imports from the intruder.
+    baits: Vec<ImportId>,
+    secret: ImportId,
+    fabric: Fabric,
+}
+
+fn entry(node: u32) -> NodeEntry {
+    NodeEntry {
+        node,
+        controller: "dat0",
+        address: address_of(node),
+        qualifier: DEFAULT_QUALIFIER,
+    }
+}
+
+fn address_of(node: u32) -> IaAddress {
+    NodeOptions::new("", u64::from(node)).address
+}
+
+/// Lets everybody but the caller go on.
+struct Others<'w, 's> {
+    fabric: &'w Fabric,
+    engine: &'w Engine<'s>,
+    intruder: &'w Intruder<'s>,
+}
+
+impl Wait for Others<'_, '_> {
+    fn now(&mut self) -> Instant {
+        self.fabric.now()
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        let now = self.now();
+        let others = self.engine.progress(now) + self.intruder.progress(now);
+        if others != 0 || self.fabric.step() {
+            return WakeReason::Woken;
+        }
+        match until {
+            Some(until) => {
+                self.fabric.run_until(until.max(now));
+                WakeReason::TimedOut
+            }
+            None => WakeReason::Interrupted,
+        }
+    }
+}
+
+impl<'s> World<'s> {
+    pub(super) fn new(seed: u64, storage: &'s mut [Box<Slots>; 3]) -> Self {
+        for (page, byte) in VICTIM_PAGES.0.iter().zip(b"GOGRGSGLG") {
+            fill(page, *byte);
+        }
+        for (page, byte) in INTRUDER_PAGES.0.iter().zip([0, 0, INTRUDER_BYTE]) {
+            fill(page, byte);
+        }
+        let fabric = Fabric::new(FabricOptions {
+            seed,
+            ..FabricOptions::default()
+        });
+        let [first, second, third] = storage;
+        let adapter = |storage: &'s mut Slots, node: u32| {
+            let mut options = NodeOptions::new("fuzz", u64::from(node));
+            // One zone each, so that one that leaks is missed at the end.
+            options.limits.domains = 1;
+            open(storage, fabric.node(options))
+        };
+        let intruder = Intruder::new(adapter(first, INTRUDER));
+        let engine = |storage: &'s mut Slots, node: u32| {
+            let config = ControllerConfig {
+                name: "dat0",
+                ia: adapter(storage, node),
+                qualifier: DEFAULT_QUALIFIER,
+                nodes: [INTRUDER, VICTIM, FRIEND].map(entry).to_vec(),
+            };
+            let options = Options {
+                limits: Limits {
+                    exports: 3,
+                    imports: 8,
+                    importers: 12,
+                    local_memory: REGIONS,
+                    barriers: 4,
+                    links: 9,
+                    calls: 4,
+                    requests: 256,
+                    ..Limits::default()
+                },
+                ..Options::new(node, u64::from(node))
+            };
+            let engine = Rsm::new(options, vec![config]).expect("an engine");
+            let controller = engine.get_controller(Some("dat0"));
+            (engine, controller.expect("a controller"))
+        };
+        let (victim, victim_controller) = engine(second, VICTIM);
+        let (friend, friend_controller) = engine(third, FRIEND);
+        let exports = [OPEN, READABLE, SECRET].map(|page| {
+            let page: &'static [AtomicU8] = &VICTIM_PAGES.0[page];
+            victim
+                .export_create(
+                    victim_controller,
+                    Region::from_static(page),
+                    ExportFlags::empty(),
+                )
+                .expect("a segment")
+        });
+        for (place, export) in exports.iter().enumerate() {
+            victim
+                .export_publish(*export, SEGMENTS[place], access(place))
+                .expect("published");
+        }
+        let mut wait = Others {
+            fabric: &fabric,
+            engine: &victim,
+            intruder: &intruder,
+        };
+        let secret = friend.import_connect(
+            friend_controller,
+            VICTIM,
+            SEGMENTS[2],
+            Permission::all(),
+            &mut wait,
+        );
+        let secret = secret.expect("connected");
+        Self {
+            victim,
+            friend,
+            intruder,
+            victim_controller,
+            friend_controller,
+            exports,
+            published: [true; 3],
+            baits: Vec::new(),
+            secret,
+            fabric,
+        }
+    }
+
+    pub(super) fn act(&mut self, operation: Operation) {
+        match operation {
+            Operation::Say {
+                kind,
+                word,
+                other,
+                half,
+                bent,
+            } => {
+                let mut bytes = self.intruder.say(kind, word, other, half).encode();
+                if let Some(byte) = bytes.get_mut(usize::from(bent).wrapping_sub(1)) {
+                    *byte = byte.wrapping_add(1);
+                }
+                self.intruder.send(&bytes);
+                self.settle();
+            }
+            Operation::Noise { bytes } => {
+                let length = [MESSAGE_SIZE, MESSAGE_SIZE + 1, 1, 0][usize::from(bytes[0]) % 4];
+                let noise: Vec<u8> = bytes.iter().copied().cycle().take(length).collect();
+                self.intruder.send(&noise);
+                self.settle();
+            }
+            Operation::Access {
+                write,
+                key,
+                offset,
+                length,
+                place,
+            } => {
+                let keys = self.intruder.keys.borrow().clone();
+                let (heard, key) = keys[keys.len() - 1 - usize::from(key) % keys.len()];
+                let base = match place % 6 {
+                    0 => address(&VICTIM_PAGES.0[OPEN]),
+                    1 => address(&VICTIM_PAGES.0[READABLE]),
+                    2 => address(&VICTIM_PAGES.0[SECRET]),
+                    3 => address(&VICTIM_PAGES.0[LOCAL]),
+                    _ => heard,
+                };
+                let offset = [0, 8, 4088, 4092, 4096, u64::MAX - 7][usize::from(offset) % 6];
+                let remote = RmrTriplet {
+                    context: key,
+                    address: base.wrapping_add(offset),
+                    length: [8, 1, 4096, 0][usize::from(length) % 4],
+                };
+                self.intruder.access(write & 1 == 1, &remote, place >> 4);
+                self.settle();
+            }
+            Operation::Greet { variant } => {
+                self.intruder.connect(variant, self.fabric.now());
+                self.settle();
+            }
+            Operation::Victim { call, segment } => self.call(call, usize::from(segment)),
+            Operation::Rest { time } => {
+                let until = self.fabric.now().after(u32::from(time) * 1000);
+                self.settle();
+                if let Some(until) = until {
+                    self.fabric.run_until(until);
+                }
+                self.settle();
+            }
+        }
+        self.check();
+    }
+
+    /// The victim calls something; what it is told may be anything but wrong.
+    fn call(&mut self, call: u8, choice: usize) {
+        let wait = &mut Others {
+            fabric: &self.fabric,
+            engine: &self.friend,
+            intruder: &self.intruder,
+        };
+        let victim = &self.victim;
+        let place = choice % 2;
+        let bait = self.baits.get(choice % self.baits.len().max(1)).copied();
+        match call % 9 {
+            0 => {
+                self.intruder.answer.set(u8::try_from(choice).ok());
+                let connected = victim.import_connect(
+                    self.victim_controller,
+                    INTRUDER,
+                    SEGMENTS[0],
+                    Permission::all(),
+                    wait,
+                );
+                self.baits.extend(connected);
+            }
+            1 if self.published[place] => {
+                victim
+                    .export_unpublish(self.exports[place], wait)
+                    .expect("taken back");
+                self.published[place] = false;
+                if place == 0 {
+                    fill(&VICTIM_PAGES.0[OPEN], REVOKED_BYTE);
+                }
+            }
+            2 if !self.published[place] => {
+                if place == 0 {
+                    fill(&VICTIM_PAGES.0[OPEN], OPEN_BYTE);
+                }
+                victim
+                    .export_publish(self.exports[place], SEGMENTS[place], access(place))
+                    .expect("published");
+                self.published[place] = true;
+            }
+            3 => {
+                if let Some(bait) = bait {
+                    let entry = PutEntry {
+                        local: Source::Bytes(b"VVVVVVVV"),
+                        local_offset: 0,
+                        remote_offset: 16,
+                        length: 8,
+                    };
+                    let _anything =
+                        victim.putv(bait, &[entry], VectorFlags::IMPLICIT_SIGPOST, wait);
+                }
+            }
+            4 => {
+                if let Some(bait) = bait {
+                    let page: &'static [AtomicU8] = &VICTIM_PAGES.0[LOCAL];
+                    let local = victim
+                        .create_local_memory(
+                            self.victim_controller,
+                            Region::from_static(page),
+                            LocalAccess::ReadWrite,
+                        )
+                        .expect("local memory");
+                    let mut entries = [GetEntry {
+                        local: Target::Handle(local),
+                        local_offset: GOT.start as u64,
+                        remote_offset: 8,
+                        length: GOT.len() as u64,
+                    }];
+                    let _anything = victim.getv(bait, &mut entries, VectorFlags::empty(), wait);
+                    // Also if the calls that use it never end otherwise.
+                    victim
+                        .free_local_memory(self.victim_controller, local, wait)
+                        .expect("freed");
+                }
+            }
+            5 => {
+                if let Some(bait) = bait {
+                    let _anything = victim.signal_post(bait, SignalFlags::empty(), wait);
+                }
+            }
+            6 => {
+                let export = SegmentHandle::Export(self.exports[place]);
+                let posted = victim.signal_post(export, SignalFlags::NO_ACCUMULATE, wait);
+                assert_eq!(posted, Ok(()));
+            }
+            7 => {
+                if let Some(bait) = bait {
+                    victim.import_disconnect(bait, wait).expect("disconnected");
+                    self.baits.retain(|other| *other != bait);
+                }
+            }
+            _ => {
+                for export in self.exports {
+                    let _taken = victim.signal_take(export).expect("a segment");
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn settle(&self) {
+        loop {
+            let now = self.fabric.now();
+            let handled =
+                self.victim.progress(now) + self.friend.progress(now) + self.intruder.progress(now);
+            if !self.fabric.step() && handled == 0 {
+                return;
+            }
+        }
+    }
+
+    /// No byte changed or leaked that the intruder was not granted.
+    fn check(&self) {
+        let pages = &VICTIM_PAGES.0;
+        for guard in pages.iter().step_by(2) {
+            assert!(is_full_of(guard, GUARD_BYTE), "a guard is hurt");
+        }
+        assert!(is_full_of(&pages[READABLE], READABLE_BYTE), "written");
+        assert!(is_full_of(&pages[SECRET], SECRET_BYTE), "a secret is hurt");
+        let open = |cell: &AtomicU8| match cell.load(Ordering::Relaxed) {
+            REVOKED_BYTE => !self.published[0],
+            OPEN_BYTE | INTRUDER_BYTE => self.published[0],
+            // What the victim put into the bait comes from there.
+            b'V' => self.published[0],
+            _ => false,
+        };
+        assert!(pages[OPEN].iter().all(open), "written after revocation");
+        let local = &pages[LOCAL];
+        let (before, after) = (&local[..GOT.start], &local[GOT.end..]);
+        for part in [before, after] {
+            assert!(is_full_of(part, LOCAL_BYTE), "beside what was asked for");
+        }
+        let stolen = &INTRUDER_PAGES.0[STOLEN];
+        for cell in stolen {
+            let byte = cell.load(Ordering::Relaxed);
+            assert!(
+                [0, OPEN_BYTE, READABLE_BYTE, INTRUDER_BYTE, b'V'].contains(&byte),
+                "{:?} was read",
+                char::from(byte)
+            );
+        }
+    }
+
+    /// The third node is still served, and nothing is left of anything.
+    pub(super) fn end(mut self) {
+        self.settle();
+        self.check();
+        let mut wait = Others {
+            fabric: &self.fabric,
+            engine: &self.victim,
+            intruder: &self.intruder,
+        };
+        let bytes: &'static [AtomicU8] = &FRIEND_PAGES.0[0];
+        let entry = PutEntry {
+            local: Source::Shared(bytes),
+            local_offset: 0,
+            remote_offset: 0,
+            length: 64,
+        };
+        self.friend
+            .putv(
+                self.secret,
+                &[entry],
+                VectorFlags::IMPLICIT_SIGPOST,
+                &mut wait,
+            )
+            .expect("the friend is served");
+        assert!(is_full_of(&VICTIM_PAGES.0[SECRET][..64], 0), "not there");
+        let taken = self.victim.signal_take(self.exports[2]);
+        assert_eq!(taken, Ok(true), "the friend's signal");
+        self.friend
+            .release_controller(self.friend_controller, &mut wait)
+            .expect("released");
+        let mut wait = Others {
+            fabric: &self.fabric,
+            engine: &self.friend,
+            intruder: &self.intruder,
+        };
+        self.victim
+            .release_controller(self.victim_controller, &mut wait)
+            .expect("released");
+        self.settle();
+        self.baits.clear();
+        for engine in [&self.victim, &self.friend] {
+            is_empty(engine);
+        }
+    }
+}
+
+/// Every place of the adapter's tables is free: the engine, which has no more than it needs, can take all of them anew.
+fn is_empty(engine: &Engine<'_>) {
+    let controller = engine.get_controller(Some("dat0"));
+    let controller = controller.expect("a zone, a dispatcher or a service point leaked");
+    let page: &'static [AtomicU8] = &FRIEND_PAGES.0[0];
+    for _ in OWN_REGIONS..REGIONS {
+        engine
+            .create_local_memory(controller, Region::from_static(page), LocalAccess::ReadOnly)
+            .expect("a region leaked");
+    }
+}
+
+/// Who may connect to each page.
+fn access(place: usize) -> &'static [AccessEntry] {
+    const LISTS: [&[AccessEntry]; 3] = [
+        &[
+            AccessEntry {
+                node: INTRUDER,
+                permission: 0o666,
+            },
+            AccessEntry {
+                node: FRIEND,
+                permission: 0o666,
+            },
+        ],
+        &[AccessEntry {
+            node: INTRUDER,
+            permission: 0o444,
+        }],
+        &[AccessEntry {
+            node: FRIEND,
+            permission: 0o666,
+        }],
+    ];
+    LISTS[place]
+}
