@@ -43,6 +43,8 @@ faults! {
     UnknownSyndrome = 9,
     /// It had completions and no room for them, so that some are lost.
     Overrun = 10,
+    /// An interrupt that wrote something else than it was told to.
+    WrongMessage = 11,
     /// It did not answer a command, or answered another one.
     Silent = 32,
 }

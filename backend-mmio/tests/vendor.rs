@@ -315,6 +315,7 @@ fn driver(control: Still) -> (Driver, DmaMemory<'static>, &'static State) {
         sideband: Still::default(),
         registers: Doorbell,
         hal: CoherentHal,
+        shared_buffers: 0,
         memory,
     };
     (MmioBackend::new(parts, storage), memory, state)

@@ -59,6 +59,9 @@ const MEMORY_GRAIN: usize = 256;
 const REQUESTS: usize = 8192;
 const REQUESTS_GRAIN: usize = 16;
 
+/// Buffers that shared receive queues may grow to.
+pub(crate) const SHARED_ROOM: u32 = 64;
+
 pub(crate) const LIMITS: Limits = Limits {
     name: "model",
     domains: 64,
@@ -234,6 +237,7 @@ impl ModelFabric {
             sideband,
             registers: MailboxRegisters::new(mailbox),
             hal,
+            shared_buffers: SHARED_ROOM,
             memory,
         };
         let state = Box::leak(Box::new(State::new()));
@@ -349,6 +353,7 @@ impl ModelFabric {
                 device,
                 coherent: options.coherent,
             },
+            shared_buffers: SHARED_ROOM,
             memory,
         };
         MmioBackend::new(parts, storage)

@@ -22,6 +22,7 @@ use std::task::Wake;
 
 mod bed;
 mod exceptions;
+mod growth;
 #[cfg(feature = "mailbox")]
 mod mailbox;
 
@@ -465,4 +466,12 @@ fn short_requests_carry_their_data() {
     );
     net.success(&left, 91);
     assert_eq!(bed.fabric.taken_inline(0), (inline, bursts));
+}
+
+/// Growth of a shared receive queue ends where its room does: one place of its chain is never posted.
+///
+/// Spec: SRZ-01, SRZ-04
+#[test]
+fn shared_queues_grow_within_their_room() {
+    growth::shared_queues_grow_within_their_room(&MmioBed::new(), 127);
 }

@@ -24,6 +24,8 @@ use mmio_model::pvrdma::{Numbers, PvrdmaFabric, PvrdmaLie, PvrdmaManner, PvrdmaM
 
 mod bed;
 mod exceptions;
+mod growth;
+mod messages;
 
 /// A fabric of its own for each test.
 type PvrdmaBed = Bed<PvrdmaFabric>;
@@ -393,4 +395,12 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
         assert_eq!((back.token, back.status), (token, DtoStatus::Flushed));
     }
     assert!(completions.poll().expect("no failure").is_none());
+}
+
+/// Growth of a shared receive queue ends where its room does.
+///
+/// Spec: SRZ-01, SRZ-04
+#[test]
+fn shared_queues_grow_within_their_room() {
+    growth::shared_queues_grow_within_their_room(&PvrdmaBed::new(), 64);
 }

@@ -45,6 +45,9 @@ pub struct Parts<'s, C, S, R, H> {
     pub registers: R,
     /// The platform.
     pub hal: H,
+    /// Buffers that every shared receive queue has room for at least: the device makes none larger, so that they grow within that room
+    /// alone.
+    pub shared_buffers: u32,
     /// Memory that it shares.
     pub memory: DmaMemory<'s>,
 }
@@ -58,6 +61,7 @@ pub struct MmioBackend<'s, C, S, R, H> {
     hal: H,
     pub(super) supply: Supply<'s>,
     pub(crate) tables: Tables<'s>,
+    shared_buffers: u32,
     /// Where the search for a free queue pair begins: places rest as long as can be.
     next_pair: usize,
     /// Whether the sideband is asked first.
@@ -113,6 +117,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             hal: parts.hal,
             supply: Supply::new(parts.memory, memory_taken, requests, requests_taken),
             tables,
+            shared_buffers: parts.shared_buffers,
             next_pair: 0,
             sideband_first: true,
             more: false,
@@ -395,7 +400,8 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             return Err(BackendError::Resources);
         }
         let (key, shared) = self.tables.free_shared()?;
-        let places = room(depth.saturating_add(1))?;
+        let most = depth.max(self.shared_buffers.min(limits.shared_buffers));
+        let places = room(most.saturating_add(1))?;
         let units = segments.saturating_add(1).next_power_of_two();
         let ring = places.checked_mul(units).ok_or(BackendError::Resources)?;
         let room = ring.saturating_add(1) as usize;
@@ -447,11 +453,11 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         queue: &mut Self::SharedReceiveQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
-        // The device has no command for more, and less needs none.
+        // The device has no command for more, and what there is room for needs none.
         if depth < queue.places {
             Ok(())
         } else {
-            Err(BackendError::NotSupported)
+            Err(BackendError::Resources)
         }
     }
 

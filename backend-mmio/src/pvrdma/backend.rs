@@ -51,6 +51,7 @@ pub struct PvrdmaBackend<'s, W: RegisterWords, M, S, H> {
     hal: H,
     segments: u32,
     completions: u32,
+    shared_buffers: u32,
     pub(super) flushes: bool,
     pub(super) pages: Pages<'s>,
     pub(super) slots: Slots<'s>,
@@ -102,6 +103,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             parts.doorbell_page,
             parts.address,
             &mut pages,
+            parts.messages,
         )?;
         let mut backend = Self {
             name: parts.name,
@@ -112,6 +114,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             hal: parts.hal,
             segments: parts.segments,
             completions: parts.completions,
+            shared_buffers: parts.shared_buffers,
             flushes: parts.flushes,
             pages,
             slots: Slots::new(storage.requests, storage.requests_taken),
@@ -145,8 +148,10 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
 
     fn answered<T>(&self, answer: Result<T, Failure>) -> Result<T, BackendError> {
         answer.map_err(|failure| {
-            if failure == Failure::Silent {
-                self.tables.fault(DeviceFault::Silent);
+            match failure {
+                Failure::Refused => {}
+                Failure::Silent => self.tables.fault(DeviceFault::Silent),
+                Failure::Senseless => self.tables.fault(DeviceFault::WrongMessage),
             }
             failure.into()
         })
@@ -438,12 +443,18 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
     ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError> {
         self.tables.alive()?;
         let segments = segments.max(1);
-        if depth > self.limits().shared_buffers || segments > self.segments() {
+        let limit = self.limits().shared_buffers;
+        if depth > limit || segments > self.segments() {
             return Err(BackendError::Resources);
         }
         let (key, shared) = self.tables.free_shared()?;
         let place = u16::try_from(key).map_err(|_| BackendError::Resources)?;
-        let entries = self.room(depth)?;
+        let entries = depth
+            .max(self.shared_buffers.min(limit))
+            .max(1)
+            .checked_next_power_of_two()
+            .filter(|entries| *entries <= limit)
+            .ok_or(BackendError::Resources)?;
         let stride = receive_stride(segments);
         let pages = pages_for(u64::from(entries).saturating_mul(u64::from(stride)));
         let pages = pages.saturating_add(1);
@@ -513,11 +524,11 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         queue: &mut Self::SharedReceiveQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
-        // The device has no command for more, and less needs none.
+        // The device has no command for more, and what there is room for needs none.
         if depth <= queue.ring.entries {
             Ok(())
         } else {
-            Err(BackendError::NotSupported)
+            Err(BackendError::Resources)
         }
     }
 
@@ -666,9 +677,11 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let to_halt = self.tables.is_faulty() && !self.tables.state.is_halted();
+        let faulty = self.tables.is_faulty();
+        let to_halt = faulty && !self.tables.state.is_halted();
+        let told = !faulty && self.device.has_told();
         let kept = self.kept.iter().any(Option::is_some);
-        if self.more || to_halt || kept || self.is_waited_for() {
+        if self.more || to_halt || told || kept || self.is_waited_for() {
             return Some(Instant::ZERO);
         }
         self.sideband.next_deadline()

@@ -3,12 +3,15 @@
 use dat_core::backend::BackendError;
 
 use super::defs::{AnswerHeader, RequestHeader, Words, command, register};
+use super::messages::{Message, MessageWords};
 use super::pages::View;
 use crate::hal::Hal;
 use crate::words::RegisterWords;
 
 /// How often the answer is looked at before the device counts as gone.
 const LOOKS: u32 = 10_000_000;
+/// How often the word that an answer is told by is looked at before the answer is, whether or not it is told.
+const PATIENCE: u32 = 64;
 
 /// The command channel of a device.
 #[derive(Debug)]
@@ -16,6 +19,7 @@ pub(crate) struct Channel<'s, W> {
     pub(crate) registers: W,
     pub(crate) command: View<'s>,
     pub(crate) answer: View<'s>,
+    pub(crate) messages: Option<&'s MessageWords>,
     key: u64,
 }
 
@@ -26,23 +30,31 @@ pub(crate) enum Failure {
     Refused,
     /// The device is gone, or answers something else.
     Silent,
+    /// It sends messages that nobody asked it for.
+    Senseless,
 }
 
 impl From<Failure> for BackendError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused => Self::Resources,
-            Failure::Silent => Self::Device,
+            Failure::Silent | Failure::Senseless => Self::Device,
         }
     }
 }
 
 impl<'s, W: RegisterWords> Channel<'s, W> {
-    pub(crate) const fn new(registers: W, command: View<'s>, answer: View<'s>) -> Self {
+    pub(crate) const fn new(
+        registers: W,
+        command: View<'s>,
+        answer: View<'s>,
+        messages: Option<&'s MessageWords>,
+    ) -> Self {
         Self {
             registers,
             command,
             answer,
+            messages,
             key: 0,
         }
     }
@@ -67,6 +79,7 @@ impl<'s, W: RegisterWords> Channel<'s, W> {
         H::to_register();
         self.registers.write(register::REQUEST, 0);
         for _ in 0..LOOKS {
+            self.listen::<H>()?;
             match self.registers.read(register::ERROR) {
                 0 => {}
                 u32::MAX => return Err(Failure::Silent),
@@ -86,6 +99,20 @@ impl<'s, W: RegisterWords> Channel<'s, W> {
             core::hint::spin_loop();
         }
         Err(Failure::Silent)
+    }
+
+    /// Waits for the message that there is an answer, if it is told by one, for a while.
+    fn listen<H: Hal>(&self) -> Result<(), Failure> {
+        if let Some(messages) = self.messages {
+            for _ in 0..PATIENCE {
+                let told = messages.take::<H>(Message::Answer);
+                if told.map_err(|_| Failure::Senseless)? {
+                    break;
+                }
+                core::hint::spin_loop();
+            }
+        }
+        Ok(())
     }
 
     /// The same of a command that answers nothing.

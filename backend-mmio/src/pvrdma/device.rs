@@ -7,6 +7,7 @@ use super::defs::{
     Capabilities, CreateBind, CreateContext, Handle, ModifyQueuePair, Notice, PAGE, ROUTABLE,
     RingPages, SharedRegion, Way, Words, access, attribute, command, register, ring_state, state,
 };
+use super::messages::{Message, MessageWords};
 use super::pages::{Pages, View};
 use crate::hal::Hal;
 use crate::sideband::Peer;
@@ -105,7 +106,13 @@ pub(crate) struct Device<'s, W: RegisterWords, H> {
     pub(crate) context: u32,
     events: Notices<'s>,
     notices: Notices<'s>,
+    /// Whether a message told of reports and they were not all taken yet; and how often nobody told of any.
+    told: bool,
+    unasked: u32,
 }
+
+/// How often reports are looked for only once where nobody told of any: a device may have lost the message.
+const PATIENCE: u32 = 64;
 
 impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
     /// Brings a device into operation.
@@ -114,12 +121,16 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         doorbell_page: u64,
         address: [u32; 4],
         pages: &mut Pages<'s>,
+        messages: Option<&'s MessageWords>,
     ) -> Result<Self, OpenFailure> {
         let version = registers.read(register::VERSION);
         if !register::VERSIONS.contains(&version) {
             return Err(OpenFailure::Version(version));
         }
         registers.write(register::CONTROL, register::RESET);
+        if let Some(messages) = messages {
+            messages.clear();
+        }
         let mut page = || pages.take(1).map(|(view, _)| view);
         let slots = [page(), page(), page()];
         let [Ok(region), Ok(command_slot), Ok(answer_slot)] = slots else {
@@ -158,12 +169,14 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         let capabilities = shared.capabilities;
         // From here on the device is reset whatever fails: it knows the region already.
         let mut device = Self {
-            channel: Channel::new(registers, command_slot, answer_slot),
+            channel: Channel::new(registers, command_slot, answer_slot, messages),
             hal: PhantomData,
             capabilities,
             context: 0,
             events: Notices::new(events, events.at_page(1), Notice::WORDS as u32),
             notices: Notices::new(notices, notices.at_page(1), 1),
+            told: false,
+            unasked: 0,
         };
         let needed = [
             capabilities.queue_pairs,
@@ -278,6 +291,30 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
             return Ok(Some(Report::Completions(queue)));
         }
         Ok(self.events.take::<Notice, H>()?.map(Report::Of))
+    }
+
+    /// The same if a message told of reports that were not all taken yet, or there are no messages, or none came for long.
+    pub(crate) fn heard(&mut self) -> Result<Option<Report>, Failure> {
+        if let Some(messages) = self.channel.messages {
+            // Any of them will do: a device may mistake one for another, and that of an answer may come late.
+            for message in [Message::Answer, Message::Events, Message::Completions] {
+                let told = messages.take::<H>(message);
+                self.told |= told.map_err(|_| Failure::Senseless)?;
+            }
+            self.unasked = self.unasked.wrapping_add(1);
+            if !self.told && !self.unasked.is_multiple_of(PATIENCE) {
+                return Ok(None);
+            }
+        }
+        let report = self.report()?;
+        self.told = report.is_some();
+        Ok(report)
+    }
+
+    /// Whether messages say that there may be reports.
+    pub(crate) fn has_told(&self) -> bool {
+        let messages = self.channel.messages;
+        messages.is_some_and(|messages| self.told || !messages.is_silent())
     }
 
     /// Most reports that both rings hold.

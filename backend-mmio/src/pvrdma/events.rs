@@ -6,9 +6,10 @@ use dat_core::backend::{ConnectFailure, ControlEvent, DisconnectMode, QueuePairK
 use dat_core::time::Instant;
 
 use super::backend::PvrdmaBackend;
+use super::channel::Failure;
 use super::completion_queue::{ARMED_DENIED, is_left};
 use super::defs::{Notice, notice};
-use super::device::Report;
+use super::device::{Device, Report};
 use super::platform::{Mapping, PairState, Rendezvous};
 use super::sift::{KEPT, sift};
 use crate::calls::renamed;
@@ -16,7 +17,7 @@ use crate::fault::DeviceFault;
 use crate::hal::Hal;
 use crate::words::RegisterWords;
 
-impl<W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'_, W, M, S, H> {
+impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, W, M, S, H> {
     /// An event of the sideband, with the core's token in the place of the number; the queue pair follows it.
     fn named(&mut self, event: ControlEvent) -> Option<ControlEvent> {
         match event {
@@ -100,18 +101,21 @@ impl<W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'_, W, M
         })
     }
 
-    /// The next report; one that makes no sense is a fault.
-    fn next_report(&mut self) -> Option<Report> {
+    /// The next report, of those that were kept or by what asks the device; one that makes no sense is a fault.
+    fn next_report(
+        &mut self,
+        ask: impl FnOnce(&mut Device<'s, W, H>) -> Result<Option<Report>, Failure>,
+    ) -> Option<Report> {
         if let Some(kept) = self.kept.iter_mut().find(|kept| kept.is_some()) {
             return kept.take();
         }
-        match self.device.report() {
-            Ok(report) => report,
-            Err(_) => {
-                self.tables.fault(DeviceFault::PhaseJump);
-                None
-            }
-        }
+        ask(&mut self.device).unwrap_or_else(|failure| {
+            self.tables.fault(match failure {
+                Failure::Senseless => DeviceFault::WrongMessage,
+                _ => DeviceFault::PhaseJump,
+            });
+            None
+        })
     }
 
     /// Takes what the device has reported so far aside, without what is about the limit of a shared receive queue; whether
@@ -123,7 +127,7 @@ impl<W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'_, W, M
             handle: number,
         });
         let most = self.device.most_reports().saturating_add(KEPT);
-        let sifted = sift(about, most, || self.next_report());
+        let sifted = sift(about, most, || self.next_report(Device::report));
         self.kept = sifted.kept;
         if sifted.endless {
             self.tables.fault(DeviceFault::PhaseJump);
@@ -143,7 +147,7 @@ impl<W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'_, W, M
                     let event = self.sideband.poll(now)?;
                     Some(self.named(event))
                 } else {
-                    let report = self.next_report()?;
+                    let report = self.next_report(Device::heard)?;
                     Some(self.reported(report))
                 }
             })

@@ -2,6 +2,7 @@
 
 use dat_core::backend::RequestKey;
 
+use super::messages::MessageWords;
 use super::pages::Held;
 use crate::hal::DmaMemory;
 use crate::mlx5::{CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State};
@@ -58,9 +59,15 @@ pub struct Parts<'s, W, M, S, H> {
     pub segments: u32,
     /// Completions that every queue has room for at least: none of them can be made larger when more comes to complete on it.
     pub completions: u32,
+    /// Buffers that every shared receive queue has room for at least: the device makes none larger, so that they grow within that room
+    /// alone.
+    pub shared_buffers: u32,
     /// Whether it completes what is posted on a queue pair in error. QEMU's does not: then the driver destroys the queue pair of the
     /// device instead, and completes what is left.
     pub flushes: bool,
+    /// The words that the platform has its interrupts write into, if it does. Then the rings of events are looked at when one was written, and
+    /// otherwise now and then only.
+    pub messages: Option<&'s MessageWords>,
     /// Memory that it shares; whole pages of it are used.
     pub memory: DmaMemory<'s>,
 }

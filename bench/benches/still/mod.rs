@@ -213,6 +213,7 @@ impl World {
             sideband: still(),
             registers,
             hal: CoherentHal,
+            shared_buffers: 0,
             memory,
         };
         let storage = Storage {

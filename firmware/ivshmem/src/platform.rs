@@ -105,7 +105,7 @@ pub(crate) type Opened = (Backend, &'static [AtomicU8; BYTES]);
 pub(crate) fn open() -> Option<Result<Opened, BackendError>> {
     let function = Function::find(0x1AF4, 0x1110)?;
     function.enable();
-    if !function.send_messages_to(&MESSAGES) {
+    if !function.send_messages(&MESSAGES.each_ref().map(|word| (word, 1))) {
         return None;
     }
     // SAFETY: the window is longer, and its registers reach no memory.
@@ -137,6 +137,7 @@ fn driver(
         sideband: MailboxSideband::new(mailbox)?,
         registers: MailboxRegisters::new(mailbox),
         hal: Barriers::default(),
+        shared_buffers: 0,
         memory,
     };
     let storage = Storage {

@@ -20,6 +20,8 @@ const MESSAGES: u8 = 0x11;
 const MESSAGES_TABLE: u8 = 4;
 const MESSAGES_ON: u32 = 1 << 31;
 const MESSAGES_MASKED: u32 = 1 << 30;
+/// The last interrupt that it has, in the upper half of its head.
+const MESSAGES_LAST: u32 = 0x7FF;
 /// Bytes of an entry of the table.
 const MESSAGE: u32 = 16;
 const FIRST_WINDOW: u8 = 0x10;
@@ -96,29 +98,33 @@ impl Function {
         Some(unsafe { MappedWords::new(base, length) })
     }
 
-    /// Has interrupts of the device write 1 into words of memory, one for each from the first on, which takes no controller of interrupts.
-    /// False if the device has no such interrupts.
-    pub fn send_messages_to(self, words: &'static [DeviceWord]) -> bool {
+    /// Has interrupts of the device write values into words of memory, one for each from the first on, which takes no controller of
+    /// interrupts. False if the device has not so many of them.
+    pub fn send_messages(self, table: &[(&'static DeviceWord, u32)]) -> bool {
         let Some(capability) = self.capability(MESSAGES) else {
             return false;
         };
-        let table = self.read(capability + MESSAGES_TABLE);
-        let (number, first) = ((table & 7) as u8, table & !7);
-        let length = first + MESSAGE * words.len() as u32;
+        let control = self.read(capability);
+        let last = (control >> 16) & MESSAGES_LAST;
+        if table.len() > last as usize + 1 {
+            return false;
+        }
+        let place = self.read(capability + MESSAGES_TABLE);
+        let (number, first) = ((place & 7) as u8, place & !7);
+        let length = first + MESSAGE * table.len() as u32;
         #[expect(unsafe_code)]
         // SAFETY: the device says that its table is there, whose entries reach the words that they are told of.
         let Some(entries) = (unsafe { self.registers(number, length) }) else {
             return false;
         };
-        for (place, word) in (first..).step_by(MESSAGE as usize).zip(words) {
-            let address = core::ptr::from_ref(word).expose_provenance() as u64;
+        for (place, (word, value)) in (first..).step_by(MESSAGE as usize).zip(table) {
+            let address = core::ptr::from_ref(*word).expose_provenance() as u64;
             // Where to, in two halves, what, and that it is not masked.
-            let entry = [address as u32, (address >> 32) as u32, 1, 0];
+            let entry = [address as u32, (address >> 32) as u32, *value, 0];
             for (at, value) in (place..).step_by(4).zip(entry) {
                 entries.write(at, value);
             }
         }
-        let control = self.read(capability);
         self.write(capability, control & !MESSAGES_MASKED | MESSAGES_ON);
         true
     }

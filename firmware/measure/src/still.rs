@@ -336,6 +336,7 @@ pub(crate) fn backend(lent: &'static mut Lent, taken: &'static mut Taken) -> Bac
         sideband: Channel,
         registers,
         hal: Barriers,
+        shared_buffers: 0,
         memory: rings(),
     };
     MmioBackend::new(

@@ -8,7 +8,8 @@ use backend_mmio::mlx5::{
     CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
 };
 use backend_mmio::pvrdma::{
-    Mapping, OpenFailure, PairState, Parts, Peer, PvrdmaBackend, RegionSlot, Rendezvous, Storage,
+    Mapping, MessageWords, OpenFailure, PairState, Parts, Peer, PvrdmaBackend, RegionSlot,
+    Rendezvous, Storage,
 };
 use backend_mmio::{DeviceUnit, DmaMemory, MappedWords, Sideband};
 use dat_core::attributes::IaAddress;
@@ -70,10 +71,16 @@ const DOORBELLS: u32 = PAGE as u32;
 /// `::ffff:10.9.0.1`, by words as it lies in memory; the device behind the device has it.
 const ADDRESS: [u32; 4] = [0, 0, 0xFFFF_0000, 0x0100_090A];
 
-/// Finds the adapter and brings it into operation; `None` if there is none. Once.
+/// What its interrupts write into: there is no controller of interrupts here, and no handler.
+pub(crate) static MESSAGES: MessageWords = MessageWords::new();
+
+/// Finds the adapter and brings it into operation; `None` if there is none, or it has no such interrupts. Once.
 pub(crate) fn open() -> Option<Result<Backend, OpenFailure>> {
     let function = Function::find(0x15AD, 0x0820)?;
     function.enable();
+    if !function.send_messages(&MESSAGES.table()) {
+        return None;
+    }
     // SAFETY: both windows are longer, and what the adapter reaches of memory is what it is told of by the driver.
     let (registers, doorbells) = unsafe {
         (
@@ -96,7 +103,9 @@ pub(crate) fn open() -> Option<Result<Backend, OpenFailure>> {
         // With more the device never ends.
         segments: 4,
         completions: 64,
+        shared_buffers: 0,
         flushes: false,
+        messages: Some(&MESSAGES),
         memory,
     };
     let storage = Storage {
@@ -272,5 +281,11 @@ impl Sideband for Loop {
         let first = self.events.first_mut()?.take();
         self.events.rotate_left(1);
         first
+    }
+
+    /// Nothing tells of its events but itself.
+    fn next_deadline(&self) -> Option<Instant> {
+        let waits = self.events.iter().any(Option::is_some);
+        waits.then_some(Instant::ZERO)
     }
 }

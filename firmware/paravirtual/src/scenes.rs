@@ -1,11 +1,13 @@
 //! What the two endpoints do.
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, Ordering};
+use core::task::Waker;
 
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::endpoint::ConnectParam;
 use dat_core::error::Cause;
-use dat_core::event::Event;
+use dat_core::event::{Event, Wait, WakeReason};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags,
     QualityOfService, TIMEOUT_INFINITE,
@@ -34,11 +36,42 @@ const TARGET: usize = 4090;
 
 const QUALIFIER: u64 = 7;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
-/// How often a dispatcher is looked at before nothing counts as ever coming.
-const LOOKS: u32 = 20_000_000;
+/// How often words are looked at before nothing counts as ever coming.
+const LOOKS: u32 = 200_000_000;
 
 fn unexpected() -> Error {
     Error::internal(Cause::EndpointState)
+}
+
+/// Waits until an interrupt of the adapter has written one of its words: nothing else ends a wait, but what the driver knows already.
+struct Words<'a> {
+    /// How many waits ended so.
+    ended: &'a Cell<u32>,
+}
+
+impl Wait for Words<'_> {
+    fn now(&mut self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        if until.is_some() {
+            // Time stands still here, so that no moment is ahead.
+            return WakeReason::TimedOut;
+        }
+        for _ in 0..LOOKS {
+            if !platform::MESSAGES.is_silent() {
+                self.ended.set(self.ended.get() + 1);
+                return WakeReason::Woken;
+            }
+            core::hint::spin_loop();
+        }
+        WakeReason::Interrupted
+    }
 }
 
 /// One endpoint, with a dispatcher for each kind of event.
@@ -55,6 +88,8 @@ struct Stage {
     memory: LmrCreated,
     near: Side,
     far: Side,
+    /// Waits that the adapter ended.
+    ended: Cell<u32>,
 }
 
 /// Goes through all of it.
@@ -128,21 +163,19 @@ fn open() -> Result<Stage> {
         memory,
         near,
         far,
+        ended: Cell::new(0),
     })
 }
 
 impl Stage {
     /// The next event of a dispatcher.
     fn wait(&self, evd: EvdId) -> Result<Event> {
-        for _ in 0..LOOKS {
-            self.ia.progress(Instant::ZERO);
-            if let Ok(event) = self.ia.evd_dequeue(evd) {
-                return Ok(event);
-            }
-            core::hint::spin_loop();
+        let mut words = Words { ended: &self.ended };
+        let waited = self.ia.evd_wait_until(evd, 1, None, &mut words);
+        if waited.is_err() {
+            defmt::error!("an event never came");
         }
-        defmt::error!("an event never came");
-        Err(unexpected())
+        Ok(waited?.event)
     }
 
     /// Logs the next completion of a dispatcher.
@@ -264,6 +297,10 @@ impl Stage {
             Self::arrived(text)?;
         }
         defmt::info!("{=u64} messages more", COUNT);
+        if self.ended.get() == 0 {
+            return Err(unexpected());
+        }
+        defmt::info!("the adapter ended waits by words of memory");
         Ok(())
     }
 

@@ -188,6 +188,7 @@ impl Layout for PvrdmaFabric {
                     handle: number,
                 },
             ),
+            21 => self.lie_in_message(SUSPECT, 1 << (number % 32)),
             _ => self.tell_of_completions(SUSPECT, number),
         }
     }

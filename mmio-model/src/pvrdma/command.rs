@@ -1,5 +1,6 @@
 //! Commands: what they ask for, and what is answered.
 
+use backend_mmio::pvrdma::Message;
 use backend_mmio::pvrdma::defs::{
     AnswerHeader, Capabilities, CreateBind, CreateCompletionQueue, CreateContext, CreateDomain,
     CreateQueuePair, CreateRegion, CreateSharedReceiveQueue, CreatedQueuePair, CreatedRegion,
@@ -134,6 +135,7 @@ impl Device {
             let at = answer + u64::from(word % ANSWER_WORDS) * 4;
             self.bus.store(at, self.bus.load(at) ^ bits);
         }
+        self.send(Message::Answer);
     }
 
     fn carry_out(&mut self, number: u32, at: u64, answer: u64) -> Result<(), BackendError> {

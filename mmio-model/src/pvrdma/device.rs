@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use backend_mmio::pvrdma::defs::{Notice, PAGE, SharedRegion, notice};
+use backend_mmio::pvrdma::{Message, MessageWords};
 use backend_mock::{MockBackend, MockCompletionQueue, MockReceiveQueue, MockSendQueue};
 use dat_core::backend::{Backend, ControlEvent, QueuePairKey, RegionKeys, SharedReceiveQueueKey};
 use dat_core::time::Instant;
@@ -88,6 +89,10 @@ pub struct Device {
     pub(crate) lie: Option<PvrdmaLie>,
     /// A word of the next answer, and its bits that are the other way round.
     pub(crate) answer_lie: Option<(u32, u32)>,
+    /// The words that its interrupts write into, whether it may, and bits of the next one that are the other way round.
+    pub(crate) words: &'static MessageWords,
+    pub(crate) masked: bool,
+    pub(crate) message_lie: u32,
     /// How often its register was looked at since it lied in an answer; none if it did not.
     pub(crate) looks: Option<u32>,
     /// Whether it is off its bus.
@@ -103,7 +108,12 @@ const NOT_ACTIVE: u32 = 0xFFFF;
 const FIRST_NUMBER: u32 = 0x10;
 
 impl Device {
-    pub(crate) fn new(backend: MockBackend, bus: Bus, manner: PvrdmaManner) -> Self {
+    pub(crate) fn new(
+        backend: MockBackend,
+        bus: Bus,
+        words: &'static MessageWords,
+        manner: PvrdmaManner,
+    ) -> Self {
         Self {
             backend,
             bus,
@@ -124,6 +134,9 @@ impl Device {
             connections: VecDeque::new(),
             lie: None,
             answer_lie: None,
+            words,
+            masked: true,
+            message_lie: 0,
             looks: None,
             unplugged: false,
             manner,
@@ -193,17 +206,37 @@ impl Device {
         else {
             return any;
         };
+        let (mut of_events, mut of_completions) = (false, false);
         while begun.events.has_room(*bus)
             && let Some(event) = events.pop_front()
         {
             begun.events.write(*bus, &event);
+            of_events = true;
         }
         while begun.notices.has_room(*bus)
             && let Some(number) = notices.pop_front()
         {
             begun.notices.write(*bus, &number);
+            of_completions = true;
+        }
+        if of_events {
+            self.send(Message::Events);
+        }
+        if of_completions {
+            self.send(Message::Completions);
         }
         any
+    }
+
+    /// Sends an interrupt: writes what it was told to write where it was told to.
+    pub(crate) fn send(&mut self, message: Message) {
+        let sent = self.manner.messages.sent_for(message);
+        let table = self.words.table();
+        let entry = sent.and_then(|sent| table.get(sent as usize));
+        if let Some((word, value)) = entry.filter(|_| !self.masked) {
+            let value = value ^ core::mem::take(&mut self.message_lie);
+            word.store(value.swap_bytes());
+        }
     }
 
     /// What the sideband was to tell of a queue pair means nothing any more.

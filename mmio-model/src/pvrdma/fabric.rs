@@ -12,7 +12,7 @@ use backend_mmio::mlx5::{
 use backend_mmio::over_queues::{PvrdmaQueueSideband, QueueSideband};
 use backend_mmio::pvrdma::defs::{Notice, register};
 use backend_mmio::pvrdma::{
-    OpenFailure, PairState, Parts, PvrdmaBackend, RegionSlot, Rendezvous, Storage,
+    MessageWords, OpenFailure, PairState, Parts, PvrdmaBackend, RegionSlot, Rendezvous, Storage,
 };
 use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
 use dat_core::time::Instant;
@@ -20,12 +20,12 @@ use dat_core::time::Instant;
 use super::device::Device;
 use super::lent::PvrdmaLent;
 use super::lie::PvrdmaLie;
-use super::manner::PvrdmaManner;
+use super::manner::{Messages, PvrdmaManner};
 use super::memory::Bus;
 use super::region::Identity;
 use super::registers::{PvrdmaRegisters, Window};
 use super::sideband::PvrdmaSideband;
-use crate::fabric::slots;
+use crate::fabric::{SHARED_ROOM, slots};
 use crate::hal::ModelHal;
 use crate::junction::{Meetings, ModelJunction, channels};
 use crate::lock::{Arc, Guard, Mutex, lock};
@@ -139,7 +139,7 @@ impl PvrdmaFabric {
         }
     }
 
-    /// The same, of a device that completes nothing which is posted on a queue pair in error.
+    /// The same, of a device that completes nothing which is posted on a queue pair in error, and sends no messages.
     ///
     /// # Panics
     /// If driver and device of this crate do not understand each other.
@@ -148,6 +148,7 @@ impl PvrdmaFabric {
         let state = Box::leak(Box::new(State::new()));
         let manner = PvrdmaManner {
             keeps: true,
+            messages: Messages::Unwanted,
             ..PvrdmaManner::default()
         };
         match self.device_like(options, state, manner) {
@@ -166,7 +167,13 @@ impl PvrdmaFabric {
         state: &'static State,
         manner: PvrdmaManner,
     ) -> Result<PvrdmaModel, OpenFailure> {
-        let device = self.add(options, manner, false, memory::shared(PAGES * PAGE));
+        let device = self.add(
+            options,
+            manner,
+            false,
+            memory::shared(PAGES * PAGE),
+            words(),
+        );
         let sideband = self.sideband(device);
         self.driver(device, options, storage(state), manner, sideband)
     }
@@ -181,7 +188,7 @@ impl PvrdmaFabric {
         manner: PvrdmaManner,
         lent: &'s mut PvrdmaLent,
     ) -> Result<(LentPvrdma<'s>, &'s State), OpenFailure> {
-        let device = self.add(options, manner, false, lent.memory);
+        let device = self.add(options, manner, false, lent.memory, lent.words);
         let storage = lent.storage();
         let state = storage.state;
         let sideband = self.sideband(device);
@@ -203,7 +210,7 @@ impl PvrdmaFabric {
     #[must_use]
     pub fn speaking_device(&self, options: NodeOptions) -> SpeakingPvrdma {
         let manner = PvrdmaManner::default();
-        let device = self.add(options, manner, true, memory::shared(PAGES * PAGE));
+        let device = self.add(options, manner, true, memory::shared(PAGES * PAGE), words());
         let junction = ModelJunction {
             devices: self.shared.clone(),
             device,
@@ -230,8 +237,9 @@ impl PvrdmaFabric {
         manner: PvrdmaManner,
         joins: bool,
         memory: DmaMemory<'static>,
+        words: &'static MessageWords,
     ) -> usize {
-        let mut device = Device::new(self.fabric.node(options), Bus(memory), manner);
+        let mut device = Device::new(self.fabric.node(options), Bus(memory), words, manner);
         let mut world = self.shared.enter();
         let number = world.devices.len();
         device.joins = joins.then_some(number as u32);
@@ -249,9 +257,9 @@ impl PvrdmaFabric {
     ) -> Result<PvrdmaBackend<'s, PvrdmaRegisters, Identity, S, ModelHal<Shared>>, OpenFailure>
     {
         let shared = &self.shared;
-        let memory = match shared.enter().device(device) {
-            Some(device) => device.bus.0,
-            None => memory::shared(0),
+        let (memory, words) = match shared.enter().device(device) {
+            Some(device) => (device.bus.0, Some(device.words)),
+            None => (memory::shared(0), None),
         };
         let registers = |window| PvrdmaRegisters {
             shared: shared.clone(),
@@ -276,7 +284,9 @@ impl PvrdmaFabric {
             address: [device as u32, 0, 0, 0],
             segments: u32::MAX,
             completions: 1024,
+            shared_buffers: SHARED_ROOM,
             flushes: !manner.keeps,
+            messages: words.filter(|_| manner.messages != Messages::Unwanted),
             memory,
         };
         PvrdmaBackend::open(parts, storage)
@@ -339,6 +349,20 @@ impl PvrdmaFabric {
         }
     }
 
+    /// The words that the interrupts of a device write into, if there is one.
+    #[must_use]
+    pub fn messages(&self, device: usize) -> Option<&'static MessageWords> {
+        let mut world = self.shared.enter();
+        world.device(device).map(|device| device.words)
+    }
+
+    /// Has a device turn bits of what its next interrupt writes the other way round.
+    pub fn lie_in_message(&self, device: usize, bits: u32) {
+        if let Some(device) = self.shared.enter().device(device) {
+            device.message_lie = bits;
+        }
+    }
+
     /// Takes a device off its bus: reads of its registers are ones, and it does nothing any more.
     pub fn unplug(&self, device: usize) {
         if let Some(device) = self.shared.enter().device(device) {
@@ -360,6 +384,11 @@ impl PvrdmaFabric {
     pub fn now(&self) -> Instant {
         self.fabric.now()
     }
+}
+
+/// Words for the interrupts of a device, for ever.
+fn words() -> &'static MessageWords {
+    Box::leak(Box::new(MessageWords::new()))
 }
 
 fn storage(state: &'static State) -> Storage<'static> {

@@ -1,12 +1,13 @@
 //! What a device and its driver need of memory, to be lent to one after the other.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use backend_mmio::DmaMemory;
 use backend_mmio::mlx5::{
     CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
 };
-use backend_mmio::pvrdma::{PairState, RegionSlot, Storage};
+use backend_mmio::pvrdma::{MessageWords, PairState, RegionSlot, Storage};
 
 use crate::lent::{clear, several};
 use crate::memory;
@@ -24,6 +25,7 @@ const REQUESTS_GRAIN: usize = 16;
 #[derive(Debug)]
 pub struct PvrdmaLent {
     pub(crate) memory: DmaMemory<'static>,
+    pub(crate) words: &'static MessageWords,
     state: State,
     queue_pairs: Vec<QueuePairSlot>,
     pair_states: Vec<PairState>,
@@ -41,6 +43,7 @@ impl PvrdmaLent {
     pub fn new() -> Self {
         Self {
             memory: memory::shared(PAGES * PAGE),
+            words: Box::leak(Box::new(MessageWords::new())),
             state: State::new(),
             queue_pairs: several(128, || QueuePairSlot::EMPTY),
             pair_states: several(64, PairState::default),

@@ -1,5 +1,6 @@
 //! In what devices differ.
 
+use backend_mmio::pvrdma::Message;
 use backend_mmio::pvrdma::defs::command;
 
 /// In what a device is not as the others are.
@@ -13,6 +14,35 @@ pub struct PvrdmaManner {
     pub numbers: Numbers,
     /// What is in a word of what it says that it has, counted modulo how many there are, in the place of what is so.
     pub claims: Option<(u32, u32)>,
+    /// How it tells that there is something to look at.
+    pub messages: Messages,
+}
+
+/// How a device tells that there is something to look at: an answer, events, completions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Messages {
+    /// Its interrupts write into words of memory.
+    #[default]
+    Sent,
+    /// Its driver gives it no words.
+    Unwanted,
+    /// It writes none, although it was told to.
+    Lost,
+    /// Each of its interrupts is sent in the place of another.
+    Crossed,
+}
+
+impl Messages {
+    /// Which interrupt is sent in the place of one.
+    pub(crate) const fn sent_for(self, message: Message) -> Option<Message> {
+        match (self, message) {
+            (Self::Sent, message) => Some(message),
+            (Self::Unwanted | Self::Lost, _) => None,
+            (Self::Crossed, Message::Answer) => Some(Message::Events),
+            (Self::Crossed, Message::Events) => Some(Message::Completions),
+            (Self::Crossed, Message::Completions) => Some(Message::Answer),
+        }
+    }
 }
 
 /// What a device calls its queue pairs.

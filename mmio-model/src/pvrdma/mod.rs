@@ -27,7 +27,7 @@ mod sideband;
 pub use fabric::{LentPvrdma, PvrdmaFabric, PvrdmaModel, SpeakingPvrdma};
 pub use lent::PvrdmaLent;
 pub use lie::PvrdmaLie;
-pub use manner::{Numbers, PvrdmaManner, Refusal};
+pub use manner::{Messages, Numbers, PvrdmaManner, Refusal};
 pub use region::Identity;
 pub use registers::PvrdmaRegisters;
 pub use sideband::PvrdmaSideband;

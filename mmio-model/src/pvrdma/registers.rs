@@ -70,6 +70,7 @@ impl RegisterWords for PvrdmaRegisters {
             (Window::Registers, register::SHARED_LOW) => device.low = value,
             (Window::Registers, register::SHARED_HIGH) => device.begin(value),
             (Window::Registers, register::CONTROL) => device.control(value),
+            (Window::Registers, register::MASK) => device.masked = value != 0,
             (Window::Registers, register::REQUEST) => {
                 // Everything that was posted is read before, and what completed is written after.
                 device.work();

@@ -260,6 +260,7 @@ impl Lent {
             sideband: Played(Rc::clone(&shared)),
             registers: registers.clone(),
             hal: NoHal,
+            shared_buffers: 0,
             memory: self.memory(bus),
         };
         let storage = Storage {

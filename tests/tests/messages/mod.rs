@@ -1,0 +1,169 @@
+//! Interrupts of paravirtual adapters as words of memory: they end waits, those of a device that lies are found out, and those of one that
+//! loses them are not needed.
+
+use backend_mmio::DeviceFault;
+use backend_mmio::mlx5::State;
+use backend_mmio::pvrdma::MessageWords;
+use backend_mmio::pvrdma::defs::{Notice, notice};
+use dat_core::backend::{Backend, BackendError, ControlEvent};
+use dat_core::event::{Event, Wait, WakeReason};
+use dat_core::flags::DtoStatus;
+use dat_core::time::Instant;
+use dat_tests::fixture::{Net, Party, PartyOptions, Testbed};
+use mmio_model::pvrdma::{Messages, PvrdmaManner, PvrdmaModel};
+use std::task::Waker;
+
+use super::PvrdmaBed;
+
+impl PvrdmaBed {
+    /// A device that sends its messages in a way of its own, and what is known of it.
+    fn sending(&self, messages: Messages) -> (PvrdmaModel, &'static State) {
+        let state = Box::leak(Box::new(State::new()));
+        let manner = PvrdmaManner {
+            messages,
+            ..PvrdmaManner::default()
+        };
+        let device = self.fabric.device_like(self.options(), state, manner);
+        (device.expect("a device"), state)
+    }
+}
+
+/// Sleeps until an interrupt has written a word, while the fabric goes on.
+struct Words<'a> {
+    bed: &'a PvrdmaBed,
+    words: &'static MessageWords,
+    /// Whether one ended a wait.
+    ended: bool,
+}
+
+impl Wait for Words<'_> {
+    fn now(&mut self) -> Instant {
+        self.bed.now()
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
+        while self.words.is_silent() {
+            if until.is_some_and(|until| until <= self.bed.now()) {
+                return WakeReason::TimedOut;
+            }
+            assert!(self.bed.step(), "the wait never ends");
+        }
+        self.ended = true;
+        WakeReason::Woken
+    }
+}
+
+/// Nothing but words of memory ends these waits: for a receive, for a request, and for what the device has to say of itself.
+///
+/// Spec: EVW-01, DTO-10
+#[test]
+fn words_that_interrupts_write_end_waits() {
+    let bed = PvrdmaBed::new();
+    let net = Net::new(&bed);
+    let (device, _) = bed.sending(Messages::Sent);
+    let words = bed.fabric.messages(0).expect("words");
+    let options = PartyOptions::default();
+    let left = Party::new(&net.adapter_over(device), &options);
+    let right = Party::new(&net.adapter(), &options);
+    net.connect(&left, &right);
+    let wait = |evd| {
+        let mut words = Words {
+            bed: &bed,
+            words,
+            ended: false,
+        };
+        let waited = left.ia.evd_wait_until(evd, 1, None, &mut words);
+        assert!(words.ended, "the wait ended by itself");
+        waited.expect("an event").event
+    };
+    for cookie in 0..40 {
+        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+        right.send_from(&[right.memory.piece(0, 8)], cookie);
+        let Event::Dto(done) = wait(left.receive) else {
+            panic!("no completion")
+        };
+        assert_eq!((done.cookie, done.status), (cookie, DtoStatus::Success));
+        net.success(&right, cookie);
+        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+        left.send_from(&[left.memory.piece(0, 8)], cookie);
+        let Event::Dto(done) = wait(left.request) else {
+            panic!("no completion")
+        };
+        assert_eq!((done.cookie, done.status), (cookie, DtoStatus::Success));
+        net.receive_completion(&right);
+    }
+}
+
+/// The first completion queue that somebody asks a device for, behind the driver's own.
+const FIRST_QUEUE: u32 = 0x12;
+
+/// What a device has to say comes out, whether its interrupts are lost, or mistaken for each other: what counts is what stands in the rings. A driver
+/// that was told has something to do at once, and none where nothing was said.
+///
+/// Spec: DTO-10, DTO-11
+#[test]
+fn what_counts_is_what_a_message_tells_of() {
+    let all = [
+        (Messages::Sent, 1),
+        (Messages::Crossed, 1),
+        (Messages::Unwanted, 1),
+        (Messages::Lost, 64),
+    ];
+    for (messages, looks) in all {
+        let bed = PvrdmaBed::new();
+        let (mut device, state) = bed.sending(messages);
+        let _queue = device.create_completion_queue(0, 8).expect("a queue");
+        // That of the last answer may still be there.
+        assert_eq!(device.poll_control(bed.now()), None);
+        assert_eq!(device.next_deadline(), None, "{messages:?}");
+        bed.fabric.tell_of_completions(0, FIRST_QUEUE);
+        bed.step();
+        let told = matches!(messages, Messages::Sent | Messages::Crossed);
+        let due = told.then_some(Instant::ZERO);
+        assert_eq!(device.next_deadline(), due, "{messages:?}");
+        let mut polled = (0..looks).filter_map(|_| device.poll_control(bed.now()));
+        let expected = ControlEvent::Completions { queue: 0 };
+        assert_eq!(polled.next(), Some(expected), "{messages:?}");
+        assert_eq!(device.poll_control(bed.now()), None);
+        assert_eq!(device.next_deadline(), None, "{messages:?}");
+        assert_eq!(state.fault(), None);
+    }
+}
+
+/// An interrupt that writes anything else than it was told to gives the device away, whatever it is about; and then there is nothing more to do.
+///
+/// Spec: DTO-11
+#[test]
+fn a_device_that_writes_other_words_is_given_up() {
+    for bit in 0..u32::BITS {
+        for what in 0..3 {
+            let bed = PvrdmaBed::new();
+            let (mut device, state) = bed.sending(Messages::Sent);
+            device.poll_control(bed.now());
+            bed.fabric.lie_in_message(0, 1 << bit);
+            match what {
+                0 => assert_eq!(device.create_domain(), Err(BackendError::Device)),
+                1 => bed.fabric.tell(
+                    0,
+                    Notice {
+                        kind: notice::SHARED_LIMIT,
+                        handle: 0,
+                    },
+                ),
+                _ => bed.fabric.tell_of_completions(0, FIRST_QUEUE),
+            }
+            bed.step();
+            // Whoever finds it out leaves it to the next call to halt the device.
+            let told = (0..2).find_map(|_| device.poll_control(bed.now()));
+            assert_eq!(told, Some(ControlEvent::DeviceFailed), "{what}, {bit}");
+            assert_eq!(state.fault(), Some(DeviceFault::WrongMessage));
+            assert_eq!(bed.fabric.active(), 0);
+            assert_eq!(device.poll_control(bed.now()), None);
+            assert_eq!(device.next_deadline(), None);
+        }
+    }
+}
