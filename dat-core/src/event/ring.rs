@@ -155,6 +155,27 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.note_overflow(queued, aftermath);
     }
 
+    /// As `push_unsolicited`, for an event after which the others say nothing any more: where there is no room the youngest of them is lost in
+    /// its place.
+    #[cold]
+    pub(crate) fn push_final<B, L>(
+        &mut self,
+        event: &Event,
+        shared: &Shared<'_, B, L>,
+        aftermath: &mut Aftermath,
+    ) where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        let queued = self.push(event, shared, aftermath);
+        self.note_overflow(queued, aftermath);
+        let youngest = self.ring_length.wrapping_sub(1);
+        if !queued && let Some(slot) = self.ring_slot(&shared.events, youngest) {
+            slot.store(event, slot.after());
+            self.announce(true, aftermath);
+        }
+    }
+
     /// Reports an event that was not queued, unless one was reported since the queue was empty.
     pub(crate) fn note_overflow(&mut self, queued: bool, aftermath: &mut Aftermath) {
         if !queued && !self.overflowed {

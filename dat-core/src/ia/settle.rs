@@ -70,7 +70,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Reports that the adapter failed for good, whichever part of it says so first.
+    /// Reports that the adapter failed for good, whichever part of it says so first. It is told once, so that it must not find a full queue.
     pub(crate) fn report_catastrophe(&self, aftermath: &mut Aftermath) {
         if self.catastrophe.swap(true, Ordering::Relaxed) {
             return;
@@ -80,7 +80,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             handle: self.handle(),
             reason: REASON_PRIMARY,
         };
-        self.push_event(self.async_evd, &event, aftermath);
+        if let Some(slot) = self.shared.event_dispatchers.get(self.async_evd.index()) {
+            slot.queue
+                .with(|queue| queue.push_final(&event, &self.shared, aftermath));
+        }
     }
 
     /// Reports an overflow on the asynchronous dispatcher; its own overflow has nowhere to go.

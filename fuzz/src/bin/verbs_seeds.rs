@@ -37,6 +37,9 @@ const REMOVED: u8 = 11;
 const PLAIN: [u8; SETUP_SIZE] = [0, 0, 0, 0];
 const GO: Operation = Operation::Go { rounds: 7 };
 
+/// Fewer shared buffers are left than somebody wants to be told of, which is told at once.
+const LOW_WATERMARK: Operation = Operation::Make { kind: 5 };
+
 const fn post(at: u8, kind: u8) -> Operation {
     Operation::Post {
         at,
@@ -294,6 +297,27 @@ const SCENARIOS: &[(&str, [u8; SETUP_SIZE], &[Operation])] = &[
             Operation::Refuse { count: 7, error: 1 },
             connection(0, DISCONNECT, 0),
             connection(0, RESET, 0),
+        ],
+    ),
+    (
+        "no-room-for-the-failure",
+        PLAIN,
+        &[
+            carry_out(3),
+            take(RECEIVES),
+            LOW_WATERMARK,
+            LOW_WATERMARK,
+            LOW_WATERMARK,
+            LOW_WATERMARK,
+            LOW_WATERMARK,
+            LOW_WATERMARK,
+            LOW_WATERMARK,
+            LOW_WATERMARK,
+            LOW_WATERMARK,
+            Operation::Answer {
+                queue: REQUESTS,
+                number: 1,
+            },
         ],
     ),
     ("has-nothing", [BOASTS, 0, 0, 0], &[]),

@@ -129,3 +129,43 @@ fn the_failure_of_a_device_is_reported_once_however_many_queues_show_it() {
         [AsyncEventKind::IaCatastrophic as u64]
     );
 }
+
+/// The failure of a device was lost where nobody had taken what the asynchronous dispatcher held, and was not told again.
+///
+/// Spec: DTO-13
+#[test]
+fn the_failure_of_a_device_is_told_where_there_was_no_room_for_it() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let overrun = AsyncEventKind::EvdOverflow as u64;
+    for lost in [0, 1, 2] {
+        let evds: std::vec::Vec<_> = (0..4 + lost)
+            .map(|_| ia.evd_create(2, None, EvdFlags::DTO).unwrap())
+            .collect();
+        for evd in &evds {
+            device.fail_queue(number(*evd), DeviceFailure::CompletionQueueOverrun);
+            assert_eq!(tags(&ia, *evd), []);
+        }
+        if lost == 2 {
+            device.push_control(ControlEvent::DeviceFailed);
+            progress(&ia);
+            let told = [
+                overrun,
+                overrun,
+                overrun,
+                AsyncEventKind::IaCatastrophic as u64,
+            ];
+            assert_eq!(drain(&ia, ia.async_evd()), told);
+            // It is told once.
+            device.push_control(ControlEvent::DeviceFailed);
+            progress(&ia);
+        } else {
+            assert_eq!(drain(&ia, ia.async_evd()), [overrun; 4]);
+        }
+        assert_eq!(drain(&ia, ia.async_evd()), []);
+        for evd in evds {
+            ia.evd_free(evd).unwrap();
+        }
+    }
+}
