@@ -61,7 +61,7 @@
 //! parts, and of whoever writes a [`backend::Backend`].
 #![no_std]
 
-#[cfg(any(feature = "std", test, loom))]
+#[cfg(any(feature = "std", test, loom, fuzzing))]
 extern crate std;
 
 pub mod attributes;

@@ -6,5 +6,6 @@ pub mod cabi;
 pub mod config;
 pub mod device;
 pub mod rsm_wire;
+pub mod sched;
 #[cfg(feature = "c")]
 pub mod verbs;

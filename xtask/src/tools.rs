@@ -134,11 +134,12 @@ impl Target {
     }
 }
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 10] = [
     Target::new("ops", 18, 1024),
     Target::new("rsm_ops", 14, 800),
     Target::new("rsm_wire", 9, 400),
     Target::new("device", 4, 292),
+    Target::new("sched", 6, 258),
     Target {
         feature: Some("c"),
         ..Target::new("config", 4, 600)
@@ -154,6 +155,10 @@ const TARGETS: [Target; 8] = [
     Target {
         feature: Some("c"),
         ..Target::new("cabi_rsm", 6, 1536)
+    },
+    Target {
+        feature: Some("c"),
+        ..Target::new("verbs", 6, 516)
     },
 ];
 

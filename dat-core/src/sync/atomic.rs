@@ -1,11 +1,14 @@
-//! The atomics of the crate: those of the target, or, under `cfg(loom)`, ones whose every interleaving is explored.
+//! The atomics of the crate: those of the target; under `cfg(loom)` ones whose every interleaving is explored, under `cfg(fuzzing)` ones that a
+//! fuzzer's scheduler hears of.
 
 #[cfg(not(loom))]
 pub(crate) use atomic_waker::AtomicWaker;
-#[cfg(all(not(loom), target_has_atomic = "64"))]
+#[cfg(all(not(any(loom, fuzzing)), target_has_atomic = "64"))]
 pub(crate) use portable_atomic::AtomicU64;
 #[cfg(not(loom))]
-pub(crate) use portable_atomic::{AtomicBool, AtomicU32, AtomicUsize, fence};
+pub(crate) use portable_atomic::fence;
+#[cfg(not(any(loom, fuzzing)))]
+pub(crate) use portable_atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
 pub(crate) use portable_atomic::Ordering;
 
@@ -13,3 +16,5 @@ pub(crate) use portable_atomic::Ordering;
 pub(crate) use super::explored::AtomicU64;
 #[cfg(loom)]
 pub(crate) use super::explored::{AtomicBool, AtomicU32, AtomicUsize, AtomicWaker, fence};
+#[cfg(all(fuzzing, not(loom)))]
+pub(crate) use super::scheduled::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};

@@ -118,6 +118,8 @@ unsafe impl RawLock for SpinLock {
 
     #[inline(always)]
     unsafe fn acquire(&self) -> Self::State<'_> {
+        #[cfg(all(fuzzing, not(loom)))]
+        super::scheduled::tell(super::Access::Lock);
         match self.0.try_lock() {
             Some(guard) => core::mem::forget(guard),
             None => self.contend(),
@@ -126,6 +128,8 @@ unsafe impl RawLock for SpinLock {
 
     #[inline(always)]
     unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
+        #[cfg(all(fuzzing, not(loom)))]
+        super::scheduled::tell(super::Access::Lock);
         self.0.try_lock().map(core::mem::forget)
     }
 
@@ -140,6 +144,11 @@ unsafe impl RawLock for SpinLock {
 impl SpinLock {
     #[cold]
     fn contend(&self) {
+        // Whoever holds it has to be let go on.
+        #[cfg(all(fuzzing, not(loom)))]
+        while self.0.is_locked() {
+            super::scheduled::tell(super::Access::Again);
+        }
         core::mem::forget(self.0.lock());
     }
 }
