@@ -180,6 +180,7 @@ impl Directory {
     }
 
     /// Whether anything was noted since `take_changes`.
+    #[inline]
     pub(crate) fn has_changes(&self) -> bool {
         self.changed.load(Ordering::Relaxed) != 0
     }

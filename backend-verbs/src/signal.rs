@@ -94,6 +94,7 @@ impl Signal {
 
     /// Whether no source has something to say, and nobody was alerted who has not looked. Notifications of completion queues do not count: whoever
     /// wants to hear of them sleeps on their descriptor, and to ask for one takes a call of the system.
+    #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         !self.raised.load(Ordering::Relaxed)
             && !self.ready.iter().any(|mark| mark.load(Ordering::Relaxed))

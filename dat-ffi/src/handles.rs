@@ -72,7 +72,7 @@ impl CHandle {
     pub(crate) fn object(self, kind: HandleKind) -> Option<(Handle, usize)> {
         let cell = self.cell()?;
         // A cell without an object has the null handle, which is of no kind.
-        let object = Handle::from_raw(cell.object.load(Ordering::Acquire));
+        let object = cell.object();
         (object.kind() == Some(kind)).then(|| (object, cell.slot()))
     }
 
@@ -126,6 +126,12 @@ impl Cell {
         }
     }
 
+    /// As `handle`, but the null handle if the object is gone.
+    #[inline(always)]
+    pub(crate) fn object(&self) -> Handle {
+        Handle::from_raw(self.object.load(Ordering::Acquire))
+    }
+
     /// The place of the object's adapter.
     #[inline(always)]
     pub(crate) fn slot(&self) -> usize {
@@ -138,6 +144,7 @@ impl Cell {
     }
 
     /// The mark of the object.
+    #[inline(always)]
     pub(crate) fn mark(&self) -> u32 {
         self.mark.load(Ordering::Relaxed)
     }
@@ -217,13 +224,16 @@ pub(crate) fn reserve() -> Result<Reserved> {
         .ok_or(Error::insufficient_resources(Subtype::ResourceMemory))
 }
 
+/// In place of the index of a cell.
+const NO_CELL: u32 = u32::MAX;
+
 /// From the objects of one adapter to their cells.
 #[derive(Debug)]
 pub(crate) struct Cells {
     /// The address of the provider's table.
     provider: usize,
     slot: u32,
-    /// By kind and index of the core's handle: the index of the cell + 1 of the latest object there, which may be gone.
+    /// By kind and index of the core's handle: the index of the cell of the latest object there, which may be gone; `NO_CELL` if there was none.
     tables: [Box<[AtomicU32]>; HandleKind::ALL.len()],
     /// Held while a cell comes to an object, or leaves it: a call that makes an object, and an event that names it, may do so at
     /// a time.
@@ -236,7 +246,7 @@ impl Cells {
     /// For the adapter of a slot, which has up to `lengths(kind)` objects of a kind.
     pub(crate) fn new(provider: usize, slot: u32, lengths: impl Fn(HandleKind) -> usize) -> Self {
         let table = |kind| {
-            let entries = std::iter::repeat_with(|| AtomicU32::new(0));
+            let entries = std::iter::repeat_with(|| AtomicU32::new(NO_CELL));
             let length = HandleKind::ALL.get(kind).map_or(0, |kind| lengths(*kind));
             entries.take(length).collect()
         };
@@ -298,7 +308,7 @@ impl Cells {
         made.mark.store(0, Ordering::Relaxed);
         made.latest.store(object.to_raw(), Ordering::Relaxed);
         made.object.store(object.to_raw(), Ordering::Release);
-        entry.store(index + 1, Ordering::Release);
+        entry.store(index, Ordering::Release);
         let kind = object.kind().map(|kind| kind.value() as usize);
         if let Some(reached) = kind.and_then(|kind| self.reached.get(kind)) {
             reached.fetch_max(usize::from(object.to_raw() as u16) + 1, Ordering::Relaxed);
@@ -379,7 +389,7 @@ impl Cells {
         let reached = self.reached.iter().map(|end| end.load(Ordering::Relaxed));
         let tables = self.tables.iter().zip(reached);
         for entry in tables.flat_map(|(table, reached)| table.iter().take(reached)) {
-            let cell = cell_of(entry.swap(0, Ordering::Relaxed));
+            let cell = cell_of(entry.swap(NO_CELL, Ordering::Relaxed));
             if let Some(cell) = cell.filter(|cell| self.is_at(cell, &cell.object, entry)) {
                 cell.retire();
             }
@@ -388,8 +398,8 @@ impl Cells {
 }
 
 #[inline(always)]
-fn cell_of(index_and_one: u32) -> Option<&'static Cell> {
-    ARENA.get((index_and_one as usize).checked_sub(1)?)
+fn cell_of(index: u32) -> Option<&'static Cell> {
+    ARENA.get(index as usize)
 }
 
 #[cfg(test)]

@@ -128,6 +128,74 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.post_request::<READ>(ep, segments, cookie, remote, flags)
     }
 
+    /// As `post_send` of one segment, where that is all there is to it; says whether the request was posted. If not, it is as if nothing had been done,
+    /// and it takes `post_send` to do it or to say why not. For callers that have segments in a form of their own: it becomes a part of them.
+    ///
+    /// Spec: EPS-01..05, DTO-04..07, DTO-10
+    #[inline(always)]
+    pub fn try_post_send(
+        &self,
+        ep: EpId,
+        segment: &LmrTriplet,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> bool {
+        self.try_post::<SEND>(ep, segment, cookie, &NO_REMOTE, flags)
+    }
+
+    /// As `try_post_send`, of `post_rdma_write`.
+    ///
+    /// Spec: EPW-01..31, EPW-33, EPW-35..43, DTO-04..07, DTO-10
+    #[inline(always)]
+    pub fn try_post_rdma_write(
+        &self,
+        ep: EpId,
+        segment: &LmrTriplet,
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> bool {
+        self.try_post::<WRITE>(ep, segment, cookie, remote, flags)
+    }
+
+    /// As `try_post_send`, of `post_rdma_read`.
+    ///
+    /// Spec: EPB-01..04, EPB-06, EPB-07, DTO-04..07, DTO-10
+    #[inline(always)]
+    pub fn try_post_rdma_read(
+        &self,
+        ep: EpId,
+        segment: &LmrTriplet,
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> bool {
+        self.try_post::<READ>(ep, segment, cookie, remote, flags)
+    }
+
+    #[inline(always)]
+    fn try_post<const OPERATION: u8>(
+        &self,
+        ep: EpId,
+        segment: &LmrTriplet,
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> bool {
+        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
+            return false;
+        };
+        let Some(mut held) = slot.main.try_hold() else {
+            return false;
+        };
+        let only = core::array::from_ref(segment);
+        match self.post_plain::<OPERATION, 1>(&mut held, ep, only, &[], cookie, remote, flags) {
+            Attempt::Posted => true,
+            // Of what the device refused nothing is left.
+            Attempt::Refused | Attempt::Unusual => left(held),
+        }
+    }
+
     /// The way of a request: one segment first; whatever else it may be leaves before anything was done,
     /// and with its arguments where they came.
     #[inline(always)]
@@ -406,6 +474,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             true
         })
     }
+}
+
+/// Lets go of what was locked for a request that is to go another way. A function of its own, so that the common case has its end to itself.
+#[cold]
+#[inline(never)]
+pub(super) fn left(locked: impl Sized) -> bool {
+    drop(locked);
+    false
 }
 
 /// Adds the first few pieces of a list and their lengths; what is left of the list, or `None` if one may not be added.

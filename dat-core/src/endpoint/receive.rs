@@ -1,7 +1,7 @@
 //! Posting receives, to an endpoint or to a shared queue: as `post`, with one segment for the common case.
 
 use super::endpoint::RECEIVE;
-use super::post::{Attempt, Refusal, copy_segments, writable};
+use super::post::{Attempt, Refusal, copy_segments, left, writable};
 use super::refuse::refused_by_device;
 use super::{ReceiveSide, SharedReceives, SrqSlot};
 use crate::backend::{
@@ -56,6 +56,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return self.post_piece_to_endpoint(ep, piece, side, cookie, flags);
         }
         self.post_recv_otherwise(ep, segments, cookie, flags)
+    }
+
+    /// As `post_recv` of one segment, where that is all there is to it; says whether the receive was posted. If not, it is as if nothing had been done,
+    /// and it takes `post_recv` to do it or to say why not. For callers that have segments in a form of their own: it becomes a part of them.
+    ///
+    /// Spec: EPV-01..03, EPV-05, EPX-04, DTO-04..07, DTO-10
+    #[inline(always)]
+    pub fn try_post_recv(
+        &self,
+        ep: EpId,
+        segment: &LmrTriplet,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> bool {
+        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
+            return false;
+        };
+        let Some(mut side) = slot.receive.try_hold() else {
+            return false;
+        };
+        if side.postable != ep {
+            return left(side);
+        }
+        match self.place_receive(&mut side, segment, cookie, flags) {
+            Attempt::Posted => true,
+            Attempt::Refused => self.receive_refused(side).is_ok(),
+            Attempt::Unusual => left(side),
+        }
     }
 
     /// Posts a buffer that any endpoint on the shared queue may take.

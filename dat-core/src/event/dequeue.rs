@@ -20,6 +20,14 @@ pub trait EventSink {
     /// Takes a transfer that the device said to have succeeded, from the registers in which it was found.
     fn transfer(self, completion: DtoCompletion) -> Self::Output;
 
+    /// Takes that there is nothing, not even at the device.
+    fn nothing(self) -> Self::Output
+    where
+        Self: Sized,
+    {
+        self.otherwise(Err(Error::queue_empty()))
+    }
+
     /// Takes whatever else comes of a dequeue: other transfers, other events, errors.
     fn otherwise(self, found: Result<Event>) -> Self::Output;
 }
@@ -68,7 +76,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 drop(queue);
                 sink.transfer(completion)
             }
-            Some(Asked::Again) => sink.otherwise(self.dequeue_asking(queue)),
+            Some(Asked::Again) => match queue.ask(&self.shared) {
+                Asked::Plain(completion) => {
+                    drop(queue);
+                    sink.transfer(completion)
+                }
+                Asked::Nothing => {
+                    queue.overflowed = false;
+                    drop(queue);
+                    sink.nothing()
+                }
+                Asked::Again => sink.otherwise(self.dequeue_at_hand(queue)),
+                asked => sink.otherwise(self.dequeue_asked(queue, asked)),
+            },
             Some(asked) => sink.otherwise(self.dequeue_asked(queue, asked)),
             None => sink.otherwise(self.dequeue_queued(queue)),
         }

@@ -7,10 +7,10 @@ use dat_core::{Error, ErrorKind, Result};
 
 use super::edition::Edition;
 use super::event;
-use super::result::{Code, adapter, adapter_of, check_mask, code, named_of};
-use crate::adapter::{Adapter, with_device};
+use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of};
+use crate::adapter::{Adapter, with_device, with_device_first};
 use crate::boundary::{self, EvdParam, In, Out, Place};
-use crate::handles::{CHandle, reserve};
+use crate::handles::{CHandle, Cell, reserve};
 
 /// Mark of dispatchers that completions may come to.
 const HAS_COMPLETIONS: u32 = 1;
@@ -131,27 +131,34 @@ pub(crate) extern "C" fn post_software_event<E: Edition>(
 ///
 /// Spec: EVG-01..04
 pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
-    let (adapter, id) = match named_of(evd, HandleKind::Evd) {
-        Ok(found) => found,
-        Err(error) => return code::<E>(Err(error)),
-    };
-    let place = match event.required(2) {
-        Ok(place) => place,
-        Err(error) => return code::<E>(Err(error)),
-    };
-    let id = EvdId::from_handle(id);
-    let sink = Caller {
-        adapter: &adapter,
-        evd,
-        place,
-    };
-    with_device!(adapter, opened => opened.ia.evd_dequeue_into(id, sink))
+    if let Some((adapter, id, cell)) = found(evd)
+        && let Ok(place) = event.required(2)
+    {
+        let id = EvdId::from_handle(id);
+        let sink = Caller {
+            adapter: &adapter,
+            evd,
+            cell,
+            place,
+        };
+        with_device_first!(adapter, opened => opened.ia.evd_dequeue_into(id, sink))
+    } else {
+        dequeue_refused(evd, event)
+    }
+}
+
+/// A dequeue without a handle of anything, or without a place for the event.
+#[cold]
+#[inline(never)]
+fn dequeue_refused<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
+    code::<E>(named_of(evd, HandleKind::Evd).and_then(|_| event.required(2).map(drop)))
 }
 
 /// Whoever dequeues, and where the event is to be stored.
 struct Caller<'a, E: Edition> {
     adapter: &'a Adapter,
     evd: CHandle,
+    cell: &'static Cell,
     place: Place<boundary::Event<E>>,
 }
 
@@ -162,6 +169,16 @@ impl<E: Edition> EventSink for Caller<'_, E> {
     fn transfer(self, completion: DtoCompletion) -> Code {
         event::put_transfer(self.place, &completion, self.adapter, self.evd);
         0
+    }
+
+    #[inline(always)]
+    fn nothing(self) -> Code {
+        let is_quiet = with_device_first!(self.adapter, opened => opened.ia.is_quiet());
+        if is_quiet && self.cell.mark() == HAS_COMPLETIONS {
+            self.adapter.found_nothing();
+            return EMPTY_WITHOUT_CLASS;
+        }
+        self.otherwise(Err(Error::queue_empty()))
     }
 
     #[inline(always)]

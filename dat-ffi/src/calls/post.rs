@@ -6,8 +6,8 @@ use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Error, Result};
 
 use super::edition::{Edition, Triplet};
-use super::result::{Code, code, named_of};
-use crate::adapter::with_device;
+use super::result::{Code, code, found, named_of};
+use crate::adapter::{aside, with_device, with_device_first};
 use crate::boundary::{In, List};
 use crate::handles::CHandle;
 
@@ -22,13 +22,42 @@ fn remote<T: Triplet>(piece: In<T>) -> Result<RmrTriplet> {
 
 /// Posts one segment as it is, and several after they were copied; `$segments` is what the post calls them.
 macro_rules! posted {
-    ($adapter:ident, $list:ident, $count:ident, $segments:ident, $opened:ident => $post:expr) => {
+    ($adapter:ident, $list:expr, $count:expr, $segments:ident, $opened:ident => $post:expr) => {
         match $list.only($count) {
             Some(only) => {
                 let $segments = &[only.local()];
                 with_device!($adapter, $opened => $post)
             }
             None => several($list, $count, &|$segments| with_device!($adapter, $opened => $post)),
+        }
+    };
+}
+
+/// A post to an endpoint as it was asked for. It is in memory, so that the way of most posts, which does not need it, has the registers to itself.
+struct Asked<E: Edition, P = ()> {
+    ep: CHandle,
+    count: i32,
+    list: List<E::Triplet>,
+    cookie: u64,
+    piece: P,
+    flags: CompletionFlags,
+}
+
+/// Tries the way of most posts, which is to take the fewest instructions: that of one segment, between an endpoint and a device that have nothing
+/// against it. Where it is another way, nothing was done.
+macro_rules! try_first {
+    ($asked:ident, |$opened:ident, $id:ident, $segment:ident $(, $remote:ident of $piece:ident)?| $post:expr) => {
+        if let Some((adapter, id, _)) = found($asked.ep)
+            && let Some(only) = $asked.list.only($asked.count)
+            $(&& let Some($remote) = $piece.get())?
+        {
+            let $id = EpId::from_handle(id);
+            let $segment = only.local();
+            $(let $remote = $remote.remote();)?
+            if with_device_first!(adapter, $opened => $post) {
+                return 0;
+            }
+            aside(move || drop(adapter));
         }
     };
 }
@@ -52,12 +81,29 @@ pub(crate) extern "C" fn send<E: Edition>(
     cookie: u64,
     flags: u32,
 ) -> Code {
+    let asked = Asked::<E, _> {
+        ep,
+        count,
+        list,
+        cookie,
+        piece: (),
+        flags: CompletionFlags::from_bits_retain(flags),
+    };
+    try_first!(asked, |opened, id, segment| {
+        opened.ia.try_post_send(id, &segment, cookie, asked.flags)
+    });
+    send_unusual(&asked)
+}
+
+/// As `send`, whatever it is.
+#[cold]
+#[inline(never)]
+fn send_unusual<E: Edition>(asked: &Asked<E>) -> Code {
     code::<E>((|| {
-        let (adapter, id) = named_of(ep, HandleKind::Ep)?;
+        let (adapter, id) = named_of(asked.ep, HandleKind::Ep)?;
         let id = EpId::from_handle(id);
-        let flags = CompletionFlags::from_bits_retain(flags);
-        posted!(adapter, list, count, segments, opened => {
-            opened.ia.post_send(id, segments, cookie, flags)
+        posted!(adapter, asked.list, asked.count, segments, opened => {
+            opened.ia.post_send(id, segments, asked.cookie, asked.flags)
         })
     })())
 }
@@ -70,12 +116,29 @@ pub(crate) extern "C" fn receive<E: Edition>(
     cookie: u64,
     flags: u32,
 ) -> Code {
+    let asked = Asked::<E, _> {
+        ep,
+        count,
+        list,
+        cookie,
+        piece: (),
+        flags: CompletionFlags::from_bits_retain(flags),
+    };
+    try_first!(asked, |opened, id, segment| {
+        opened.ia.try_post_recv(id, &segment, cookie, asked.flags)
+    });
+    receive_unusual(&asked)
+}
+
+/// As `receive`, whatever it is.
+#[cold]
+#[inline(never)]
+fn receive_unusual<E: Edition>(asked: &Asked<E>) -> Code {
     code::<E>((|| {
-        let (adapter, id) = named_of(ep, HandleKind::Ep)?;
+        let (adapter, id) = named_of(asked.ep, HandleKind::Ep)?;
         let id = EpId::from_handle(id);
-        let flags = CompletionFlags::from_bits_retain(flags);
-        posted!(adapter, list, count, segments, opened => {
-            opened.ia.post_recv(id, segments, cookie, flags)
+        posted!(adapter, asked.list, asked.count, segments, opened => {
+            opened.ia.post_recv(id, segments, asked.cookie, asked.flags)
         })
     })())
 }
@@ -89,13 +152,30 @@ pub(crate) extern "C" fn rdma_read<E: Edition>(
     piece: In<E::Triplet>,
     flags: u32,
 ) -> Code {
+    let asked = Asked::<E, _> {
+        ep,
+        count,
+        list,
+        cookie,
+        piece,
+        flags: CompletionFlags::from_bits_retain(flags),
+    };
+    try_first!(asked, |opened, id, segment, remote of piece| {
+        opened.ia.try_post_rdma_read(id, &segment, cookie, &remote, asked.flags)
+    });
+    rdma_read_unusual(&asked)
+}
+
+/// As `rdma_read`, whatever it is.
+#[cold]
+#[inline(never)]
+fn rdma_read_unusual<E: Edition>(asked: &Asked<E, In<E::Triplet>>) -> Code {
     code::<E>((|| {
-        let (adapter, id) = named_of(ep, HandleKind::Ep)?;
+        let (adapter, id) = named_of(asked.ep, HandleKind::Ep)?;
         let id = EpId::from_handle(id);
-        let piece = remote(piece)?;
-        let flags = CompletionFlags::from_bits_retain(flags);
-        posted!(adapter, list, count, segments, opened => {
-            opened.ia.post_rdma_read(id, segments, cookie, &piece, flags)
+        let piece = remote(asked.piece)?;
+        posted!(adapter, asked.list, asked.count, segments, opened => {
+            opened.ia.post_rdma_read(id, segments, asked.cookie, &piece, asked.flags)
         })
     })())
 }
@@ -109,13 +189,30 @@ pub(crate) extern "C" fn rdma_write<E: Edition>(
     piece: In<E::Triplet>,
     flags: u32,
 ) -> Code {
+    let asked = Asked::<E, _> {
+        ep,
+        count,
+        list,
+        cookie,
+        piece,
+        flags: CompletionFlags::from_bits_retain(flags),
+    };
+    try_first!(asked, |opened, id, segment, remote of piece| {
+        opened.ia.try_post_rdma_write(id, &segment, cookie, &remote, asked.flags)
+    });
+    rdma_write_unusual(&asked)
+}
+
+/// As `rdma_write`, whatever it is.
+#[cold]
+#[inline(never)]
+fn rdma_write_unusual<E: Edition>(asked: &Asked<E, In<E::Triplet>>) -> Code {
     code::<E>((|| {
-        let (adapter, id) = named_of(ep, HandleKind::Ep)?;
+        let (adapter, id) = named_of(asked.ep, HandleKind::Ep)?;
         let id = EpId::from_handle(id);
-        let piece = remote(piece)?;
-        let flags = CompletionFlags::from_bits_retain(flags);
-        posted!(adapter, list, count, segments, opened => {
-            opened.ia.post_rdma_write(id, segments, cookie, &piece, flags)
+        let piece = remote(asked.piece)?;
+        posted!(adapter, asked.list, asked.count, segments, opened => {
+            opened.ia.post_rdma_write(id, segments, asked.cookie, &piece, asked.flags)
         })
     })())
 }

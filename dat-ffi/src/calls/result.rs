@@ -7,7 +7,7 @@ use dat_core::{Cause, Error, Result, Subtype};
 use super::Edition;
 use crate::adapter::Adapter;
 use crate::boundary::Entered;
-use crate::handles::CHandle;
+use crate::handles::{CHandle, Cell};
 
 /// `DAT_RETURN`.
 pub(crate) type Code = u32;
@@ -44,6 +44,17 @@ pub(crate) fn named_of(
         .object(kind)
         .and_then(|(object, slot)| Some((Adapter::at(slot)?, object)))
         .ok_or(Error::invalid_handle(kind.subtype()))
+}
+
+/// The adapter of whatever object a handle names, what the core calls the object, and the cell; `None` if the handle is none or the adapter is closed.
+///
+/// For the way of most posts and dequeues, which compare what the core calls the object with what they look for, so that the kind need not
+/// be looked at here. What they find to be another way is begun anew by `named_of`.
+#[inline(always)]
+pub(crate) fn found(handle: CHandle) -> Option<(Entered<'static, Adapter>, Handle, &'static Cell)> {
+    let cell = handle.cell()?;
+    let object = cell.object();
+    Some((Adapter::at(cell.slot())?, object, cell))
 }
 
 /// The adapter of an object of any kind.
