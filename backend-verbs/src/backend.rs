@@ -30,7 +30,7 @@ use crate::receive_queue::{Failing, Unattended, VerbsReceiveQueue, VerbsSharedRe
 use crate::send_queue::VerbsSendQueue;
 use crate::signal::{Signal, Source, Watcher};
 use crate::table::Table;
-use crate::wait::VerbsWait;
+use crate::wait::{VerbsWait, VerbsWaits};
 
 /// The number of the completion queue for what nobody wants to hear of.
 const SINK: usize = 1 << 16;
@@ -127,7 +127,16 @@ impl VerbsBackend {
     ///
     /// Spec: EVW-01
     pub fn wait(&self) -> Result<VerbsWait, BackendError> {
-        VerbsWait::new(&self.signal, &self.watcher.sources, true)
+        self.waits().wait()
+    }
+
+    /// As [`wait`](Self::wait), of threads that may come to wait.
+    #[must_use]
+    pub fn waits(&self) -> VerbsWaits {
+        VerbsWaits {
+            signal: Arc::clone(&self.signal),
+            sources: Arc::clone(&self.watcher.sources),
+        }
     }
 
     /// Has a function called, on a thread of this backend, whenever `progress` has something to do: a connection or device

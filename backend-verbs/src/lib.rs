@@ -62,4 +62,4 @@ pub use device::{VerbsDevice, device_of, devices, find_devices};
 pub use options::{LongQualifiers, VerbsOptions, WindowKind};
 pub use receive_queue::{VerbsReceiveQueue, VerbsReceiveSlot, VerbsSharedReceiveQueue};
 pub use send_queue::{VerbsSendQueue, VerbsSendSlot};
-pub use wait::VerbsWait;
+pub use wait::{VerbsWait, VerbsWaits};

@@ -75,14 +75,12 @@ pub struct VerbsWait {
     bell: Arc<Bell>,
     waker: Waker,
     signal: Arc<Signal>,
-    sources: Arc<Sources>,
     epoll: Epoll,
-    /// Completions wake it.
-    heeds: bool,
 }
 
 impl VerbsWait {
-    pub(crate) fn new(
+    /// Completions wake it if it `heeds` them.
+    fn new(
         signal: &Arc<Signal>,
         sources: &Arc<Sources>,
         heeds: bool,
@@ -103,26 +101,35 @@ impl VerbsWait {
             waker: Waker::from(Arc::clone(&bell)),
             bell,
             signal: Arc::clone(signal),
-            sources: Arc::clone(sources),
             epoll,
-            heeds,
         })
     }
+}
 
-    /// One more, for another thread.
+/// Makes something to wait with for each thread that comes to wait: what nobody waits with would be told of all that happens, too.
+///
+/// Made by [`VerbsBackend::waits`](crate::VerbsBackend::waits).
+#[derive(Clone, Debug)]
+pub struct VerbsWaits {
+    pub(crate) signal: Arc<Signal>,
+    pub(crate) sources: Arc<Sources>,
+}
+
+impl VerbsWaits {
+    /// For a thread that waits.
     ///
     /// # Errors
     /// `Resources`: out of descriptors.
-    pub fn another(&self) -> Result<Self, BackendError> {
-        Self::new(&self.signal, &self.sources, self.heeds)
+    pub fn wait(&self) -> Result<VerbsWait, BackendError> {
+        VerbsWait::new(&self.signal, &self.sources, true)
     }
 
-    /// One more, for a thread that takes in what happens at peers and on the device, and leaves completions to others.
+    /// For a thread that takes in what happens at peers and on the device, and leaves completions to others.
     ///
     /// # Errors
-    /// As [`another`](Self::another).
-    pub fn without_completions(&self) -> Result<Self, BackendError> {
-        Self::new(&self.signal, &self.sources, false)
+    /// As [`wait`](Self::wait).
+    pub fn without_completions(&self) -> Result<VerbsWait, BackendError> {
+        VerbsWait::new(&self.signal, &self.sources, false)
     }
 }
 

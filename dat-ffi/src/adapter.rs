@@ -70,16 +70,14 @@ impl Host for MockBackend {
 #[cfg(feature = "verbs")]
 impl Host for backend_verbs::VerbsBackend {
     type Wait = backend_verbs::VerbsWait;
-    type Ground = Mutex<backend_verbs::VerbsWait>;
+    type Ground = backend_verbs::VerbsWaits;
 
-    fn sleeper(ground: &Self::Ground) -> std::result::Result<Self::Wait, BackendError> {
-        let first = ground.lock().unwrap_or_else(PoisonError::into_inner);
-        first.another()
+    fn sleeper(waits: &Self::Ground) -> std::result::Result<Self::Wait, BackendError> {
+        waits.wait()
     }
 
-    fn attendant(ground: &Self::Ground) -> Option<Self::Wait> {
-        let first = ground.lock().unwrap_or_else(PoisonError::into_inner);
-        first.without_completions().ok()
+    fn attendant(waits: &Self::Ground) -> Option<Self::Wait> {
+        waits.without_completions().ok()
     }
 
     fn now(_: &Self::Ground) -> Instant {

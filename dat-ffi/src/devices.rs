@@ -222,8 +222,8 @@ fn verbs(name: &str, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Dev
     let mut options = VerbsOptions::default();
     options.long_qualifiers = LongQualifiers::Shortened;
     let backend = VerbsBackend::open(&name, options).map_err(refused)?;
-    let sleeper = backend.wait().map_err(refused)?;
-    Opened::open(backend, Mutex::new(sleeper), capacity, async_evd_min_qlen).map(Device::Verbs)
+    let waits = backend.waits();
+    Opened::open(backend, waits, capacity, async_evd_min_qlen).map(Device::Verbs)
 }
 
 #[cfg(not(feature = "verbs"))]

@@ -90,14 +90,14 @@ impl Controller {
             _ => RsmError::ControllerNotPresent,
         };
         let backend = VerbsBackend::open(&device.name, VerbsOptions::default()).map_err(gone)?;
-        let sleeper = backend.wait().map_err(gone)?;
+        let waits = backend.waits();
         let shape = Shape {
             name: self.name,
             qualifier: device.qualifier,
             nodes: self.nodes.clone(),
             loopback: false,
         };
-        let site = Site::open(backend, Mutex::new(sleeper), options(node), shape)?;
+        let site = Site::open(backend, waits, options(node), shape)?;
         Ok(Opened::Verbs(Box::new(site)))
     }
 }
