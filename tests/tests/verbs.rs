@@ -4,8 +4,7 @@
 //! both types. Tests share its ports, so they run one after the other
 //! (`--test-threads=1`). What verbs cannot carry is listed with its reason in `tests/backends.toml`.
 
-use backend_verbs::{VerbsBackend, VerbsOptions, VerbsWait, WindowKind, devices};
-use core::cell::Cell;
+use backend_verbs::{VerbsWait, devices};
 use core::task::Waker;
 use core::time::Duration;
 use dat_core::Error;
@@ -15,7 +14,6 @@ use dat_core::flags::{
     CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, IaFields, MemoryPrivileges, ProviderFields,
     PspFlags, QualityOfService, TIMEOUT_INFINITE,
 };
-use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_tests::fixture::{
     Adapter, Net, Party, PartyOptions, RsmTestbed, Testbed, granted, refused,
@@ -24,96 +22,10 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::{env, thread};
 
-use exceptions::exceptions;
+use verbs_bed::VerbsBed;
 
 mod exceptions;
-
-/// How long a step takes.
-const STEP: Duration = Duration::from_micros(1000);
-/// Steps without an event after which everything is at rest.
-const STEPS_TO_REST: usize = 6;
-
-struct VerbsBed {
-    device: String,
-    steps: Cell<usize>,
-}
-
-impl VerbsBed {
-    fn new() -> Self {
-        let device = env::var("DAT_DEVICE").ok().or_else(|| {
-            let first = devices().into_iter().find(|device| device.active);
-            first.map(|device| device.name)
-        });
-        Self {
-            device: device.expect("this machine has no RDMA device with an active port"),
-            steps: Cell::new(0),
-        }
-    }
-}
-
-/// The test that needs a binding after the endpoint was reset.
-const OUTLIVES_ITS_QUEUE_PAIR: &str = "flushed_rebind_keeps_the_old_binding";
-
-/// The kind of windows to ask for.
-fn windows() -> WindowKind {
-    match env::var("DAT_WINDOWS").as_deref() {
-        Ok("2") => WindowKind::QueuePair,
-        _ => WindowKind::Domain,
-    }
-}
-
-impl Testbed for VerbsBed {
-    type Backend = VerbsBackend;
-    type Lock = HostLock;
-
-    fn device(&self) -> VerbsBackend {
-        let mut options = VerbsOptions::default();
-        // Half a second until a message without a receive fails: longer than what is tried before.
-        options.not_ready_timer = 26;
-        options.windows = windows();
-        VerbsBackend::open(&self.device, options)
-            .unwrap_or_else(|error| panic!("{}: {error:?}", self.device))
-    }
-
-    fn now(&self) -> Instant {
-        ThreadWait::clock()
-    }
-
-    /// Lets some time pass; that nothing moves shows only after a while.
-    fn step(&self) -> bool {
-        thread::sleep(STEP);
-        self.steps.set(self.steps.get() + 1);
-        if self.steps.get() < STEPS_TO_REST {
-            return true;
-        }
-        self.steps.set(0);
-        false
-    }
-
-    fn advance(&self, to: Instant) {
-        let left = to.as_micros().saturating_sub(self.now().as_micros());
-        thread::sleep(Duration::from_micros(left));
-    }
-
-    fn rest(&self) {
-        self.steps.set(0);
-    }
-
-    fn stands_still(&self) -> bool {
-        false
-    }
-
-    fn excused(&self, test: &str) -> Option<String> {
-        if windows() == WindowKind::QueuePair && test == OUTLIVES_ITS_QUEUE_PAIR {
-            return Some("a window of type 2 ends with the queue pair that it was bound on".into());
-        }
-        exceptions("verbs").get(test).cloned()
-    }
-
-    fn patience(&self) -> usize {
-        10_000
-    }
-}
+mod verbs_bed;
 
 impl RsmTestbed for VerbsBed {}
 
@@ -296,7 +208,7 @@ fn threads_post_and_wait_side_by_side() {
 #[test]
 fn every_address_of_the_adapter_is_reached() {
     let bed = VerbsBed::new();
-    let known = devices().into_iter().find(|one| one.name == bed.device);
+    let known = devices().into_iter().find(|one| one.name == bed.name());
     for address in known.expect("the device").addresses {
         let net = Net::new(&bed);
         let (left, right) = net.strangers(&PartyOptions::default());
@@ -366,7 +278,7 @@ fn a_killed_peer_leaves_flushes_and_an_event() {
     let mut victim = Command::new(env::current_exe().expect("this program"))
         .args(["--exact", "victim"])
         .env(VICTIM, qualifier.to_string())
-        .env("DAT_DEVICE", &bed.device)
+        .env("DAT_DEVICE", bed.name())
         .stdout(Stdio::null())
         .spawn()
         .expect("a process");

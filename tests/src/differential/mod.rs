@@ -97,7 +97,7 @@ impl Compared {
 /// Does the list of a seed on a bed; `backend` is what the lists are to spare.
 pub fn record<T: Testbed>(bed: &T, backend: &str, seed: u64, operations: usize) -> Record {
     let without_windows = differs(backend, Difference::NoWindows);
-    World::new(bed, without_windows).play(&list(seed, operations))
+    World::new(bed, backend, without_windows).play(&list(seed, operations))
 }
 
 /// Compares what came of the list of a seed on two backends.

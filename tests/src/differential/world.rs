@@ -8,13 +8,14 @@ use dat_core::attributes::{EpAttributes, SrqAttributes};
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::Event;
 use dat_core::flags::{
-    CloseFlags, CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags,
-    QualityOfService, TIMEOUT_INFINITE,
+    CloseFlags, CompletionFlags, ConnectFlags, DtoStatus, EndpointState, EvdFlags,
+    MemoryPrivileges, PspFlags, QualityOfService, TIMEOUT_INFINITE,
 };
 use dat_core::id::{CrId, EpId, EvdId, PzId, RmrId, SrqId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 
 use super::Record;
+use super::differences::{Difference, differs};
 use super::operation::{Operation, PAIRS, Place, Shape};
 use crate::fixture::{Adapter, Memory, Net, Testbed, granted};
 
@@ -63,6 +64,7 @@ struct Side<T: Testbed> {
 
 pub(super) struct World<'b, T: Testbed> {
     net: Net<'b, T>,
+    backend: &'b str,
     sides: Vec<Side<T>>,
     record: Record,
     cookie: u64,
@@ -85,7 +87,7 @@ fn attributes() -> EpAttributes {
 }
 
 impl<'b, T: Testbed> World<'b, T> {
-    pub(super) fn new(bed: &'b T, without_windows: bool) -> Self {
+    pub(super) fn new(bed: &'b T, backend: &'b str, without_windows: bool) -> Self {
         let net = Net::new(bed);
         let sides = (0..2).map(|number| {
             let ia = net.adapter();
@@ -141,10 +143,15 @@ impl<'b, T: Testbed> World<'b, T> {
         let sides = sides.collect();
         Self {
             net,
+            backend,
             sides,
             record: Record::default(),
             cookie: 0,
         }
+    }
+
+    fn differs(&self, what: Difference) -> bool {
+        differs(self.backend, what)
     }
 
     /// Does all of it; what came of it.
@@ -229,6 +236,13 @@ impl<'b, T: Testbed> World<'b, T> {
         let cookie = self.next_cookie();
         let length = pieces.iter().map(|piece| piece.length).sum();
         let fits = self.finds_its_place(at, length);
+        let mut arrives = true;
+        if self.differs(Difference::NothingBreaks) {
+            arrives = self.state(at) == EndpointState::Connected;
+            if arrives && !fits {
+                return;
+            }
+        }
         let side = &self.sides[at.side];
         let posted = side
             .ia
@@ -241,7 +255,9 @@ impl<'b, T: Testbed> World<'b, T> {
                 ..at
             };
             let waiting = &mut self.end_of(to).waiting;
-            if fits {
+            if !arrives {
+                // It is flushed, and takes nothing.
+            } else if fits {
                 waiting.remove(0);
             } else {
                 // What breaks comes to rest, so that it breaks nothing else.
@@ -350,6 +366,9 @@ impl<'b, T: Testbed> World<'b, T> {
                 self.record.returned(format!("{status:?}"));
             }
             Operation::Disconnect { at, graceful } => {
+                if self.differs(Difference::EndsAtRest) {
+                    self.rest();
+                }
                 let flags = if graceful {
                     CloseFlags::Graceful
                 } else {
@@ -411,6 +430,10 @@ impl<'b, T: Testbed> World<'b, T> {
     fn bind(&mut self, at: Place, offset: u8, length: u8, writes: bool) {
         if self.end_of(at).opening.is_some() {
             self.rest();
+        }
+        let connected = self.state(at) == EndpointState::Connected;
+        if !connected && self.differs(Difference::BindsConnected) {
+            return;
         }
         let cookie = self.next_cookie();
         let piece = self.sides[at.side].memory.piece(
@@ -595,6 +618,7 @@ impl<'b, T: Testbed> World<'b, T> {
         if asked.is_err() {
             return;
         }
+        self.await_request(at);
         self.rest();
         let answer: Vec<u8> = (0..answer % 65).rev().collect();
         let side = &mut self.sides[to.side];
@@ -614,9 +638,74 @@ impl<'b, T: Testbed> World<'b, T> {
         self.rest();
     }
 
+    fn state(&self, at: Place) -> EndpointState {
+        let side = &self.sides[at.side];
+        granted(side.ia.ep_get_status(side.ends[at.pair].ep)).state
+    }
+
+    /// Waits until the peer has a request, or the attempt has ended without.
+    fn await_request(&mut self, at: Place) {
+        for _ in 0..self.net.bed.patience() {
+            self.take_requests(1 - at.side);
+            let asks = self.state(at) == EndpointState::ActiveConnectionPending;
+            if !asks || self.sides[1 - at.side].arrived.is_some() {
+                return;
+            }
+            let moved = self.net.step();
+            if self.net.bed.stands_still() && !moved {
+                return;
+            }
+        }
+    }
+
+    /// Whether nothing changes at the ends of a connection any more, unless somebody does something.
+    fn is_settled(&self, pair: usize) -> bool {
+        let ends = [0, 1].map(|side| self.state(Place { side, pair }));
+        let [one, other] = ends.map(|state| state == EndpointState::Connected);
+        one == other
+            && !ends.into_iter().any(|state| {
+                matches!(
+                    state,
+                    EndpointState::ActiveConnectionPending
+                        | EndpointState::CompletionPending
+                        | EndpointState::DisconnectPending
+                )
+            })
+    }
+
+    /// Lets everything come to rest. On a device of its own, that nothing happens for some time does not say that nothing will.
+    fn settle(&self) {
+        self.net.settle();
+        let bed = &self.net.bed;
+        if bed.stands_still() || self.sides.iter().any(|side| side.arrived.is_some()) {
+            return;
+        }
+        for _ in 0..bed.patience() {
+            if (0..PAIRS).all(|pair| self.is_settled(pair)) {
+                break;
+            }
+            self.net.step();
+        }
+        self.net.settle();
+    }
+
+    /// Notes requests for connections that have come to a side.
+    fn take_requests(&mut self, number: usize) {
+        let side = &mut self.sides[number];
+        while let Ok(event) = side.ia.evd_dequeue(side.arrivals) {
+            let Event::ConnectionRequest { cr, .. } = event else {
+                panic!("{event:?}");
+            };
+            side.arrived = Some(cr);
+            let asked = granted(side.ia.cr_query(cr, Default::default()));
+            let told = format!("asked with {:?}", asked.private_data);
+            self.record.event(number, usize::MAX, told);
+        }
+    }
+
     /// Lets everything come to rest, and notes events and memory.
     fn rest(&mut self) {
-        self.net.settle();
+        self.settle();
         for number in 0..2 {
             for pair in 0..PAIRS {
                 for which in 0..3 {
@@ -624,15 +713,11 @@ impl<'b, T: Testbed> World<'b, T> {
                 }
                 self.end_of(Place { side: number, pair }).busy = false;
             }
+            self.take_requests(number);
             let side = &mut self.sides[number];
-            for evd in [side.arrivals, side.software, side.ia.async_evd()] {
+            for evd in [side.software, side.ia.async_evd()] {
                 while let Ok(event) = side.ia.evd_dequeue(evd) {
                     let told = match event {
-                        Event::ConnectionRequest { cr, .. } => {
-                            side.arrived = Some(cr);
-                            let asked = granted(side.ia.cr_query(cr, Default::default()));
-                            format!("asked with {:?}", asked.private_data)
-                        }
                         Event::Software { pointer } => format!("software {pointer:?}"),
                         Event::Async { kind, .. } => format!("{kind:?}"),
                         other => panic!("{other:?}"),

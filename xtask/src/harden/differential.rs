@@ -1,26 +1,17 @@
 //! The same random lists of operations on several backends.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use xshell::cmd;
 
+use super::guest;
 use crate::workspace::Workspace;
 
 /// Lists of each layout that a minute has room for, on a machine that does something else as well.
 const LISTS_PER_MINUTE: u32 = 100;
 /// What begins a row of counts.
 const MARK: &str = "compared|";
-/// The heads of the columns.
-const COLUMNS: [&str; 6] = [
-    "backend",
-    "lists",
-    "operations",
-    "returns",
-    "events",
-    "memory",
-];
-
-/// Runs as many lists as there is time for; the counts as a section of the page.
-pub(crate) fn run(workspace: &Workspace, minutes: u32) -> Result<String> {
+/// Runs as many lists as there is time for on the models, and some in a guest; the counts as a section of the page.
+pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
     let shell = &workspace.shell;
     let _lists = shell.push_env(
         "DAT_LISTS",
@@ -37,21 +28,41 @@ pub(crate) fn run(workspace: &Workspace, minutes: u32) -> Result<String> {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("backends differ:\n{told}{said}");
     }
+    let rows = rows(&told)?;
+    guest::run_behind(workspace, &guest::DIFFERENTIAL, minutes, seed, rows).context("in the guest")
+}
+
+/// The rows that the tests told, in the order of their names.
+fn rows(told: &str) -> Result<Vec<Vec<String>>> {
     // A line may begin with the name of its test.
     let counted = told.lines().filter_map(|line| line.split_once(MARK));
-    let mut rows: Vec<&str> = counted.map(|(_, row)| row).collect();
+    let split = |(_, row): (&str, &str)| row.split('|').map(str::to_owned).collect();
+    let mut rows: Vec<Vec<String>> = counted.map(split).collect();
     rows.sort_unstable();
-    let is_whole = |row: &&str| row.split('|').count() == COLUMNS.len();
-    if rows.is_empty() || !rows.iter().all(is_whole) {
-        bail!("this is not what the test counts:\n{told}");
+    let columns = guest::DIFFERENTIAL.columns.len();
+    if rows.is_empty() || rows.iter().any(|row| row.len() != columns) {
+        bail!("this is not what the tests count:\n{told}");
     }
-    let mut table = format!(
-        "| {} |\n|{}\n",
-        COLUMNS.join(" | "),
-        "---|".repeat(COLUMNS.len())
-    );
-    for row in rows {
-        table.push_str(&format!("| {} |\n", row.replace('|', " | ")));
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tests_count_becomes_rows_in_order() {
+        let told =
+            "running 2 tests\ncompared|pvrdma|2|3|4|5|6\ntest it ... compared|mlx5|1|2|3|4|5\n";
+        let found = rows(told).expect("rows");
+        assert_eq!(
+            found,
+            [
+                ["mlx5", "1", "2", "3", "4", "5"],
+                ["pvrdma", "2", "3", "4", "5", "6"]
+            ]
+        );
+        assert!(rows("compared|mlx5|1|2").is_err());
+        assert!(rows("running 2 tests").is_err());
     }
-    Ok(table)
 }

@@ -127,8 +127,10 @@ const PROOFS: [Proof; 16] = [
     },
     Proof {
         name: "differential",
-        what: "the same random operations on the mock and on models of raw adapters",
-        run: |workspace, effort| differential::run(workspace, effort.minutes).map(Some),
+        what: "the same random operations on the mock, on models of raw adapters and on an RDMA device",
+        run: |workspace, effort| {
+            differential::run(workspace, effort.minutes, effort.seed).map(Some)
+        },
     },
     Proof {
         name: "hostile",

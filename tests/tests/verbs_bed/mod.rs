@@ -1,0 +1,116 @@
+//! A bed on an RDMA device of this machine.
+//!
+//! `DAT_DEVICE` names the device; else it is the first one. `DAT_WINDOWS=2` asks for windows of type 2 where the device has
+//! both types.
+
+use std::cell::Cell;
+use std::time::Duration;
+use std::{env, thread};
+
+use backend_verbs::{VerbsBackend, VerbsOptions, WindowKind, devices};
+use dat_core::event::ThreadWait;
+use dat_core::sync::HostLock;
+use dat_core::time::Instant;
+use dat_tests::fixture::Testbed;
+
+use crate::exceptions::exceptions;
+
+/// How long a step takes.
+const STEP: Duration = Duration::from_micros(1000);
+/// Steps without an event after which everything is at rest.
+const STEPS_TO_REST: usize = 6;
+
+/// Both ends of every connection on one device, in real time.
+pub(crate) struct VerbsBed {
+    device: String,
+    steps: Cell<usize>,
+    steps_to_rest: usize,
+}
+
+impl VerbsBed {
+    pub(crate) fn new() -> Self {
+        Self::resting(STEPS_TO_REST)
+    }
+
+    /// One on which everything is at rest after so many steps without an event.
+    pub(crate) fn resting(steps_to_rest: usize) -> Self {
+        let device = env::var("DAT_DEVICE").ok().or_else(|| {
+            let first = devices().into_iter().find(|device| device.active);
+            first.map(|device| device.name)
+        });
+        Self {
+            device: device.expect("this machine has no RDMA device with an active port"),
+            steps: Cell::new(0),
+            steps_to_rest,
+        }
+    }
+
+    /// The name of the device.
+    pub(crate) fn name(&self) -> &str {
+        &self.device
+    }
+}
+
+/// The test that needs a binding after the endpoint was reset.
+const OUTLIVES_ITS_QUEUE_PAIR: &str = "flushed_rebind_keeps_the_old_binding";
+
+/// The kind of windows to ask for.
+fn windows() -> WindowKind {
+    match env::var("DAT_WINDOWS").as_deref() {
+        Ok("2") => WindowKind::QueuePair,
+        _ => WindowKind::Domain,
+    }
+}
+
+impl Testbed for VerbsBed {
+    type Backend = VerbsBackend;
+    type Lock = HostLock;
+
+    fn device(&self) -> VerbsBackend {
+        let mut options = VerbsOptions::default();
+        // Half a second until a message without a receive fails: longer than what is tried before.
+        options.not_ready_timer = 26;
+        options.windows = windows();
+        VerbsBackend::open(&self.device, options)
+            .unwrap_or_else(|error| panic!("{}: {error:?}", self.device))
+    }
+
+    fn now(&self) -> Instant {
+        ThreadWait::clock()
+    }
+
+    /// Lets some time pass; that nothing moves shows only after a while.
+    fn step(&self) -> bool {
+        thread::sleep(STEP);
+        self.steps.set(self.steps.get() + 1);
+        if self.steps.get() < self.steps_to_rest {
+            return true;
+        }
+        self.steps.set(0);
+        false
+    }
+
+    fn advance(&self, to: Instant) {
+        let left = to.as_micros().saturating_sub(self.now().as_micros());
+        thread::sleep(Duration::from_micros(left));
+    }
+
+    fn rest(&self) {
+        self.steps.set(0);
+    }
+
+    fn stands_still(&self) -> bool {
+        false
+    }
+
+    fn excused(&self, test: &str) -> Option<String> {
+        if windows() == WindowKind::QueuePair && test == OUTLIVES_ITS_QUEUE_PAIR {
+            return Some("a window of type 2 ends with the queue pair that it was bound on".into());
+        }
+        exceptions("verbs").get(test).cloned()
+    }
+
+    fn patience(&self) -> usize {
+        10_000
+    }
+}
