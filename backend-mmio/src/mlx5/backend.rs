@@ -18,6 +18,7 @@ use super::defs::{
     COMPLETION_UNITS, Completion, CompletionTail, DESCRIPTOR_UNITS, QUEUE_ENTRIES, UNIT_BYTES,
 };
 use super::objects::{Supply, record};
+use super::pairs::Asked;
 use super::receive_queue::MmioReceiveQueue;
 use super::send_queue::MmioSendQueue;
 use super::shared_receive::MmioSharedReceiveQueue;
@@ -494,14 +495,9 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             .filter_map(|step| self.next_pair.saturating_add(step).checked_rem(places))
             .find(|place| self.number(QueuePairKey(*place)).is_err())
             .ok_or(BackendError::Resources)?;
-        let made = self.make(place, request)?;
-        self.settle(&made);
         self.next_pair = place.saturating_add(1);
-        Ok(QueuePair {
-            key: QueuePairKey(place),
-            send: made.send,
-            receive: made.receive,
-        })
+        // Handed on as it is: queues are long, and each copy takes its stack.
+        self.make(place, &Asked::of(request), None)
     }
 
     fn modify_queue_pair(
@@ -511,29 +507,21 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         receive: Option<&mut Self::ReceiveQueue>,
         request: &QueuePairRequest,
     ) -> Result<(), BackendError> {
-        if send.request.shared_receive_queue != request.shared_receive_queue {
+        let asked = Asked::of(request);
+        if send.asked.shared_receive_queue != asked.shared_receive_queue {
             return Err(BackendError::NotSupported);
         }
         let tail = send.life.receives.tail();
-        let geometry = self.geometry(request)?;
+        let geometry = self.geometry(&asked)?;
         let fits = receive.as_ref().is_none_or(|receive| {
             let count = receive.head.wrapping_sub(tail);
-            let room = count <= checked(request.attributes.max_recv_dtos);
+            let room = count <= asked.receives;
             count == 0 || room && receive.units <= geometry.receive_units
         });
         if !fits {
             return Err(BackendError::State);
         }
-        let made = self.make(key.0, request)?;
-        self.retire(key);
-        self.settle(&made);
-        if let (Some(old), Some(mut new)) = (receive, made.receive) {
-            // It fits, as was seen above.
-            let _fits = new.take_over(old, tail);
-            *old = new;
-        }
-        self.replace(send, made.send);
-        Ok(())
+        self.make_again(key, &asked, send, receive, Some(tail))
     }
 
     fn reset_queue_pair(
@@ -542,15 +530,8 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         send: &mut Self::SendQueue,
         receive: Option<&mut Self::ReceiveQueue>,
     ) -> Result<(), BackendError> {
-        let request = send.request;
-        let made = self.make(key.0, &request)?;
-        self.retire(key);
-        self.settle(&made);
-        if let (Some(old), Some(new)) = (receive, made.receive) {
-            *old = new;
-        }
-        self.replace(send, made.send);
-        Ok(())
+        let asked = send.asked;
+        self.make_again(key, &asked, send, receive, None)
     }
 
     fn destroy_queue_pair(

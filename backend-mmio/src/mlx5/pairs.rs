@@ -3,7 +3,9 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
-use dat_core::backend::{BackendError, QueuePairKey, QueuePairRequest};
+use dat_core::backend::{
+    BackendError, QueuePair, QueuePairKey, QueuePairRequest, SharedReceiveQueueKey,
+};
 
 use super::backend::{MmioBackend, bytes, checked, room};
 use super::control::{Control, QueuePairSpec};
@@ -11,7 +13,7 @@ use super::defs::{BLOCK_UNITS, ControlFlags, DESCRIPTOR_UNITS, InlineData, KeyUp
 use super::objects::record;
 use super::receive_queue::MmioReceiveQueue;
 use super::send_queue::{BEFORE_SEGMENTS, MmioSendQueue, NO_BLOCK, blocks_for, blocks_of};
-use super::storage::{NO_QUEUE, life_of, next_user_index, taken_from};
+use super::storage::{NO_QUEUE, QueuePairSlot, life_of, next_user_index, taken_from};
 use crate::hal::{DeviceUnit, Hal};
 use crate::registers::RegisterIo;
 use crate::sideband::Sideband;
@@ -44,27 +46,69 @@ impl Geometry {
     }
 }
 
-/// A queue pair that was made, and not yet put in its place.
-pub(super) struct Made<'s, R, H> {
-    pub(super) send: MmioSendQueue<'s, H, R>,
-    pub(super) receive: Option<MmioReceiveQueue<'s, H>>,
-    user_index: u32,
-    first_slot: usize,
-    geometry: Geometry,
-    shared: u32,
+/// What a queue pair was asked to be, as far as it is needed to make another one like it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    token: u64,
+    domain: u32,
+    request_queue: Option<u16>,
+    receive_queue: Option<u16>,
+    pub(super) shared_receive_queue: Option<SharedReceiveQueueKey>,
+    requests: u32,
+    pub(super) receives: u32,
+    segments: u32,
+    pieces: u32,
+    reads_in: u32,
+    reads_out: u32,
+    reads_at_post: bool,
 }
 
-impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R, H> {
-    pub(super) fn geometry(&self, request: &QueuePairRequest) -> Result<Geometry, BackendError> {
+impl Asked {
+    pub(super) fn of(request: &QueuePairRequest) -> Self {
         let attributes = &request.attributes;
-        let limits = self.control.limits();
         let segments = attributes
             .max_request_iov
             .max(attributes.max_rdma_read_iov)
             .max(attributes.max_rdma_write_iov);
-        let (segments, pieces) = (checked(segments), checked(attributes.max_recv_iov));
-        let requests = checked(attributes.max_request_dtos);
-        let receives = checked(attributes.max_recv_dtos);
+        Self {
+            token: request.token,
+            domain: request.domain.0 as u32,
+            request_queue: request.request_queue,
+            receive_queue: request.receive_queue,
+            shared_receive_queue: request.shared_receive_queue,
+            requests: checked(attributes.max_request_dtos),
+            receives: checked(attributes.max_recv_dtos),
+            segments: checked(segments),
+            pieces: checked(attributes.max_recv_iov),
+            reads_in: checked(attributes.max_rdma_read_in),
+            reads_out: checked(attributes.max_rdma_read_out),
+            reads_at_post: request.may_read_at_post(),
+        }
+    }
+}
+
+/// Where a queue pair belongs that was made.
+pub(super) struct Place<'s> {
+    life: &'s QueuePairSlot,
+    number: u32,
+    user_index: u32,
+    first_slot: usize,
+    geometry: Geometry,
+}
+
+/// The queues of a queue pair.
+pub(super) type Queues<'s, R, H> = QueuePair<MmioSendQueue<'s, H, R>, MmioReceiveQueue<'s, H>>;
+
+impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R, H> {
+    pub(super) fn geometry(&self, asked: &Asked) -> Result<Geometry, BackendError> {
+        let limits = self.control.limits();
+        let Asked {
+            segments,
+            pieces,
+            requests,
+            receives,
+            ..
+        } = *asked;
         let fits = segments <= self.segments()
             && pieces <= self.segments()
             && requests <= limits.work_requests
@@ -73,7 +117,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             return Err(BackendError::Resources);
         }
         let mut blocks = blocks_for(segments);
-        if request.may_read_at_post() && limits.inline != 0 {
+        if asked.reads_at_post && limits.inline != 0 {
             let inline = InlineData {
                 length: limits.inline.min(MOST_INLINE),
             };
@@ -83,7 +127,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             blocks = blocks.max(blocks_of(u32::from(KeyUpdate::BIND_UNITS)));
         }
         let blocks = requests.checked_mul(blocks);
-        let shares = request.shared_receive_queue.is_some();
+        let shares = asked.shared_receive_queue.is_some();
         Ok(Geometry {
             receive_entries: if shares || receives == 0 {
                 0
@@ -95,18 +139,21 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         })
     }
 
-    /// Makes a queue pair for a place, without touching what is there.
+    /// Makes a queue pair for a place, without touching what is there, and says where it belongs; or for one where nothing is,
+    /// and puts it there.
+    #[inline(never)]
     pub(super) fn make(
         &mut self,
         place: usize,
-        request: &QueuePairRequest,
-    ) -> Result<Made<'s, R, H>, BackendError> {
+        asked: &Asked,
+        belongs: Option<&mut Option<Place<'s>>>,
+    ) -> Result<Queues<'s, R, H>, BackendError> {
         self.tables.alive()?;
         let last = self.life(QueuePairKey(place)).ok_or(BackendError::State)?;
-        let geometry = self.geometry(request)?;
-        let request_queue = self.completion_number(request.request_queue)?;
-        let receive_queue = self.completion_number(request.receive_queue)?;
-        let shared_key = request.shared_receive_queue;
+        let geometry = self.geometry(asked)?;
+        let request_queue = self.completion_number(asked.request_queue)?;
+        let receive_queue = self.completion_number(asked.receive_queue)?;
+        let shared_key = asked.shared_receive_queue;
         let shared = match shared_key {
             Some(key) => Some(self.tables.shared_number(key)?),
             None => None,
@@ -117,9 +164,8 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         let user_index = next_user_index(last.user_index.load(Ordering::Relaxed), place);
         let life = self.tables.lives.get(life_of(user_index));
         let life = life.ok_or(BackendError::State)?;
-        let attributes = &request.attributes;
         let spec = QueuePairSpec {
-            domain: request.domain.0 as u32,
+            domain: asked.domain,
             user_index,
             request_queue,
             receive_queue,
@@ -129,8 +175,8 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             receive_units: geometry.receive_units,
             send_blocks: geometry.send_blocks,
             record: taken.memory.bus().saturating_add(bytes(rings)),
-            reads_in: checked(attributes.max_rdma_read_in),
-            reads_out: checked(attributes.max_rdma_read_out),
+            reads_in: asked.reads_in,
+            reads_out: asked.reads_out,
         };
         H::to_register();
         let record = record(&taken.memory, rings as usize)?;
@@ -153,7 +199,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             .split_at_checked(geometry.receive_entries as usize)
             .unwrap_or_default();
         let send_slots = slots.get(..geometry.send_blocks as usize);
-        let inline_below = if request.may_read_at_post() {
+        let inline_below = if asked.reads_at_post {
             match self.control.limits().inline {
                 0 => 0,
                 most => most.min(MOST_INLINE).saturating_add(1),
@@ -176,9 +222,21 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         if let Some(receive) = &mut receive {
             receive.end_places();
         }
-        Ok(Made {
+        let new = Place {
+            life,
+            number: made.number,
+            user_index,
+            first_slot: taken.first_slot,
+            geometry,
+        };
+        match belongs {
+            Some(belongs) => *belongs = Some(new),
+            None => self.settle(asked, &new),
+        }
+        Ok(QueuePair {
+            key: QueuePairKey(place),
             send: MmioSendQueue {
-                request: *request,
+                asked: *asked,
                 hal: PhantomData,
                 registers: self.registers.clone(),
                 held: taken.held,
@@ -199,28 +257,58 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
                 burst: NO_BLOCK,
             },
             receive,
-            user_index,
-            first_slot: taken.first_slot,
-            geometry,
-            shared: taken_from(shared_key),
         })
     }
 
+    /// Makes a queue pair in the place of another one, whose memory is free then. Receives from an index on are carried over, if one
+    /// is given; they fit, as the caller has seen.
+    #[inline(never)]
+    pub(super) fn make_again(
+        &mut self,
+        key: QueuePairKey,
+        asked: &Asked,
+        send: &mut MmioSendQueue<'s, H, R>,
+        receive: Option<&mut MmioReceiveQueue<'s, H>>,
+        carried: Option<u32>,
+    ) -> Result<(), BackendError> {
+        let mut belongs = None;
+        // Exchanged where they are: queues are long, and each copy takes its stack.
+        let mut made = self.make(key.0, asked, Some(&mut belongs));
+        let made = made.as_mut().map_err(|error| *error)?;
+        self.retire(key);
+        if let Some(belongs) = &belongs {
+            self.settle(asked, belongs);
+        }
+        if let (Some(old), Some(new)) = (receive, &mut made.receive) {
+            if let Some(tail) = carried {
+                let _fits = new.take_over(old, tail);
+            }
+            core::mem::swap(old, new);
+        }
+        core::mem::swap(send, &mut made.send);
+        self.supply.give_back(core::mem::take(&mut made.send.held));
+        Ok(())
+    }
+
     /// Puts a queue pair in its place.
-    pub(super) fn settle(&self, made: &Made<'s, R, H>) {
-        let life = made.send.life;
-        let request = &made.send.request;
-        let geometry = made.geometry;
-        let receives = made.first_slot;
+    fn settle(&self, asked: &Asked, belongs: &Place<'_>) {
+        let Place {
+            life,
+            number,
+            user_index,
+            first_slot: receives,
+            geometry,
+        } = *belongs;
         let sends = receives.saturating_add(geometry.receive_entries as usize);
         life.receives
-            .begin(receives, geometry.receive_entries, request.receive_queue);
+            .begin(receives, geometry.receive_entries, asked.receive_queue);
         life.requests
-            .begin(sends, geometry.send_blocks, request.request_queue);
-        life.token.store(request.token);
-        life.shared.store(made.shared, Ordering::Relaxed);
-        self.tables.expect(life, made.user_index);
-        life.number.store(made.send.number, Ordering::Release);
+            .begin(sends, geometry.send_blocks, asked.request_queue);
+        life.token.store(asked.token);
+        let shared = taken_from(asked.shared_receive_queue);
+        life.shared.store(shared, Ordering::Relaxed);
+        self.tables.expect(life, user_index);
+        life.number.store(number, Ordering::Release);
     }
 
     /// The device is done with a queue pair; completions of it may still be there.
@@ -234,15 +322,5 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         life.number.store(NO_QUEUE, Ordering::Release);
         self.control.destroy_queue_pair(number);
         self.sideband.forget(number);
-    }
-
-    /// Puts a new send queue in the place of another one, whose memory is free then, the receive queue's included.
-    pub(super) fn replace(
-        &mut self,
-        send: &mut MmioSendQueue<'s, H, R>,
-        new: MmioSendQueue<'s, H, R>,
-    ) {
-        let old = core::mem::replace(send, new);
-        self.supply.give_back(old.held);
     }
 }

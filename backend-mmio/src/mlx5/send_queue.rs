@@ -3,8 +3,8 @@
 use core::sync::atomic::Ordering;
 
 use dat_core::backend::{
-    BindRequest, QueuePairRequest, Rejected, RemoteRange, Segment, SendFlags, SendOperation,
-    SendQueue, SendRequest, WorkQueue, WorkSlot,
+    BindRequest, Rejected, RemoteRange, Segment, SendFlags, SendOperation, SendQueue, SendRequest,
+    WorkQueue, WorkSlot,
 };
 use dat_core::flags::MemoryPrivileges;
 
@@ -13,6 +13,7 @@ use super::defs::{
     Opcode, Opening, RemoteAddress, doorbell, register,
 };
 use super::objects::{Held, Record};
+use super::pairs::Asked;
 use super::receive_queue::data;
 use super::storage::{QueueCell, QueuePairSlot, RequestSlot, State, WindowSlot};
 use crate::hal::{DeviceUnit, DeviceWord, Hal, read_consumer};
@@ -21,7 +22,7 @@ use crate::registers::RegisterIo;
 /// The send queue of a queue pair.
 #[derive(Debug)]
 pub struct MmioSendQueue<'s, H, R> {
-    pub(crate) request: QueuePairRequest,
+    pub(crate) asked: Asked,
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) registers: R,
     pub(crate) held: Held,

@@ -49,20 +49,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<EpId> {
         self.control.with(|control| {
             self.check_handles(control, pz, receive, request, connect)?;
-            let asked = match attributes {
-                Some(asked) => {
-                    self.check_asked(control, asked, false, ATTRIBUTES)?;
-                    if receive.is_none() && asked.max_recv_dtos != 0
-                        || request.is_none() && asked.max_request_dtos != 0
-                    {
-                        return Err(
-                            Error::invalid_argument(ATTRIBUTES).because(Cause::DispatcherMissing)
-                        );
-                    }
-                    *asked
-                }
-                None => self.default_attributes(control)?,
+            let state = EndpointState::Unconnected;
+            let Some(asked) = attributes else {
+                return self.new_default_endpoint(control, [receive, request, connect], pz, state);
             };
+            self.check_asked(control, asked, false, ATTRIBUTES)?;
+            if receive.is_none() && asked.max_recv_dtos != 0
+                || request.is_none() && asked.max_request_dtos != 0
+            {
+                return Err(Error::invalid_argument(ATTRIBUTES).because(Cause::DispatcherMissing));
+            }
             let wanted = Wanted {
                 pz,
                 receive,
@@ -70,7 +66,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 connect,
                 attributes: asked,
             };
-            self.new_endpoint(control, &wanted, None, EndpointState::Unconnected)
+            self.new_endpoint(control, &wanted, None, state)
         })
     }
 
@@ -108,7 +104,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 receive,
                 request,
                 connect,
-                attributes: *attributes,
+                attributes,
             };
             self.new_endpoint(control, &wanted, Some(srq), EndpointState::Unconnected)
         })
@@ -128,22 +124,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         check_attributes(asked, &adapter, &provider, shared, argument)
     }
 
-    /// What an endpoint is like of which nothing is asked.
-    #[inline(never)]
-    fn default_attributes(&self, control: &mut Control<'_, B>) -> Result<EpAttributes> {
-        Ok(EpAttributes::default_for(&self.limits(control)?))
-    }
-
     /// Makes the endpoint that a request at a providing service point brings along (PSC-03).
     pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
-        let wanted = Wanted {
-            pz: None,
-            receive: None,
-            request: None,
-            connect: None,
-            attributes: self.default_attributes(control)?,
-        };
         let state = EndpointState::TentativeConnectionPending;
+        self.new_default_endpoint(control, [None; 3], None, state)
+    }
+
+    /// Makes an endpoint of which nothing is asked but its zone and its dispatchers, for receives, requests and connections. A function of its own:
+    /// attributes are long.
+    #[inline(never)]
+    fn new_default_endpoint(
+        &self,
+        control: &mut Control<'_, B>,
+        [receive, request, connect]: [Option<EvdId>; 3],
+        pz: Option<PzId>,
+        state: EndpointState,
+    ) -> Result<EpId> {
+        let attributes = EpAttributes::default_for(&self.limits(control)?);
+        let wanted = Wanted {
+            pz,
+            receive,
+            request,
+            connect,
+            attributes: &attributes,
+        };
         self.new_endpoint(control, &wanted, None, state)
     }
 
@@ -210,7 +214,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn new_endpoint(
         &self,
         control: &mut Control<'_, B>,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         srq: Option<SrqId>,
         state: EndpointState,
     ) -> Result<EpId> {

@@ -9,7 +9,7 @@ use super::link::{EndpointOf, SlotOf};
 use super::state::{Call, Legal, legal};
 use super::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 use crate::attributes::EpAttributes;
-use crate::backend::{Backend, BackendError, QueuePair, QueuePairRequest};
+use crate::backend::{Backend, BackendError, QueuePair, QueuePairKey, QueuePairRequest};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{EvdConfig, backend_refused};
 use crate::flags::{CompletionFlags, EvdFlags};
@@ -24,12 +24,12 @@ pub(super) type ReceiveSideOf<B> = ReceiveSide<<B as Backend>::ReceiveQueue>;
 
 /// What an endpoint shall have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct Wanted<'a> {
     pub(super) pz: Option<PzId>,
     pub(super) receive: Option<EvdId>,
     pub(super) request: Option<EvdId>,
     pub(super) connect: Option<EvdId>,
-    pub(super) attributes: EpAttributes,
+    pub(super) attributes: &'a EpAttributes,
 }
 
 /// Streams of an endpoint with what they ask of their dispatchers.
@@ -48,13 +48,12 @@ struct Attached {
     connect: Option<u16>,
 }
 
-/// A ring about to be replaced.
+/// A ring about to take the place of another one.
 #[derive(Clone, Copy, Debug)]
-struct Rings {
-    owner: Owner,
-    old: WorkRing,
-    new: WorkRing,
-    /// The old run is gone; else it still holds receives, or is the new one.
+struct NewRing {
+    base: u32,
+    capacity: u32,
+    /// The old run is gone; else it still holds receives.
     given_back: bool,
 }
 
@@ -72,7 +71,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         slot: &SlotOf<B, L>,
         endpoint: &mut EndpointOf<B>,
         side: &mut ReceiveSideOf<B>,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         argument: u8,
     ) -> Result<()> {
         let held = self.change_zone(control, endpoint, wanted.pz, argument)?;
@@ -142,10 +141,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         slot: &SlotOf<B, L>,
         endpoint: &mut EndpointOf<B>,
         side: &mut ReceiveSideOf<B>,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         zone: Option<u16>,
     ) -> Result<()> {
-        let attributes = &wanted.attributes;
+        let attributes = wanted.attributes;
         // Flushed ones that wait to be dequeued are in their records still.
         let outstanding = record::all_of(
             side.reach.of(self.shared.records.made()),
@@ -181,29 +180,23 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let attached = self.exchange_streams(control, endpoint, &old, &new)?;
         let owner = endpoint.id;
-        let rings = self
-            .change_ring(Owner::Requests(owner), endpoint.ring, requests, 0)
-            .and_then(|request_ring| {
-                match self.change_ring(Owner::Receives(owner), side.ring, receives, outstanding) {
-                    Ok(receive_ring) => Ok((request_ring, receive_ring)),
-                    Err(error) => {
-                        endpoint.ring = self.undo_ring(&request_ring);
-                        Err(error)
-                    }
+        let request_ring =
+            match self.change_ring(Owner::Requests(owner), endpoint.ring, requests, 0) {
+                Ok(ring) => ring,
+                Err(error) => {
+                    self.restore_streams(control, &attached, &old, &new);
+                    return Err(error);
                 }
-            });
-        let (request_ring, receive_ring) = match rings {
-            Ok(rings) => rings,
-            Err(error) => {
-                self.restore_streams(control, &attached, &old, &new);
-                return Err(error);
-            }
-        };
-        let effective = EpAttributes {
-            max_recv_dtos: wanted.receive.map_or(0, |_| attributes.max_recv_dtos),
-            max_request_dtos: wanted.request.map_or(0, |_| attributes.max_request_dtos),
-            ..*attributes
-        };
+            };
+        let receive_ring =
+            match self.change_ring(Owner::Receives(owner), side.ring, receives, outstanding) {
+                Ok(ring) => ring,
+                Err(error) => {
+                    self.undo_ring(Owner::Requests(owner), endpoint.ring, &request_ring);
+                    self.restore_streams(control, &attached, &old, &new);
+                    return Err(error);
+                }
+            };
         let changed = endpoint.zone != zone
             || endpoint.attributes != *attributes
             || old.receive != new.receive
@@ -211,15 +204,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(zone) = zone
             && (changed || endpoint.queue_pair.is_none())
             && let Err(error) =
-                self.fit_queue_pair(control, endpoint, side, zone, &attached, &effective)
+                self.fit_queue_pair(control, endpoint, side, zone, &attached, wanted)
         {
-            endpoint.ring = self.undo_ring(&request_ring);
-            side.ring = self.undo_ring(&receive_ring);
+            self.undo_ring(Owner::Requests(owner), endpoint.ring, &request_ring);
+            self.undo_ring(Owner::Receives(owner), side.ring, &receive_ring);
             self.restore_streams(control, &attached, &old, &new);
             return Err(error);
         }
-        endpoint.ring = self.finish_ring(&request_ring);
-        side.ring = self.finish_ring(&receive_ring);
+        self.finish_ring(&mut endpoint.ring, &request_ring);
+        self.finish_ring(&mut side.ring, &receive_ring);
         endpoint
             .reach
             .extend(endpoint.ring.base, endpoint.ring.capacity);
@@ -232,7 +225,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         endpoint.connect_evd = attached.connect;
         endpoint.receive_places = places;
         endpoint.attributes = *attributes;
-        set_limits(endpoint, side, zone);
+        set_limits(endpoint, side, zone, attributes);
         slot.set_shared_receive_report(receive_report(attributes));
         Ok(())
     }
@@ -364,7 +357,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Finds records for a queue of another length. Posted ones, and completions that wait to be dequeued,
+    /// Finds records for a queue of another length, if it is another. Posted ones, and completions that wait to be dequeued,
     /// keep their old records, which go back when the endpoint is reset or freed.
     #[inline(never)]
     fn change_ring(
@@ -373,27 +366,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         old: WorkRing,
         capacity: u32,
         outstanding: u32,
-    ) -> Result<Rings> {
+    ) -> Result<Option<NewRing>> {
         let records = &self.shared.records;
         if capacity == old.capacity {
-            return Ok(Rings {
-                owner,
-                old,
-                new: old,
-                given_back: false,
-            });
+            return Ok(None);
         }
         let given_back = outstanding == 0;
         if given_back {
             record::give_back(records.made(), old.base, old.capacity);
         }
         match record::allocate(records, owner, capacity) {
-            Some(base) => Ok(Rings {
-                owner,
-                old,
-                new: WorkRing::new(base, capacity),
+            Some(base) => Ok(Some(NewRing {
+                base,
+                capacity,
                 given_back,
-            }),
+            })),
             None => {
                 if given_back {
                     // The very run that was given back is free.
@@ -405,21 +392,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    fn undo_ring(&self, rings: &Rings) -> WorkRing {
+    fn undo_ring(&self, owner: Owner, old: WorkRing, new: &Option<NewRing>) {
         let records = &self.shared.records;
-        if rings.new.capacity != rings.old.capacity {
-            record::give_back(records.made(), rings.new.base, rings.new.capacity);
-            if rings.given_back {
-                let old = rings.old;
-                record::allocate_at(records, rings.owner, old.base, old.capacity);
+        if let Some(new) = new {
+            record::give_back(records.made(), new.base, new.capacity);
+            if new.given_back {
+                record::allocate_at(records, owner, old.base, old.capacity);
             }
         }
-        rings.old
     }
 
-    fn finish_ring(&self, rings: &Rings) -> WorkRing {
-        if rings.new.capacity != rings.old.capacity && !rings.given_back {
-            let old = rings.old;
+    fn finish_ring(&self, ring: &mut WorkRing, new: &Option<NewRing>) {
+        let Some(new) = new else {
+            return;
+        };
+        if !new.given_back {
+            let old = *ring;
             for index in old.base..old.base.saturating_add(old.capacity) {
                 let free = self
                     .shared
@@ -431,7 +419,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
             }
         }
-        rings.new
+        *ring = WorkRing::new(new.base, new.capacity);
     }
 
     /// Makes the queue pair, or changes it.
@@ -443,7 +431,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         side: &mut ReceiveSideOf<B>,
         zone: u16,
         attached: &Attached,
-        attributes: &EpAttributes,
+        wanted: &Wanted<'_>,
     ) -> Result<()> {
         let domain = control
             .protection_zones
@@ -460,7 +448,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             request_queue: attached.request,
             receive_queue: attached.receive,
             shared_receive_queue,
-            attributes: *attributes,
+            attributes: EpAttributes {
+                max_recv_dtos: wanted
+                    .receive
+                    .map_or(0, |_| wanted.attributes.max_recv_dtos),
+                max_request_dtos: wanted
+                    .request
+                    .map_or(0, |_| wanted.attributes.max_request_dtos),
+                ..*wanted.attributes
+            },
             vouched: B::READS_AT_POST,
         };
         let backend = control.backend()?;
@@ -500,27 +496,51 @@ fn make_queue_pair<B: Backend>(
     request: &QueuePairRequest,
 ) -> Result<()> {
     let refused = |error| backend_refused(error, Subtype::ResourceTep);
-    let QueuePair { key, send, receive } = backend.create_queue_pair(request).map_err(refused)?;
+    // Straight to where they stay, and from there if they cannot: each copy of them takes its stack.
+    let key = match backend.create_queue_pair(request) {
+        Ok(QueuePair { key, send, receive }) => {
+            endpoint.send = Some(send);
+            side.queue = receive;
+            key
+        }
+        Err(error) => return Err(refused(error)),
+    };
     let soft = u32::try_from(endpoint.soft_high_watermark).ok();
     let hard = u32::try_from(endpoint.hard_high_watermark).ok();
     if (soft.is_some() || hard.is_some())
         && let Err(error) = backend.set_high_watermarks(key, soft, hard)
     {
-        backend.destroy_queue_pair(key, send, receive);
+        take_back(backend, endpoint, side, key);
         return Err(refused(error));
     }
     endpoint.queue_pair = Some(key);
-    endpoint.send = Some(send);
-    side.queue = receive;
     Ok(())
 }
 
+/// Destroys a queue pair that was made and cannot be used.
+#[inline(never)]
+fn take_back<B: Backend>(
+    backend: &mut B,
+    endpoint: &mut EndpointOf<B>,
+    side: &mut ReceiveSideOf<B>,
+    key: QueuePairKey,
+) {
+    if let Some(send) = endpoint.send.take() {
+        let receive = side.queue.take();
+        backend.destroy_queue_pair(key, send, receive);
+    }
+}
+
 /// Brings up to date what the posts check.
-fn set_limits<S, R>(endpoint: &mut Endpoint<S>, side: &mut ReceiveSide<R>, zone: Option<u16>) {
-    let attributes = endpoint.attributes;
+fn set_limits<S, R>(
+    endpoint: &mut Endpoint<S>,
+    side: &mut ReceiveSide<R>,
+    zone: Option<u16>,
+    attributes: &EpAttributes,
+) {
     let segments = count(attributes.max_request_iov) as usize;
     endpoint.zone_tag = zone.map_or(0, zone_tag);
-    endpoint.refused_flags = refused_request_flags(&attributes);
+    endpoint.refused_flags = refused_request_flags(attributes);
     let write_segments = segments.min(count(attributes.max_rdma_write_iov) as usize);
     let read_segments = segments.min(count(attributes.max_rdma_read_iov) as usize);
     let most = |segments, bytes| match segments {
@@ -537,10 +557,10 @@ fn set_limits<S, R>(endpoint: &mut Endpoint<S>, side: &mut ReceiveSide<R>, zone:
     };
     endpoint.refresh_postable();
     side.zone_tag = endpoint.zone_tag;
-    side.refused_flags = refused_receive_flags(&attributes);
+    side.refused_flags = refused_receive_flags(attributes);
     side.max_segments = count(attributes.max_recv_iov);
     side.max_piece = most(side.max_segments as usize, u64::MAX);
-    side.posting = Posting::new(RECEIVE, receive_report(&attributes));
+    side.posting = Posting::new(RECEIVE, receive_report(attributes));
     let postable = legal(Call::PostReceive, endpoint.state) != Legal::Invalid;
     side.postable = if postable && side.queue.is_some() {
         endpoint.id

@@ -107,7 +107,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         } else {
                             endpoint.connect_evd.map(present)
                         },
-                        attributes,
+                        attributes: &attributes,
                     };
                     let receives = with(EpFields::MAX_RECV_DTOS) && attributes.max_recv_dtos != 0;
                     let requests =

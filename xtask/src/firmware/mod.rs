@@ -57,7 +57,7 @@ const PROCESSORS: &[Processor] = &[
         bounds: Figures {
             flash: 80 << 10,
             memory: 16 << 10,
-            stack: 2500,
+            stack: 1650,
             instructions: 28_000,
         },
     },

@@ -119,6 +119,7 @@ fn the_sideband_forgets_what_is_gone() {
         mut send,
         mut receive,
         shared,
+        request,
         ..
     } = bench;
     assert_eq!(shared.forgotten.get(), 0);
@@ -126,7 +127,6 @@ fn the_sideband_forgets_what_is_gone() {
         .reset_queue_pair(key, &mut send, Some(&mut receive))
         .expect("a reset");
     assert_eq!(shared.forgotten.get(), 1);
-    let request = send.request;
     backend
         .modify_queue_pair(key, &mut send, Some(&mut receive), &request)
         .expect("a change");

@@ -283,6 +283,8 @@ pub(crate) struct Bench {
     pub(crate) shared: Rc<Shared>,
     pub(crate) registers: Registers,
     pub(crate) memory: DmaMemory<'static>,
+    /// What the queue pair was asked to be.
+    pub(crate) request: QueuePairRequest,
     lent: Lent,
     pub(crate) state: &'static State,
     pub(crate) completions: Rc<RefCell<Completions>>,
@@ -334,6 +336,7 @@ impl Bench {
             shared,
             registers,
             memory: lent.memory(BUS),
+            request,
             lent: *lent,
             state: lent.state,
             completions: Rc::new(RefCell::new(completions)),
