@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, ConnectFailure, ConnectRequest, ControlEvent, DirectAccess,
-    DisconnectMode, DomainKey, ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest,
-    ReceiveInfo, RegionKeys, Registration, RequestKey, SharedReceiveQueueKey, SyncDirection,
-    WindowKey,
+    DisconnectMode, DomainKey, Extensions, ListenerKey, PrivateData, QueuePair, QueuePairKey,
+    QueuePairRequest, ReceiveInfo, RegionKeys, Registration, RequestKey, SharedReceiveQueueKey,
+    SyncDirection, WindowKey,
 };
 use dat_core::flags::MemoryPrivileges;
 use dat_core::time::Instant;
@@ -135,6 +135,10 @@ unsafe impl Backend for MockBackend {
             world.nodes[node].coherence.is_none()
         });
         attributes::provider(&self.options, coherent)
+    }
+
+    fn extensions(&self) -> Extensions {
+        self.options.extensions
     }
 
     fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
@@ -270,6 +274,7 @@ unsafe impl Backend for MockBackend {
             adapter: self.adapter,
             number,
             ready,
+            immediate: None,
         })
     }
 

@@ -144,6 +144,25 @@ impl Coherence {
         });
     }
 
+    /// A peer's atomic operation takes what the device sees.
+    pub(crate) fn look(&self, address: u64, destination: &mut [u8]) {
+        for_each_page(address, destination.len(), |number, range, offset| {
+            if let Some(page) = self.pages.get(&number) {
+                destination[offset..][..range.len()].copy_from_slice(&page.device[range]);
+            }
+        });
+    }
+
+    /// What a peer's atomic operation leaves arrives.
+    pub(crate) fn store(&mut self, address: u64, source: &[u8]) {
+        for_each_page(address, source.len(), |number, range, offset| {
+            if let Some(page) = self.pages.get_mut(&number) {
+                page.written[range.clone()].fill(true);
+                page.device[range.clone()].copy_from_slice(&source[offset..][..range.len()]);
+            }
+        });
+    }
+
     /// The provider put data into a local buffer and made both views agree.
     pub(crate) fn agree(&mut self, address: u64, memory: Span<'_>) {
         for_each_page(address, memory.len(), |number, range, offset| {

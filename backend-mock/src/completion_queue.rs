@@ -18,6 +18,8 @@ const KEPT_BACK: u64 = 1000;
 pub(crate) struct Entry {
     pub(crate) owner: u32,
     pub(crate) completion: Completion,
+    /// The number that came with a receive.
+    pub(crate) immediate: Option<u32>,
 }
 
 /// A completion queue inside the fabric.
@@ -56,11 +58,11 @@ impl CompletionRing {
         self.ready.store(ready, Ordering::Release);
     }
 
-    fn take(&mut self) -> Result<Option<Completion>, DeviceFailure> {
+    fn take(&mut self) -> Result<Option<Entry>, DeviceFailure> {
         let entry = self.entries.pop_front();
         self.publish();
         match (entry, self.failure) {
-            (Some(entry), _) => Ok(Some(entry.completion)),
+            (Some(entry), _) => Ok(Some(entry)),
             (None, Some(failure)) => Err(failure),
             (None, None) => Ok(None),
         }
@@ -110,6 +112,7 @@ impl World {
         queue: Option<u16>,
         owner: u32,
         completion: Completion,
+        immediate: Option<u32>,
     ) {
         let Some(number) = queue else {
             return;
@@ -119,7 +122,11 @@ impl World {
         };
         let count = ring.produced;
         ring.produced = count.wrapping_add(1);
-        let entry = Entry { owner, completion };
+        let entry = Entry {
+            owner,
+            completion,
+            immediate,
+        };
         match self.faults.completion((adapter as u16, number), count) {
             None => self.deliver(adapter, number, entry),
             Some(CompletionFault::Drop) => {}
@@ -225,6 +232,8 @@ pub struct MockCompletionQueue {
     pub(crate) adapter: usize,
     pub(crate) number: u16,
     pub(crate) ready: Arc<AtomicUsize>,
+    /// What came with the completion that was taken last.
+    pub(crate) immediate: Option<u32>,
 }
 
 impl MockCompletionQueue {
@@ -245,12 +254,18 @@ impl CompletionQueue for MockCompletionQueue {
         if !self.is_ready() {
             return Ok(None);
         }
-        self.shared.enter(|world| {
+        let taken = self.shared.enter(|world| {
             match world.adapters[self.adapter].completion_queue(self.number) {
                 Some(ring) => ring.take(),
                 None => Ok(None),
             }
-        })
+        })?;
+        self.immediate = taken.and_then(|entry| entry.immediate);
+        Ok(taken.map(|entry| entry.completion))
+    }
+
+    fn immediate(&mut self) -> Option<u32> {
+        self.immediate
     }
 
     fn arm(&mut self, solicited_only: bool) -> Armed {

@@ -17,7 +17,7 @@ use crate::region::gather_scatter;
 use crate::world::{Action, World};
 
 /// What became of the attempt to start a request.
-enum Attempt {
+pub(crate) enum Attempt {
     /// It is at work; there is more of it to move.
     Moving,
     /// It started, and ended like this.
@@ -185,7 +185,7 @@ impl World {
             self.plan(at, action);
             return Attempt::Started;
         }
-        if let Work::Read(_) = work {
+        if let Work::Read(_) | Work::Atomic(..) = work {
             if reads_out_limit == 0 {
                 return Attempt::Ended(DtoStatus::LocalEndpoint);
             }
@@ -211,6 +211,10 @@ impl World {
                 None => Attempt::Moving,
             },
             Work::Read(range) => self.read(key, number, target, range),
+            Work::WriteImmediate(range, immediate) => {
+                self.write_immediate(key, number, target, range, immediate)
+            }
+            Work::Atomic(range, change) => self.atomic(key, number, target, range, change),
             Work::Bind(..) => Attempt::Blocked,
         }
     }
@@ -247,7 +251,7 @@ impl World {
 
     /// A piece of an RDMA Write acts at its target; the status if there is no more to come
     /// (`Spec: EPW-10, EPW-11, EPW-39, EPW-41`).
-    fn write(&mut self, key: u32, target: u32, range: RemoteRange) -> Option<DtoStatus> {
+    pub(crate) fn write(&mut self, key: u32, target: u32, range: RemoteRange) -> Option<DtoStatus> {
         let World {
             queue_pairs,
             adapters,
@@ -428,7 +432,9 @@ impl World {
         if queue_pair.connection != connection || queue_pair.state != State::Connected {
             return;
         }
-        let Some(Work::Read(range)) = queue_pair.request(number).map(|entry| entry.work) else {
+        let (Some(Work::Read(range)) | Some(Work::Atomic(range, _))) =
+            queue_pair.request(number).map(|entry| entry.work)
+        else {
             return;
         };
         let status = match self.reach(key) {
@@ -493,14 +499,31 @@ impl World {
         let Some(entry) = source.sends.get(source.started) else {
             return Attempt::Blocked;
         };
-        let length = entry.length;
-        let solicited = entry.flags.contains(SendFlags::SOLICITED);
-        let connection = source.connection;
         let right = MemoryPrivileges::LOCAL_READ;
         let memories = &self.adapters[source.adapter].memories;
         if !memories.all_local(&entry.segments, source.domain, right) {
             return Attempt::Ended(DtoStatus::LocalProtection);
         }
+        self.take_message(key, number, target, None)
+    }
+
+    /// What was sent takes a buffer at its target: a message, or the number of a write that has been carried out.
+    pub(crate) fn take_message(
+        &mut self,
+        key: u32,
+        number: u64,
+        target: u32,
+        immediate: Option<u32>,
+    ) -> Attempt {
+        let Some(source) = self.queue_pairs.get(key) else {
+            return Attempt::Blocked;
+        };
+        let Some(entry) = source.sends.get(source.started) else {
+            return Attempt::Blocked;
+        };
+        let length = entry.length;
+        let solicited = entry.flags.contains(SendFlags::SOLICITED);
+        let connection = source.connection;
         let first_try = source.receiver_not_ready == 0;
         if self.pretends_no_buffer(target, first_try) {
             return Attempt::NotReady;
@@ -508,7 +531,10 @@ impl World {
         let Some(buffer) = self.take_buffer(target) else {
             return Attempt::NotReady;
         };
-        let failure = self.receive_failure(target, &buffer, length);
+        let failure = match immediate {
+            None => self.receive_failure(target, &buffer, length),
+            Some(_) => None,
+        };
         if failure.is_some()
             && let Some(source) = self.queue_pairs.get_mut(key)
         {
@@ -521,6 +547,7 @@ impl World {
                 length,
                 moved: 0,
                 solicited,
+                immediate,
                 failure,
             });
         }
@@ -617,7 +644,7 @@ impl World {
             return;
         };
         let (sender, number) = held.sender;
-        let length = held.length;
+        let (length, immediate) = (held.length, held.immediate);
         let source_ready = self.queue_pairs.get(sender).is_some_and(|source| {
             source.connection == connection
                 && source.state == State::Connected
@@ -629,6 +656,7 @@ impl World {
         }
         let failure = match held.failure {
             Some(failure) => Some(failure),
+            None if immediate.is_some() => None,
             None => match self.move_message(key, sender, number) {
                 Moved::All => None,
                 Moved::Failed(failure) => Some(failure),
@@ -648,11 +676,12 @@ impl World {
         match failure {
             None => {
                 let solicited = held.solicited;
-                self.complete_receive(key, held.buffer, DtoStatus::Success, length, solicited);
+                let success = DtoStatus::Success;
+                self.complete_receive(key, held.buffer, success, length, solicited, immediate);
                 self.outcome(sender, number, DtoStatus::Success);
             }
             Some(failure) => {
-                self.complete_receive(key, held.buffer, failure, 0, false);
+                self.complete_receive(key, held.buffer, failure, 0, false, None);
                 self.outcome(sender, number, DtoStatus::RemoteResponder);
                 self.break_connection(key);
             }

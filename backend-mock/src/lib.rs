@@ -31,6 +31,9 @@
 //! whether an RDMA Read carries what its target held when it was let in or when the answer left (so that without a fence a
 //! later write may be overtaken either way), and the buffers of shared receive queues with [`BufferOrder::Seeded`].
 //!
+//! Adapters made with [`NodeOptions::extended`] have the operations beyond the interface as well: writes whose number completes a receive of
+//! the peer, and atomic ones, which take the places of RDMA Reads and need both remote rights.
+//!
 //! A requester learns of a refusal by the status of its completion, the connection breaks at both ends, and what was posted
 //! behind is flushed and did nothing.
 //!
@@ -65,6 +68,7 @@ mod completion_queue;
 mod connection;
 mod direct;
 mod execute;
+mod extended;
 mod fabric;
 mod fault;
 mod join;

@@ -3,6 +3,7 @@
 use core::ops::RangeInclusive;
 
 use dat_core::attributes::IaAddress;
+use dat_core::backend::Extensions;
 
 use crate::fault::FaultPlan;
 
@@ -152,12 +153,14 @@ pub struct NodeOptions {
     pub shared_receive_information: bool,
     /// Whether it tells how many buffers a queue pair holds.
     pub receive_information: bool,
+    /// Its operations beyond the interface.
+    pub extensions: Extensions,
     /// How much of everything it has.
     pub limits: Limits,
 }
 
 impl NodeOptions {
-    /// A coherent adapter that can do everything, at [`IaAddress::Node`] of this number.
+    /// A coherent adapter that can do all of the interface, and nothing beyond it, at [`IaAddress::Node`] of this number.
     #[must_use]
     pub fn new(name: &'static str, number: u64) -> Self {
         Self {
@@ -167,7 +170,17 @@ impl NodeOptions {
             memory_windows: true,
             shared_receive_information: true,
             receive_information: true,
+            extensions: Extensions::empty(),
             limits: Limits::default(),
+        }
+    }
+
+    /// The same with all operations beyond the interface.
+    #[must_use]
+    pub fn extended(self) -> Self {
+        Self {
+            extensions: Extensions::all(),
+            ..self
         }
     }
 

@@ -10,6 +10,7 @@ use dat_core::backend::{
 };
 use dat_core::flags::DtoStatus;
 
+use crate::extended::Change;
 use crate::world::World;
 
 /// Where a queue pair is in its life.
@@ -35,6 +36,10 @@ pub(crate) enum Work {
     Read(RemoteRange),
     /// With the new remote key.
     Bind(BindRequest, u32),
+    /// A write, and the number that the peer gets with it.
+    WriteImmediate(RemoteRange, u32),
+    /// Of the number there.
+    Atomic(RemoteRange, Change),
 }
 
 /// A request on a send queue.
@@ -70,6 +75,8 @@ pub(crate) struct Held {
     /// How many bytes of it are in the buffer.
     pub(crate) moved: u32,
     pub(crate) solicited: bool,
+    /// The number of a write, which leaves nothing in the buffer.
+    pub(crate) immediate: Option<u32>,
     /// Found out when the message began to arrive: how it will fail.
     pub(crate) failure: Option<DtoStatus>,
 }
@@ -245,11 +252,11 @@ impl World {
                 solicited: false,
             };
             let (adapter, queue) = (queue_pair.adapter, queue_pair.request_queue);
-            self.complete(adapter, queue, key, completion);
+            self.complete(adapter, queue, key, completion, None);
         }
     }
 
-    /// Completes a receive and gives its place free.
+    /// Completes a receive and gives its place free. `immediate` is the number that came with it.
     pub(crate) fn complete_receive(
         &mut self,
         key: u32,
@@ -257,6 +264,7 @@ impl World {
         status: DtoStatus,
         length: u32,
         solicited: bool,
+        immediate: Option<u32>,
     ) {
         let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
             return;
@@ -273,7 +281,7 @@ impl World {
             None => queue_pair.recycle(buffer.segments),
             Some(shared) => self.give_back_shared(adapter, shared, buffer.segments),
         }
-        self.complete(adapter, queue, key, completion);
+        self.complete(adapter, queue, key, completion, immediate);
     }
 
     /// Completes the requests at the head of the queue that have ended, in posting order (`Spec: DTO-11`).
@@ -372,7 +380,7 @@ impl World {
                     None => return,
                 },
             };
-            self.complete_receive(key, buffer, DtoStatus::Flushed, 0, false);
+            self.complete_receive(key, buffer, DtoStatus::Flushed, 0, false, None);
         }
     }
 

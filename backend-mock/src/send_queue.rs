@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 use dat_core::backend::{
-    BindRequest, Rejected, Segment, SendFlags, SendOperation, SendQueue, SendRequest, WorkQueue,
-    WorkSlot,
+    BindRequest, ExtendedRequest, ExtendedSend, Rejected, Segment, SendFlags, SendOperation,
+    SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
+use crate::extended::Change;
 use crate::queue_pair::{SendEntry, State, Work};
 use crate::region::RemoteKey;
 use crate::shared::{Arc, Shared};
@@ -203,6 +204,40 @@ impl SendQueue for MockSendQueue {
                 Err(Rejected)
             }
         }
+    }
+
+    fn post_extended(
+        &mut self,
+        request: &ExtendedRequest,
+        segments: &[Segment],
+    ) -> Result<(), Rejected> {
+        if !self.has_room() || self.refused() {
+            return Err(Rejected);
+        }
+        let work = match request.operation {
+            ExtendedSend::WriteImmediate { remote, immediate } => {
+                Work::WriteImmediate(remote, immediate)
+            }
+            ExtendedSend::FetchAndAdd { remote, add } => Work::Atomic(remote, Change::Add(add)),
+            ExtendedSend::CompareAndSwap {
+                remote,
+                compare,
+                swap,
+            } => Work::Atomic(remote, Change::Swap { compare, swap }),
+        };
+        let mut list = self.spare.pop().unwrap_or_default();
+        list.extend_from_slice(segments);
+        self.committed.push(SendEntry {
+            token: request.token,
+            work,
+            length: request.length,
+            flags: request.flags,
+            segments: list,
+            moved: 0,
+            outcome: None,
+            answered: false,
+        });
+        self.hand_over().map_err(|_| Rejected)
     }
 }
 

@@ -12,6 +12,7 @@ network!(Fabric, MockBackend, "mock", node, |_| None);
 dat_tests::conformance_suite!(base, Bed::<Fabric>::new());
 dat_tests::conformance_suite!(non_coherent, Bed::<Fabric>::new());
 dat_tests::conformance_suite!(windowless, Bed::<Fabric>::new());
+dat_tests::conformance_suite!(extended, Bed::<Fabric>::new());
 dat_tests::conformance_suite!(faulty, Bed::<Fabric>::new());
 dat_tests::conformance_suite!(rsm, Bed::<Fabric>::new());
 dat_tests::conformance_suite!(rsm_faulty, Bed::<Fabric>::new());

@@ -7,6 +7,7 @@
 /// | `base` | [`Testbed`](crate::fixture::Testbed) |
 /// | `non_coherent` | [`NonCoherentTestbed`](crate::fixture::NonCoherentTestbed) |
 /// | `windowless` | [`WindowlessTestbed`](crate::fixture::WindowlessTestbed) |
+/// | `extended` | [`ExtendedTestbed`](crate::fixture::ExtendedTestbed) |
 /// | `faulty` | [`FaultyTestbed`](crate::fixture::FaultyTestbed) |
 /// | `rsm` | [`RsmTestbed`](crate::fixture::RsmTestbed) |
 /// | `rsm_faulty` | [`FaultyRsmTestbed`](crate::fixture::FaultyRsmTestbed) |
@@ -274,6 +275,18 @@ macro_rules! conformance_suite {
             }
         }
     };
+    (extended, $bed:expr) => {
+        mod extended {
+            use super::*;
+            $crate::conformance_suite! { @each $bed;
+                extended:
+                    a_write_with_a_number_tells_the_peer
+                    atomic_operations_change_a_number_and_bring_what_it_was
+                    atomic_operations_need_both_rights
+                    posts_beyond_the_interface_are_refused_without_a_trace;
+            }
+        }
+    };
     (faulty, $bed:expr) => {
         mod faulty {
             use super::*;
@@ -463,6 +476,7 @@ mod tests {
                     "Testbed" => "base",
                     "NonCoherentTestbed" => "non_coherent",
                     "WindowlessTestbed" => "windowless",
+                    "ExtendedTestbed" => "extended",
                     "FaultyTestbed" => "faulty",
                     "RsmTestbed" => "rsm",
                     "FaultyRsmTestbed" => "rsm_faulty",

@@ -12,6 +12,7 @@ pub mod endpoint_life;
 pub mod epw;
 pub mod epw_refusals;
 pub mod evd;
+pub mod extended;
 pub mod ia;
 pub mod lifecycles;
 mod list;

@@ -9,7 +9,7 @@ use dat_core::backend::Backend;
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_tests::fixture::{
-    FaultyTestbed, NonCoherentTestbed, RsmTestbed, Testbed, WindowlessTestbed,
+    ExtendedTestbed, FaultyTestbed, NonCoherentTestbed, RsmTestbed, Testbed, WindowlessTestbed,
 };
 
 /// Devices that reach each other.
@@ -163,6 +163,12 @@ impl<N: Network> WindowlessTestbed for Bed<N> {
             memory_windows: false,
             ..options
         })
+    }
+}
+
+impl<N: Network> ExtendedTestbed for Bed<N> {
+    fn extended_device(&self) -> N::Device {
+        self.fabric.device(self.options().extended())
     }
 }
 

@@ -1,0 +1,135 @@
+//! How operations beyond the interface are carried out at the target: writes that tell the peer, and atomic ones.
+//!
+//! Atomic operations are atomic among each other and against whatever else the fabric does, as those of a device are. The processor
+//! that stores to such a number meanwhile may be overtaken.
+
+use dat_core::backend::RemoteRange;
+use dat_core::flags::{DtoStatus, MemoryPrivileges};
+
+use crate::execute::Attempt;
+use crate::world::{Action, World};
+
+/// What an atomic operation makes of the number at the peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Add(u64),
+    Swap { compare: u64, swap: u64 },
+}
+
+impl Change {
+    fn of(self, before: u64) -> u64 {
+        match self {
+            Self::Add(add) => before.wrapping_add(add),
+            Self::Swap { compare, swap } if before == compare => swap,
+            Self::Swap { .. } => before,
+        }
+    }
+}
+
+/// Bytes of such a number.
+const BYTES: u64 = 8;
+/// What peers need.
+const RIGHTS: MemoryPrivileges =
+    MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
+
+impl World {
+    /// A write that tells the peer: as an RDMA Write, and once that is done its number takes a buffer as a message does. What was
+    /// written stays where there is none.
+    pub(crate) fn write_immediate(
+        &mut self,
+        key: u32,
+        number: u64,
+        target: u32,
+        range: RemoteRange,
+        immediate: u32,
+    ) -> Attempt {
+        match self.write(key, target, range) {
+            None => Attempt::Moving,
+            Some(DtoStatus::Success) => self.take_message(key, number, target, Some(immediate)),
+            Some(status) => Attempt::Ended(status),
+        }
+    }
+
+    /// An atomic operation arrives at its target. It takes one of the places of RDMA Reads, and its answer comes as theirs do.
+    pub(crate) fn atomic(
+        &mut self,
+        key: u32,
+        number: u64,
+        target: u32,
+        range: RemoteRange,
+        change: Change,
+    ) -> Attempt {
+        if let Some(refusal) = self.change(key, target, range, change) {
+            return Attempt::Ended(refusal);
+        }
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return Attempt::Blocked;
+        };
+        queue_pair.reads_out += 1;
+        let connection = queue_pair.connection;
+        let latency = self.draw(&self.options.latency.clone());
+        let action = Action::Response {
+            key,
+            connection,
+            number,
+            placed: true,
+        };
+        let at = self.now.saturating_add(latency);
+        self.plan(at, action);
+        Attempt::Started
+    }
+
+    /// Changes the number, and puts what was there into the local segment; the status if it is refused.
+    fn change(
+        &mut self,
+        key: u32,
+        target: u32,
+        range: RemoteRange,
+        change: Change,
+    ) -> Option<DtoStatus> {
+        let World {
+            queue_pairs,
+            adapters,
+            nodes,
+            ..
+        } = self;
+        let (Some(source), Some(target)) = (queue_pairs.get(key), queue_pairs.get(target)) else {
+            return Some(DtoStatus::Transport);
+        };
+        let Some(entry) = source.sends.get(source.started) else {
+            return Some(DtoStatus::LocalEndpoint);
+        };
+        let near = &adapters[source.adapter];
+        let right = MemoryPrivileges::LOCAL_WRITE;
+        // The core lets in no more and no less than one piece.
+        let Some((segment, place)) = entry.segments.first().and_then(|segment| {
+            Some((segment, near.memories.local(segment, source.domain, right)?))
+        }) else {
+            return Some(DtoStatus::LocalProtection);
+        };
+        if source.reads_out >= target.reads_in_limit || !range.address.is_multiple_of(BYTES) {
+            return Some(DtoStatus::RemoteResponder);
+        }
+        let far = &adapters[target.adapter];
+        let number = far.memories.remote(range, BYTES, target.domain, RIGHTS);
+        let Some((number, place)) = number.zip(place.part(0, BYTES as usize)) else {
+            return Some(DtoStatus::RemoteAccess);
+        };
+        // What was there goes where it belongs last: the two may be one.
+        let mut before = [0; BYTES as usize];
+        match &nodes[far.node].coherence {
+            Some(coherence) => coherence.look(range.address, &mut before),
+            None => number.read(&mut before),
+        }
+        let after = change.of(u64::from_ne_bytes(before)).to_ne_bytes();
+        match &mut nodes[far.node].coherence {
+            Some(coherence) => coherence.store(range.address, &after),
+            None => number.write(&after),
+        }
+        place.write(&before);
+        if let Some(coherence) = &mut nodes[near.node].coherence {
+            coherence.agree(segment.address, place);
+        }
+        None
+    }
+}
