@@ -190,6 +190,7 @@ variants! {
         Bind { rmr segment privileges ep flags }
         Batch { ep requests }
         ReceiveBatch { ep receives }
+        Extended { ep operation operand segments remote flags }
     }
     AdapterOp {
         Query { unknown_mask unknown_provider_mask }
@@ -200,6 +201,7 @@ variants! {
         Strerror { kind subtype cause other_abi }
         Address { octets port scope }
         StrerrorOf { code other_abi }
+        Cramped
     }
     SharedReceiveOp {
         Create { pz length segments low_watermark }

@@ -454,6 +454,16 @@ pub enum PostOp {
         ep: Pick,
         receives: Vec<Batched>,
     },
+    /// Beyond the interface: a write with a number, fetch and add, compare and swap, by turns. What is compared is what is there, or
+    /// for odd operands something else.
+    Extended {
+        ep: Pick,
+        operation: u8,
+        operand: u64,
+        segments: Vec<Segment>,
+        remote: Remote,
+        flags: u8,
+    },
 }
 
 /// The adapter itself, and the words for what calls return.
@@ -496,6 +506,8 @@ pub enum AdapterOp {
         code: u32,
         other_abi: bool,
     },
+    /// A third adapter whose storage has room for little, and what it refuses for that.
+    Cramped,
 }
 
 /// Shared receive queues.

@@ -3,6 +3,7 @@
 mod builders;
 mod connections;
 mod events;
+mod extended;
 mod faults;
 mod memory;
 mod transfers;
@@ -19,6 +20,7 @@ pub fn all() -> Vec<(&'static str, Input)> {
         events::all(),
         memory::all(),
         transfers::all(),
+        extended::all(),
         connections::all(),
         faults::all(),
     ]

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 
 use dat_core::attributes::IaAddress;
-use dat_core::backend::Extensions;
 use dat_core::error::{Abi, Cause, ErrorKind, Subtype};
 use dat_core::flags::{CloseFlags, HandleKind, IaFields, ProviderFields};
 use dat_core::{Error, strerror};
 
+use super::extended::extensions;
 use super::{Outcome, Runner};
 use crate::expect::{Checks, Verdict};
 use crate::op::{AdapterOp, Side};
@@ -47,12 +47,9 @@ impl Runner {
                 unknown_provider_mask,
             } => self.ia_query(side, unknown_mask, unknown_provider_mask),
             AdapterOp::Extensions => {
-                let extensions = self.with(side, |ia| ia.extensions());
-                self.expect(
-                    extensions == Extensions::empty(),
-                    "a device without operations beyond the interface",
-                    extensions,
-                )
+                let known = extensions(side);
+                let told = self.with(side, |ia| ia.extensions());
+                self.expect(told == known, format_args!("{known:?}"), told)
             }
             AdapterOp::Context { value } => self.own_context(side, u64::from(value)),
             AdapterOp::DirectAccess => {
@@ -80,6 +77,7 @@ impl Runner {
                 scope,
             } => self.address(octets, port, scope),
             AdapterOp::StrerrorOf { code, other_abi } => self.code_words(code, abi(other_abi)),
+            AdapterOp::Cramped => self.cramped(),
         }
     }
 

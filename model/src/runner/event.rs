@@ -379,8 +379,13 @@ impl Runner {
                 cookie: bind.cookie,
                 status: bind.status,
             },
-            // No backend that runs here has any.
-            Event::Extended(completion) => Seen::Extended(completion),
+            Event::Extended(extended) => Seen::Extended {
+                ep: self.key(extended.ep),
+                cookie: extended.cookie,
+                status: extended.status,
+                length: extended.transferred_length,
+                operation: extended.operation,
+            },
             Event::ConnectionRequest {
                 service_point,
                 qualifier,
@@ -484,7 +489,10 @@ fn sort(event: &Event) -> String {
         Event::Dto(dto) => format!("{:?} {:?}", dto.operation, dto.status),
         Event::RmrBind(bind) => format!("bind {:?}", bind.status),
         Event::Extended(completion) => {
-            format!("{:?} {:?}", completion.operation, completion.status)
+            let operation = format!("{:?}", completion.operation);
+            // Without the number of a receive.
+            let operation = operation.split(' ').next().unwrap_or_default();
+            format!("{operation} {:?}", completion.status)
         }
         Event::ConnectionRequest { .. } => "request".into(),
         Event::Connection { kind, .. } => format!("{kind:?}"),

@@ -153,7 +153,9 @@ impl Ledger {
 impl Runner {
     /// Books what came out of a dispatcher.
     pub(super) fn record(&mut self, _side: Side, seen: &Seen) -> Outcome {
-        let (Seen::Dto { cookie, .. } | Seen::Bind { cookie, .. }) = seen else {
+        let (Seen::Dto { cookie, .. } | Seen::Extended { cookie, .. } | Seen::Bind { cookie, .. }) =
+            seen
+        else {
             return Ok(());
         };
         let owed = self

@@ -4,8 +4,10 @@ mod adapter;
 mod agent;
 mod batch;
 mod connection;
+mod cramped;
 mod endpoint;
 mod event;
+mod extended;
 mod ledger;
 mod memory;
 mod post;
@@ -201,6 +203,7 @@ impl Runner {
             let (name, number) = NODES[side.index()];
             let node = NodeOptions {
                 limits,
+                extensions: extended::extensions(side),
                 ..NodeOptions::new(name, number)
             };
             let apart = setup.non_coherent && side == Side::B;

@@ -91,6 +91,7 @@ impl Runner {
             } => self.bind(side, [*rmr, *ep], segment, *rights, flags(*choice)),
             PostOp::Batch { ep, requests } => self.batch(side, *ep, requests),
             PostOp::ReceiveBatch { ep, receives } => self.receive_batch(side, *ep, receives),
+            PostOp::Extended { .. } => self.extended(side, op),
         }
     }
 
@@ -231,7 +232,7 @@ impl Runner {
     }
 
     /// If the outcome would depend on what another endpoint does at the same time, that is done first.
-    fn rest_if_racing(&mut self, key: Option<Key>, request: &Request) -> Outcome {
+    pub(super) fn rest_if_racing(&mut self, key: Option<Key>, request: &Request) -> Outcome {
         if !self.is_exact() || self.world.is_at_rest() {
             return Ok(());
         }

@@ -1,7 +1,9 @@
 //! Waits: polled once, and until something comes or the time is up.
 
+use std::fmt;
 use std::ops::RangeInclusive;
-use std::task::{Poll, Waker};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use backend_mock::MockWait;
@@ -386,7 +388,7 @@ impl Runner {
         }
         let wait = self.with(side, |ia| match ia.evd_wait(id, threshold) {
             Err(error) => Wait::Refused(error),
-            Ok(mut wait) => match wait.poll(Waker::noop()) {
+            Ok(mut wait) => match poll_future(&mut wait) {
                 Poll::Ready(Ok(waited)) => Wait::Came(waited),
                 Poll::Ready(Err(error)) => Wait::Refused(error),
                 Poll::Pending => Wait::Expired(wait.expire().queued),
@@ -438,7 +440,7 @@ impl Runner {
         let id = self.cno_id(key);
         let verdict = self.check_query(side, HandleKind::Cno, key, false);
         let polled = self.with(side, |ia| {
-            ia.cno_wait(id).map(|mut wait| wait.poll(Waker::noop()))
+            ia.cno_wait(id).map(|mut wait| poll_future(&mut wait))
         });
         let Some(polled) = self.judge(&verdict, polled)? else {
             return Ok(());
@@ -458,4 +460,11 @@ impl Runner {
             polled,
         )
     }
+}
+
+/// Polls a wait as an executor does; its text names the object.
+fn poll_future<W: Future + Unpin + fmt::Debug>(wait: &mut W) -> Poll<W::Output> {
+    let text = format!("{wait:?}");
+    assert!(text.contains('#') && text.contains("Wait"), "{text}");
+    Pin::new(wait).poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -2,11 +2,16 @@
 
 use super::builders::*;
 use super::run;
-use crate::op::{ConnectionOp, EndpointOp, EventOp, FabricOp, Op, Pick};
+use crate::op::{ConnectionOp, EndpointOp, EventOp, FabricOp, Op, Pick, Remote};
 use crate::{Input, Prologue};
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
     vec![
+        ("to-oneself", run(Prologue::Pair, to_oneself())),
+        (
+            "reset-among-others",
+            run(Prologue::Pair, reset_among_others()),
+        ),
         ("endpoints", run(Prologue::Pair, endpoints())),
         ("endpoints-modified", run(Prologue::Pair, modified())),
         ("endpoints-refused", run(Prologue::Pair, refused())),
@@ -652,5 +657,91 @@ fn duplicates() -> Vec<Op> {
         send(SECOND, &[]),
     ]);
     ops.extend(rest());
+    ops
+}
+
+/// An endpoint connected to another one of its adapter, which writes and reads its own memory: onto itself, and ahead of itself.
+fn to_oneself() -> Vec<Op> {
+    let mut ops = vec![
+        ep(0),
+        connection(ConnectionOp::Connect {
+            ep: SECOND,
+            qualifier: 0,
+            timeout: 0,
+            private_data: 4,
+            address: 224,
+        }),
+    ];
+    ops.extend(rest());
+    ops.push(connection(ConnectionOp::CrAccept {
+        cr: FIRST,
+        ep: Some(THIRD),
+        private_data: 8,
+    }));
+    ops.extend(rest());
+    for offset in [0, 1, 3, 8, 20] {
+        for length in [7, 20, 23] {
+            let there = Remote {
+                context: 1,
+                offset,
+                slack: 0,
+            };
+            let pieces = [piece(FIRST, 0, length)];
+            ops.push(write(SECOND, &pieces, there));
+            ops.extend(rest());
+            ops.push(read(SECOND, &pieces, there));
+            ops.extend(rest());
+        }
+    }
+    ops
+}
+
+/// Completions of two endpoints and other events wait on one dispatcher, and one of the endpoints is reset or freed.
+fn reset_among_others() -> Vec<Op> {
+    let all = Pick::Live(5);
+    let software = |pointer| event(EventOp::EvdPostSe { evd: all, pointer });
+    let look = event(EventOp::EvdWait {
+        evd: all,
+        threshold: 9,
+    });
+    let mut ops = vec![evd(9, None)];
+    for _ in 0..2 {
+        ops.push(endpoint(EndpointOp::Create {
+            pz: Some(FIRST),
+            receive: Some(all),
+            request: Some(all),
+            connect: Some(all),
+            shape: 0,
+        }));
+    }
+    ops.push(there(ep(0)));
+    for (here, far) in [(THIRD, SECOND), (Pick::Live(3), THIRD)] {
+        ops.push(connect(here, 0));
+        ops.extend(rest());
+        ops.push(accept(FIRST, Some(far)));
+        ops.extend(rest());
+    }
+    for end in [
+        EndpointOp::Reset { ep: THIRD },
+        EndpointOp::Free { ep: THIRD },
+    ] {
+        for ep in [THIRD, Pick::Live(3), THIRD] {
+            ops.push(write(ep, &[piece(FIRST, 0, 8)], remote(0)));
+            ops.push(SETTLE);
+            ops.push(look.clone());
+            ops.push(software(7));
+        }
+        if let EndpointOp::Reset { .. } = end {
+            ops.push(endpoint(EndpointOp::Disconnect {
+                ep: THIRD,
+                graceful: false,
+            }));
+            ops.push(SETTLE);
+        }
+        ops.push(look.clone());
+        ops.push(endpoint(end));
+        ops.push(software(8));
+        ops.extend(rest());
+    }
     ops
 }

@@ -118,6 +118,14 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
         ),
         ("fault-host-dead", pair(&[Fault::Crash { adapter, at: 20 }])),
         (
+            "fault-host-with-many-queues-dead",
+            with_faults(
+                Prologue::Pair,
+                vec![Fault::Crash { adapter, at: 20 }],
+                many_queues(),
+            ),
+        ),
+        (
             "fault-peer-dead",
             pair(&[Fault::Crash { adapter: 1, at: 20 }]),
         ),
@@ -143,6 +151,27 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
             ),
         ),
     ]
+}
+
+/// More queues fail at a time than are remembered one by one; each has an endpoint on it.
+fn many_queues() -> Vec<Op> {
+    let mut ops = vec![event(EventOp::CnoCreate)];
+    for number in 0..3 {
+        let queue = Pick::Live(5 + number);
+        ops.extend([
+            evd(0, Some(FIRST)),
+            endpoint(EndpointOp::Create {
+                pz: Some(FIRST),
+                receive: Some(queue),
+                request: Some(queue),
+                connect: Some(CONNECTIONS),
+                shape: 0,
+            }),
+            receive(Pick::Live(2 + number), &[piece(FIRST, 0, 8)]),
+        ]);
+    }
+    ops.extend(traffic());
+    ops
 }
 
 fn drain() -> [Op; 2] {

@@ -58,7 +58,9 @@ fn calls() -> Vec<Op> {
         }
     }
     ops.extend([
+        adapter(AdapterOp::Cramped),
         adapter(AdapterOp::Extensions),
+        there(adapter(AdapterOp::Extensions)),
         adapter(AdapterOp::DirectAccess),
     ]);
     for value in [7, 9] {

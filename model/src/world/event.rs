@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use dat_core::error::{ErrorKind, Subtype};
-use dat_core::event::{AsyncEventKind, ConnectionEventKind, DtoOperation, ExtendedCompletion};
+use dat_core::event::{AsyncEventKind, ConnectionEventKind, DtoOperation, ExtendedOperation};
 use dat_core::flags::{CompletionFlags, DtoStatus, EvdFlags, HandleKind};
 
 use super::{DISPATCHERS, Key, World};
@@ -39,13 +39,19 @@ impl Stream {
 /// An event as the consumer saw it, in the model's names. Handles that name nothing are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    Extended(ExtendedCompletion),
     Dto {
         ep: Option<Key>,
         cookie: u64,
         status: DtoStatus,
         length: u64,
         operation: DtoOperation,
+    },
+    Extended {
+        ep: Option<Key>,
+        cookie: u64,
+        status: DtoStatus,
+        length: u64,
+        operation: ExtendedOperation,
     },
     Bind {
         rmr: Option<Key>,
@@ -104,6 +110,13 @@ pub(crate) enum Expected {
         length: u64,
         operation: DtoOperation,
     },
+    Extended {
+        ep: Key,
+        cookie: u64,
+        status: Status,
+        length: u64,
+        operation: ExtendedOperation,
+    },
     Bind {
         rmr: Key,
         cookie: u64,
@@ -150,6 +163,28 @@ impl Expected {
                 },
             ) => {
                 // The length means something for successes only (DTO-03).
+                Some(*ep) == *e
+                    && cookie == c
+                    && status.allows(*s)
+                    && operation == o
+                    && (*s != DtoStatus::Success || length == l)
+            }
+            (
+                Self::Extended {
+                    ep,
+                    cookie,
+                    status,
+                    length,
+                    operation,
+                },
+                Seen::Extended {
+                    ep: e,
+                    cookie: c,
+                    status: s,
+                    length: l,
+                    operation: o,
+                },
+            ) => {
                 Some(*ep) == *e
                     && cookie == c
                     && status.allows(*s)
@@ -210,7 +245,8 @@ impl Expected {
     }
 
     fn success_of(&self, endpoint: Key) -> bool {
-        matches!(self, Self::Dto { ep, status, .. } if *ep == endpoint && status.is_success())
+        matches!(self, Self::Dto { ep, status, .. } | Self::Extended { ep, status, .. }
+            if *ep == endpoint && status.is_success())
     }
 
     fn established(&self) -> bool {

@@ -17,7 +17,7 @@ pub(crate) use endpoint::{MOST_SEGMENTS, MOST_TRANSFERS, Shape};
 pub(crate) use event::{Agent, Config, Evd, Seen};
 pub(crate) use memory::{ARENA, Lmr, RemoteContext};
 pub(crate) use shared_receive::MOST_BUFFERS;
-pub(crate) use transfer::{Piece, Receive, Request, Work};
+pub(crate) use transfer::{Change, Piece, Receive, Request, Work};
 
 use connection::{Attempt, Cr};
 use endpoint::Ep;
@@ -199,7 +199,7 @@ impl World {
         let reads = self.eps.get(&key).is_some_and(|ep| {
             ep.requests
                 .iter()
-                .any(|earlier| matches!(earlier.work, Work::Read { .. }))
+                .any(|earlier| matches!(earlier.work, Work::Read { .. } | Work::Atomic { .. }))
         });
         if !others && !reads {
             return false;

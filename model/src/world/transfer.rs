@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use dat_core::error::{ErrorKind, Subtype};
-use dat_core::event::DtoOperation;
+use dat_core::event::{DtoOperation, ExtendedOperation};
 use dat_core::flags::{
     CompletionFlags, DtoStatus, EndpointState, EvdFlags, HandleKind, MemoryPrivileges,
 };
@@ -68,7 +68,29 @@ pub(crate) enum Work {
         rmr: Key,
         context: Option<usize>,
     },
+    /// A write whose number takes a receive of the peer.
+    WriteImmediate {
+        number: u32,
+        address: u64,
+        immediate: u32,
+    },
+    /// Changes the number of eight bytes there, and brings what it was.
+    Atomic {
+        number: u32,
+        address: u64,
+        change: Change,
+    },
 }
+
+/// What becomes of a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Add(u64),
+    Swap { compare: u64, swap: u64 },
+}
+
+/// Bytes of such a number.
+const NUMBER: u64 = 8;
 
 /// A posted request.
 #[derive(Clone, Debug)]
@@ -217,6 +239,43 @@ impl World {
         }
         Self::check_room(&mut checks, &ep.request_places, ep.request_room());
         checks.verdict()
+    }
+
+    /// A post beyond the interface, as a write or a read of its kind, and of an atomic one that it is about one number (DTO-07).
+    pub(crate) fn check_extended(
+        &self,
+        side: Side,
+        ep: Option<Key>,
+        request: &Request,
+        remote: u64,
+        flags: CompletionFlags,
+    ) -> Verdict {
+        let pieces = &request.pieces;
+        let Work::Atomic { address, .. } = request.work else {
+            let write = DtoOperation::RdmaWrite;
+            return self.check_request(side, ep, pieces, write, remote, flags);
+        };
+        let read = DtoOperation::RdmaRead;
+        let verdict = self.check_request(side, ep, pieces, read, NUMBER, flags);
+        let mut checks = Checks::default();
+        checks.parameter(pieces.len() > 1, 2);
+        checks.other(remote < NUMBER, ErrorKind::LengthError);
+        checks.parameter(!address.is_multiple_of(NUMBER), 5);
+        let own = checks.verdict();
+        let full = |&(kind, _): &(ErrorKind, _)| kind == ErrorKind::InsufficientResources;
+        if !own.may_succeed && verdict.refusals.iter().all(full) {
+            return own;
+        }
+        verdict
+    }
+
+    /// The number at an address, if all of it is known.
+    pub(crate) fn number_at(&mut self, side: Side, address: u64) -> Option<u64> {
+        let arena = self.arena(side);
+        let bytes: Option<Vec<u8>> = (0..NUMBER)
+            .map(|at| arena.remote_read(address.checked_add(at)?))
+            .collect();
+        Some(u64::from_ne_bytes(bytes?.try_into().ok()?))
     }
 
     /// No queue slot: certain while as many are posted and not carried out as fit, impossible while as
@@ -469,6 +528,61 @@ impl World {
                 self.scatter(answer, side, &request.pieces, &data);
                 success
             }
+            Work::WriteImmediate {
+                number,
+                address,
+                immediate,
+            } => {
+                let length = total(&request.pieces);
+                let right = MemoryPrivileges::REMOTE_WRITE;
+                if length != 0 && !self.grants(agent, peer, number, address, length, right) {
+                    return refused;
+                }
+                let data = self.gather(agent, side, &request.pieces);
+                for (at, byte) in (address..).zip(data) {
+                    self.note(agent, Place::Byte(far, at), true);
+                    self.arena(far).remote_write(at, byte);
+                }
+                let receives = self.eps.get_mut(&peer);
+                let Some(receive) = receives.and_then(|peer| peer.receives.pop_front()) else {
+                    // What has been written of it is open.
+                    for at in (address..).take(length as usize) {
+                        self.arena(far).forget(at);
+                    }
+                    return Status::Is(DtoStatus::ReceiverNotReady);
+                };
+                self.finish_receive_of(peer, &receive, success, length, Some(immediate));
+                success
+            }
+            Work::Atomic {
+                number,
+                address,
+                change,
+            } => {
+                let right = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
+                if !self.grants(agent, peer, number, address, NUMBER, right) {
+                    return refused;
+                }
+                let before: Vec<Option<u8>> = (address..address + NUMBER)
+                    .map(|at| {
+                        self.note(agent, Place::Byte(far, at), true);
+                        self.arena(far).remote_read(at)
+                    })
+                    .collect();
+                let after = self.number_at(far, address).map(|before| match change {
+                    Change::Add(add) => before.wrapping_add(add),
+                    Change::Swap { compare, swap } if before == compare => swap,
+                    Change::Swap { .. } => before,
+                });
+                let after = after.map(u64::to_ne_bytes);
+                for (index, at) in (address..address + NUMBER).enumerate() {
+                    let byte = after.and_then(|after| after.get(index).copied());
+                    self.arena(far).remote_write(at, byte);
+                }
+                let answer = Agent::Answer(key, request.post);
+                self.scatter(answer, side, &request.pieces, &before);
+                success
+            }
             Work::Bind { rmr, context } => {
                 self.note(agent, Place::Window(rmr), true);
                 let old = self.rmrs.get_mut(&rmr).and_then(|rmr| {
@@ -564,6 +678,13 @@ impl World {
             Work::Send => DtoOperation::Send,
             Work::Write { .. } => DtoOperation::RdmaWrite,
             Work::Read { .. } => DtoOperation::RdmaRead,
+            Work::WriteImmediate { .. } | Work::Atomic { .. } => {
+                if !silent {
+                    let event = Self::extended_event(key, request, status);
+                    self.complete(evd, Stream::Requests(key), request.post, event);
+                }
+                return;
+            }
             Work::Bind { rmr, context } => {
                 if !status.is_success() {
                     self.undo_bind(request.post, rmr, context);
@@ -596,6 +717,24 @@ impl World {
         }
     }
 
+    fn extended_event(ep: Key, request: &Request, status: Status) -> Expected {
+        let (operation, length) = match request.work {
+            Work::Atomic {
+                change: Change::Add(_),
+                ..
+            } => (ExtendedOperation::FetchAndAdd, NUMBER),
+            Work::Atomic { .. } => (ExtendedOperation::CompareAndSwap, NUMBER),
+            _ => (ExtendedOperation::WriteImmediate, total(&request.pieces)),
+        };
+        Expected::Extended {
+            ep,
+            cookie: request.cookie,
+            status,
+            length,
+            operation,
+        }
+    }
+
     /// A flushed bind leaves the region as it was before (RMB-42, state machines section 5).
     pub(super) fn undo_bind(&mut self, post: u64, rmr: Key, context: Option<usize>) {
         if let Some(entry) = context.and_then(|index| self.contexts.get_mut(index)) {
@@ -613,18 +752,38 @@ impl World {
         status: Status,
         length: u64,
     ) {
+        self.finish_receive_of(key, receive, status, length, None);
+    }
+
+    /// A receive is over; `immediate` is the number that came with it.
+    fn finish_receive_of(
+        &mut self,
+        key: Key,
+        receive: &Receive,
+        status: Status,
+        length: u64,
+        immediate: Option<u32>,
+    ) {
         let Some(ep) = self.eps.get_mut(&key) else {
             return;
         };
         ep.receive_places.finish(receive.post, false);
         let (evd, cookie) = (ep.receive, receive.cookie);
-        let operation = DtoOperation::Receive;
-        let event = Expected::Dto {
-            ep: key,
-            cookie,
-            status,
-            length,
-            operation,
+        let event = match immediate {
+            Some(immediate) => Expected::Extended {
+                ep: key,
+                cookie,
+                status,
+                length,
+                operation: ExtendedOperation::ReceiveImmediate { immediate },
+            },
+            None => Expected::Dto {
+                ep: key,
+                cookie,
+                status,
+                length,
+                operation: DtoOperation::Receive,
+            },
         };
         self.complete(evd, Stream::Receives(key), receive.post, event);
     }

@@ -1,0 +1,370 @@
+//! An adapter whose storage has room for little: what it refuses for that, and that a refusal leaves no trace.
+
+use std::panic::Location;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions};
+use dat_core::attributes::{EpAttributes, SrqAttributes};
+use dat_core::endpoint::{BatchOperation, BatchReceive, BatchRequest};
+use dat_core::error::{Cause, ErrorKind};
+use dat_core::event::{DtoCompletion, Event, EventSink};
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, EpFields, EvdFields, EvdFlags, MemoryPrivileges,
+};
+use dat_core::id::{CnoId, EpId, EvdId, Handle, PzId, RmrId, SrqId};
+use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::sync::{NoLock, Places, RawLock, SpinLock, SplitLock};
+use dat_core::{Error, Ia, IaPlaces, IaStorage, RecordSlot, Result, Storage};
+
+use super::{Outcome, Runner};
+
+/// Everything is done on one thread.
+type Lock = SplitLock<NoLock, NoLock>;
+/// Room for two endpoints and five dispatchers with twelve events; that for posts lies elsewhere.
+type Cramped = IaStorage<MockBackend, Lock, 2, 5, 1, 2, 12, 0>;
+/// Room for posts.
+type Posts = Places<RecordSlot, 12>;
+type Adapter<'s> = Ia<'s, MockBackend, Lock>;
+
+/// As much room without values, which is lent once.
+type Bare = IaPlaces<MockBackend, SpinLock, 2, 5, 1, 2, 12, 12>;
+
+/// Where the room is that was lent for good: what looks for memory that nobody knows of any more finds it here.
+static LENT: AtomicUsize = AtomicUsize::new(0);
+
+/// Room without values, for the first that asks.
+fn bare() -> Option<&'static mut Bare> {
+    const TAKEN: usize = 1;
+    LENT.compare_exchange(0, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
+        .ok()?;
+    let bare: &'static mut Bare = Box::leak(Box::default());
+    LENT.store((&raw const *bare).expose_provenance(), Ordering::Relaxed);
+    Some(bare)
+}
+
+/// Of each queue of an endpoint.
+const POSTS: i32 = 4;
+const ATTRIBUTES: EpAttributes = EpAttributes {
+    max_message_size: 64,
+    max_rdma_size: 96,
+    max_recv_dtos: POSTS,
+    max_request_dtos: POSTS,
+    ..EpAttributes::DEFAULT
+};
+
+/// What was not as it should be.
+enum Wrong {
+    /// A call was refused that should not have been.
+    Refused(Error),
+    /// What this place demands does not hold.
+    Untrue(&'static Location<'static>),
+}
+
+impl From<Error> for Wrong {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+type Found = core::result::Result<(), Wrong>;
+
+#[track_caller]
+fn demand(holds: bool) -> Found {
+    if holds {
+        Ok(())
+    } else {
+        Err(Wrong::Untrue(Location::caller()))
+    }
+}
+
+/// Why a call was refused.
+fn why<T>(outcome: Result<T>) -> Option<(ErrorKind, Cause)> {
+    outcome.err().map(|error| (error.kind(), error.cause()))
+}
+
+/// The call was refused with an error of this kind.
+#[track_caller]
+fn demand_refused<T>(kind: ErrorKind, outcome: Result<T>) -> Found {
+    demand(why(outcome).is_some_and(|(refused, _)| refused == kind))
+}
+
+const fn exhausted(cause: Cause) -> Option<(ErrorKind, Cause)> {
+    Some((ErrorKind::InsufficientResources, cause))
+}
+
+/// A text that says what the error says.
+fn tells(text: &str, error: Error) -> bool {
+    text.contains(&error.to_string()) || text.contains(&format!("{error:?}"))
+}
+
+const fn shared(max_recv_dtos: i32) -> SrqAttributes {
+    SrqAttributes {
+        max_recv_dtos,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    }
+}
+
+impl Runner {
+    /// GEN-06, IAO-02, EVC-04, EVZ-03, EPC-08, EPM-05, IAC-03.
+    pub(super) fn cramped(&mut self) -> Outcome {
+        let fabric = Fabric::new(FabricOptions::default());
+        let options = NodeOptions {
+            receive_information: false,
+            ..NodeOptions::new("cramped", 1)
+        };
+        let mut storage = Box::new(Cramped::new());
+        let mut posts = Box::new(Posts::default());
+        let Err(refused) = Ia::open(fabric.node(options), storage.lend(), 13) else {
+            return self.mismatch("no room for the first dispatcher (IAO-02)", "an adapter");
+        };
+        let said = [refused.to_string(), format!("{refused:?}")];
+        self.expect(
+            refused.error.kind() == ErrorKind::InsufficientResources
+                && said.iter().all(|text| tells(text, refused.error)),
+            "a refusal for want of resources that says so (IAO-02)",
+            said,
+        )?;
+        let lent = Storage {
+            records: posts.fill(|| RecordSlot::EMPTY).as_mut_slice().into(),
+            ..storage.lend()
+        };
+        let said = format!("{:?}", lent.records);
+        self.expect(said.contains("12"), "a table of twelve posts", said)?;
+        // The backend came back.
+        let ia = match Ia::open(refused.backend, lent, 4) {
+            Ok(ia) => ia,
+            Err(refused) => return self.mismatch("an adapter", refused.error),
+        };
+        let found = fill(&ia)
+            .and_then(|()| name_what_cannot_be(&ia))
+            .and_then(|()| refuse_by_device(&ia, &fabric))
+            .map_err(Wrong::into_text);
+        self.expect(
+            found.is_ok(),
+            "an adapter that refuses what it has no room for, and does the rest (GEN-06)",
+            found,
+        )?;
+        let ia = match ia.close(CloseFlags::Graceful) {
+            Ok(_) => return self.mismatch("an adapter in use (IAC-03)", "closed"),
+            Err(refused) => {
+                let said = [refused.to_string(), format!("{refused:?}")];
+                self.expect(
+                    refused.error.kind() == ErrorKind::InvalidState
+                        && said.iter().all(|text| tells(text, refused.error)),
+                    "a refusal for its state that says so (IAC-03)",
+                    said,
+                )?;
+                refused.ia
+            }
+        };
+        let closed = ia.close(CloseFlags::Abrupt).map(drop);
+        self.expect(closed.is_ok(), "closed", closed.err())?;
+        self.filled_where_it_lies()
+    }
+
+    /// An adapter whose storage gets its values where it is lent: nothing is left of what it did.
+    fn filled_where_it_lies(&mut self) -> Outcome {
+        let Some(bare) = bare() else {
+            return Ok(());
+        };
+        let fabric = Fabric::new(FabricOptions::default());
+        let node = fabric.node(NodeOptions::new("bare", 1));
+        let ia = match Ia::open(node, bare.lend(), 4) {
+            Ok(ia) => ia,
+            Err(refused) => return self.mismatch("an adapter", refused.error),
+        };
+        let found = name_what_cannot_be(&ia).map_err(Wrong::into_text);
+        self.expect(found.is_ok(), "an adapter like others", found)?;
+        let closed = ia.close(CloseFlags::Graceful).map(drop);
+        self.expect(closed.is_ok(), "closed (IAC-03)", closed.err())
+    }
+}
+
+impl Wrong {
+    fn into_text(self) -> String {
+        match self {
+            Self::Refused(error) => error.to_string(),
+            Self::Untrue(demanded) => format!("not so at {demanded}"),
+        }
+    }
+}
+
+/// Whether nothing was there.
+struct IsEmpty;
+
+impl EventSink for IsEmpty {
+    type Output = bool;
+
+    fn transfer(self, _completion: DtoCompletion) -> bool {
+        false
+    }
+
+    fn otherwise(self, outcome: Result<Event>) -> bool {
+        outcome.is_err_and(|error| error.kind() == ErrorKind::QueueEmpty)
+    }
+}
+
+/// Asks for more than there is room for, and then for what there is room for still.
+fn fill(ia: &Adapter<'_>) -> Found {
+    let pz = ia.pz_create()?;
+    let cno = ia.cno_create(None)?;
+    let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
+    let no_events = exhausted(Cause::EventSlotsExhausted);
+    demand(why(ia.evd_create(9, Some(cno), transfers)) == no_events)?;
+    let requests = ia.evd_create(4, Some(cno), transfers)?;
+    let receives = ia.evd_create(2, None, transfers)?;
+    demand(why(ia.evd_resize(receives, 9)) == no_events)?;
+    ia.evd_resize(receives, 1)?;
+    let make = |max_request_dtos, max_recv_dtos| {
+        let attributes = EpAttributes {
+            max_request_dtos,
+            max_recv_dtos,
+            ..ATTRIBUTES
+        };
+        let (receives, requests) = (Some(receives), Some(requests));
+        ia.ep_create(Some(pz), receives, requests, None, Some(&attributes))
+    };
+    let no_records = exhausted(Cause::RecordsExhausted);
+    let ep = make(POSTS, POSTS)?;
+    // Its requests have room, its receives have not.
+    demand(why(make(POSTS, POSTS)) == no_records)?;
+    // The provider tells nothing of what an endpoint holds.
+    demand_refused(ErrorKind::ModelNotSupported, ia.ep_recv_query(ep))?;
+    let before = ia.ep_query(ep, EpFields::all())?;
+    let both = EpFields::MAX_REQUEST_DTOS | EpFields::MAX_RECV_DTOS;
+    let modify = |requests, receives| {
+        let mut wanted = before;
+        wanted.attributes.max_request_dtos = requests;
+        wanted.attributes.max_recv_dtos = receives;
+        ia.ep_modify(ep, both, &wanted)
+    };
+    for (more_requests, more_receives) in [(10, POSTS), (3, 10), (POSTS, 10)] {
+        demand(why(modify(more_requests, more_receives)) == no_records)?;
+        demand(ia.ep_query(ep, EpFields::all())?.attributes == before.attributes)?;
+    }
+    demand(why(ia.srq_create(pz, &shared(5))) == no_records)?;
+    let srq = ia.srq_create(pz, &shared(2))?;
+    demand(why(ia.srq_resize(srq, 5)) == no_records)?;
+    ia.srq_resize(srq, 4)?;
+    ia.srq_free(srq)?;
+    let second = make(2, 2)?;
+    ia.ep_free(second)?;
+    // A posted receive keeps its place while its queue becomes shorter; the others of it are free at once.
+    ia.post_recv(ep, &[], 1, CompletionFlags::empty())?;
+    modify(POSTS, 3)?;
+    let third = make(1, 1)?;
+    ia.ep_free(third)?;
+    ia.ep_free(ep)?;
+    ia.evd_free(receives)?;
+    ia.evd_free(requests)?;
+    ia.cno_free(cno)?;
+    Ok(ia.pz_free(pz)?)
+}
+
+/// A handle with a place that no storage of an adapter here has.
+fn beyond(handle: Handle) -> Handle {
+    Handle::from_raw(handle.to_raw() | 0xFFFF)
+}
+
+/// Names objects of each kind that would lie beyond the storage.
+fn name_what_cannot_be<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> Found {
+    #[track_caller]
+    fn bad<T>(outcome: Result<T>) -> Found {
+        demand_refused(ErrorKind::InvalidHandle, outcome)
+    }
+    let flags = CompletionFlags::empty();
+    let (pz, cno) = (ia.pz_create()?, ia.cno_create(None)?);
+    let evd = ia.evd_create(2, None, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
+    let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), None, Some(&ATTRIBUTES))?;
+    let rmr = ia.rmr_create(pz)?;
+    let srq = ia.srq_create(pz, &shared(2))?;
+    let handles = [
+        pz.handle(),
+        cno.handle(),
+        evd.handle(),
+        ep.handle(),
+        rmr.handle(),
+        srq.handle(),
+    ];
+    for handle in handles {
+        bad(ia.get_handle_type(beyond(handle)))?;
+        bad(ia.set_consumer_context(beyond(handle), 1))?;
+    }
+    let no_evd = EvdId::from_handle(beyond(evd.handle()));
+    demand_refused(ErrorKind::QueueEmpty, ia.evd_dequeue(evd))?;
+    demand(ia.evd_dequeue_into(evd, IsEmpty))?;
+    demand(!ia.evd_dequeue_into(no_evd, IsEmpty))?;
+    bad(ia.evd_dequeue(no_evd))?;
+    bad(ia.evd_wait(no_evd, 1).map(drop))?;
+    demand(ia.evd_wait_now(no_evd, 1).is_none())?;
+    bad(ia.evd_query(no_evd, EvdFields::all()))?;
+    bad(ia.evd_free(no_evd))?;
+    let nothing = LmrTriplet {
+        context: u32::MAX,
+        address: 0,
+        length: 8,
+    };
+    let remote = RmrTriplet {
+        context: 1,
+        address: 0,
+        length: 8,
+    };
+    let no_ep = EpId::from_handle(beyond(ep.handle()));
+    let no_srq = SrqId::from_handle(beyond(srq.handle()));
+    for pieces in [&[][..], &[nothing], &[nothing; 2]] {
+        bad(ia.post_send(no_ep, pieces, 1, flags))?;
+        bad(ia.post_rdma_write(no_ep, pieces, 1, &remote, flags))?;
+        bad(ia.post_rdma_read(no_ep, pieces, 1, &remote, flags))?;
+        bad(ia.post_recv(no_ep, pieces, 1, flags))?;
+        bad(ia.srq_post_recv(no_srq, pieces, 1))?;
+    }
+    let request = BatchRequest {
+        operation: BatchOperation::Send,
+        segments: &[],
+        cookie: 1,
+        flags,
+    };
+    let receive = BatchReceive {
+        segments: &[],
+        cookie: 1,
+        flags,
+    };
+    bad(ia
+        .post_batch(no_ep, &[request])
+        .map_err(|refused| refused.error))?;
+    bad(ia
+        .post_recv_batch(no_ep, &[receive])
+        .map_err(|refused| refused.error))?;
+    let rights = MemoryPrivileges::REMOTE_READ;
+    let no_rmr = RmrId::from_handle(beyond(rmr.handle()));
+    for (rmr, ep) in [(rmr, no_ep), (no_rmr, ep), (no_rmr, no_ep)] {
+        bad(ia.rmr_bind(rmr, &nothing, rights, ep, 1, flags))?;
+    }
+    bad(ia.ep_get_status(no_ep))?;
+    bad(ia.ep_reset(no_ep))?;
+    bad(ia.ep_free(no_ep))?;
+    bad(ia.srq_free(no_srq))?;
+    bad(ia.rmr_free(no_rmr))?;
+    bad(ia.cno_free(CnoId::from_handle(beyond(cno.handle()))))?;
+    bad(ia.pz_free(PzId::from_handle(beyond(pz.handle()))))?;
+    // A word that no adapter made says so where it is printed.
+    demand(format!("{:?}", Handle::from_raw(u64::MAX)).starts_with("malformed"))?;
+    ia.srq_free(srq)?;
+    ia.rmr_free(rmr)?;
+    ia.ep_free(ep)?;
+    ia.evd_free(evd)?;
+    ia.cno_free(cno)?;
+    Ok(ia.pz_free(pz)?)
+}
+
+/// From here on the device has no room for anything; what it refuses leaves what there is as it was.
+fn refuse_by_device(ia: &Adapter<'_>, fabric: &Fabric) -> Found {
+    let evd = ia.evd_create(2, None, EvdFlags::DTO)?;
+    for nth in 0..500 {
+        fabric.inject(Fault::AllocationFailure { adapter: 0, nth });
+    }
+    let before = ia.evd_query(evd, EvdFields::all())?;
+    demand_refused(ErrorKind::InsufficientResources, ia.evd_resize(evd, 4))?;
+    demand(ia.evd_query(evd, EvdFields::all())?.qlen == before.qlen)
+}

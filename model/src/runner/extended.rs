@@ -1,0 +1,154 @@
+//! Posts beyond the interface.
+
+use dat_core::backend::Extensions;
+use dat_core::endpoint::Extended;
+use dat_core::error::ErrorKind;
+use dat_core::flags::{CompletionFlags, HandleKind};
+use dat_core::memory::RmrTriplet;
+
+use super::memory::triplets;
+use super::post::{flags, total};
+use super::{Outcome, Runner};
+use crate::expect::Verdict;
+use crate::op::{PostOp, Side};
+use crate::world::{Change, Key, Request, Work};
+
+/// What the adapter of a side has: the second one not everything.
+pub(super) const fn extensions(side: Side) -> Extensions {
+    match side {
+        Side::A => Extensions::all(),
+        Side::B => Extensions::WRITE_IMMEDIATE.union(Extensions::FETCH_AND_ADD),
+    }
+}
+
+impl Runner {
+    pub(super) fn extended(&mut self, side: Side, op: &PostOp) -> Outcome {
+        let PostOp::Extended {
+            ep,
+            operation,
+            operand,
+            segments,
+            remote,
+            flags: choice,
+        } = op
+        else {
+            return Ok(());
+        };
+        let (operand, slack) = (*operand, remote.slack);
+        let pieces = self.pieces(side, segments);
+        let key = self.pick(side, HandleKind::Ep, *ep);
+        let (number, address) = self.remote(side, key, remote);
+        let (work, asked, needed) = match operation % 3 {
+            0 => {
+                let immediate = operand as u32;
+                (
+                    Work::WriteImmediate {
+                        number,
+                        address,
+                        immediate,
+                    },
+                    Extended::WriteImmediate { immediate },
+                    total(&pieces),
+                )
+            }
+            1 => (
+                Work::Atomic {
+                    number,
+                    address,
+                    change: Change::Add(operand),
+                },
+                Extended::FetchAndAdd { add: operand },
+                8,
+            ),
+            _ => {
+                let there = self.world.number_at(self.far(side, key), address);
+                let compare = there.filter(|_| operand % 2 == 0).unwrap_or(operand);
+                let swap = operand.rotate_left(8);
+                (
+                    Work::Atomic {
+                        number,
+                        address,
+                        change: Change::Swap { compare, swap },
+                    },
+                    Extended::CompareAndSwap { compare, swap },
+                    8,
+                )
+            }
+        };
+        if self.is_exact() && self.is_open(key, &work) {
+            return Ok(());
+        }
+        let length = match slack {
+            255 => needed.saturating_sub(1),
+            slack => needed.saturating_add(u64::from(slack)),
+        };
+        let flags = flags(*choice);
+        let post = self.next_post();
+        let request = Request {
+            post,
+            cookie: post,
+            pieces,
+            work,
+            suppressed: flags.contains(CompletionFlags::SUPPRESS),
+            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
+        };
+        let mut verdict = self.check(side, key, &request, asked, length, flags);
+        if verdict.may_succeed {
+            self.rest_if_racing(key, &request)?;
+            verdict = self.check(side, key, &request, asked, length, flags);
+        }
+        let remote = RmrTriplet {
+            context: number,
+            address,
+            length,
+        };
+        let (id, list) = (self.ep_id(key), triplets(&request.pieces));
+        let outcome = self.with(side, |ia| {
+            ia.post_extended(id, asked, &list, post, &remote, flags)
+        });
+        if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
+            self.accepted(key, request);
+        }
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        side: Side,
+        key: Option<Key>,
+        request: &Request,
+        asked: Extended,
+        length: u64,
+        flags: CompletionFlags,
+    ) -> Verdict {
+        let needed = match asked {
+            Extended::WriteImmediate { .. } => Extensions::WRITE_IMMEDIATE,
+            Extended::FetchAndAdd { .. } => Extensions::FETCH_AND_ADD,
+            Extended::CompareAndSwap { .. } => Extensions::COMPARE_AND_SWAP,
+        };
+        if !extensions(side).contains(needed) {
+            return Verdict::refused(ErrorKind::NotImplemented, None);
+        }
+        self.world.check_extended(side, key, request, length, flags)
+    }
+
+    /// The side that an endpoint is connected to.
+    fn far(&self, side: Side, key: Option<Key>) -> Side {
+        let peer = key.and_then(|key| self.world.eps.get(&key)?.peer);
+        peer.and_then(|peer| self.world.eps.get(&peer))
+            .map_or(side.other(), |peer| peer.side)
+    }
+
+    /// Whether it is the provider's matter what comes of it: atomic operations without a depth of reads, as with those, and
+    /// numbers for buffers that are shared, with which the receiver can do nothing.
+    fn is_open(&self, key: Option<Key>, work: &Work) -> bool {
+        match work {
+            Work::WriteImmediate { .. } => {
+                let peer = key.and_then(|key| self.world.eps.get(&key)?.peer);
+                peer.and_then(|peer| self.world.eps.get(&peer))
+                    .is_some_and(|peer| peer.srq.is_some())
+            }
+            _ => self.has_no_depth(key),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Posts beyond the interface: writes that tell the peer, and atomic operations.
+
+use backend_mock::Fault;
+
+use super::builders::*;
+use super::{run, with_faults};
+use crate::op::{EndpointOp, MemoryOp, Op, Pick, PostOp, Remote, Segment};
+use crate::{Input, Prologue};
+
+pub(super) fn all() -> Vec<(&'static str, Input)> {
+    let no_post = |nth| Fault::RefusePost { adapter: 0, nth };
+    vec![
+        ("extended", run(Prologue::Pair, extended())),
+        (
+            "extended-on-shared-queues",
+            run(Prologue::Shared, extended()),
+        ),
+        ("extended-refused", run(Prologue::Pair, refused())),
+        ("extended-in-no-room", run(Prologue::Pair, no_room())),
+        ("extended-and-denied", run(Prologue::Pair, denied())),
+        ("extended-without-buffer", run(Prologue::Pair, no_buffer())),
+        (
+            "fault-extended-refused",
+            with_faults(Prologue::Pair, (0..4).map(no_post).collect(), extended()),
+        ),
+        (
+            "fault-number-for-a-shared-queue",
+            with_faults(Prologue::Shared, vec![no_post(9)], shared()),
+        ),
+    ]
+}
+
+const WRITE: u8 = 0;
+const ADD: u8 = 1;
+const SWAP: u8 = 2;
+const ALL: [u8; 3] = [WRITE, ADD, SWAP];
+
+fn beyond(operation: u8, operand: u64, segments: &[Segment], remote: Remote, flags: u8) -> Op {
+    post(PostOp::Extended {
+        ep: FIRST,
+        operation,
+        operand,
+        segments: segments.into(),
+        remote,
+        flags,
+    })
+}
+
+/// The region of the newest context but one, at so many bytes.
+const fn at(offset: u8, slack: u8) -> Remote {
+    Remote {
+        context: 1,
+        offset,
+        slack,
+    }
+}
+
+/// Each with and without success events, in both directions, one behind the other; numbers that are exchanged and that are not.
+fn extended() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for flags in [0, 150, 200, 210, 225] {
+        for (operation, operand) in [
+            (WRITE, 0x1_2345_6789),
+            (ADD, u64::MAX),
+            (SWAP, 6),
+            (SWAP, 7),
+        ] {
+            ops.push(there(receive(FIRST, &[piece(SECOND, 64, 4)])));
+            let one = beyond(operation, operand, &[piece(FIRST, 8, 8)], at(16, 0), flags);
+            ops.push(one.clone());
+            ops.push(receive(FIRST, &[piece(SECOND, 64, 23)]));
+            ops.push(there(one));
+            ops.extend(rest());
+        }
+    }
+    ops.extend([
+        // Nothing to write, several pieces, and a number that comes with what other transfers do.
+        there(receive(FIRST, &[])),
+        there(receive(FIRST, &[])),
+        there(receive(FIRST, &[piece(SECOND, 64, 23)])),
+        beyond(WRITE, 1, &[], at(0, 0), 0),
+        beyond(
+            WRITE,
+            2,
+            &[piece(FIRST, 0, 8), piece(SECOND, 32, 8)],
+            at(32, 3),
+            0,
+        ),
+        send(FIRST, &[piece(FIRST, 0, 8)]),
+        beyond(ADD, 3, &[piece(FIRST, 0, 20)], at(24, 9), 0),
+        write(FIRST, &[piece(FIRST, 0, 8)], remote(0)),
+        read(FIRST, &[piece(FIRST, 32, 8)], remote(1)),
+        beyond(SWAP, 4, &[piece(FIRST, 64, 8)], at(24, 0), 210),
+    ]);
+    ops.extend(rest());
+    ops
+}
+
+/// Segments that are not what they should be, numbers that are too short or in no place for one, flags that there are not.
+fn refused() -> Vec<Op> {
+    let four = [piece(FIRST, 0, 4); 4];
+    let lists: [&[Segment]; 9] = [
+        &[],
+        &four[..1],
+        &four[..2],
+        &four,
+        &[piece(FIRST, 0, 255)],
+        &[piece(FIRST, 255, 254)],
+        &[piece(Pick::Dead(0), 0, 8)],
+        &[piece(FIRST, 0, 240)],
+        &[piece(Pick::Live(2), 0, 8)],
+    ];
+    let mut ops = vec![memory(MemoryOp::LmrCreate {
+        pz: FIRST,
+        start: 0,
+        length: 8,
+        privileges: 232,
+    })];
+    for operation in ALL {
+        ops.push(there(receive(FIRST, &[])));
+        for list in lists {
+            ops.push(beyond(operation, 5, list, at(0, 0), 0));
+            ops.push(beyond(operation, 5, list, at(0, 255), 0));
+        }
+        let good = [piece(FIRST, 0, 8)];
+        ops.push(beyond(operation, 5, &good, at(0, 255), 0));
+        ops.push(beyond(operation, 5, &good, at(4, 0), 0));
+        ops.push(beyond(operation, 5, &good, at(0, 0), 255));
+        for ep in BAD.into_iter().chain([SECOND]) {
+            ops.push(post(PostOp::Extended {
+                ep,
+                operation,
+                operand: 5,
+                segments: good.into(),
+                remote: at(0, 0),
+                flags: 0,
+            }));
+        }
+        ops.extend(rest());
+    }
+    ops
+}
+
+/// More than fit the queue, suppressed and not, with events that are taken and that are not.
+fn no_room() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for flags in [0, 150] {
+        for _ in 0..12 {
+            ops.push(beyond(ADD, 1, &[piece(FIRST, 0, 8)], at(0, 0), flags));
+        }
+        ops.extend(rest());
+        for _ in 0..12 {
+            ops.push(beyond(ADD, 1, &[piece(FIRST, 0, 8)], at(0, 0), flags));
+            ops.push(SETTLE);
+        }
+        ops.extend(rest());
+    }
+    ops
+}
+
+/// What the peer's device denies ends the connection.
+fn denied() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for (operation, context) in [(ADD, 255), (WRITE, 255), (SWAP, 255)] {
+        ops.extend([
+            beyond(ADD, 1, &[piece(FIRST, 0, 8)], at(0, 0), 0),
+            beyond(
+                operation,
+                1,
+                &[piece(FIRST, 0, 8)],
+                Remote {
+                    context,
+                    offset: 8,
+                    slack: 0,
+                },
+                0,
+            ),
+            beyond(ADD, 1, &[piece(FIRST, 0, 8)], at(0, 0), 0),
+        ]);
+        ops.extend(rest());
+        // Behind it everything is flushed.
+        ops.push(beyond(operation, 1, &[piece(FIRST, 0, 8)], at(0, 0), 0));
+        ops.extend(rest());
+        ops.extend([
+            endpoint(EndpointOp::Reset { ep: FIRST }),
+            there(endpoint(EndpointOp::Reset { ep: FIRST })),
+            connect(FIRST, 0),
+            SETTLE,
+        ]);
+        ops.extend(rest());
+        ops.push(accept(FIRST, Some(FIRST)));
+        ops.extend(rest());
+    }
+    ops
+}
+
+/// A number for which there is no receive.
+fn no_buffer() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for _ in 0..4 {
+        ops.push(beyond(WRITE, 9, &[piece(FIRST, 0, 8)], at(0, 0), 0));
+        ops.extend(rest());
+    }
+    ops
+}
+
+/// The receiver can do nothing with the number, and gives the connection up.
+fn shared() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for _ in 0..3 {
+        ops.push(beyond(WRITE, 9, &[piece(FIRST, 0, 8)], at(0, 0), 0));
+        ops.extend(rest());
+    }
+    ops
+}
