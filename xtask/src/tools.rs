@@ -173,37 +173,39 @@ pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
     run_targets(workspace, TARGETS.iter(), seconds)
 }
 
-/// What a fuzz target has run of the code, by its seeds alone.
-pub(crate) struct Profile {
-    /// The program, which knows the lines.
+/// What the seeds of all fuzz targets run of the code.
+pub(crate) struct Replay {
+    /// The program that ran them, which knows the lines.
     pub(crate) program: PathBuf,
-    /// How often each was run.
-    pub(crate) counts: PathBuf,
+    /// How often each line was run, by the seeds of each target.
+    pub(crate) counts: Vec<PathBuf>,
 }
 
-/// Runs the seeds of all fuzz targets, built so that lines are counted.
-pub(crate) fn profiles(workspace: &Workspace) -> Result<Vec<Profile>> {
-    let program = fuzzer(workspace)?;
+/// Runs the seeds of all fuzz targets, without the fuzzer and its sanitizer, built once for all of them so that lines are counted.
+pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
     let shell = &workspace.shell;
     let folder = workspace.root().join("fuzz");
+    let built = folder.join("target/replay");
     let _folder = shell.push_dir(&folder);
-    let host = host(workspace)?;
-    let profile = |target: &Target| {
-        let (features, name) = (target.features(), target.name);
-        let seeds = folder.join("seeds").join(name);
-        let length = format!("-max_len={}", target.length);
-        cmd!(
-            shell,
-            "rustup run nightly {program} coverage --fuzz-dir {folder} {features...} {name} {seeds} -- {length}"
-        )
-        .run()?;
-        let built = format!("target/{host}/coverage/{host}/release/{name}");
-        Ok(Profile {
-            program: folder.join(built),
-            counts: folder.join(format!("coverage/{name}/coverage.profdata")),
-        })
-    };
-    TARGETS.iter().map(profile).collect()
+    cmd!(
+        shell,
+        "cargo build --features c --bin replay --target-dir {built}"
+    )
+    .env("RUSTFLAGS", "-Cinstrument-coverage")
+    .env("CARGO_PROFILE_DEV_DEBUG", "0")
+    .env("CARGO_INCREMENTAL", "0")
+    .run()?;
+    let program = built.join("debug/replay");
+    let mut counts = Vec::new();
+    for seeds in shell.read_dir("seeds")? {
+        let target = seeds.file_name().context("a folder of seeds")?;
+        let counted = built.join(target).with_extension("profraw");
+        cmd!(shell, "{program} {target} {seeds}")
+            .env("LLVM_PROFILE_FILE", &counted)
+            .run()?;
+        counts.push(counted);
+    }
+    Ok(Replay { program, counts })
 }
 
 /// The kind of this machine, as the nightly compiler calls it.

@@ -48,6 +48,19 @@ const fn take(at: u8, dispatcher: u8) -> Operation {
     Operation::Take { at, dispatcher }
 }
 
+/// Where a bit of the place or of the threshold says how it is done.
+const INTO: u8 = 0x80;
+const NOW: u8 = 0x40;
+const FUTURE: u8 = 0x80;
+
+const fn wait(at: u8, dispatcher: u8, threshold: u8) -> Operation {
+    Operation::Wait {
+        at,
+        dispatcher,
+        threshold,
+    }
+}
+
 const fn connection(at: u8, how: u8) -> Operation {
     Operation::Connection { at, how }
 }
@@ -81,6 +94,30 @@ const SCENARIOS: &[(&str, &[Operation])] = &[
             post(HONEST, RECEIVE),
             post(SUSPECT, SEND),
             GO,
+        ],
+    ),
+    (
+        "waits",
+        &[
+            GO,
+            wait(SUSPECT, REQUESTS, 1),
+            wait(SUSPECT, REQUESTS, NOW | 1),
+            wait(SUSPECT, REQUESTS, FUTURE | 1),
+            wait(HONEST, RECEIVES, FUTURE | 1),
+            take(INTO | SUSPECT, REQUESTS),
+            take(INTO | HONEST, RECEIVES),
+            wait(SUSPECT, RECEIVES, 1),
+            wait(SUSPECT, RECEIVES, NOW | 1),
+            post(SUSPECT, BIND),
+            GO,
+            wait(SUSPECT, REQUESTS, 1),
+            post(SUSPECT, BIND),
+            GO,
+            wait(SUSPECT, REQUESTS, NOW | 1),
+            wait(SUSPECT, REQUESTS, 1),
+            post(SUSPECT, WRITE),
+            GO,
+            take(INTO | SUSPECT, REQUESTS),
         ],
     ),
     ("index", &[Operation::Lie { kind: 0, bit: 0 }, GO]),

@@ -50,8 +50,27 @@ const fn post(at: u8, kind: u8) -> Operation {
     }
 }
 
+const fn in_pieces(at: u8, kind: u8) -> Operation {
+    Operation::Post {
+        at,
+        kind,
+        offset: 4,
+        length: 4,
+        flags: 6 << 5,
+    }
+}
+
 const fn take(from: u8) -> Operation {
     Operation::Take { from }
+}
+
+/// Where a bit of the dispatcher or of the threshold says how it is done.
+const INTO: u8 = 0x80;
+const NOW: u8 = 0x40;
+const FUTURE: u8 = 0x80;
+
+const fn wait(from: u8, threshold: u8) -> Operation {
+    Operation::Wait { from, threshold }
 }
 
 const fn carry_out(pair: u8) -> Operation {
@@ -219,6 +238,52 @@ const SCENARIOS: &[(&str, [u8; SETUP_SIZE], &[Operation])] = &[
         ],
     ),
     (
+        "waits",
+        PLAIN,
+        &[
+            carry_out(0),
+            carry_out(1),
+            wait(REQUESTS, 1),
+            wait(REQUESTS, NOW | 1),
+            wait(REQUESTS, FUTURE | 1),
+            take(INTO | REQUESTS),
+            wait(REQUESTS, 1),
+            wait(REQUESTS, NOW | 1),
+            wait(REQUESTS, FUTURE | 1),
+            wait(RECEIVES, 1),
+            wait(RECEIVES, NOW | 1),
+            take(INTO | RECEIVES),
+            take(INTO | RECEIVES),
+            carry_out(2),
+            wait(REQUESTS, NOW | 1),
+            take(INTO | REQUESTS),
+            carry_out(3),
+            wait(REQUESTS, FUTURE | 2),
+            GO,
+            wait(REQUESTS, FUTURE | 1),
+            take(INTO | REQUESTS),
+        ],
+    ),
+    (
+        "waits-for-bound-windows",
+        PLAIN,
+        &[
+            carry_out(0),
+            take(REQUESTS),
+            post(OWN, BIND),
+            carry_out(0),
+            wait(REQUESTS, 1),
+            wait(REQUESTS, 1),
+            post(OWN, BIND),
+            carry_out(0),
+            wait(REQUESTS, NOW | 1),
+            wait(REQUESTS, 1),
+            post(OWN, BIND),
+            carry_out(0),
+            take(INTO | REQUESTS),
+        ],
+    ),
+    (
         "asked",
         PLAIN,
         &[
@@ -318,6 +383,28 @@ const SCENARIOS: &[(&str, [u8; SETUP_SIZE], &[Operation])] = &[
                 queue: REQUESTS,
                 number: 1,
             },
+        ],
+    ),
+    (
+        "refuses-posts-of-two-pieces",
+        PLAIN,
+        &[
+            Operation::Refuse { count: 1, error: 0 },
+            in_pieces(OWN, SEND),
+            Operation::Refuse { count: 1, error: 0 },
+            in_pieces(OWN, WRITE),
+            Operation::Refuse { count: 1, error: 0 },
+            in_pieces(OWN, READ),
+            Operation::Refuse { count: 1, error: 0 },
+            in_pieces(OWN, RECEIVE),
+            Operation::Refuse { count: 1, error: 0 },
+            in_pieces(OWN, SHARED_RECEIVE),
+            in_pieces(OWN, SEND),
+            in_pieces(OWN, RECEIVE),
+            in_pieces(OWN, SHARED_RECEIVE),
+            carry_out(0),
+            carry_out(1),
+            GO,
         ],
     ),
     ("has-nothing", [BOASTS, 0, 0, 0], &[]),

@@ -1,11 +1,13 @@
 //! An adapter, what was posted on it, and the judgement of what comes back.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use dat_core::attributes::{EpAttributes, SrqAttributes};
 use dat_core::backend::Backend;
-use dat_core::event::{AsyncEventKind, DtoOperation, Event};
+use dat_core::event::{AsyncEventKind, DtoCompletion, DtoOperation, Event, EventSink};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, PspFlags,
 };
@@ -313,25 +315,45 @@ impl<'t, B: Backend> Side<'t, B> {
         None
     }
 
-    pub(crate) fn take(&mut self, from: usize) {
-        while let Ok(event) = self.ia.evd_dequeue(self.dispatchers[from]) {
+    /// The next event, by the one call or the other.
+    pub(crate) fn next(&self, from: usize, into: bool) -> Result<Event> {
+        let evd = self.dispatchers[from];
+        if into {
+            self.ia.evd_dequeue_into(evd, Whole)
+        } else {
+            self.ia.evd_dequeue(evd)
+        }
+    }
+
+    pub(crate) fn take(&mut self, from: usize, into: bool) {
+        while let Ok(event) = self.next(from, into) {
             let arrived = self.taken(from, event);
             assert!(arrived.is_none());
         }
     }
 
+    /// Looks once, in one of three ways, whether a wait is over.
     pub(crate) fn wait(&mut self, from: usize, threshold: u8) {
-        let taken = match self
-            .ia
-            .evd_wait(self.dispatchers[from], i32::from(threshold))
-        {
-            Ok(mut wait) => match wait.poll(Waker::noop()) {
-                Poll::Ready(Ok(waited)) => waited.event,
-                _ => return,
-            },
-            Err(_) => return,
+        let evd = self.dispatchers[from];
+        let (how, threshold) = (threshold >> 6, i32::from(threshold & 0x3F));
+        let taken = match how {
+            1 => self.ia.evd_wait_now(evd, threshold),
+            2 => self.ia.evd_wait(evd, threshold).ok().and_then(|wait| {
+                match pin!(wait).poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(waited) => waited.ok(),
+                    Poll::Pending => None,
+                }
+            }),
+            _ => self.ia.evd_wait(evd, threshold).ok().and_then(|mut wait| {
+                match wait.poll(Waker::noop()) {
+                    Poll::Ready(waited) => waited.ok(),
+                    Poll::Pending => None,
+                }
+            }),
         };
-        self.taken(from, taken);
+        if let Some(waited) = taken {
+            self.taken(from, waited.event);
+        }
     }
 
     /// Begins another life of an endpoint.
@@ -388,7 +410,7 @@ impl<'t, B: Backend> Side<'t, B> {
     pub(crate) fn end(mut self, caught: bool, whole: bool) {
         for from in 0..4 {
             if from != 3 {
-                self.take(from);
+                self.take(from, false);
             }
         }
         let async_evd = self.ia.async_evd();
@@ -433,5 +455,20 @@ impl<'t, B: Backend> Side<'t, B> {
         if let Err(refused) = ia.close(CloseFlags::Abrupt) {
             panic!("{}", refused.error);
         }
+    }
+}
+
+/// Makes of an event that event.
+struct Whole;
+
+impl EventSink for Whole {
+    type Output = Result<Event>;
+
+    fn transfer(self, completion: DtoCompletion) -> Result<Event> {
+        Ok(Event::Dto(completion))
+    }
+
+    fn otherwise(self, outcome: Result<Event>) -> Result<Event> {
+        outcome
     }
 }

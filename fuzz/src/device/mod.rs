@@ -121,8 +121,8 @@ fn play<L: Layout>(
         world.act(*operation);
     }
     // Whatever has been written is seen now, if it ever is.
-    world.suspect.take(0);
-    world.suspect.take(1);
+    world.suspect.take(0, false);
+    world.suspect.take(1, false);
     for pair in 0..PAIRS {
         let _anything = world
             .suspect
@@ -136,8 +136,8 @@ fn play<L: Layout>(
     for _ in 0..4 {
         world.settle(ROUNDS);
         for from in 0..3 {
-            world.suspect.take(from);
-            world.honest.take(from);
+            world.suspect.take(from, false);
+            world.honest.take(from, false);
         }
     }
     check_guards();
@@ -171,11 +171,11 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
                 }
             }
             Operation::Take { at, dispatcher } => {
-                let from = usize::from(dispatcher) % 3;
+                let (from, into) = (usize::from(dispatcher) % 3, at & 0x80 != 0);
                 if at & 1 == 0 {
-                    self.suspect.take(from);
+                    self.suspect.take(from, into);
                 } else {
-                    self.honest.take(from);
+                    self.honest.take(from, into);
                 }
             }
             Operation::Wait {

@@ -10,8 +10,8 @@ use dat_core::endpoint::ConnectParam;
 use dat_core::error::ErrorKind;
 use dat_core::event::{EvdWait, Event};
 use dat_core::flags::{
-    CloseFlags, CompletionFlags, ConnectFlags, EndpointState, EpFields, EvdFields, EvdFlags, MemoryPrivileges, PspFlags,
-    QualityOfService, SrqFields, TIMEOUT_INFINITE,
+    CloseFlags, CompletionFlags, ConnectFlags, EndpointState, EpFields, EvdFields, EvdFlags,
+    MemoryPrivileges, PspFlags, QualityOfService, SrqFields, TIMEOUT_INFINITE,
 };
 use dat_core::id::{EpId, EvdId, PzId, RmrId, SrqId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};

@@ -134,7 +134,7 @@ impl World<'_> {
                 };
                 self.side.post(&to, at, kind, offset, length, flags);
             }
-            Operation::Take { from } => self.take(usize::from(from) % 4),
+            Operation::Take { from } => self.take(usize::from(from) % 4, from & 0x80 != 0),
             Operation::Wait { from, threshold } => {
                 self.side.wait(usize::from(from) % 3, threshold);
             }
@@ -279,8 +279,8 @@ impl World<'_> {
         );
     }
 
-    fn take(&mut self, from: usize) {
-        while let Ok(event) = self.side.ia.evd_dequeue(self.side.dispatchers[from]) {
+    fn take(&mut self, from: usize, into: bool) {
+        while let Ok(event) = self.side.next(from, into) {
             let Some(request) = self.side.taken(from, event) else {
                 continue;
             };
@@ -310,7 +310,7 @@ impl World<'_> {
         // What fails from here on is flushed, as what has failed before.
         library::behave();
         for from in 0..4 {
-            self.take(from);
+            self.take(from, false);
         }
         self.settle(ROUNDS);
         let caught = library::caught(polled);
@@ -329,7 +329,7 @@ impl World<'_> {
         for _ in 0..4 {
             self.settle(ROUNDS);
             for from in 0..4 {
-                self.take(from);
+                self.take(from, false);
             }
             for request in self.arrived.drain(..) {
                 let _gone = self.side.ia.cr_reject(request, &[]);

@@ -30,14 +30,14 @@ pub enum Operation {
     },
     /// Events are taken.
     Take {
-        /// From which dispatcher.
+        /// From which dispatcher; in the highest bit whether into a sink.
         from: u8,
     },
     /// Somebody begins to wait, and looks once.
     Wait {
         /// For which dispatcher.
         from: u8,
-        /// For how many events.
+        /// For how many events; in the upper two bits whether only now, or as a future.
         threshold: u8,
     },
     /// The adapter goes on.
