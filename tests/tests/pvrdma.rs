@@ -404,3 +404,38 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
 fn shared_queues_grow_within_their_room() {
     growth::shared_queues_grow_within_their_room(&PvrdmaBed::new(), 64);
 }
+
+/// Where memory does not suffice for room to grow, shared queues are made for what they were asked for, until there is none for that either.
+///
+/// Spec: SRC-01
+#[test]
+fn shared_queues_without_room_to_grow_are_made() {
+    let bed = PvrdmaBed::new();
+    let mut device = bed.like(PvrdmaManner::default()).expect("a device");
+    // Whatever is longer has gone.
+    let longest = device.ia_attributes().max_evd_qlen as u32;
+    let fills: Vec<_> = (0..)
+        .map_while(|name| device.create_completion_queue(name, longest).ok())
+        .collect();
+    assert!(fills.len() > 1);
+    let domain = device.create_domain().expect("a domain");
+    let segments = device.ia_attributes().max_iov_segments_per_dto as u32;
+    let mut grown = Vec::new();
+    let refused = loop {
+        match device.create_shared_receive_queue(0, domain, 1, segments) {
+            Ok((key, mut queue)) => {
+                grown.push(device.resize_shared_receive_queue(key, &mut queue, 64));
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, BackendError::Resources);
+    let first = grown.iter().position(Result::is_err).expect("a small one");
+    assert!(first > 0, "{grown:?}");
+    assert!(
+        grown[first..]
+            .iter()
+            .all(|grown| *grown == Err(BackendError::Resources))
+    );
+    assert!(grown.len() < device.ia_attributes().max_srqs as usize);
+}

@@ -17,7 +17,7 @@ use super::control::{CompletionQueueSpec, Control, DeviceEvent, Limits, SharedRe
 use super::defs::{
     COMPLETION_UNITS, Completion, CompletionTail, DESCRIPTOR_UNITS, QUEUE_ENTRIES, UNIT_BYTES,
 };
-use super::objects::{Supply, record};
+use super::objects::{Supply, Taken, record};
 use super::pairs::Asked;
 use super::receive_queue::MmioReceiveQueue;
 use super::send_queue::MmioSendQueue;
@@ -47,7 +47,8 @@ pub struct Parts<'s, C, S, R, H> {
     /// The platform.
     pub hal: H,
     /// Buffers that every shared receive queue has room for at least: the device makes none larger, so that they grow within that room
-    /// alone.
+    /// alone. It counts once for each of them in memory and in [`Storage::requests`]; one that there is not so much left for has room for
+    /// what it was asked for, and does not grow.
     pub shared_buffers: u32,
     /// Memory that it shares.
     pub memory: DmaMemory<'s>,
@@ -156,6 +157,19 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
 
     pub(super) fn segments(&self) -> u32 {
         self.control.limits().segments.min(SEGMENTS)
+    }
+
+    /// Takes what a shared receive queue of so many buffers needs: its places, the units of its ring, and both.
+    fn shared_room(
+        &mut self,
+        buffers: u32,
+        units: u32,
+    ) -> Result<(u32, u32, Taken<'s>), BackendError> {
+        let places = room(buffers.saturating_add(1))?;
+        let ring = places.checked_mul(units).ok_or(BackendError::Resources)?;
+        let room = ring.saturating_add(1) as usize;
+        let taken = self.supply.take(room, places as usize)?;
+        Ok((places, ring, taken))
     }
 
     /// An event of the sideband, with the core's token in the place of the number.
@@ -396,17 +410,17 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         segments: u32,
     ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError> {
         self.tables.alive()?;
-        let limits = self.control.limits();
-        if depth > limits.shared_buffers || segments > self.segments() {
+        let limit = self.control.limits().shared_buffers.min(QUEUE_ENTRIES - 1);
+        if depth > limit || segments > self.segments() {
             return Err(BackendError::Resources);
         }
         let (key, shared) = self.tables.free_shared()?;
-        let most = depth.max(self.shared_buffers.min(limits.shared_buffers));
-        let places = room(most.saturating_add(1))?;
         let units = segments.saturating_add(1).next_power_of_two();
-        let ring = places.checked_mul(units).ok_or(BackendError::Resources)?;
-        let room = ring.saturating_add(1) as usize;
-        let taken = self.supply.take(room, places as usize)?;
+        // Room to grow only if there is as much.
+        let wanted = depth.max(self.shared_buffers.min(limit));
+        let (places, ring, taken) = self
+            .shared_room(wanted, units)
+            .or_else(|_| self.shared_room(depth, units))?;
         shared
             .first
             .store(taken.first_slot as u32, Ordering::Relaxed);

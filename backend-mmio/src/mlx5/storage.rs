@@ -447,7 +447,8 @@ pub struct Storage<'s> {
     pub completion_queues: &'s [CompletionQueueSlot],
     /// Shared receive queues.
     pub shared_receive_queues: &'s [SharedReceiveSlot],
-    /// For the blocks of all send queues and the places of all receive queues.
+    /// For the blocks of all send queues and the places of all receive queues; of each shared one as many as
+    /// [`Parts::shared_buffers`](super::Parts::shared_buffers) and one more, if it was asked for fewer.
     pub requests: &'s [RequestSlot],
     /// One flag for every 16 of `requests`.
     pub requests_taken: &'s mut [bool],

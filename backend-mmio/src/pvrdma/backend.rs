@@ -20,18 +20,19 @@ use super::defs::{
     access, command, receive_stride, ring_state,
 };
 use super::device::{Device, OpenFailure, READS, Report};
-use super::pages::{Pages, pages_for};
+use super::pages::{Held, Pages, View, pages_for};
 use super::platform::{Mapping, PairState, Parts, RegionSlot, Rendezvous, Storage};
 use super::receive_queue::PvrdmaReceiveQueue;
 use super::ring::{Ring, shared_name};
 use super::send_queue::PvrdmaSendQueue;
 use super::shared_receive::PvrdmaSharedReceiveQueue;
 use super::sift::KEPT;
-use super::slots::Slots;
+use super::slots::{HeldSlots, Slots};
 use crate::calls::common_calls;
-use crate::fault::DeviceFault;
 use crate::hal::Hal;
-use crate::mlx5::storage::{NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Tables, Whereabouts};
+use crate::mlx5::storage::{
+    NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, RequestSlot, Tables, Whereabouts,
+};
 use crate::mlx5::{Limits, attributes};
 use crate::sideband::Peer;
 use crate::words::RegisterWords;
@@ -148,10 +149,8 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
 
     fn answered<T>(&self, answer: Result<T, Failure>) -> Result<T, BackendError> {
         answer.map_err(|failure| {
-            match failure {
-                Failure::Refused => {}
-                Failure::Silent => self.tables.fault(DeviceFault::Silent),
-                Failure::Senseless => self.tables.fault(DeviceFault::WrongMessage),
+            if failure != Failure::Refused {
+                self.tables.fault(failure.into());
             }
             failure.into()
         })
@@ -173,8 +172,10 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
 
     /// Destroys something. A device that does not cannot be believed to leave it alone.
     pub(super) fn destroy(&mut self, number: u32, handle: u32) {
-        if !self.tables.state.is_halted() && self.device.destroy(number, handle).is_err() {
-            self.tables.fault(DeviceFault::Silent);
+        if !self.tables.state.is_halted()
+            && let Err(failure) = self.device.destroy(number, handle)
+        {
+            self.tables.fault(failure.into());
             self.device.halt();
         }
     }
@@ -232,6 +233,31 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             .ok_or(BackendError::Resources)
     }
 
+    /// Takes what a shared receive queue of so many buffers needs.
+    fn shared_room(&mut self, buffers: u32, stride: u32) -> Result<SharedRoom<'s>, BackendError> {
+        let limit = self.limits().shared_buffers;
+        let entries = buffers
+            .max(1)
+            .checked_next_power_of_two()
+            .filter(|entries| *entries <= limit)
+            .ok_or(BackendError::Resources)?;
+        let pages = pages_for(u64::from(entries).saturating_mul(u64::from(stride)));
+        let pages = pages.saturating_add(1);
+        let slots = self.slots.take(entries)?;
+        match self.pages.take_ring(pages) {
+            Ok(ring) => Ok(SharedRoom {
+                entries,
+                pages,
+                slots,
+                ring,
+            }),
+            Err(error) => {
+                self.slots.give_back(slots.2);
+                Err(error)
+            }
+        }
+    }
+
     fn limits(&self) -> Limits {
         let has = &self.device.capabilities;
         // Rings have powers of two.
@@ -253,6 +279,14 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             inline: 0,
         }
     }
+}
+
+/// What a shared receive queue is made from.
+struct SharedRoom<'s> {
+    entries: u32,
+    pages: u32,
+    slots: (usize, &'s [RequestSlot], HeldSlots),
+    ring: (u64, View<'s>, Held),
 }
 
 fn rights(privileges: MemoryPrivileges) -> u32 {
@@ -449,23 +483,18 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         }
         let (key, shared) = self.tables.free_shared()?;
         let place = u16::try_from(key).map_err(|_| BackendError::Resources)?;
-        let entries = depth
-            .max(self.shared_buffers.min(limit))
-            .max(1)
-            .checked_next_power_of_two()
-            .filter(|entries| *entries <= limit)
-            .ok_or(BackendError::Resources)?;
         let stride = receive_stride(segments);
-        let pages = pages_for(u64::from(entries).saturating_mul(u64::from(stride)));
-        let pages = pages.saturating_add(1);
-        let (first, slots, held_slots) = self.slots.take(entries)?;
-        let (directory, ring, held) = match self.pages.take_ring(pages) {
-            Ok(ring) => ring,
-            Err(error) => {
-                self.slots.give_back(held_slots);
-                return Err(error);
-            }
-        };
+        // Room to grow only if there is as much.
+        let wanted = depth.max(self.shared_buffers.min(limit));
+        let room = self
+            .shared_room(wanted, stride)
+            .or_else(|_| self.shared_room(depth, stride))?;
+        let SharedRoom {
+            entries,
+            pages,
+            slots: (first, slots, held_slots),
+            ring: (directory, ring, held),
+        } = room;
         let question = CreateSharedReceiveQueue {
             directory,
             domain: domain.0 as u32,

@@ -5,12 +5,14 @@ use dat_core::backend::BackendError;
 use super::defs::{AnswerHeader, RequestHeader, Words, command, register};
 use super::messages::{Message, MessageWords};
 use super::pages::View;
+use crate::fault::DeviceFault;
 use crate::hal::Hal;
 use crate::words::RegisterWords;
 
 /// How often the answer is looked at before the device counts as gone.
 const LOOKS: u32 = 10_000_000;
-/// How often the word that an answer is told by is looked at before the answer is, whether or not it is told.
+/// How often the word that an answer is told by is looked at before the answer is, whether or not it is told; of a device that is gone
+/// only until all that is as often as the answer is looked at, so that giving it up takes no multiple of the time.
 const PATIENCE: u32 = 64;
 
 /// The command channel of a device.
@@ -20,6 +22,8 @@ pub(crate) struct Channel<'s, W> {
     pub(crate) command: View<'s>,
     pub(crate) answer: View<'s>,
     pub(crate) messages: Option<&'s MessageWords>,
+    /// Whether a message was taken here: a device may mistake one for another, so that it may tell of reports.
+    pub(crate) heard: bool,
     key: u64,
 }
 
@@ -43,6 +47,16 @@ impl From<Failure> for BackendError {
     }
 }
 
+/// What a device is given up for that fails so.
+impl From<Failure> for DeviceFault {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused | Failure::Silent => Self::Silent,
+            Failure::Senseless => Self::WrongMessage,
+        }
+    }
+}
+
 impl<'s, W: RegisterWords> Channel<'s, W> {
     pub(crate) const fn new(
         registers: W,
@@ -55,6 +69,7 @@ impl<'s, W: RegisterWords> Channel<'s, W> {
             command,
             answer,
             messages,
+            heard: false,
             key: 0,
         }
     }
@@ -78,8 +93,13 @@ impl<'s, W: RegisterWords> Channel<'s, W> {
         self.answer.put(0, &0_u64);
         H::to_register();
         self.registers.write(register::REQUEST, 0);
-        for _ in 0..LOOKS {
-            self.listen::<H>()?;
+        for round in 0..LOOKS {
+            let patience = if round < LOOKS / PATIENCE {
+                PATIENCE
+            } else {
+                1
+            };
+            self.listen::<H>(patience)?;
             match self.registers.read(register::ERROR) {
                 0 => {}
                 u32::MAX => return Err(Failure::Silent),
@@ -102,11 +122,12 @@ impl<'s, W: RegisterWords> Channel<'s, W> {
     }
 
     /// Waits for the message that there is an answer, if it is told by one, for a while.
-    fn listen<H: Hal>(&self) -> Result<(), Failure> {
+    fn listen<H: Hal>(&mut self, patience: u32) -> Result<(), Failure> {
         if let Some(messages) = self.messages {
-            for _ in 0..PATIENCE {
+            for _ in 0..patience {
                 let told = messages.take::<H>(Message::Answer);
                 if told.map_err(|_| Failure::Senseless)? {
+                    self.heard = true;
                     break;
                 }
                 core::hint::spin_loop();

@@ -301,6 +301,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
                 let told = messages.take::<H>(message);
                 self.told |= told.map_err(|_| Failure::Senseless)?;
             }
+            self.told |= core::mem::take(&mut self.channel.heard);
             self.unasked = self.unasked.wrapping_add(1);
             if !self.told && !self.unasked.is_multiple_of(PATIENCE) {
                 return Ok(None);
@@ -314,7 +315,8 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
     /// Whether messages say that there may be reports.
     pub(crate) fn has_told(&self) -> bool {
         let messages = self.channel.messages;
-        messages.is_some_and(|messages| self.told || !messages.is_silent())
+        let told = self.told || self.channel.heard;
+        messages.is_some_and(|messages| told || !messages.is_silent())
     }
 
     /// Most reports that both rings hold.

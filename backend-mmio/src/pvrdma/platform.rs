@@ -60,13 +60,14 @@ pub struct Parts<'s, W, M, S, H> {
     /// Completions that every queue has room for at least: none of them can be made larger when more comes to complete on it.
     pub completions: u32,
     /// Buffers that every shared receive queue has room for at least: the device makes none larger, so that they grow within that room
-    /// alone.
+    /// alone. It counts once for each of them in memory and in [`Storage::requests`]; one that there is not so much left for has room for
+    /// what it was asked for, and does not grow.
     pub shared_buffers: u32,
     /// Whether it completes what is posted on a queue pair in error. QEMU's does not: then the driver destroys the queue pair of the
     /// device instead, and completes what is left.
     pub flushes: bool,
     /// The words that the platform has its interrupts write into, if it does. Then the rings of events are looked at when one was written, and
-    /// otherwise now and then only.
+    /// otherwise now and then only. [`MessageWords`] says what memory they have to be in.
     pub messages: Option<&'s MessageWords>,
     /// Memory that it shares; whole pages of it are used.
     pub memory: DmaMemory<'s>,
@@ -113,7 +114,7 @@ pub struct Storage<'s> {
     pub shared_receive_queues: &'s [SharedReceiveSlot],
     /// Regions.
     pub regions: &'s mut [RegionSlot],
-    /// For the places of all send and receive queues.
+    /// For the places of all send and receive queues; of each shared one as many as [`Parts::shared_buffers`], if it was asked for fewer.
     pub requests: &'s [RequestSlot],
     /// One flag for every 16 of `requests`.
     pub requests_taken: &'s mut [bool],

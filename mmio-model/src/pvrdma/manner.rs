@@ -30,6 +30,8 @@ pub enum Messages {
     Lost,
     /// Each of its interrupts is sent in the place of another.
     Crossed,
+    /// All of them are sent in the place of the first.
+    First,
 }
 
 impl Messages {
@@ -40,7 +42,7 @@ impl Messages {
             (Self::Unwanted | Self::Lost, _) => None,
             (Self::Crossed, Message::Answer) => Some(Message::Events),
             (Self::Crossed, Message::Events) => Some(Message::Completions),
-            (Self::Crossed, Message::Completions) => Some(Message::Answer),
+            (Self::Crossed, Message::Completions) | (Self::First, _) => Some(Message::Answer),
         }
     }
 }

@@ -134,20 +134,49 @@ fn what_counts_is_what_a_message_tells_of() {
     }
 }
 
+/// A command that takes the message of a notice for that of its answer does not hide the notice: whoever waits without limit is told to look.
+///
+/// Spec: DTO-10, DTO-11
+#[test]
+fn a_command_hides_no_notice() {
+    for messages in [Messages::Sent, Messages::Crossed, Messages::First] {
+        let bed = PvrdmaBed::new();
+        let (mut device, state) = bed.sending(messages);
+        let words = bed.fabric.messages(0).expect("words");
+        let _queue = device.create_completion_queue(0, 8).expect("a queue");
+        assert_eq!(device.poll_control(bed.now()), None);
+        assert_eq!(device.next_deadline(), None, "{messages:?}");
+        bed.fabric.tell_of_completions(0, FIRST_QUEUE);
+        bed.step();
+        device.create_domain().expect("a domain");
+        if messages == Messages::First {
+            assert!(words.is_silent(), "the command took it");
+        }
+        assert_eq!(device.next_deadline(), Some(Instant::ZERO), "{messages:?}");
+        let expected = ControlEvent::Completions { queue: 0 };
+        assert_eq!(device.poll_control(bed.now()), Some(expected));
+        assert_eq!(device.poll_control(bed.now()), None);
+        assert_eq!(device.next_deadline(), None, "{messages:?}");
+        assert_eq!(state.fault(), None);
+    }
+}
+
 /// An interrupt that writes anything else than it was told to gives the device away, whatever it is about; and then there is nothing more to do.
 ///
 /// Spec: DTO-11
 #[test]
 fn a_device_that_writes_other_words_is_given_up() {
     for bit in 0..u32::BITS {
-        for what in 0..3 {
+        for what in 0..4 {
             let bed = PvrdmaBed::new();
             let (mut device, state) = bed.sending(Messages::Sent);
+            let domain = device.create_domain().expect("a domain");
             device.poll_control(bed.now());
             bed.fabric.lie_in_message(0, 1 << bit);
             match what {
                 0 => assert_eq!(device.create_domain(), Err(BackendError::Device)),
-                1 => bed.fabric.tell(
+                1 => device.destroy_domain(domain),
+                2 => bed.fabric.tell(
                     0,
                     Notice {
                         kind: notice::SHARED_LIMIT,

@@ -3,3 +3,4 @@
 mod device;
 mod lives;
 mod played;
+mod shared_rooms;

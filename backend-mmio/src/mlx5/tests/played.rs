@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) user_index: Cell<u32>,
     pub(crate) lives: RefCell<VecDeque<u32>>,
     pub(crate) halted: Cell<u32>,
+    /// Most buffers that a shared receive queue of the device has.
+    pub(crate) shared_buffers: Cell<u32>,
     /// Queue pairs that the sideband was told to forget.
     pub(crate) forgotten: Cell<u32>,
     /// What happens while a queue pair is destroyed.
@@ -94,7 +96,7 @@ unsafe impl Control for Played {
             work_requests: 64,
             segments: 4,
             shared_receive_queues: 1,
-            shared_buffers: 16,
+            shared_buffers: self.0.shared_buffers.get(),
             rdma_reads: 4,
             transfer: u64::MAX,
             inline: 0,
@@ -231,18 +233,31 @@ struct Lent {
     shared_receive_queues: &'static [SharedReceiveSlot],
     requests: &'static [RequestSlot],
     windows: &'static [WindowSlot],
+    /// Most buffers of a shared receive queue, and those that each has room for if there is as much.
+    shared_buffers: [u32; 2],
 }
 
 impl Lent {
     fn new(state: &'static State) -> Self {
+        Self::sized(state, 1 << 13, 1 << 10, [16, 0])
+    }
+
+    /// With memory of so many units, for so many requests.
+    fn sized(
+        state: &'static State,
+        units: usize,
+        requests: usize,
+        shared_buffers: [u32; 2],
+    ) -> Self {
         Self {
-            units: slots(1 << 13, DeviceUnit::new),
+            units: slots(units, DeviceUnit::new),
             state,
             queue_pairs: slots(4, || QueuePairSlot::EMPTY),
             completion_queues: slots(4, || CompletionQueueSlot::EMPTY),
             shared_receive_queues: slots(1, || SharedReceiveSlot::EMPTY),
-            requests: slots(1024, || RequestSlot::EMPTY),
+            requests: slots(requests, || RequestSlot::EMPTY),
             windows: slots(1, || WindowSlot::EMPTY),
+            shared_buffers,
         }
     }
 
@@ -253,14 +268,16 @@ impl Lent {
     }
 
     fn adapter(&self, bus: u64) -> (Backend, Rc<Shared>, Registers) {
+        let [most, room] = self.shared_buffers;
         let shared = Rc::new(Shared::default());
+        shared.shared_buffers.set(most);
         let registers = Registers::default();
         let parts = Parts {
             control: Played(Rc::clone(&shared)),
             sideband: Played(Rc::clone(&shared)),
             registers: registers.clone(),
             hal: NoHal,
-            shared_buffers: 0,
+            shared_buffers: room,
             memory: self.memory(bus),
         };
         let storage = Storage {
@@ -269,9 +286,9 @@ impl Lent {
             completion_queues: self.completion_queues,
             shared_receive_queues: self.shared_receive_queues,
             requests: self.requests,
-            requests_taken: slots(64, || false),
+            requests_taken: slots(self.requests.len() / 16, || false),
             windows: self.windows,
-            memory_taken: slots(512, || false),
+            memory_taken: slots(self.units.len() / 16, || false),
         };
         (MmioBackend::new(parts, storage), shared, registers)
     }
@@ -314,6 +331,14 @@ impl Bench {
         let (mut backend, shared, _) = lent.adapter(bus);
         backend.create_completion_queue(0, ENTRIES - 1).ok()?;
         Some(shared.ring.get())
+    }
+
+    /// An adapter with memory of so many units, for so many requests; with the most buffers of a shared receive queue, and those that each has
+    /// room for if there is as much.
+    pub(crate) fn adapter(units: usize, requests: usize, shared_buffers: [u32; 2]) -> Backend {
+        let state = Box::leak(Box::new(State::new()));
+        let (backend, ..) = Lent::sized(state, units, requests, shared_buffers).adapter(BUS);
+        backend
     }
 
     fn over(lent: &Lent) -> Self {

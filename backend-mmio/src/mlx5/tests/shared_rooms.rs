@@ -1,0 +1,63 @@
+//! How much room shared receive queues are made with.
+
+use std::vec::Vec;
+
+use super::played::{Backend, Bench};
+use crate::mlx5::defs::QUEUE_ENTRIES;
+use dat_core::backend::{Backend as _, BackendError, DomainKey};
+
+/// What may be asked of a new queue for one buffer: growth to so many.
+fn growth(backend: &mut Backend, depths: &[u32]) -> Vec<Result<(), BackendError>> {
+    let made = backend.create_shared_receive_queue(1, DomainKey(1), 1, 1);
+    let (key, mut queue) = made.expect("a queue");
+    let grown = depths
+        .iter()
+        .map(|depth| backend.resize_shared_receive_queue(key, &mut queue, *depth));
+    let grown = grown.collect();
+    backend.destroy_shared_receive_queue(key, queue);
+    grown
+}
+
+/// Nothing has more than a ring holds, whatever the platform wishes and the device says that it has.
+///
+/// Spec: SRC-01
+#[test]
+fn wishes_beyond_the_longest_ring_come_down_to_it() {
+    let (units, requests) = (2 * QUEUE_ENTRIES as usize + 16, QUEUE_ENTRIES as usize);
+    for many in [QUEUE_ENTRIES - 1, QUEUE_ENTRIES, u32::MAX] {
+        let mut backend = Bench::adapter(units, requests, [many; 2]);
+        let most = backend.ia_attributes().max_recv_per_srq as u32;
+        assert_eq!(most, QUEUE_ENTRIES - 1);
+        let expected = [Ok(()), Err(BackendError::Resources)];
+        assert_eq!(growth(&mut backend, &[most, most + 1]), expected, "{many}");
+        for (depth, is_made) in [(most, true), (most + 1, false), (u32::MAX, false)] {
+            let made = backend.create_shared_receive_queue(1, DomainKey(1), depth, 1);
+            assert_eq!(made.is_ok(), is_made, "{many}, {depth}");
+            if let Ok((key, queue)) = made {
+                backend.destroy_shared_receive_queue(key, queue);
+            }
+        }
+    }
+}
+
+/// Where memory, or places for requests, do not suffice for the room to grow, a queue is made for what it was asked for.
+///
+/// Spec: SRC-01
+#[test]
+fn a_queue_that_has_no_room_to_grow_is_made() {
+    let refused = Err(BackendError::Resources);
+    // Whether there is as much: of all, of memory, of requests.
+    for (units, requests, result) in [(160, 64, Ok(())), (128, 64, refused), (160, 48, refused)] {
+        let mut backend = Bench::adapter(units, requests, [512, 63]);
+        for _ in 0..2 {
+            // Two places, of which one is never posted.
+            assert_eq!(growth(&mut backend, &[1, 63]), [Ok(()), result]);
+        }
+        // What the larger room took in vain is free again.
+        assert_eq!(growth(&mut backend, &[64]), [refused]);
+    }
+    // Nothing is made of nothing.
+    let mut backend = Bench::adapter(160, 0, [512, 63]);
+    let made = backend.create_shared_receive_queue(1, DomainKey(1), 1, 1);
+    assert_eq!(made.err(), refused.err());
+}
