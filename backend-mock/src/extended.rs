@@ -1,7 +1,7 @@
 //! How operations beyond the interface are carried out at the target: writes that tell the peer, and atomic ones.
 //!
-//! Atomic operations are atomic among each other and against whatever else the fabric does, as those of a device are. The processor
-//! that stores to such a number meanwhile may be overtaken.
+//! Atomic operations are atomic among each other and against whatever else the fabric does, as those of a device are, but for transfers that are so long that
+//! they are moved in pieces. The processor that stores to such a number meanwhile may be overtaken.
 
 use dat_core::backend::RemoteRange;
 use dat_core::flags::{DtoStatus, MemoryPrivileges};

@@ -9,3 +9,4 @@ pub mod rsm_wire;
 pub mod sched;
 #[cfg(feature = "c")]
 pub mod verbs;
+mod whole;

@@ -133,6 +133,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPS-01..05, DTO-04..07, DTO-10
     #[inline(always)]
+    #[must_use = "nothing is posted where it says so"]
     pub fn try_post_send(
         &self,
         ep: EpId,
@@ -147,6 +148,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPW-01..31, EPW-33, EPW-35..43, DTO-04..07, DTO-10
     #[inline(always)]
+    #[must_use = "nothing is posted where it says so"]
     pub fn try_post_rdma_write(
         &self,
         ep: EpId,
@@ -162,6 +164,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPB-01..04, EPB-06, EPB-07, DTO-04..07, DTO-10
     #[inline(always)]
+    #[must_use = "nothing is posted where it says so"]
     pub fn try_post_rdma_read(
         &self,
         ep: EpId,

@@ -63,6 +63,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPV-01..03, EPV-05, EPX-04, DTO-04..07, DTO-10
     #[inline(always)]
+    #[must_use = "nothing is posted where it says so"]
     pub fn try_post_recv(
         &self,
         ep: EpId,

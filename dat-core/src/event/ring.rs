@@ -169,8 +169,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
     {
         let queued = self.push(event, shared, aftermath);
         self.note_overflow(queued, aftermath);
-        let youngest = self.ring_length.wrapping_sub(1);
-        if !queued && let Some(slot) = self.ring_slot(&shared.events, youngest) {
+        if !queued
+            && let Some(youngest) = self.ring_length.checked_sub(1)
+            && let Some(slot) = self.ring_slot(&shared.events, youngest)
+        {
             slot.store(event, slot.after());
             self.announce(true, aftermath);
         }

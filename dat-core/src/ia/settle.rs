@@ -81,8 +81,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             reason: REASON_PRIMARY,
         };
         if let Some(slot) = self.shared.event_dispatchers.get(self.async_evd.index()) {
-            slot.queue
-                .with(|queue| queue.push_final(&event, &self.shared, aftermath));
+            slot.queue.with(|queue| {
+                if queue.id == self.async_evd {
+                    queue.push_final(&event, &self.shared, aftermath);
+                }
+            });
         }
     }
 

@@ -147,11 +147,13 @@ pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::
     }
 }
 
-/// A dequeue without a handle of anything, or without a place for the event.
+/// A dequeue without a handle of anything, or without a place for the event: refused, also if the handle names something by now.
 #[cold]
 #[inline(never)]
 fn dequeue_refused<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
-    code::<E>(named_of(evd, HandleKind::Evd).and_then(|_| event.required(2).map(drop)))
+    let invalid = Error::invalid_handle(HandleKind::Evd.subtype());
+    let refusal = named_of(evd, HandleKind::Evd).and_then(|_| event.required(2));
+    code::<E>(Err(refusal.err().unwrap_or(invalid)))
 }
 
 /// Whoever dequeues, and where the event is to be stored.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use dat_core::attributes::{EpAttributes, SrqAttributes};
 use dat_core::backend::Backend;
-use dat_core::event::{AsyncEventKind, DtoCompletion, DtoOperation, Event, EventSink};
+use dat_core::event::{AsyncEventKind, DtoOperation, Event};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, PspFlags,
 };
@@ -17,6 +17,7 @@ use dat_core::sync::SpinLock;
 use dat_core::{ErrorKind, Ia, IaStorage, Result};
 
 use super::{PAIRS, QUALIFIER, SUSPECT};
+use crate::whole::Whole;
 
 const PAGE: usize = 4096;
 
@@ -455,20 +456,5 @@ impl<'t, B: Backend> Side<'t, B> {
         if let Err(refused) = ia.close(CloseFlags::Abrupt) {
             panic!("{}", refused.error);
         }
-    }
-}
-
-/// Makes of an event that event.
-struct Whole;
-
-impl EventSink for Whole {
-    type Output = Result<Event>;
-
-    fn transfer(self, completion: DtoCompletion) -> Result<Event> {
-        Ok(Event::Dto(completion))
-    }
-
-    fn otherwise(self, outcome: Result<Event>) -> Result<Event> {
-        outcome
     }
 }

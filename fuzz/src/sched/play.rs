@@ -24,6 +24,7 @@ use super::script::{
     THREADS,
 };
 use super::turns::Turns;
+use crate::whole::Whole;
 
 const PAGE: usize = 4096;
 /// What one operation has of a region.
@@ -307,7 +308,13 @@ impl<'a, 't> World<'a, 't> {
         let flags = CompletionFlags::from_bits_truncate(u32::from(how & 0xB));
         let receives = matches!(kind, RECEIVE | SHARED_RECEIVE);
         let (ia, endpoint, none) = (self.ia, self.endpoints[ep], CompletionFlags::empty());
+        // By the ways that C takes first, in some.
+        let tries = how & 4 != 0;
         let (outcome, span) = self.span(|| match kind {
+            0 if tries && ia.try_post_send(endpoint, &piece, cookie, flags) => Ok(()),
+            1 if tries && ia.try_post_rdma_write(endpoint, &piece, cookie, &to, flags) => Ok(()),
+            2 if tries && ia.try_post_rdma_read(endpoint, &piece, cookie, &to, flags) => Ok(()),
+            RECEIVE if tries && ia.try_post_recv(endpoint, &piece, cookie, none) => Ok(()),
             0 => ia.post_send(endpoint, &pieces, cookie, flags),
             1 => ia.post_rdma_write(endpoint, &pieces, cookie, &to, flags),
             2 => ia.post_rdma_read(endpoint, &pieces, cookie, &to, flags),
@@ -332,7 +339,11 @@ impl<'a, 't> World<'a, 't> {
     /// Takes what is there, or once.
     fn take(&self, history: &mut History, from: usize, all: bool) {
         loop {
-            let (outcome, span) = self.span(|| self.ia.evd_dequeue(self.dispatchers[from]));
+            let (ia, evd) = (self.ia, self.dispatchers[from]);
+            let (outcome, span) = self.span(|| match all {
+                true => ia.evd_dequeue_into(evd, Whole),
+                false => ia.evd_dequeue(evd),
+            });
             let event = match (kind(&outcome), outcome) {
                 (Ok(()), outcome) => outcome.ok(),
                 (Err(ErrorKind::QueueEmpty), _) => None,

@@ -148,8 +148,13 @@ fn the_failure_of_a_device_is_told_where_there_was_no_room_for_it() {
             assert_eq!(tags(&ia, *evd), []);
         }
         if lost == 2 {
+            let cno = ia.cno_create(None).unwrap();
+            ia.evd_modify_cno(ia.async_evd(), Some(cno)).unwrap();
+            assert!(!cno_fired(&ia, cno));
             device.push_control(ControlEvent::DeviceFailed);
             progress(&ia);
+            assert!(cno_fired(&ia, cno));
+            assert!(!cno_fired(&ia, cno));
             let told = [
                 overrun,
                 overrun,
