@@ -147,12 +147,14 @@ impl<C: CompletionQueue> EvdQueue<C> {
         event: &Event,
         shared: &Shared<'_, B, L>,
         aftermath: &mut Aftermath,
-    ) where
+    ) -> bool
+    where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
         let queued = self.push(event, shared, aftermath);
         self.note_overflow(queued, aftermath);
+        queued
     }
 
     /// As `push_unsolicited`, for an event after which the others say nothing any more: where there is no room the youngest of them is lost in
@@ -167,9 +169,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        let queued = self.push(event, shared, aftermath);
-        self.note_overflow(queued, aftermath);
-        if !queued
+        if !self.push_unsolicited(event, shared, aftermath)
             && let Some(youngest) = self.ring_length.checked_sub(1)
             && let Some(slot) = self.ring_slot(&shared.events, youngest)
         {
