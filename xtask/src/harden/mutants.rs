@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
+use std::thread::available_parallelism;
 use xshell::cmd;
 
 use super::Effort;
@@ -16,6 +17,8 @@ use crate::workspace::Workspace;
 const ENDED: [i32; 3] = [0, 2, 3];
 /// Where faults are put, and those that no test can notice.
 const KEPT: &str = "checks/assurance/mutants.toml";
+/// What the compiler is told for 64-bit words in halves.
+const HALVES: &str = "--cfg halves";
 /// Tests that look for races or compare speeds of copying: they take long, and have nothing to do with validation.
 const SLOW: [&str; 4] = [
     "ia::tag",
@@ -29,8 +32,16 @@ const SLOW: [&str; 4] = [
 struct Kept {
     /// Validation and state tables.
     files: Vec<String>,
+    /// Those of them that are compiled with 64-bit words in halves alone.
+    halves: Vec<String>,
     #[serde(default)]
     survivor: Vec<Survivor>,
+}
+
+impl Kept {
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.files.iter().chain(&self.halves)
+    }
 }
 
 /// A fault that no test can notice.
@@ -70,8 +81,7 @@ fn read(workspace: &Workspace) -> Result<Kept> {
     let text = fs::read_to_string(workspace.root().join(KEPT)).context(KEPT)?;
     let kept: Kept = toml::from_str(&text).context(KEPT)?;
     for file in kept
-        .files
-        .iter()
+        .all()
         .chain(kept.survivor.iter().map(|survivor| &survivor.file))
     {
         if !workspace.root().join(file).is_file() {
@@ -85,12 +95,14 @@ fn read(workspace: &Workspace) -> Result<Kept> {
 pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
     let kept = read(workspace)?;
     let mut rows = known_rows(workspace)?;
-    rows.retain(|file, _| kept.files.contains(file));
+    rows.retain(|file, _| kept.all().any(|known| known == file));
     let mut faults = Vec::new();
-    sound(workspace)?;
+    for flags in ["", HALVES] {
+        sound(workspace, flags)?;
+    }
     // Those that were never tried come first, and of these the short ones, so that little time is not spent for no row.
     let length = |file: &str| fs::metadata(workspace.root().join(file)).map_or(0, |it| it.len());
-    let mut files: Vec<&String> = kept.files.iter().collect();
+    let mut files: Vec<&String> = kept.all().collect();
     files.sort_by_key(|file| (rows.contains_key(*file), length(file)));
     let mut left = 0;
     for file in files {
@@ -99,13 +111,19 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
             continue;
         }
         println!("{file}");
-        let outcome = try_file(workspace, file)?;
+        let flags = if kept.halves.contains(file) {
+            HALVES
+        } else {
+            ""
+        };
+        let outcome = try_file(workspace, file, flags)?;
         let survivors: Vec<&Survivor> = kept
             .survivor
             .iter()
             .filter(|known| known.file == *file)
             .collect();
         let mut used = BTreeSet::new();
+        let before = faults.len();
         for missed in &outcome.missed {
             let reason = survivors
                 .iter()
@@ -129,6 +147,13 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
                 ));
             }
         }
+        for fault in &faults[before..] {
+            println!("{fault}");
+        }
+        if faults.len() > before {
+            rows.remove(file);
+            continue;
+        }
         rows.insert(
             file.clone(),
             format!(
@@ -139,6 +164,8 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
                 outcome.missed.len()
             ),
         );
+        // Each file takes minutes: what was found of it is not lost with a run that is ended.
+        super::replace(workspace, "mutants", &table(&rows)?)?;
     }
     if left != 0 {
         println!("the time is up; not tried this time: {left} files");
@@ -149,6 +176,11 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
             faults.join("\n")
         );
     }
+    table(&rows)
+}
+
+/// The section of the report.
+fn table(rows: &BTreeMap<String, String>) -> Result<String> {
     let mut section = String::from(
         "| file | faults | noticed | do not compile | have a reason |\n|---|---|---|---|---|\n",
     );
@@ -182,7 +214,7 @@ struct Outcome {
     missed: Vec<Missed>,
 }
 
-fn try_file(workspace: &Workspace, file: &str) -> Result<Outcome> {
+fn try_file(workspace: &Workspace, file: &str, flags: &str) -> Result<Outcome> {
     let program = tools::MUTANTS.install(workspace)?;
     let shell = &workspace.shell;
     let output = workspace.target().join("mutants");
@@ -192,11 +224,13 @@ fn try_file(workspace: &Workspace, file: &str) -> Result<Outcome> {
     if told.is_dir() {
         fs::remove_dir_all(&told).with_context(|| told.display().to_string())?;
     }
+    let jobs = available_parallelism()?.to_string();
     let tried = cmd!(
         shell,
-        "{program} mutants --package dat-core --file {file} --features std --baseline skip --timeout 120 --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib -- -- {skipped...}"
+        "{program} mutants --package dat-core --file {file} --features std --baseline skip --jobs {jobs} --timeout 120 --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib -- -- {skipped...}"
     )
-    .env("CARGO_PROFILE_DEV_DEBUG", "none");
+    .env("CARGO_PROFILE_DEV_DEBUG", "none")
+    .env("RUSTFLAGS", flags);
     let status = Command::from(tried).status().context("cargo-mutants")?;
     if !status.code().is_some_and(|code| ENDED.contains(&code)) {
         bail!("cargo-mutants ended with {status}");
@@ -207,13 +241,15 @@ fn try_file(workspace: &Workspace, file: &str) -> Result<Outcome> {
 }
 
 /// The tests pass without any fault: with one that fails anyhow every fault would be noticed.
-fn sound(workspace: &Workspace) -> Result<()> {
+fn sound(workspace: &Workspace, flags: &str) -> Result<()> {
     let shell = &workspace.shell;
     let skipped = SLOW.iter().flat_map(|name| ["--skip", *name]);
+    let target = workspace.target().join("mutants/sound");
     cmd!(
         shell,
-        "cargo test --quiet --package dat-core --features std --lib -- {skipped...}"
+        "cargo test --quiet --package dat-core --features std --lib --target-dir {target} -- {skipped...}"
     )
+    .env("RUSTFLAGS", flags)
     .run()
     .context("the tests fail without a fault")
 }
