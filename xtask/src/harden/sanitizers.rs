@@ -1,7 +1,11 @@
 //! The suites with every access of memory, or every order between threads, looked at.
 
 use anyhow::{Context, Result, bail};
+use cargo_metadata::Message;
+use cargo_metadata::camino::{Utf8Path, Utf8PathBuf};
 use std::fmt::Write as _;
+use std::io::BufReader;
+use std::process::{Command, Stdio};
 use xshell::cmd;
 
 use crate::tools;
@@ -43,48 +47,126 @@ const PACKAGES: [&str; 7] = [
     "dat-tests",
 ];
 
+/// How many tests one process runs: what storage they give up, and what a sanitizer remembers of it, goes with the process.
+const AT_ONCE: usize = 100;
+
 /// Runs the suites under each sanitizer; a finding ends the test that it is of.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
     cmd!(shell, "rustup component add --toolchain nightly rust-src").run()?;
     let host = tools::host(workspace)?;
-    let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
-    let packages: &Vec<&str> = &packages.collect();
     let mut table = String::from("| sanitizer | tests | findings |\n|---|---|---|\n");
     for sanitizer in &SANITIZERS {
-        let Sanitizer {
-            name,
-            settings: (variable, settings),
-            everywhere,
-        } = *sanitizer;
-        let build: &[&str] = if everywhere { &["-Zbuild-std"] } else { &[] };
-        let folder = workspace.target().join("sanitizers").join(name);
-        let known = workspace.root().join(SUPPRESSIONS);
-        let known = if everywhere {
-            format!(":suppressions={}", known.display())
-        } else {
-            String::new()
-        };
-        let output = cmd!(
-            shell,
-            "rustup run nightly cargo test {build...} --target {host} --target-dir {folder} --lib --tests {packages...}"
-        )
-        .env("RUSTFLAGS", format!("-Zsanitizer={name}"))
-        .env(variable, format!("{settings}{known}"))
-        .ignore_status()
-        .output()?;
-        let (told, wrong) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
-        if !output.status.success() {
-            bail!("under the {name} sanitizer:\n{told}\n{wrong}");
+        let name = sanitizer.name;
+        let mut passed = 0;
+        for suite in build(workspace, sanitizer, &host)? {
+            let count = suite.run(workspace, sanitizer)?;
+            println!("{name}: {count} tests of {}", suite.name);
+            passed += count;
         }
-        let passed = passed(&told).with_context(|| format!("no test ran under {name}:\n{told}"))?;
-        println!("{name}: {passed} tests");
+        if passed == 0 {
+            bail!("no test ran under the {name} sanitizer");
+        }
         let _ = writeln!(table, "| {name} | {passed} | 0 |");
     }
     Ok(table)
+}
+
+/// A program of tests.
+struct Suite {
+    name: String,
+    program: Utf8PathBuf,
+    /// The folder of its package, where its tests run.
+    folder: Utf8PathBuf,
+}
+
+/// Builds the tests of all packages for the sanitizer.
+fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec<Suite>> {
+    let name = sanitizer.name;
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(workspace.root())
+        .env("RUSTUP_TOOLCHAIN", "nightly")
+        .env("RUSTFLAGS", format!("-Zsanitizer={name}"))
+        .args(["test", "--no-run", "--quiet", "--lib", "--tests"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .args(["--target", host, "--target-dir"])
+        .arg(workspace.target().join("sanitizers").join(name))
+        .stdout(Stdio::piped());
+    if sanitizer.everywhere {
+        command.arg("-Zbuild-std");
+    }
+    for package in PACKAGES {
+        command.args(["--package", package]);
+    }
+    let mut child = command.spawn().context("cannot run cargo")?;
+    let output = child.stdout.take().context("standard output of cargo")?;
+    let mut suites = Vec::new();
+    for message in Message::parse_stream(BufReader::new(output)) {
+        if let Message::CompilerArtifact(artifact) = message?
+            && let Some(program) = artifact.executable
+            && artifact.profile.test
+        {
+            let folder = artifact.manifest_path.parent().map(Utf8Path::to_owned);
+            suites.push(Suite {
+                name: artifact.target.name,
+                program,
+                folder: folder.context("a package is in a folder")?,
+            });
+        }
+    }
+    if !child.wait()?.success() {
+        bail!("the tests do not build for the {name} sanitizer");
+    }
+    Ok(suites)
+}
+
+impl Suite {
+    /// Runs all tests, so many at once; how many passed.
+    fn run(&self, workspace: &Workspace, sanitizer: &Sanitizer) -> Result<u64> {
+        let listed = self.command().args(["--list", "--format=terse"]).output()?;
+        if !listed.status.success() {
+            bail!("{} does not list its tests", self.name);
+        }
+        let listed = String::from_utf8(listed.stdout)?;
+        let names: Vec<&str> = listed
+            .lines()
+            .filter_map(|line| line.strip_suffix(": test"))
+            .collect();
+        let (variable, settings) = sanitizer.settings;
+        let mut settings = settings.to_owned();
+        if sanitizer.everywhere {
+            let known = workspace.root().join(SUPPRESSIONS);
+            settings += &format!(":suppressions={}", known.display());
+        }
+        let mut sum = 0;
+        for some in names.chunks(AT_ONCE) {
+            let output = self
+                .command()
+                .env(variable, &settings)
+                .arg("--exact")
+                .args(some)
+                .output()?;
+            let told = String::from_utf8_lossy(&output.stdout);
+            let wrong = String::from_utf8_lossy(&output.stderr);
+            let counted = passed(&told).filter(|_| output.status.success());
+            sum += counted.with_context(|| {
+                format!(
+                    "{} under the {} sanitizer:\n{told}\n{wrong}",
+                    self.name, sanitizer.name
+                )
+            })?;
+        }
+        Ok(sum)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
 }
 
 /// How many tests passed, if any.
