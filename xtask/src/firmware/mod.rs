@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// Write what the images log to where it is compared with
     #[arg(long)]
     accept: bool,
+    /// Run the one for the paravirtual adapter alone, in a guest with soft-RoCE below that adapter
+    #[arg(long, conflicts_with = "accept")]
+    nested: bool,
 }
 
 /// A processor, and the most that the fixed configuration may take on it.
@@ -85,6 +88,9 @@ const NOT_COUNTED: &[&str] = &[
 
 /// Builds and runs all images on all machines, and prints the table of what they take.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.nested {
+        return check_nested(workspace);
+    }
     let images = Images::new(workspace)?;
     if options.accept {
         let said = images.log(PROCESSORS[0].triple, "tour")?;
@@ -101,6 +107,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 /// The same for one microcontroller and without RISC-V: the check of a change.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     Images::new(workspace)?.hold(&PROCESSORS[..1], &[PC, ARM], false)
+}
+
+/// The image for the paravirtual adapter does the same with soft-RoCE below it, in a guest.
+pub(crate) fn check_nested(workspace: &Workspace) -> Result<()> {
+    paravirtual::check_nested(workspace, &Images::new(workspace)?.of_machines())
 }
 
 struct Images {

@@ -73,7 +73,8 @@ const STEPS: &[Step] = &[
                     "conformance",
                     "dapl",
                 ],
-            )
+            )?;
+            firmware::check_nested(workspace)
         },
     )),
     step(

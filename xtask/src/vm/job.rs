@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What begins a line of the script that says what the job needs; what follows is TOML.
 const MARK: &str = "#:";
@@ -42,6 +42,9 @@ pub(crate) struct Needs {
     /// Libraries of this machine that programs load while they run; in the guest they are where they are here.
     #[serde(default)]
     pub(crate) libraries: Vec<String>,
+    /// Files of this machine that programs read; in the guest they are where they are here.
+    #[serde(default)]
+    pub(crate) files: Vec<PathBuf>,
     /// Modules of the kernel that the job needs beside those of the device.
     #[serde(default)]
     pub(crate) modules: Vec<String>,
@@ -119,6 +122,7 @@ impl Job {
                 memory: None,
                 programs,
                 libraries: Vec::new(),
+                files: Vec::new(),
                 modules: Vec::new(),
                 build: Vec::new(),
             },

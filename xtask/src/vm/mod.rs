@@ -215,14 +215,36 @@ pub(crate) fn attempt(
     memory: Option<u64>,
     seconds: u64,
 ) -> Result<Attempt> {
-    let job = Job::load(&scripts(workspace).join("jobs"), name)?;
     let options = Options {
         arguments,
         memory,
         timeout: Some(seconds),
         ..Options::default()
     };
-    let Outcome { verdict, record } = run_job(workspace, &job, &options)?;
+    attempt_with(workspace, name, &options)
+}
+
+/// Runs the job of this name, which gets this file along and its name as the first argument.
+pub(crate) fn attempt_on(
+    workspace: &Workspace,
+    name: &str,
+    file: PathBuf,
+    arguments: &[&str],
+) -> Result<Attempt> {
+    let own = file.file_name().context("a file has a name")?;
+    let own = own.to_str().context("the name of a file")?;
+    let arguments = std::iter::once(own).chain(arguments.iter().copied());
+    let options = Options {
+        arguments: arguments.map(str::to_owned).collect(),
+        binary: vec![file],
+        ..Options::default()
+    };
+    attempt_with(workspace, name, &options)
+}
+
+fn attempt_with(workspace: &Workspace, name: &str, options: &Options) -> Result<Attempt> {
+    let job = Job::load(&scripts(workspace).join("jobs"), name)?;
+    let Outcome { verdict, record } = run_job(workspace, &job, options)?;
     let console = read(&log_of(workspace, name));
     let complaint = (verdict.code() != 0).then(|| verdict.describe(&console));
     Ok(Attempt {
@@ -424,6 +446,9 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
     }
     for library in &job.needs.libraries {
         image.installed(&Path::new(LIBRARIES).join(library))?;
+    }
+    for file in &job.needs.files {
+        image.installed(file)?;
     }
     image.installed(Path::new(PROVIDER))?;
     image.installed(&provider_library()?)?;
