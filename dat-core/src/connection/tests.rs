@@ -111,7 +111,7 @@ fn public_service_points_come_and_go() {
 
 /// A place that is used again has another handle, and the old one names nothing.
 ///
-/// Spec: GEN-11, PSF-01, CRR-01
+/// Spec: GEN-11, PSF-01, RSF-01, RSC-03, CRR-01
 #[test]
 fn handles_of_places_that_are_used_again_stay_stale() {
     let mut storage = TestStorage::new();
@@ -139,6 +139,20 @@ fn handles_of_places_that_are_used_again_stay_stale() {
     let stale = ia.psp_query(psp, PspFields::all()).unwrap_err();
     assert_eq!(stale.cause(), Cause::Stale);
     ia.psp_free(next).unwrap();
+    let reserve = || ia.rsp_create(1, None, bench.requests).unwrap();
+    let freed = reserve();
+    ia.rsp_free(freed).unwrap();
+    let used = reserve();
+    bench.ask(used.handle());
+    bench.request_event().unwrap();
+    let live = reserve();
+    for rsp in [freed, used] {
+        assert_ne!(rsp, live);
+        let stale = ia.rsp_query(rsp, RspFields::all()).unwrap_err();
+        assert_eq!(stale.cause(), Cause::Stale);
+        assert!(ia.rsp_free(rsp).is_err());
+    }
+    ia.rsp_free(live).unwrap();
 }
 
 /// Reserved service points that there are at a time have a place each.

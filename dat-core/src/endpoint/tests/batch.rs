@@ -1,5 +1,6 @@
 //! Batches: one doorbell, and what becomes of the rest where one is refused.
 
+use core::error::Error as _;
 use std::string::ToString;
 use std::vec::Vec;
 
@@ -148,6 +149,8 @@ fn a_batch_ends_at_the_first_post_that_is_not_allowed() {
         let refused = bench.ia.post_batch(ep, &batch).unwrap_err();
         assert_eq!((refused.posted, Err(refused.error)), (place, alone));
         assert!(refused.to_string().contains(&refused.error.to_string()));
+        let source = refused.source().map(ToString::to_string);
+        assert_eq!(source, Some(refused.error.to_string()));
         assert_eq!(bench.device.take_doorbells(), usize::from(place != 0));
         assert_eq!(completed(&bench, ep), (0..place as u64).collect::<Vec<_>>());
 
