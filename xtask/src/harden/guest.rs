@@ -28,6 +28,11 @@ pub(crate) const FAULTS: Counting = Counting {
     columns: &["what", "tried", "whole", "reported"],
 };
 
+pub(crate) const KILLS: Counting = Counting {
+    jobs: &["kill", "rsm"],
+    columns: &["who", "is", "times", "the others said so or went on"],
+};
+
 pub(crate) const LIMITS: Counting = Counting {
     jobs: &["limits"],
     columns: FAULTS.columns,

@@ -64,7 +64,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 16] = [
+const PROOFS: [Proof; 17] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
@@ -144,6 +144,15 @@ const PROOFS: [Proof; 16] = [
         what: "networks that lose packets, links that go down, modules that are to be removed",
         run: |workspace, effort| {
             guest::run(workspace, &guest::FAULTS, effort.minutes, effort.seed).map(Some)
+        },
+    },
+    Proof {
+        name: "kills",
+        what: "programs that are killed or interrupted at random moments",
+        run: |workspace, effort| {
+            // A round is one of each kind, some seconds.
+            let rounds = effort.minutes.saturating_mul(5);
+            guest::run(workspace, &guest::KILLS, rounds, effort.seed).map(Some)
         },
     },
     Proof {

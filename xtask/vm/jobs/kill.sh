@@ -3,7 +3,7 @@
 #: timeout = 600
 #: programs = ["cmp", "env"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
-# Arguments: rounds for each side, and a seed. Jobs begin with SIGINT ignored, and what they start in the background inherits that; `env` of the GNU
+# Arguments: rounds for each side, and a seed. What is counted goes to `cargo xtask harden`. Jobs begin with SIGINT ignored, and what they start in the background inherits that; `env` of the GNU
 # core utilities undoes it.
 set -euo pipefail
 rounds=${1:-4}
@@ -65,6 +65,7 @@ for ((round = 0; round < rounds; round++)); do
         exit 1
     fi
 done
+count "a client of a server" killed "$rounds" "$round"
 kill -TERM "$server"
 wait "$server"
 wait_until 20 no_objects
@@ -97,6 +98,7 @@ for ((round = 0; round < rounds; round++)); do
     fi
     wait_until 20 no_objects
 done
+count "a server" killed "$rounds" "$round"
 
 echo "-- either is interrupted"
 rm -rf /run/into
@@ -122,6 +124,7 @@ for ((round = 0; round < rounds; round++)); do
         exit 1
     fi
 done
+count "a client of a server" interrupted "$rounds" "$round"
 code=0
 dat perf write --connect "$RDMA_IPV4" --duration 60s --quiet 2> /run/client &
 process=$!

@@ -12,9 +12,11 @@
 #: features = ["verbs"]
 #: target = { library = "rsm" }
 #: sources = ["dat-ffi/librsm/tests/programs/nodes.c"]
-# The argument is the number of rounds in which an importer is killed.
+# Arguments: the number of rounds in which an importer is killed, and a seed. What is counted goes to `cargo xtask harden`.
 set -euo pipefail
 rounds=${1:-3}
+RANDOM=${2:-$$}
+echo "seed ${2:-$$}, $rounds rounds"
 
 mkdir -p /run/rsm
 chmod 777 /run/rsm
@@ -173,6 +175,8 @@ for ((round = 0; round < rounds; round++)); do
     wait_until 20 quiet_objects
     echo "served the next at $(now)"
 done
+count "an importer of a segment" interrupted 1 $((round > 0))
+count "an importer of a segment" killed $((rounds - 1)) $((round - 1))
 
 # aborted SIGNAL: the exporter ends by that; the importer says so, and nothing is left.
 aborted() {
@@ -191,8 +195,10 @@ echo "-- the exporter is killed, or interrupted, and begins again"
 importer 0
 aborted KILL
 export_segment --size 128M
+count "an exporter of a segment" killed 1 1
 importer 0
 aborted INT
+count "an exporter of a segment" interrupted 1 1
 export_segment file
 rm -f back
 import get back --connect "$RDMA_IPV4" --length 1000003
