@@ -5,7 +5,8 @@
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
 # Arguments: rounds for each side, and a seed. What is counted goes to `cargo xtask harden`. Jobs begin with SIGINT ignored, and what they start in the background inherits that; `env` of the GNU
 # core utilities undoes it.
-set -euo pipefail
+set -Eeuo pipefail
+trap 'echo "line $LINENO ended with $?"' ERR
 rounds=${1:-4}
 RANDOM=${2:-$$}
 echo "seed ${2:-$$}, $rounds rounds of each"

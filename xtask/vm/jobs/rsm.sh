@@ -13,7 +13,8 @@
 #: target = { library = "rsm" }
 #: sources = ["dat-ffi/librsm/tests/programs/nodes.c"]
 # Arguments: the number of rounds in which an importer is killed, and a seed. What is counted goes to `cargo xtask harden`.
-set -euo pipefail
+set -Eeuo pipefail
+trap 'echo "line $LINENO ended with $?"' ERR
 rounds=${1:-3}
 RANDOM=${2:-$$}
 echo "seed ${2:-$$}, $rounds rounds"

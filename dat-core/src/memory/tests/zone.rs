@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::backend::BackendError;
-use crate::flags::PzFields;
+use crate::flags::{PzFields, RmrFields};
 
 /// Spec: PZC-01, PZQ-01
 #[test]
@@ -96,5 +96,21 @@ fn a_zone_in_use_stays() {
         assert_eq!(backend.objects()[0], 1);
         ia.pz_free(pz).unwrap();
         assert_eq!(backend.objects()[0], 0);
+    });
+}
+
+/// A remote region keeps its own zone, whichever that is, and no other.
+///
+/// Spec: PZF-01, RMC-01, RMQ-01
+#[test]
+fn a_window_is_of_the_zone_that_it_was_made_in() {
+    with_ia(|ia, _| {
+        let zones = [ia.pz_create().unwrap(), ia.pz_create().unwrap()];
+        let rmr = ia.rmr_create(zones[1]).unwrap();
+        assert_eq!(ia.rmr_query(rmr, RmrFields::all()).unwrap().pz, zones[1]);
+        ia.pz_free(zones[0]).unwrap();
+        assert_eq!(refusal(ia.pz_free(zones[1])).2, Cause::StillReferenced);
+        ia.rmr_free(rmr).unwrap();
+        ia.pz_free(zones[1]).unwrap();
     });
 }
