@@ -8,3 +8,4 @@ mod machine;
 mod parameters;
 mod refusals;
 mod segments;
+mod short_ways;

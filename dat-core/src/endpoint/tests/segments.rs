@@ -39,11 +39,27 @@ fn segment_limits_follow_the_attributes() {
     assert_eq!(kept.attributes, attributes);
     bench.connect(ep);
     bench.establish(ep);
-    let empty = [LmrTriplet::default(); 4];
-    let remote = RmrTriplet::default();
+    let lmr = LmrRequest {
+        memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+        pz: bench.pz,
+        privileges: MemoryPrivileges::ALL,
+    };
+    let full = LmrTriplet {
+        context: bench.ia.lmr_create(&lmr).unwrap().lmr_context,
+        address: 0x1000,
+        length: 1,
+    };
     let none = CompletionFlags::empty();
-    for count in 0..=4 {
-        let list = &empty[..count];
+    let each = [LmrTriplet::default(), full].map(|piece| [piece; 4]);
+    for (list, count) in each
+        .iter()
+        .flat_map(|list| (0..=4).map(move |count| (list, count)))
+    {
+        let list = &list[..count];
+        let remote = RmrTriplet {
+            length: list.iter().map(|piece| piece.length).sum(),
+            ..RmrTriplet::default()
+        };
         let send = bench.ia.post_send(ep, list, 0, none);
         let write = bench.ia.post_rdma_write(ep, list, 0, &remote, none);
         let read = bench.ia.post_rdma_read(ep, list, 0, &remote, none);

@@ -1,0 +1,302 @@
+//! A post of one piece goes a short way; with an empty piece behind it, which adds nothing, it goes the long one. Both have to be the same.
+
+use std::format;
+use std::vec::Vec;
+
+use crate::attributes::{IaAttributes, SrqAttributes};
+use crate::backend::{BackendError, ReceiveRequest, Segment, SendRequest};
+use crate::error::{Cause, Result, Subtype};
+use crate::event::Event;
+use crate::fixture::Bench;
+use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges, SrqFields};
+use crate::id::{EpId, PzId};
+use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage, Work};
+
+const NONE: CompletionFlags = CompletionFlags::empty();
+const REMOTE: RmrTriplet = RmrTriplet {
+    context: 1,
+    address: 0x100,
+    length: 16,
+};
+/// Where all regions begin, and how long they are: longer than one segment may be.
+const BASE: u64 = 0x1000;
+const LENGTH: u64 = 8 << 30;
+const LARGE: IaAttributes = IaAttributes {
+    max_lmr_block_size: LENGTH,
+    ..IA_ATTRIBUTES
+};
+
+/// One post of what is asked.
+struct Asked<'a> {
+    ep: EpId,
+    segments: &'a [LmrTriplet],
+    remote: RmrTriplet,
+    flags: CompletionFlags,
+}
+
+/// What came of a post: its answer, what the device got without the names of completions, and what the consumer is told.
+#[derive(Debug, PartialEq)]
+struct Outcome<R> {
+    answer: R,
+    posted: Vec<(Work, Vec<Segment>)>,
+    events: Vec<Event>,
+}
+
+/// A request to compare, whatever the completion is called, and without pieces that add nothing.
+fn compared(work: Work, segments: &[Segment]) -> (Work, Vec<Segment>) {
+    let work = match work {
+        Work::Send(request) => Work::Send(SendRequest {
+            token: 0,
+            ..request
+        }),
+        Work::Receive(_) => Work::Receive(ReceiveRequest { token: 0 }),
+        other => other,
+    };
+    (work, segments.to_vec())
+}
+
+/// Posts, and completes what was posted to the endpoint.
+fn outcome<R>(bench: &Bench<'_>, ep: EpId, post: impl FnOnce() -> R) -> Outcome<R> {
+    let pair = bench.pair(ep);
+    let answer = post();
+    let (requests, receives) = bench.device.posted(pair);
+    let posted = requests.iter().chain(&receives);
+    let posted = posted.map(|it| compared(it.work, &it.segments)).collect();
+    let device = &bench.device;
+    while device.complete_request(pair, DtoStatus::Success)
+        || device.complete_receive(pair, DtoStatus::Success, 3, true)
+    {}
+    let events = core::iter::from_fn(|| bench.ia.evd_dequeue(bench.data).ok());
+    Outcome {
+        answer,
+        posted,
+        events: events.collect(),
+    }
+}
+
+/// Pieces that are right, and wrong in one way each.
+fn pieces(bench: &Bench<'_>, other_zone: PzId) -> Vec<LmrTriplet> {
+    let region = |pz, privileges| {
+        bench
+            .ia
+            .lmr_create(&LmrRequest {
+                memory: LmrMemory::Virtual(Region::pretend(BASE as usize, LENGTH as usize)),
+                pz,
+                privileges,
+            })
+            .unwrap()
+    };
+    // Its place is that of the first of the others.
+    let gone = region(bench.pz, MemoryPrivileges::ALL);
+    bench.ia.lmr_free(gone.lmr).unwrap();
+    let good = region(bench.pz, MemoryPrivileges::ALL);
+    let piece = LmrTriplet {
+        context: good.lmr_context,
+        address: BASE + 8,
+        length: 16,
+    };
+    let of = |context| LmrTriplet { context, ..piece };
+    let long = |length| LmrTriplet { length, ..piece };
+    Vec::from([
+        piece,
+        of(gone.lmr_context),
+        of(0),
+        of(0xFFFF_FFFF),
+        of(region(bench.pz, MemoryPrivileges::LOCAL_READ).lmr_context),
+        of(region(bench.pz, MemoryPrivileges::LOCAL_WRITE).lmr_context),
+        of(region(other_zone, MemoryPrivileges::ALL).lmr_context),
+        long(17),
+        long(1 << 30),
+        long((1 << 30) + 1),
+        long(u64::from(u32::MAX)),
+        long(1 << 32),
+        long(5 << 30),
+        long(LENGTH),
+        LmrTriplet {
+            address: BASE - 1,
+            ..piece
+        },
+    ])
+}
+
+/// With an empty piece behind, so that it is none of the short way.
+fn lengthened(piece: &LmrTriplet) -> [LmrTriplet; 2] {
+    [
+        *piece,
+        LmrTriplet {
+            length: 0,
+            ..*piece
+        },
+    ]
+}
+
+/// Flags of each kind, those that do not go for this post and those that there are not.
+fn flags() -> impl Iterator<Item = CompletionFlags> {
+    let single = (0..8).map(|bit| CompletionFlags::from_bits_retain(1 << bit));
+    core::iter::once(NONE).chain(single)
+}
+
+/// Whatever the endpoint, the piece, the flags and the peer's memory: the answer, what the device gets and what the consumer is told are the same, and what is only
+/// tried is posted just where it would be.
+///
+/// Spec: DTO-04..07, DTO-10, EPS-03, EPW-27, EPV-02, EPR-01
+#[test]
+fn one_piece_is_posted_as_a_list_is() {
+    type Post<'a> = &'a dyn Fn(&Asked<'_>) -> Result<()>;
+    type Attempt<'a> = &'a dyn Fn(&Asked<'_>) -> bool;
+    let mut storage = TestStorage::new();
+    let bench = Bench::with(&mut storage, LARGE, PROVIDER_ATTRIBUTES);
+    let ia = &bench.ia;
+    let gone = bench.endpoint();
+    ia.ep_free(gone).unwrap();
+    let ep = bench.connected();
+    assert_eq!(ep.index(), gone.index());
+    let (unconnected, _) = bench.in_state(EndpointState::Unconnected);
+    let (over, _) = bench.in_state(EndpointState::Disconnected);
+    let pieces = pieces(&bench, ia.pz_create().unwrap());
+    let remotes = [0, 15, 16, 17, 1 << 32].map(|length| RmrTriplet { length, ..REMOTE });
+    let ways: [(&str, Post<'_>, Attempt<'_>); 4] = [
+        (
+            "send",
+            &|it| ia.post_send(it.ep, it.segments, 5, it.flags),
+            &|it| ia.try_post_send(it.ep, &it.segments[0], 5, it.flags),
+        ),
+        (
+            "write",
+            &|it| ia.post_rdma_write(it.ep, it.segments, 5, &it.remote, it.flags),
+            &|it| ia.try_post_rdma_write(it.ep, &it.segments[0], 5, &it.remote, it.flags),
+        ),
+        (
+            "read",
+            &|it| ia.post_rdma_read(it.ep, it.segments, 5, &it.remote, it.flags),
+            &|it| ia.try_post_rdma_read(it.ep, &it.segments[0], 5, &it.remote, it.flags),
+        ),
+        (
+            "receive",
+            &|it| ia.post_recv(it.ep, it.segments, 5, it.flags),
+            &|it| ia.try_post_recv(it.ep, &it.segments[0], 5, it.flags),
+        ),
+    ];
+    for (name, post, attempt) in ways {
+        let mut well = 0;
+        let mut check = |endpoint, piece: &LmrTriplet, remote, flags, refused: bool| {
+            let told = format!("{name} {endpoint:?} {piece:?} {remote:?} {flags:?} {refused}");
+            // Of an endpoint that is gone there is nothing to look at.
+            let watched = if endpoint == gone { ep } else { endpoint };
+            let list = lengthened(piece);
+            let asked = |segments| Asked {
+                ep: endpoint,
+                segments,
+                remote,
+                flags,
+            };
+            let prepare = || {
+                if refused {
+                    bench.device.refuse_next(BackendError::Resources);
+                }
+            };
+            prepare();
+            let long = outcome(&bench, watched, || post(&asked(&list)));
+            prepare();
+            let short = outcome(&bench, watched, || post(&asked(&list[..1])));
+            assert_eq!(short, long, "{told}");
+            // Of an endpoint that is not connected any more all is flushed at once.
+            let nothing = short.posted.is_empty() && short.events.is_empty();
+            assert_eq!(nothing, short.answer.is_err(), "{told}");
+            prepare();
+            let tried = outcome(&bench, watched, || attempt(&asked(&list[..1])));
+            // What is tried may be left to the other ways, but for what they are short for.
+            assert!(!tried.answer || long.answer.is_ok(), "{told}");
+            if tried.answer {
+                assert_eq!(
+                    (&tried.posted, &tried.events),
+                    (&long.posted, &long.events),
+                    "{told}"
+                );
+                well += 1;
+            } else {
+                assert_eq!((tried.posted.len(), tried.events.len()), (0, 0), "{told}");
+            }
+        };
+        for endpoint in [ep, gone, unconnected, over] {
+            for piece in &pieces {
+                check(endpoint, piece, REMOTE, NONE, false);
+            }
+            for flags in flags() {
+                check(endpoint, &pieces[0], REMOTE, flags, false);
+            }
+            for remote in remotes {
+                check(endpoint, &pieces[0], remote, NONE, false);
+            }
+        }
+        check(ep, &pieces[0], REMOTE, NONE, true);
+        // The right one went by what is only tried, each time.
+        assert!(well >= 3, "{name}: {well}");
+        // Where no room is left.
+        let list = lengthened(&pieces[0]);
+        let asked = |segments| Asked {
+            ep,
+            segments,
+            remote: REMOTE,
+            flags: NONE,
+        };
+        let mut posted = 0;
+        while post(&asked(&list[..1])).is_ok() {
+            posted += 1;
+        }
+        assert_eq!(posted, 4);
+        assert_eq!(
+            post(&asked(&list[..1])).unwrap_err().cause(),
+            Cause::QueueFull
+        );
+        assert_eq!(post(&asked(&list)).unwrap_err().cause(), Cause::QueueFull);
+        assert!(!attempt(&asked(&list[..1])));
+        assert_eq!(outcome(&bench, ep, || ()).events.len(), 4);
+    }
+}
+
+/// Spec: SRQR-01, SRQR-07, SRQR-27..29, DTO-06, DTO-07
+#[test]
+fn one_piece_is_a_shared_buffer_as_a_list_is() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::with(&mut storage, LARGE, PROVIDER_ATTRIBUTES);
+    let ia = &bench.ia;
+    let size = SrqAttributes {
+        max_recv_dtos: 4,
+        max_recv_iov: 2,
+        low_watermark: 0,
+    };
+    let gone = ia.srq_create(bench.pz, &size).unwrap();
+    ia.srq_free(gone).unwrap();
+    let pieces = pieces(&bench, ia.pz_create().unwrap());
+    let mut well = 0;
+    for piece in &pieces {
+        for (stale, refused) in [(false, false), (true, false), (false, true)] {
+            // What is not asked of the device it cannot refuse.
+            let refused = refused && piece == &pieces[0];
+            // One of its own for each way, so that what is posted is all that there is.
+            let ways = [1, 2].map(|count| {
+                let srq = ia.srq_create(bench.pz, &size).unwrap();
+                assert_eq!(srq.index(), gone.index());
+                if refused {
+                    bench.device.refuse_next(BackendError::Resources);
+                }
+                let named = if stale { gone } else { srq };
+                let answer = ia.srq_post_recv(named, &lengthened(piece)[..count], 5);
+                let outstanding = ia.srq_query(srq, SrqFields::all()).unwrap();
+                ia.srq_free(srq).unwrap();
+                (answer, outstanding.outstanding)
+            });
+            let told = format!("{piece:?} {stale} {refused}");
+            assert_eq!(ways[0], ways[1], "{told}");
+            match ways[0].0 {
+                Ok(()) => well += 1,
+                Err(error) if stale => assert_eq!(error.subtype(), Subtype::InvalidHandleSrq),
+                Err(_) => {}
+            }
+            assert!(!stale || ways[0].0.is_err(), "{told}");
+        }
+    }
+    assert!(well >= 3, "{well}");
+}
