@@ -442,6 +442,82 @@ fn binds_of_an_endpoint_that_dies_are_as_never_made() {
     });
 }
 
+/// What an endpoint did with a window before is of no concern when it dies while another one binds that window.
+///
+/// Spec: RMB-42
+#[test]
+fn an_endpoint_that_dies_takes_no_bind_of_another() {
+    with_ia(|ia, backend| {
+        let pz = ia.pz_create().unwrap();
+        let [one, two] = [0, 1].map(|index| TestEndpoint::new(ia, index, pz));
+        let lmr = region(ia, pz, MemoryPrivileges::ALL);
+        let rmr = ia.rmr_create(pz).unwrap();
+        let bind = |endpoint: &TestEndpoint| {
+            let none = CompletionFlags::empty();
+            ia.rmr_bind(rmr, &piece(&lmr, 0, 8), PEERS, endpoint.ep, 0, none)
+        };
+        bind(&one).unwrap();
+        one.complete(ia, backend, DtoStatus::Success).unwrap();
+        let context = bind(&two).unwrap();
+        one.destroy(ia);
+        two.complete(ia, backend, DtoStatus::Success).unwrap();
+        let binding = ia.rmr_query(rmr, RmrFields::all()).unwrap().binding;
+        assert_eq!(binding.map(|bound| bound.rmr_context), Some(context));
+    });
+}
+
+/// The bind of a window that was freed meanwhile says nothing of the window that has its place.
+///
+/// Spec: RMF-01, RMB-42
+#[test]
+fn a_bind_of_a_freed_window_ends_no_bind_of_the_next() {
+    with_ia(|ia, backend| {
+        let pz = ia.pz_create().unwrap();
+        let [one, two] = [0, 1].map(|index| TestEndpoint::new(ia, index, pz));
+        let lmr = region(ia, pz, MemoryPrivileges::ALL);
+        let bind = |rmr, endpoint: &TestEndpoint| {
+            let none = CompletionFlags::empty();
+            ia.rmr_bind(rmr, &piece(&lmr, 0, 8), PEERS, endpoint.ep, 0, none)
+        };
+        let rmr = ia.rmr_create(pz).unwrap();
+        bind(rmr, &one).unwrap();
+        ia.rmr_free(rmr).unwrap();
+        let next = ia.rmr_create(pz).unwrap();
+        assert_eq!(next.index(), rmr.index());
+        let context = bind(next, &two).unwrap();
+        one.complete(ia, backend, DtoStatus::RmrOperationFailed)
+            .unwrap();
+        two.complete(ia, backend, DtoStatus::Success).unwrap();
+        let binding = ia.rmr_query(next, RmrFields::all()).unwrap().binding;
+        assert_eq!(binding.map(|bound| bound.rmr_context), Some(context));
+    });
+}
+
+/// A region can be freed once the device is done with what lets it go, whichever endpoint that was posted to and whoever has looked.
+///
+/// Spec: LMF-01, RMB-42
+#[test]
+fn a_region_is_free_when_the_device_has_let_it_go() {
+    with_ia(|ia, backend| {
+        let pz = ia.pz_create().unwrap();
+        let endpoints = [0, 1, 2].map(|index| TestEndpoint::new(ia, index, pz));
+        for endpoint in &endpoints {
+            let lmr = region(ia, pz, MemoryPrivileges::ALL);
+            let rmr = ia.rmr_create(pz).unwrap();
+            for length in [8, 0] {
+                let none = CompletionFlags::empty();
+                let piece = piece(&lmr, 0, length);
+                ia.rmr_bind(rmr, &piece, PEERS, endpoint.ep, 0, none)
+                    .unwrap();
+                assert_eq!(refusal(ia.lmr_free(lmr.lmr)), IN_USE);
+                assert!(backend.complete_request(endpoint.key, DtoStatus::Success));
+            }
+            // Nobody has taken the events.
+            assert_eq!(ia.lmr_free(lmr.lmr), Ok(()));
+        }
+    });
+}
+
 /// A bind's completion frees its record once; a copy of it is of nothing that is posted.
 ///
 /// Spec: RMB-13, RMB-42
