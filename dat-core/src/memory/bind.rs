@@ -586,6 +586,8 @@ const fn next_sequence(last: u32) -> u32 {
     }
 }
 
+const _: () = assert!(next_sequence(u32::MAX) != NO_BIND);
+
 /// The device refused a bind.
 #[cold]
 fn refused_by_device() -> Error {
