@@ -506,7 +506,8 @@ pub enum AdapterOp {
         code: u32,
         other_abi: bool,
     },
-    /// A third adapter whose storage has room for little, and what it refuses for that.
+    /// Adapters of fabrics of their own: one whose storage has room for little, one whose device has no room for one call, two that meet
+    /// in certain moments, and one that nobody closes.
     Cramped,
 }
 

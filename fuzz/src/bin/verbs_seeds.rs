@@ -14,6 +14,8 @@ const READ: u8 = 2;
 const RECEIVE: u8 = 3;
 const SHARED_RECEIVE: u8 = 4;
 const BIND: u8 = 5;
+const WRITES: u8 = 6;
+const RECEIVES_AT_ONCE: u8 = 7;
 /// Queues of the device, and dispatchers over them.
 const RECEIVES: u8 = 0;
 const REQUESTS: u8 = 1;
@@ -404,6 +406,34 @@ const SCENARIOS: &[(&str, [u8; SETUP_SIZE], &[Operation])] = &[
             in_pieces(OWN, SHARED_RECEIVE),
             carry_out(0),
             carry_out(1),
+            GO,
+        ],
+    ),
+    (
+        "refuses-batches",
+        PLAIN,
+        &[
+            Operation::Refuse { count: 1, error: 0 },
+            post(OWN, WRITES),
+            Operation::Refuse { count: 1, error: 0 },
+            post(OWN, RECEIVES_AT_ONCE),
+            post(OWN, WRITES),
+            post(OWN, RECEIVES_AT_ONCE),
+            carry_out(0),
+            carry_out(1),
+            GO,
+        ],
+    ),
+    (
+        "refuses-a-bind-like-the-one-before",
+        PLAIN,
+        &[
+            carry_out(0),
+            take(REQUESTS),
+            Operation::Refuse { count: 1, error: 0 },
+            post(OWN, BIND),
+            post(OWN, BIND),
+            carry_out(0),
             GO,
         ],
     ),

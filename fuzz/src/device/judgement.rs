@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use dat_core::attributes::{EpAttributes, SrqAttributes};
 use dat_core::backend::Backend;
+use dat_core::endpoint::{BatchOperation, BatchReceive, BatchRequest};
 use dat_core::event::{AsyncEventKind, DtoOperation, Event};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, PspFlags,
@@ -20,6 +21,8 @@ use super::{PAIRS, QUALIFIER, SUSPECT};
 use crate::whole::Whole;
 
 const PAGE: usize = 4096;
+/// Requests of a batch.
+const BATCH: usize = 3;
 
 /// A page of guards, the suspect side's memory, guards, the honest side's, guards.
 #[repr(align(4096))]
@@ -238,10 +241,13 @@ impl<'t, B: Backend> Side<'t, B> {
         };
         let length = pieces.iter().map(|piece| piece.length).sum();
         let wanted = CompletionFlags::from_bits_truncate(u32::from(flags & 0xB));
-        let receives = matches!(kind % 6, 3 | 4);
+        let kind = kind % 8;
+        let receives = matches!(kind, 3 | 4 | 7);
         let none = CompletionFlags::empty();
         let ia = &self.ia;
-        let done = match kind % 6 {
+        // How many of it were posted.
+        let mut count = 1;
+        let done = match kind {
             0 => ia.post_send(endpoint, pieces, cookie, wanted),
             1 => ia.post_rdma_write(endpoint, pieces, cookie, to, wanted),
             2 => ia.post_rdma_read(endpoint, pieces, cookie, to, wanted),
@@ -250,7 +256,7 @@ impl<'t, B: Backend> Side<'t, B> {
                 Some(shared) => ia.srq_post_recv(shared, pieces, cookie),
                 None => return,
             },
-            _ => match self.window {
+            5 => match self.window {
                 Some(window) => {
                     let rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
                     let bound = ia.rmr_bind(window, &whole[0], rights, endpoint, cookie, wanted);
@@ -258,12 +264,39 @@ impl<'t, B: Backend> Side<'t, B> {
                 }
                 None => return,
             },
+            6 => {
+                let operation = BatchOperation::RdmaWrite(*to);
+                let requests: [_; BATCH] = std::array::from_fn(|number| BatchRequest {
+                    operation,
+                    segments: pieces,
+                    cookie: cookie + number as u64,
+                    flags: wanted,
+                });
+                count = ia
+                    .post_batch(endpoint, &requests)
+                    .map_or_else(|refused| refused.posted, |()| BATCH);
+                Ok(())
+            }
+            _ => {
+                let receives: [_; BATCH] = std::array::from_fn(|number| BatchReceive {
+                    segments: pieces,
+                    cookie: cookie + number as u64,
+                    flags: none,
+                });
+                count = ia
+                    .post_recv_batch(endpoint, &receives)
+                    .map_or_else(|refused| refused.posted, |()| BATCH);
+                Ok(())
+            }
         };
-        if done.is_ok() {
+        if done.is_err() {
+            return;
+        }
+        for _ in 0..count {
             self.posted.push(Posted {
-                ep: (kind % 6 != 4).then_some(ep),
+                ep: (kind != 4).then_some(ep),
                 receives,
-                binds: kind % 6 == 5,
+                binds: kind == 5,
                 length,
                 silent: !receives && wanted.contains(CompletionFlags::SUPPRESS),
                 forgotten: false,

@@ -10,7 +10,7 @@ pub enum Operation {
     Post {
         /// The lowest bit: on which device; the next one: on which endpoint.
         at: u8,
-        /// What: Send, RDMA Write, RDMA Read, receive, shared receive, bind.
+        /// What: Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a batch of receives.
         kind: u8,
         /// Where in the page, in units of 16 bytes.
         offset: u8,

@@ -19,7 +19,7 @@ pub enum Operation {
     Post {
         /// Above the lowest bit: on which endpoint.
         at: u8,
-        /// What: Send, RDMA Write, RDMA Read, receive, shared receive, bind.
+        /// What: Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a batch of receives.
         kind: u8,
         /// Where in the page, in units of 16 bytes.
         offset: u8,

@@ -19,12 +19,12 @@ use dat_core::{Error, Ia, IaPlaces, IaStorage, RecordSlot, Result, Storage};
 use super::{Outcome, Runner};
 
 /// Everything is done on one thread.
-type Lock = SplitLock<NoLock, NoLock>;
+pub(super) type Lock = SplitLock<NoLock, NoLock>;
 /// Room for two endpoints and five dispatchers with twelve events; that for posts lies elsewhere.
 type Cramped = IaStorage<MockBackend, Lock, 2, 5, 1, 2, 12, 0>;
 /// Room for posts.
 type Posts = Places<RecordSlot, 12>;
-type Adapter<'s> = Ia<'s, MockBackend, Lock>;
+pub(super) type Adapter<'s> = Ia<'s, MockBackend, Lock>;
 
 /// As much room without values, which is lent once.
 type Bare = IaPlaces<MockBackend, SpinLock, 2, 5, 1, 2, 12, 12>;
@@ -53,7 +53,7 @@ const ATTRIBUTES: EpAttributes = EpAttributes {
 };
 
 /// What was not as it should be.
-enum Wrong {
+pub(super) enum Wrong {
     /// A call was refused that should not have been.
     Refused(Error),
     /// What this place demands does not hold.
@@ -66,10 +66,10 @@ impl From<Error> for Wrong {
     }
 }
 
-type Found = core::result::Result<(), Wrong>;
+pub(super) type Found = core::result::Result<(), Wrong>;
 
 #[track_caller]
-fn demand(holds: bool) -> Found {
+pub(super) fn demand(holds: bool) -> Found {
     if holds {
         Ok(())
     } else {
@@ -84,7 +84,7 @@ fn why<T>(outcome: Result<T>) -> Option<(ErrorKind, Cause)> {
 
 /// The call was refused with an error of this kind.
 #[track_caller]
-fn demand_refused<T>(kind: ErrorKind, outcome: Result<T>) -> Found {
+pub(super) fn demand_refused<T>(kind: ErrorKind, outcome: Result<T>) -> Found {
     demand(why(outcome).is_some_and(|(refused, _)| refused == kind))
 }
 
@@ -97,7 +97,7 @@ fn tells(text: &str, error: Error) -> bool {
     text.contains(&error.to_string()) || text.contains(&format!("{error:?}"))
 }
 
-const fn shared(max_recv_dtos: i32) -> SrqAttributes {
+pub(super) const fn shared(max_recv_dtos: i32) -> SrqAttributes {
     SrqAttributes {
         max_recv_dtos,
         max_recv_iov: 1,
@@ -160,7 +160,9 @@ impl Runner {
         };
         let closed = ia.close(CloseFlags::Abrupt).map(drop);
         self.expect(closed.is_ok(), "closed", closed.err())?;
-        self.filled_where_it_lies()
+        self.filled_where_it_lies()?;
+        self.scarce()?;
+        self.moments()
     }
 
     /// An adapter whose storage gets its values where it is lent: nothing is left of what it did.
@@ -182,7 +184,7 @@ impl Runner {
 }
 
 impl Wrong {
-    fn into_text(self) -> String {
+    pub(super) fn into_text(self) -> String {
         match self {
             Self::Refused(error) => error.to_string(),
             Self::Untrue(demanded) => format!("not so at {demanded}"),
@@ -231,6 +233,9 @@ fn fill(ia: &Adapter<'_>) -> Found {
     demand(why(make(POSTS, POSTS)) == no_records)?;
     // The provider tells nothing of what an endpoint holds.
     demand_refused(ErrorKind::ModelNotSupported, ia.ep_recv_query(ep))?;
+    let bare = ia.ep_create(None, None, None, None, None)?;
+    demand_refused(ErrorKind::ModelNotSupported, ia.ep_recv_query(bare))?;
+    ia.ep_free(bare)?;
     let before = ia.ep_query(ep, EpFields::all())?;
     let both = EpFields::MAX_REQUEST_DTOS | EpFields::MAX_RECV_DTOS;
     let modify = |requests, receives| {
@@ -252,6 +257,10 @@ fn fill(ia: &Adapter<'_>) -> Found {
     ia.ep_free(second)?;
     // A posted receive keeps its place while its queue becomes shorter; the others of it are free at once.
     ia.post_recv(ep, &[], 1, CompletionFlags::empty())?;
+    let mut otherwise = before;
+    otherwise.attributes.recv_completion_flags = CompletionFlags::SUPPRESS;
+    let flags = ia.ep_modify(ep, EpFields::RECV_COMPLETION_FLAGS, &otherwise);
+    demand_refused(ErrorKind::InvalidState, flags)?;
     modify(POSTS, 3)?;
     let third = make(1, 1)?;
     ia.ep_free(third)?;

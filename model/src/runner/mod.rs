@@ -10,7 +10,9 @@ mod event;
 mod extended;
 mod ledger;
 mod memory;
+mod moments;
 mod post;
+mod scarce;
 mod shared_receive;
 mod wait;
 

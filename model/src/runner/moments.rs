@@ -1,0 +1,521 @@
+//! Moments that operations on two adapters at rest do not meet: what comes to a dispatcher between two looks, what the device declines while other
+//! work is under way, and what ends while somebody waits for it.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
+
+use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions};
+use dat_core::attributes::{EpAttributes, IaAddress};
+use dat_core::endpoint::ConnectParam;
+use dat_core::error::{Cause, ErrorKind, Subtype};
+use dat_core::event::{ConnectionEventKind, Event};
+use dat_core::flags::{
+    CloseFlags, CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags,
+    QualityOfService, TIMEOUT_INFINITE,
+};
+use dat_core::id::{EpId, EvdId, Handle, PzId};
+use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use dat_core::{Error, Ia, IaStorage, Result};
+
+use super::cramped::{Adapter, Found, Lock, Wrong, demand, demand_refused, shared};
+use super::{Outcome, Runner};
+
+type Slots = IaStorage<MockBackend, Lock, 3, 4, 1, 3, 48, 48>;
+
+/// Bytes of a page: more than a copy moves in the way of short ones.
+const PAGE: usize = 4096;
+
+/// On a boundary, as memory that is copied in the fastest way is.
+#[repr(align(4096))]
+struct Page([AtomicU8; PAGE]);
+
+thread_local! {
+    /// Memory that lives for ever, for each thread.
+    static PAGES: [&'static [AtomicU8]; 2] = std::array::from_fn(|_| {
+        let page: &'static Page = Box::leak(Box::new(Page([const { AtomicU8::new(0) }; PAGE])));
+        page.0.as_slice()
+    });
+}
+
+/// Two pages of this thread's own.
+pub(super) fn pages() -> [&'static [AtomicU8]; 2] {
+    PAGES.with(|pages| *pages)
+}
+
+/// Where an adapter is that was given up: what looks for memory that nobody knows of any more finds it here.
+static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
+
+const PATIENCE: usize = 10_000;
+const NO_FLAGS: CompletionFlags = CompletionFlags::empty();
+const REMOTE: MemoryPrivileges =
+    MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
+const QUALIFIER: u64 = 7;
+const ATTRIBUTES: EpAttributes = EpAttributes {
+    max_message_size: PAGE as u64,
+    max_rdma_size: PAGE as u64,
+    max_recv_dtos: 4,
+    max_request_dtos: 4,
+    max_rdma_read_in: 1,
+    max_rdma_read_out: 1,
+    ..EpAttributes::DEFAULT
+};
+
+const TO_PASSIVE: ConnectParam<'_> = ConnectParam {
+    address: IaAddress::Node(2),
+    qualifier: QUALIFIER,
+    timeout: TIMEOUT_INFINITE,
+    private_data: &[],
+    quality: QualityOfService::BEST_EFFORT,
+    flags: ConnectFlags::empty(),
+};
+
+/// One end: an adapter with a dispatcher for requests of connections and one for all else, a page of memory and two endpoints.
+struct End<'i, 's> {
+    ia: &'i Adapter<'s>,
+    pz: PzId,
+    evd: EvdId,
+    arrivals: EvdId,
+    memory: LmrCreated,
+    endpoints: [EpId; 2],
+}
+
+impl<'i, 's> End<'i, 's> {
+    fn new(ia: &'i Adapter<'s>, page: &'static [AtomicU8]) -> core::result::Result<Self, Wrong> {
+        let pz = ia.pz_create()?;
+        let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
+        let streams = transfers | EvdFlags::CONNECTION | EvdFlags::SOFTWARE;
+        let evd = ia.evd_create(16, None, streams)?;
+        let arrivals = ia.evd_create(4, None, EvdFlags::CR)?;
+        let memory = ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(Region::from_static(page)),
+            pz,
+            privileges: MemoryPrivileges::ALL,
+        })?;
+        let (pz_id, all) = (Some(pz), Some(evd));
+        let make = || ia.ep_create(pz_id, all, all, all, Some(&ATTRIBUTES));
+        let endpoints = [make()?, make()?];
+        Ok(Self {
+            ia,
+            pz,
+            evd,
+            arrivals,
+            memory,
+            endpoints,
+        })
+    }
+
+    const fn piece(&self, offset: u64, length: u64) -> LmrTriplet {
+        LmrTriplet {
+            context: self.memory.lmr_context,
+            address: self.memory.registered_address + offset,
+            length,
+        }
+    }
+
+    const fn remote(&self) -> RmrTriplet {
+        RmrTriplet {
+            context: self.memory.rmr_context,
+            address: self.memory.registered_address,
+            length: PAGE as u64,
+        }
+    }
+
+    /// Takes an event that has to be there.
+    fn next(&self) -> core::result::Result<Event, Wrong> {
+        Ok(self.ia.evd_dequeue(self.evd)?)
+    }
+
+    /// Takes the success of what was posted with a cookie.
+    #[track_caller]
+    fn take(&self, cookie: u64) -> Found {
+        let event = self.next()?;
+        demand(match event {
+            Event::Dto(done) => (done.cookie, done.status) == (cookie, DtoStatus::Success),
+            Event::RmrBind(done) => (done.cookie, done.status) == (cookie, DtoStatus::Success),
+            _ => false,
+        })
+    }
+
+    #[track_caller]
+    fn take_established(&self, ep: EpId) -> Found {
+        let established = ConnectionEventKind::Established;
+        let event = self.next()?;
+        demand(
+            matches!(event, Event::Connection { kind, ep: of, .. } if kind == established && of == ep),
+        )
+    }
+}
+
+/// Two ends of a fabric.
+struct Ends<'i, 's> {
+    fabric: &'i Fabric,
+    active: End<'i, 's>,
+    passive: End<'i, 's>,
+}
+
+impl Ends<'_, '_> {
+    fn settle(&self) {
+        loop {
+            let steps = self.fabric.run_until_idle(PATIENCE);
+            let now = self.fabric.now();
+            if steps + self.active.ia.progress(now) + self.passive.ia.progress(now) == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Connects two endpoints, as far as the passive side has not looked whether they are.
+    fn connect(&self, pair: usize) -> Found {
+        let Self {
+            fabric,
+            active,
+            passive,
+        } = self;
+        let ep = active.endpoints[pair];
+        active.ia.ep_connect(ep, &TO_PASSIVE, fabric.now())?;
+        self.settle();
+        let Event::ConnectionRequest { cr, .. } = passive.ia.evd_dequeue(passive.arrivals)? else {
+            return demand(false);
+        };
+        passive
+            .ia
+            .cr_accept(cr, Some(passive.endpoints[pair]), &[])?;
+        fabric.run_until_idle(PATIENCE);
+        active.ia.progress(fabric.now());
+        active.take_established(ep)
+    }
+}
+
+impl Runner {
+    /// CNE-03, DTO-13, LMF-02, RMB-23, RMF-02, CNW-05, EVW-10, IAC-02.
+    pub(super) fn moments(&mut self) -> Outcome {
+        let fabric = Fabric::new(FabricOptions::default());
+        let mut stores = [Box::new(Slots::new()), Box::new(Slots::new())];
+        let [first, second] = &mut stores;
+        let nodes = [("active", 1), ("passive", 2)]
+            .map(|(name, number)| fabric.node(NodeOptions::new(name, number)));
+        let [a, b] = nodes;
+        let (a, b) = match (Ia::open(a, first.lend(), 4), Ia::open(b, second.lend(), 4)) {
+            (Ok(a), Ok(b)) => (a, b),
+            (a, b) => return self.mismatch("two adapters", [a.err(), b.err()]),
+        };
+        let found = meet(&fabric, &a, &b).map_err(Wrong::into_text);
+        self.expect(
+            found.is_ok(),
+            "events in their order, and no trace of what was declined",
+            found,
+        )?;
+        self.given_up()
+    }
+}
+
+fn meet<'s>(fabric: &Fabric, a: &Adapter<'s>, b: &Adapter<'s>) -> Found {
+    let [near, far] = pages();
+    for (number, cell) in near.iter().enumerate() {
+        cell.store((number % 251) as u8, Ordering::Relaxed);
+    }
+    far.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
+    let ends = Ends {
+        fabric,
+        active: End::new(a, near)?,
+        passive: End::new(b, far)?,
+    };
+    let arrivals = ends.passive.arrivals;
+    b.psp_create(QUALIFIER, arrivals, PspFlags::Consumer)?;
+    established_goes_first(&ends)?;
+    long_transfers(&ends)?;
+    bound_and_not_polled(&ends.passive, &ends)?;
+    declined_binds(&ends)?;
+    ends_while_waited_for(&ends)
+}
+
+/// A connection is established, and a message on it taken in, before the consumer has looked for either: the connection comes first, behind what had
+/// come on another endpoint.
+fn established_goes_first(ends: &Ends<'_, '_>) -> Found {
+    let Ends {
+        active, passive, ..
+    } = ends;
+    let receive = |pair: usize, cookie| {
+        let ep = passive.endpoints[pair];
+        passive
+            .ia
+            .post_recv(ep, &[passive.piece(0, 8)], cookie, NO_FLAGS)
+    };
+    let send = |pair: usize| {
+        let ep = active.endpoints[pair];
+        active.ia.post_send(ep, &[active.piece(0, 8)], 1, NO_FLAGS)
+    };
+    ends.connect(0)?;
+    ends.settle();
+    passive.take_established(passive.endpoints[0])?;
+    receive(0, 10)?;
+    receive(1, 11)?;
+    send(0)?;
+    ends.settle();
+    active.take(1)?;
+    ends.connect(1)?;
+    send(1)?;
+    ends.fabric.run_until_idle(PATIENCE);
+    // Takes in what has completed, and hands nothing out.
+    passive.ia.evd_resize(passive.evd, 20)?;
+    passive.ia.evd_post_se(passive.evd, 99)?;
+    ends.settle();
+    passive.take(10)?;
+    passive.take_established(passive.endpoints[1])?;
+    passive.take(11)?;
+    let last = passive.next()?;
+    demand(last == Event::Software { pointer: 99 })?;
+    active.take(1)
+}
+
+/// A page moves whole, by a write and back by a read.
+fn long_transfers(ends: &Ends<'_, '_>) -> Found {
+    let Ends {
+        active, passive, ..
+    } = ends;
+    let (ia, ep) = (active.ia, active.endpoints[0]);
+    let whole = [active.piece(0, PAGE as u64)];
+    ia.post_rdma_write(ep, &whole, 2, &passive.remote(), NO_FLAGS)?;
+    ends.settle();
+    active.take(2)?;
+    let [near, far] = pages();
+    for (number, (left, right)) in near.iter().zip(far).enumerate() {
+        demand(right.load(Ordering::Relaxed) == (number % 251) as u8)?;
+        left.store(0, Ordering::Relaxed);
+    }
+    ia.post_rdma_read(ep, &whole, 3, &passive.remote(), NO_FLAGS)?;
+    ends.settle();
+    active.take(3)?;
+    for (left, right) in near.iter().zip(far) {
+        demand(left.load(Ordering::Relaxed) == right.load(Ordering::Relaxed))?;
+    }
+    Ok(())
+}
+
+/// A region can be freed as soon as the last bind of it is undone, polled or not.
+fn bound_and_not_polled(end: &End<'_, '_>, ends: &Ends<'_, '_>) -> Found {
+    let (ia, ep) = (end.ia, end.endpoints[0]);
+    let lent = ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Virtual(Region::from_static(pages()[1])),
+        pz: end.pz,
+        privileges: MemoryPrivileges::ALL,
+    })?;
+    let rmr = ia.rmr_create(end.pz)?;
+    let mut piece = LmrTriplet {
+        context: lent.lmr_context,
+        address: lent.registered_address,
+        length: 64,
+    };
+    ia.rmr_bind(rmr, &piece, REMOTE, ep, 4, NO_FLAGS)?;
+    ends.settle();
+    demand_refused(ErrorKind::InvalidState, ia.lmr_free(lent.lmr))?;
+    piece.length = 0;
+    ia.rmr_bind(rmr, &piece, REMOTE, ep, 5, NO_FLAGS)?;
+    ends.fabric.run_until_idle(PATIENCE);
+    ia.lmr_free(lent.lmr)?;
+    end.take(4)?;
+    end.take(5)?;
+    Ok(ia.rmr_free(rmr)?)
+}
+
+/// The device declines binds, of a remote region with another bind under way and of one without: nothing holds the region that they would have been of.
+fn declined_binds(ends: &Ends<'_, '_>) -> Found {
+    let end = &ends.active;
+    let (ia, ep) = (end.ia, end.endpoints[0]);
+    let lent = ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Virtual(Region::from_static(pages()[0])),
+        pz: end.pz,
+        privileges: MemoryPrivileges::ALL,
+    })?;
+    let piece = LmrTriplet {
+        context: lent.lmr_context,
+        address: lent.registered_address,
+        length: 64,
+    };
+    let (busy, idle) = (ia.rmr_create(end.pz)?, ia.rmr_create(end.pz)?);
+    ia.rmr_bind(busy, &end.piece(0, 8), REMOTE, ep, 6, NO_FLAGS)?;
+    for nth in 0..500 {
+        ends.fabric.inject(Fault::RefusePost { adapter: 0, nth });
+    }
+    for rmr in [busy, idle] {
+        let refused = ia.rmr_bind(rmr, &piece, REMOTE, ep, 7, NO_FLAGS);
+        let why = refused.map_err(|error| (error.kind(), error.cause()));
+        demand(why == Err((ErrorKind::InsufficientResources, Cause::DeviceRefused)))?;
+    }
+    ia.lmr_free(lent.lmr)?;
+    ends.settle();
+    // The one that was under way is done, and nothing else.
+    end.take(6)?;
+    demand_refused(ErrorKind::QueueEmpty, ia.evd_dequeue(end.evd))?;
+    ia.rmr_free(busy)?;
+    Ok(ia.rmr_free(idle)?)
+}
+
+/// Objects go while somebody waits for what they would tell.
+fn ends_while_waited_for(ends: &Ends<'_, '_>) -> Found {
+    let (end, waker) = (&ends.passive, Waker::noop());
+    let ia = end.ia;
+    let cno = ia.cno_create(None)?;
+    let evd = ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE)?;
+    let mut released = ia.cno_wait(cno)?;
+    let forgotten = ia.cno_wait(cno)?;
+    demand(released.poll(waker).is_pending())?;
+    let mut many = ia.evd_wait(evd, 3)?;
+    demand(many.poll(waker).is_pending())?;
+    let shorter = ia.evd_resize(evd, 2).map_err(|error| error.subtype());
+    demand(shorter == Err(Subtype::InvalidStateEvdWaiter))?;
+    drop(many);
+    ia.evd_free(evd)?;
+    demand(released.poll(waker) == Poll::Ready(Ok(None)))?;
+    let over = released.poll(waker).map(|outcome| outcome.is_err());
+    demand(over == Poll::Ready(true))?;
+    drop(forgotten);
+
+    // A bind is under way, a completion waits, and two wait for others when the adapter goes.
+    let rmr = ia.rmr_create(end.pz)?;
+    ia.post_recv(end.endpoints[0], &[end.piece(0, 8)], 20, NO_FLAGS)?;
+    let bound = ia.rmr_bind(
+        rmr,
+        &end.piece(0, 8),
+        REMOTE,
+        end.endpoints[1],
+        21,
+        NO_FLAGS,
+    );
+    demand(bound.is_ok())?;
+    ends.settle();
+    // Takes in what has completed.
+    ia.evd_resize(end.evd, 18)?;
+    let again = ia.rmr_bind(
+        rmr,
+        &end.piece(0, 8),
+        REMOTE,
+        end.endpoints[1],
+        22,
+        NO_FLAGS,
+    );
+    demand(again.is_ok())?;
+    let software = ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE)?;
+    let mut event = ia.evd_wait(software, 1)?;
+    let mut notification = ia.cno_wait(cno)?;
+    demand(event.poll(waker).is_pending())?;
+    demand(notification.poll(waker).is_pending())?;
+    demand_refused(ErrorKind::InvalidState, ia.shut(CloseFlags::Graceful))?;
+    ia.shut(CloseFlags::Abrupt)?;
+    for outcome in [
+        event.poll(waker).map(Result::err),
+        notification.poll(waker).map(Result::err),
+    ] {
+        let aborted =
+            |error: Option<Error>| error.is_some_and(|error| error.kind() == ErrorKind::Abort);
+        demand(matches!(outcome, Poll::Ready(error) if aborted(error)))?;
+    }
+    Ok(())
+}
+
+impl Runner {
+    /// An adapter in storage in which one was that nobody closed: nothing of that is left. Done once, since what the other had of the host's is never
+    /// given back.
+    ///
+    /// Spec: GEN-06, GEN-15
+    fn given_up(&mut self) -> Outcome {
+        const TAKEN: usize = 1;
+        let (now, relaxed) = (0, Ordering::Relaxed);
+        if GIVEN_UP
+            .compare_exchange(now, TAKEN, relaxed, relaxed)
+            .is_err()
+        {
+            return Ok(());
+        }
+        let found = give_up().map_err(Wrong::into_text);
+        self.expect(found.is_ok(), "nothing of the adapter before", found)
+    }
+}
+
+fn open<'s>(
+    fabric: &Fabric,
+    number: u64,
+    storage: &'s mut Slots,
+) -> core::result::Result<Adapter<'s>, Wrong> {
+    let node = fabric.node(NodeOptions::new("given-up", number));
+    Ia::open(node, storage.lend(), 4).map_err(|refused| Wrong::Refused(refused.error))
+}
+
+fn give_up() -> Found {
+    let fabric = Fabric::new(FabricOptions::default());
+    let (mut first, mut second) = (Box::new(Slots::new()), Box::new(Slots::new()));
+    let left = use_and_leave(&fabric, &mut first, &mut second)?;
+    let ia = open(&fabric, 3, &mut first)?;
+    for handle in left {
+        demand_refused(ErrorKind::InvalidHandle, ia.get_handle_type(handle))?;
+    }
+    // All the room is there: of events but for those of the asynchronous dispatcher, of posts, of regions and of endpoints.
+    let pz = ia.pz_create()?;
+    let evd = ia.evd_create(44, None, EvdFlags::SOFTWARE)?;
+    let srq = ia.srq_create(pz, &shared(48))?;
+    let rmrs = [ia.rmr_create(pz)?, ia.rmr_create(pz)?, ia.rmr_create(pz)?];
+    let make = || ia.ep_create(Some(pz), None, None, None, None);
+    let endpoints = [make()?, make()?, make()?];
+    for ep in endpoints {
+        ia.ep_free(ep)?;
+    }
+    for rmr in rmrs {
+        ia.rmr_free(rmr)?;
+    }
+    ia.srq_free(srq)?;
+    ia.evd_free(evd)?;
+    ia.pz_free(pz)?;
+    let closed = ia.close(CloseFlags::Graceful).map(drop);
+    closed.map_err(|refused| Wrong::Refused(refused.error))
+}
+
+/// Has one of everything on an adapter, with work under way and a request that nobody has answered, and gives the adapter up. Says what was on it.
+fn use_and_leave<'s>(
+    fabric: &Fabric,
+    storage: &'s mut Slots,
+    other: &'s mut Slots,
+) -> core::result::Result<Vec<Handle>, Wrong> {
+    let (a, b) = (open(fabric, 1, other)?, open(fabric, 2, storage)?);
+    let [near, far] = pages();
+    let ends = Ends {
+        fabric,
+        active: End::new(&a, near)?,
+        passive: End::new(&b, far)?,
+    };
+    let evd = ends.passive.evd;
+    let arrivals = ends.passive.arrivals;
+    let psp = b.psp_create(QUALIFIER, arrivals, PspFlags::Consumer)?;
+    let rsp = b.rsp_create(QUALIFIER + 1, Some(ends.passive.endpoints[1]), arrivals)?;
+    ends.connect(0)?;
+    ends.settle();
+    let ep = ends.passive.endpoints[0];
+    let piece = ends.passive.piece(0, 8);
+    b.post_recv(ep, &[piece], 1, NO_FLAGS)?;
+    let cno = b.cno_create(None)?;
+    b.evd_modify_cno(evd, Some(cno))?;
+    let (rmr, srq) = (
+        b.rmr_create(ends.passive.pz)?,
+        b.srq_create(ends.passive.pz, &shared(2))?,
+    );
+    b.srq_post_recv(srq, &[piece], 2)?;
+    b.rmr_bind(rmr, &piece, REMOTE, ep, 3, NO_FLAGS)?;
+    a.ep_connect(ends.active.endpoints[1], &TO_PASSIVE, fabric.now())?;
+    ends.settle();
+    b.evd_post_se(evd, 4)?;
+    let left = vec![
+        ends.passive.pz.handle(),
+        ends.passive.memory.lmr.handle(),
+        evd.handle(),
+        ep.handle(),
+        psp.handle(),
+        rsp.handle(),
+        cno.handle(),
+        rmr.handle(),
+        srq.handle(),
+    ];
+    let kept = Box::leak(Box::new(b));
+    GIVEN_UP.store((&raw const *kept).expose_provenance(), Ordering::Relaxed);
+    let closed = a.close(CloseFlags::Abrupt).map(drop);
+    closed.map_err(|refused| Wrong::Refused(refused.error))?;
+    Ok(left)
+}

@@ -1,0 +1,166 @@
+//! A device that has no room for one call, whichever: what is refused for that leaves nothing behind, and is done when it is asked for again.
+
+use std::cell::Cell;
+
+use backend_mock::{Fabric, FabricOptions, Fault, FaultPlan, MockBackend, NodeOptions};
+use dat_core::attributes::EpAttributes;
+use dat_core::error::ErrorKind;
+use dat_core::flags::{CloseFlags, EpFields, EvdFlags, MemoryPrivileges, PspFlags};
+use dat_core::memory::{LmrMemory, LmrRequest, Region};
+use dat_core::{Ia, IaStorage, Result};
+
+use super::cramped::{Adapter, Found, Lock, Wrong, demand, shared};
+use super::moments::pages;
+use super::{Outcome, Runner};
+
+/// Room for just what is made.
+type Exact = IaStorage<MockBackend, Lock, 4, 8, 1, 1, 38, 18>;
+
+/// More calls than the device gets.
+const CALLS: u32 = 64;
+/// So many of them at least may be refused.
+const REFUSED: u32 = 16;
+
+const ATTRIBUTES: EpAttributes = EpAttributes {
+    max_message_size: 64,
+    max_rdma_size: 64,
+    max_recv_dtos: 2,
+    max_request_dtos: 2,
+    ..EpAttributes::DEFAULT
+};
+
+/// Counts what is refused.
+struct Patience(Cell<u32>);
+
+impl Patience {
+    fn refused(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    /// Asks once more if there was no room.
+    fn ask<T>(&self, call: impl Fn() -> Result<T>) -> core::result::Result<T, Wrong> {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::InsufficientResources => {
+                self.refused();
+                Ok(call()?)
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+}
+
+impl Runner {
+    /// GEN-06, EVC-04, EVZ-03, EPC-08, EPM-05, SRQC-05, SRQZ-03, IAC-03.
+    pub(super) fn scarce(&mut self) -> Outcome {
+        let mut refused = 0;
+        // Of two adapters: the compiler takes the storage of one that could not be opened for lent.
+        let (mut storage, mut other) = (Box::new(Exact::new()), Box::new(Exact::new()));
+        for nth in 0..CALLS {
+            let patience = Patience(Cell::new(0));
+            let fault = Fault::AllocationFailure { adapter: 0, nth };
+            let fabric = Fabric::new(FabricOptions {
+                faults: FaultPlan {
+                    faults: vec![fault],
+                },
+                ..FabricOptions::default()
+            });
+            let node = fabric.node(NodeOptions::new("scarce", 1));
+            let ia = match Ia::open(node, storage.lend(), 2) {
+                Ok(ia) => ia,
+                Err(first) => {
+                    patience.refused();
+                    match Ia::open(first.backend, other.lend(), 2) {
+                        Ok(ia) => ia,
+                        Err(again) => return self.mismatch("an adapter", again.error),
+                    }
+                }
+            };
+            let found = make_all(&ia, &patience).map_err(Wrong::into_text);
+            self.expect(
+                found.is_ok(),
+                format_args!("nothing left of a refusal by call {nth} of the device (GEN-06)"),
+                found,
+            )?;
+            let closed = ia.close(CloseFlags::Graceful).map(drop);
+            self.expect(closed.is_ok(), "closed (IAC-03)", closed.err())?;
+            refused += patience.0.get();
+        }
+        let expected = format_args!("between {REFUSED} and {CALLS} refusals");
+        self.expect((REFUSED..=CALLS).contains(&refused), expected, refused)
+    }
+}
+
+/// Makes, changes and frees one of everything. There is room in the storage for each once.
+fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
+    let bare = ia.ep_create(None, None, None, None, None)?;
+    let held = ia.ep_recv_query(bare)?;
+    demand((held.allocated, held.span) == (0, 0))?;
+    ia.ep_free(bare)?;
+    let pz = patience.ask(|| ia.pz_create())?;
+    let cno = patience.ask(|| ia.cno_create(None))?;
+    let evd = |length, flags| patience.ask(|| ia.evd_create(length, Some(cno), flags));
+    let requests = evd(6, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
+    let receives = evd(6, EvdFlags::DTO)?;
+    let others = evd(6, EvdFlags::DTO)?;
+    let connections = evd(2, EvdFlags::CONNECTION | EvdFlags::CR)?;
+    let request = LmrRequest {
+        memory: LmrMemory::Virtual(Region::from_static(pages()[0])),
+        pz,
+        privileges: MemoryPrivileges::ALL,
+    };
+    let lmr = patience.ask(|| ia.lmr_create(&request))?.lmr;
+    let rmr = patience.ask(|| ia.rmr_create(pz))?;
+    let srq = patience.ask(|| ia.srq_create(pz, &shared(2)))?;
+    let psp = patience.ask(|| ia.psp_create(7, connections, PspFlags::Consumer))?;
+    let own = patience.ask(|| {
+        ia.ep_create(
+            Some(pz),
+            Some(receives),
+            Some(requests),
+            Some(connections),
+            Some(&ATTRIBUTES),
+        )
+    })?;
+    let attributes = EpAttributes {
+        srq_soft_hw: 1,
+        ..ATTRIBUTES
+    };
+    // Two that take from the shared queue, whose completions go to different dispatchers.
+    let taker = |evd| {
+        patience.ask(|| {
+            let receive = Some(evd);
+            ia.ep_create_with_srq(Some(pz), receive, Some(requests), None, srq, &attributes)
+        })
+    };
+    let takers = [taker(receives)?, taker(others)?];
+    patience.ask(|| ia.srq_resize(srq, 4))?;
+    let before = ia.ep_query(takers[0], EpFields::all())?;
+    let mut wanted = before;
+    wanted.attributes.srq_soft_hw = 2;
+    wanted.attributes.max_request_dtos = 3;
+    let both = EpFields::SRQ_SOFT_HW | EpFields::MAX_REQUEST_DTOS;
+    if let Err(error) = ia.ep_modify(takers[0], both, &wanted) {
+        demand(error.kind() == ErrorKind::InsufficientResources)?;
+        patience.refused();
+        let now = ia.ep_query(takers[0], EpFields::all())?;
+        demand(now.attributes == before.attributes)?;
+        ia.ep_modify(takers[0], both, &wanted)?;
+    }
+    let after = ia.ep_query(takers[0], EpFields::all())?.attributes;
+    demand((after.srq_soft_hw, after.max_request_dtos) == (2, 3))?;
+    patience.ask(|| ia.evd_resize(others, 8))?;
+    patience.ask(|| ia.ep_reset(own))?;
+    for ep in takers {
+        ia.ep_free(ep)?;
+    }
+    ia.ep_free(own)?;
+    ia.psp_free(psp)?;
+    ia.srq_free(srq)?;
+    ia.rmr_free(rmr)?;
+    ia.lmr_free(lmr)?;
+    for evd in [requests, receives, others, connections] {
+        ia.evd_free(evd)?;
+    }
+    ia.cno_free(cno)?;
+    Ok(ia.pz_free(pz)?)
+}
