@@ -100,8 +100,9 @@ fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
     let cno = patience.ask(|| ia.cno_create(None))?;
     let evd = |length, flags| patience.ask(|| ia.evd_create(length, Some(cno), flags));
     let requests = evd(6, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
-    let receives = evd(6, EvdFlags::DTO)?;
-    let others = evd(6, EvdFlags::DTO)?;
+    // As long as it takes: for a longer shared queue both have to become longer.
+    let receives = evd(4, EvdFlags::DTO)?;
+    let others = evd(2, EvdFlags::DTO)?;
     let connections = evd(2, EvdFlags::CONNECTION | EvdFlags::CR)?;
     let request = LmrRequest {
         memory: LmrMemory::Virtual(Region::from_static(pages()[0])),
