@@ -235,6 +235,7 @@ impl VerbsBackend {
                 0
             },
             port: self.port.number,
+            one_partition: self.port.has_one_partition(),
             atomics: self.port.limits.atomics,
         })?;
         if !self.directory.enter(device.number(), request.token) {

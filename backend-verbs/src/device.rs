@@ -198,6 +198,11 @@ impl Port {
             .copied()
     }
 
+    /// Whether queue pairs can have one key of a partition alone, as on most Ethernet.
+    pub(crate) fn has_one_partition(&self) -> bool {
+        self.limits.transport == Transport::InfiniBand && self.state.partition_keys == 1
+    }
+
     pub(crate) fn is_iwarp(&self) -> bool {
         self.limits.transport == Transport::Iwarp
     }

@@ -219,6 +219,12 @@ impl ConnectionId {
         }
     }
 
+    /// The port of its device; 0 as long as that is not known.
+    pub(super) fn port(&self) -> u8 {
+        // SAFETY: the identifier lives.
+        unsafe { (*self.raw()).port_num }
+    }
+
     pub(crate) fn bind(&self, local: SocketAddr) -> Result<(), BackendError> {
         let mut local = address::to_c(local);
         // SAFETY: the identifier lives, and the address during the call.

@@ -84,6 +84,8 @@ pub(crate) struct PortState {
     pub(crate) message_bytes: u32,
     /// Bytes of a packet, as verbs encodes them.
     pub(crate) packet: u32,
+    /// Keys of partitions that queue pairs can have.
+    pub(crate) partition_keys: u16,
 }
 
 /// The list of devices that libibverbs made.
@@ -250,6 +252,7 @@ impl Context {
             active: told.state == rdma_sys::ibv_port_state::IBV_PORT_ACTIVE,
             message_bytes: told.max_msg_sz,
             packet: told.active_mtu,
+            partition_keys: told.pkey_tbl_len,
         })
     }
 }

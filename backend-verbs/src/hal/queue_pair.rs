@@ -24,6 +24,8 @@ pub(crate) struct QueuePair {
     inline: u32,
     /// Peers may do atomic operations.
     atomics: bool,
+    /// The port for whose every connection it was initialised when it was made, if there is one.
+    ready_port: Option<u8>,
     _queues: [Arc<CompletionQueue>; 2],
     _shared: Option<Arc<SharedReceiveQueue>>,
 }
@@ -49,6 +51,8 @@ pub(crate) struct QueuePairPlan<'a> {
     /// Bytes that requests should be able to carry themselves.
     pub(crate) inline: u32,
     pub(crate) port: u8,
+    /// All connections of the port have the same key of a partition, since it has no other.
+    pub(crate) one_partition: bool,
     /// Peers may do atomic operations.
     pub(crate) atomics: bool,
 }
@@ -92,6 +96,7 @@ impl QueuePair {
             domain,
             inline,
             atomics: false,
+            ready_port: None,
             _queues: queues,
             _shared: None,
         }
@@ -164,6 +169,7 @@ impl QueuePair {
                 wanted.cap.max_inline_data
             },
             atomics: plan.atomics,
+            ready_port: plan.one_partition.then_some(plan.port),
             _queues: [
                 Arc::clone(plan.request_queue),
                 Arc::clone(plan.receive_queue),
@@ -193,6 +199,10 @@ impl QueuePair {
 
     /// Goes one step towards the connection that `id` stands for.
     pub(crate) fn advance(&self, id: &ConnectionId, step: Step) -> Result<(), BackendError> {
+        if matches!(step, Step::Initialise) && self.ready_port == Some(id.port()) {
+            // It would get the port, the key and the rights that it has.
+            return Ok(());
+        }
         let mut attributes = blank();
         attributes.qp_state = match step {
             Step::Initialise => ibv_qp_state::IBV_QPS_INIT,
