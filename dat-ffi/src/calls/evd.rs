@@ -1,7 +1,7 @@
 //! Event dispatchers.
 
 use dat_core::event::{DtoCompletion, Event, EventSink, Waited};
-use dat_core::flags::{EvdFields, EvdFlags, HandleKind};
+use dat_core::flags::{EvdFields, EvdFlags, HandleKind, TIMEOUT_INFINITE};
 use dat_core::id::{CnoId, EvdId};
 use dat_core::{Error, ErrorKind, Result};
 
@@ -269,8 +269,10 @@ pub(crate) extern "C" fn wait<E: Edition>(
         let mut ready = look();
         let mut deadline = None;
         if ready.is_none() {
-            // The time runs while others go on.
-            deadline = with_device!(adapter, opened => opened.now().after(timeout));
+            // The time runs while others go on, if it runs: a look at the clock is no small part of a wait.
+            if timeout != TIMEOUT_INFINITE {
+                deadline = with_device!(adapter, opened => opened.now().after(timeout));
+            }
             let cell = evd.cell();
             let completes = cell.is_some_and(|cell| cell.mark() == HAS_COMPLETIONS);
             if completes && timeout != 0 {
