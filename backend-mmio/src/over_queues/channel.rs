@@ -231,7 +231,11 @@ where
         self.received = self.received.wrapping_add(1);
         self.post_receive(number).ok_or(())?;
         self.receive.ring().map_err(drop)?;
+        // Who has a place for each message that it sends leaves no more of them behind than there are.
         self.free = self.free.saturating_add(1);
+        if self.free > DEPTH {
+            return Err(());
+        }
         Ok(Some(message))
     }
 }

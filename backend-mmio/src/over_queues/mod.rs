@@ -10,8 +10,8 @@
 //! early until then.
 //!
 //! # A peer that lies
-//! What came is copied once and must be a message, of this version, of exactly its length. Places that are given back must have been
-//! taken; requests that wait for an answer are four at most. Whoever does otherwise, or does not take what was sent, loses the
+//! What came is copied once and must be a message, of this version, of exactly its length, for which the sender had a place. Places that
+//! are given back must have been taken; requests that wait for an answer are four at most. Whoever does otherwise, or does not take what was sent, loses the
 //! channel: what was connected over it is broken, what was to be fails, and no message of it is read any more. Names of connections are believed
 //! only from the channel that they are of; others are passed over.
 

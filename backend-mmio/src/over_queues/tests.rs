@@ -17,7 +17,7 @@ use dat_core::backend::{
 use dat_core::flags::{DtoStatus, QualityOfService};
 use dat_core::time::Instant;
 
-use super::channel::{CHANNEL_BYTES, Channel, DEPTH, REQUESTS};
+use super::channel::{CHANNEL_BYTES, Channel, DEPTH, REQUESTS, State};
 use super::message::{Kind, MESSAGE, Message};
 use super::sideband::{Connection, Junction, Listener, QueueSideband, SidebandStorage};
 use crate::sideband::{Peer, Sideband};
@@ -261,6 +261,11 @@ impl Bench {
         asked.from
     }
 
+    fn is_given_up(&self) -> bool {
+        let channel = self.sideband.storage.channels[0].as_ref();
+        channel.is_some_and(|channel| channel.state == State::Down)
+    }
+
     /// The channel is down: what stands breaks, what is to come fails, and nothing is said or heard any more.
     fn is_down(&mut self, connected: u32) {
         let broken = u64::from(connected);
@@ -311,6 +316,28 @@ fn places_that_were_not_taken_cannot_be_given_back() {
         assert!(bench.tell(&places));
         bench.is_down(7);
     }
+}
+
+#[test]
+fn who_sends_without_a_place_loses_the_channel() {
+    let mut bench = Bench::new();
+    bench.connected(7);
+    // Nothing is given back, so that soon nothing can be told of places either; then the peer has used up its own.
+    let (mut sent, mut places) = (0, DEPTH);
+    let nothing = Message::new(Kind::Places, 0, 0);
+    while !bench.is_given_up() {
+        assert!(sent <= places, "{sent} messages for {places} places");
+        assert!(bench.tell(&nothing));
+        sent += 1;
+        assert_eq!(bench.sideband.of_messages(), None);
+        if sent <= places {
+            assert_eq!(bench.poll(), None);
+            let said = bench.heard();
+            places += said.iter().map(|message| message.places).sum::<u32>();
+        }
+    }
+    assert_eq!(sent, places + 1);
+    bench.is_down(7);
 }
 
 #[test]
