@@ -7,10 +7,10 @@ use backend_mmio::mailbox::defs as mailbox;
 #[cfg(feature = "std")]
 use backend_mmio::mailbox::{Mailbox, MailboxControl, MailboxRegisters, MailboxSideband};
 use backend_mmio::mlx5::{
-    CompletionQueueSlot, DeviceEvent, Limits, MmioBackend, Parts, QueuePairSlot, RequestSlot,
-    SharedReceiveSlot, State, Storage, WindowSlot,
+    CompletionQueueSlot, DeviceEvent, Limits, MmioBackend, MmioReceiveQueue, MmioSendQueue, Parts,
+    QueuePairSlot, RequestSlot, SharedReceiveSlot, State, Storage, WindowSlot,
 };
-use backend_mmio::over_queues::{MmioQueueSideband, QueueSideband};
+use backend_mmio::over_queues::{MmioQueueSideband, QueueSideband, SidebandStorage};
 use backend_mmio::{DeviceUnit, DmaMemory, Sideband};
 use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
 use dat_core::backend::BackendError;
@@ -26,6 +26,7 @@ use crate::lie::Lie;
 use crate::lock::{Arc, Guard, Mutex, lock};
 use crate::mailbox::{Desk, MailboxDevice, Regions};
 use crate::memory;
+use crate::outsider::Outsider;
 #[cfg(feature = "std")]
 use crate::posted::{Beside, PostedBackend, anything};
 use crate::sideband::{Devices, FabricSideband};
@@ -43,12 +44,22 @@ pub type LentBackend<'s> =
     MmioBackend<'s, ModelControl, ModelSideband, ModelRegisters, ModelHal<Shared>>;
 
 /// The driver on a model device whose connections come about over its own queue pairs.
-pub type SpeakingBackend = MmioBackend<
-    'static,
+pub type SpeakingBackend = LentSpeaking<'static>;
+
+/// The same, in memory that was lent.
+pub type LentSpeaking<'s> = MmioBackend<
+    's,
     ModelControl,
-    MmioQueueSideband<'static, ModelRegisters, ModelHal<Shared>, ModelJunction<Shared>>,
+    MmioQueueSideband<'s, ModelRegisters, ModelHal<Shared>, ModelJunction<Shared>>,
     ModelRegisters,
     ModelHal<Shared>,
+>;
+
+/// What the sideband of such a device keeps.
+pub type SpeakingStorage<'s> = SidebandStorage<
+    's,
+    MmioSendQueue<'s, ModelHal<Shared>, ModelRegisters>,
+    MmioReceiveQueue<'s, ModelHal<Shared>>,
 >;
 
 /// Memory that a device shares with its driver, in bytes.
@@ -258,21 +269,75 @@ impl ModelFabric {
     #[must_use]
     pub fn speaking_device(&self, options: NodeOptions) -> SpeakingBackend {
         let device = self.add(options, true, memory::shared(MEMORY));
-        let junction = ModelJunction {
-            devices: self.shared.clone(),
-            device,
-            address: options.address,
-            meetings: self.meetings.clone(),
-            by_driver: false,
-        };
-        let port = [device as u32, 0, 0, 0];
-        let sideband = QueueSideband::new(channels(), junction, options.address, port);
         let state = Box::leak(Box::new(State::new()));
-        let mut driver = self.driver(device, options, storage(&LIMITS, state), sideband);
+        self.speaking_driver(device, options, storage(&LIMITS, state), channels())
+    }
+
+    /// The same in memory that the next device gets when this one is gone, with as many channels, connections and listeners as there is
+    /// room for, and what is known of the device.
+    ///
+    /// # Panics
+    /// If it has not enough for its channels.
+    #[must_use]
+    pub fn speaking_device_on<'s>(
+        &self,
+        options: NodeOptions,
+        lent: &'s mut Lent,
+        connections: SpeakingStorage<'s>,
+    ) -> (LentSpeaking<'s>, &'s State) {
+        let device = self.add(options, true, lent.memory);
+        let storage = lent.storage();
+        let state = storage.state;
+        let driver = self.speaking_driver(device, options, storage, connections);
+        (driver, state)
+    }
+
+    fn speaking_driver<'s>(
+        &self,
+        device: usize,
+        options: NodeOptions,
+        storage: Storage<'s>,
+        connections: SpeakingStorage<'s>,
+    ) -> LentSpeaking<'s> {
+        let port = [device as u32, 0, 0, 0];
+        let junction = self.junction(device, options, false);
+        let sideband = QueueSideband::new(connections, junction, options.address, port);
+        let mut driver = self.driver(device, options, storage, sideband);
         if let Err(error) = driver.open_channels() {
             panic!("{error:?}");
         }
         driver
+    }
+
+    /// Who is at the other ends of a device's channels.
+    fn junction(
+        &self,
+        device: usize,
+        options: NodeOptions,
+        by_driver: bool,
+    ) -> ModelJunction<Shared> {
+        ModelJunction {
+            devices: self.shared.clone(),
+            device,
+            address: options.address,
+            meetings: self.meetings.clone(),
+            by_driver,
+        }
+    }
+
+    /// An adapter that no driver drives, for whoever is to say something else to the devices whose connections come about over their own
+    /// queue pairs.
+    #[must_use]
+    pub fn outsider(&self, options: NodeOptions) -> Outsider {
+        let mut world = self.shared.enter();
+        // None of the devices has its number.
+        let device = world.devices.len();
+        world.devices.push(None);
+        drop(world);
+        Outsider {
+            adapter: self.fabric.node(options),
+            junction: self.junction(device, options, true),
+        }
     }
 
     /// A device whose driver is elsewhere: `memory` is what they share, by addresses that both know it by, the `mailbox` lies beside it, and

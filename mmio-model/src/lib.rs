@@ -43,6 +43,7 @@ mod lie;
 mod lock;
 mod mailbox;
 mod memory;
+mod outsider;
 #[cfg(feature = "std")]
 mod posted;
 pub mod pvrdma;
@@ -51,12 +52,16 @@ mod sideband;
 mod window;
 
 pub use control::ModelControl;
-pub use fabric::{LentBackend, ModelBackend, ModelFabric, ModelSideband, SpeakingBackend};
+pub use fabric::{
+    LentBackend, LentSpeaking, ModelBackend, ModelFabric, ModelSideband, SpeakingBackend,
+    SpeakingStorage,
+};
 pub use hal::ModelHal;
 pub use junction::ModelJunction;
 pub use lent::Lent;
 pub use lie::Lie;
 pub use mailbox::{MailboxDevice, Regions, driver_address};
+pub use outsider::Outsider;
 #[cfg(feature = "std")]
 pub use posted::{Beside, PostedBackend};
 pub use window::ModelRegisters;

@@ -134,10 +134,11 @@ impl Target {
     }
 }
 
-const TARGETS: [Target; 10] = [
+const TARGETS: [Target; 11] = [
     Target::new("ops", 18, 1024),
     Target::new("rsm_ops", 14, 800),
     Target::new("rsm_wire", 9, 400),
+    Target::new("sideband_wire", 6, 385),
     Target::new("device", 4, 292),
     Target::new("sched", 6, 258),
     Target {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use arbitrary::{Arbitrary, Unstructured};
-use dat_fuzz::{cabi, config, device, rsm_wire, verbs};
+use dat_fuzz::{cabi, config, device, rsm_wire, sideband_wire, verbs};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args_os().skip(1);
@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "ops" => ops(input)?,
             "rsm_ops" => rsm_ops(input)?,
             "rsm_wire" => rsm_wire::run(input),
+            "sideband_wire" => sideband_wire::run(input),
             "config" => config::run(input),
             "cabi" => cabi::v1::run(input),
             "cabi2" => cabi::v2::run(input),

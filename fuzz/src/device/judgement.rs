@@ -1,5 +1,6 @@
 //! An adapter, what was posted on it, and the judgement of what comes back.
 
+use std::array;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -29,7 +30,7 @@ const BATCH: usize = 3;
 struct Pages([[AtomicU8; PAGE]; 5]);
 
 static PAGES: Pages = Pages([const { [const { AtomicU8::new(0) }; PAGE] }; 5]);
-const GUARD_BYTE: u8 = b'G';
+pub(crate) const GUARD_BYTE: u8 = b'G';
 
 /// Writes all pages: guards, and in each side's own page its number.
 pub(crate) fn fill() {
@@ -55,8 +56,14 @@ pub(crate) fn check_guards() {
     }
 }
 
-fn page(side: usize) -> &'static [AtomicU8] {
+/// The page of a side that is registered.
+pub(crate) fn page(side: usize) -> &'static [AtomicU8] {
     &PAGES.0[1 + 2 * side]
+}
+
+/// The page of guards behind it.
+pub(crate) fn guards(side: usize) -> &'static [AtomicU8] {
+    &PAGES.0[2 + 2 * side]
 }
 
 pub(crate) type Lock = SpinLock;
@@ -78,15 +85,18 @@ struct Posted {
     done: bool,
 }
 
+/// The endpoint that takes its buffers from the shared queue.
+const SHARING: usize = 1;
+
 /// An adapter with what is on it.
-pub(crate) struct Side<'t, B: Backend> {
+pub(crate) struct Side<'t, B: Backend, const ENDPOINTS: usize = PAIRS> {
     pub(crate) number: usize,
     pub(crate) ia: Ia<'t, B, Lock>,
-    zone: PzId,
+    pub(crate) zone: PzId,
     memory: LmrCreated,
     /// Of receives, requests, connections, and requests for them.
     pub(crate) dispatchers: [EvdId; 4],
-    pub(crate) endpoints: [EpId; PAIRS],
+    pub(crate) endpoints: [EpId; ENDPOINTS],
     shared: Option<SrqId>,
     window: Option<RmrId>,
     point: PspId,
@@ -97,17 +107,33 @@ pub(crate) struct Side<'t, B: Backend> {
 }
 
 /// What is on an adapter at the beginning.
-struct Objects {
+struct Objects<const ENDPOINTS: usize> {
     zone: PzId,
     memory: LmrCreated,
     dispatchers: [EvdId; 4],
-    endpoints: [EpId; PAIRS],
+    endpoints: [EpId; ENDPOINTS],
     shared: Option<SrqId>,
     window: Option<RmrId>,
     point: PspId,
 }
 
-impl Objects {
+/// What endpoints are made with.
+fn attributes() -> EpAttributes {
+    EpAttributes {
+        max_message_size: 1 << 16,
+        max_rdma_size: 1 << 16,
+        max_request_dtos: 8,
+        max_recv_dtos: 8,
+        max_request_iov: 2,
+        max_recv_iov: 2,
+        max_rdma_read_in: 4,
+        max_rdma_read_out: 4,
+        request_completion_flags: CompletionFlags::empty(),
+        ..EpAttributes::DEFAULT
+    }
+}
+
+impl<const ENDPOINTS: usize> Objects<ENDPOINTS> {
     fn new<B: Backend>(number: usize, ia: &Ia<'_, B, Lock>, may_lack: bool) -> Result<Self> {
         let zone = ia.pz_create()?;
         let memory = ia.lmr_create(&LmrRequest {
@@ -120,18 +146,7 @@ impl Objects {
         let connect = ia.evd_create(32, None, EvdFlags::CONNECTION)?;
         let arrivals = ia.evd_create(32, None, EvdFlags::CR)?;
         let point = ia.psp_create(QUALIFIER + number as u64, arrivals, PspFlags::Consumer)?;
-        let attributes = EpAttributes {
-            max_message_size: 1 << 16,
-            max_rdma_size: 1 << 16,
-            max_request_dtos: 8,
-            max_recv_dtos: 8,
-            max_request_iov: 2,
-            max_recv_iov: 2,
-            max_rdma_read_in: 4,
-            max_rdma_read_out: 4,
-            request_completion_flags: CompletionFlags::empty(),
-            ..EpAttributes::DEFAULT
-        };
+        let attributes = attributes();
         let shape = SrqAttributes {
             max_recv_dtos: 8,
             max_recv_iov: 2,
@@ -143,16 +158,18 @@ impl Objects {
             None
         };
         let (r, q, c) = (Some(receive), Some(request), Some(connect));
-        let own = ia.ep_create(Some(zone), r, q, c, Some(&attributes))?;
-        let other = match shared {
-            Some(shared) => ia.ep_create_with_srq(Some(zone), r, q, c, shared, &attributes)?,
-            None => ia.ep_create(Some(zone), r, q, c, Some(&attributes))?,
-        };
+        let mut endpoints = [EpId::NULL; ENDPOINTS];
+        for (place, ep) in endpoints.iter_mut().enumerate() {
+            *ep = match shared.filter(|_| place == SHARING) {
+                Some(shared) => ia.ep_create_with_srq(Some(zone), r, q, c, shared, &attributes)?,
+                None => ia.ep_create(Some(zone), r, q, c, Some(&attributes))?,
+            };
+        }
         Ok(Self {
             zone,
             memory,
             dispatchers: [receive, request, connect, arrivals],
-            endpoints: [own, other],
+            endpoints,
             shared,
             window: unless_unsupported(ia.rmr_create(zone), may_lack)?,
             point,
@@ -169,7 +186,7 @@ fn unless_unsupported<T>(made: Result<T>, may_lack: bool) -> Result<Option<T>> {
     }
 }
 
-impl<'t, B: Backend> Side<'t, B> {
+impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
     /// Makes everything. A device that `may_lack` what it needs may refuse: then there is nothing, and the adapter can be closed all the same.
     ///
     /// # Panics
@@ -216,6 +233,7 @@ impl<'t, B: Backend> Side<'t, B> {
         }
     }
 
+    /// Posts something, and says by which cookie; nothing if the interface refuses it.
     pub(crate) fn post(
         &mut self,
         to: &RmrTriplet,
@@ -224,9 +242,9 @@ impl<'t, B: Backend> Side<'t, B> {
         offset: u8,
         length: u8,
         flags: u8,
-    ) {
+    ) -> Option<u64> {
         let length = u64::from(length) * 8;
-        let ep = usize::from(at >> 1) % PAIRS;
+        let ep = usize::from(at >> 1) % ENDPOINTS;
         let endpoint = self.endpoints[ep];
         let cookie = self.posted.len() as u64;
         let whole = [self.piece(offset, length)];
@@ -254,7 +272,7 @@ impl<'t, B: Backend> Side<'t, B> {
             3 => ia.post_recv(endpoint, pieces, cookie, none),
             4 => match self.shared {
                 Some(shared) => ia.srq_post_recv(shared, pieces, cookie),
-                None => return,
+                None => return None,
             },
             5 => match self.window {
                 Some(window) => {
@@ -262,7 +280,7 @@ impl<'t, B: Backend> Side<'t, B> {
                     let bound = ia.rmr_bind(window, &whole[0], rights, endpoint, cookie, wanted);
                     bound.map(drop)
                 }
-                None => return,
+                None => return None,
             },
             6 => {
                 let operation = BatchOperation::RdmaWrite(*to);
@@ -290,7 +308,7 @@ impl<'t, B: Backend> Side<'t, B> {
             }
         };
         if done.is_err() {
-            return;
+            return None;
         }
         for _ in 0..count {
             self.posted.push(Posted {
@@ -303,6 +321,7 @@ impl<'t, B: Backend> Side<'t, B> {
                 done: false,
             });
         }
+        Some(cookie)
     }
 
     /// An event was taken; connection requests come back.
@@ -321,7 +340,7 @@ impl<'t, B: Backend> Side<'t, B> {
                 );
                 let own = usize::from(!receives);
                 assert!(from == own || self.any_dispatcher, "{done:?} from {from}");
-                let ep = posted.ep.unwrap_or(1);
+                let ep = posted.ep.unwrap_or(SHARING);
                 assert_eq!(done.ep, self.endpoints[ep], "{done:?}");
                 if done.status == DtoStatus::Success {
                     assert!(done.transferred_length <= posted.length, "{done:?}");
@@ -403,6 +422,25 @@ impl<'t, B: Backend> Side<'t, B> {
         Ok(())
     }
 
+    /// Frees an endpoint, and makes another one like it in its place.
+    pub(crate) fn replace(&mut self, place: usize) {
+        let ia = &self.ia;
+        ia.ep_free(self.endpoints[place]).expect("an endpoint");
+        let [r, q, c, _] = self.dispatchers.map(Some);
+        let made = match self.shared.filter(|_| place == SHARING) {
+            Some(shared) => ia.ep_create_with_srq(Some(self.zone), r, q, c, shared, &attributes()),
+            None => ia.ep_create(Some(self.zone), r, q, c, Some(&attributes())),
+        };
+        self.endpoints[place] = made.expect("another endpoint");
+        for posted in self
+            .posted
+            .iter_mut()
+            .filter(|posted| posted.ep == Some(place))
+        {
+            posted.forgotten = true;
+        }
+    }
+
     /// Something is made, or asked of the device, that the run does not need.
     pub(crate) fn make(&mut self, kind: u8) {
         let ia = &self.ia;
@@ -457,7 +495,7 @@ impl<'t, B: Backend> Side<'t, B> {
                 let status = self.ia.ep_get_status(self.endpoints[ep]);
                 status.expect("an endpoint").state == EndpointState::Disconnected
             };
-            let over = [is_over(0), is_over(1)];
+            let over: [bool; ENDPOINTS] = array::from_fn(is_over);
             for posted in &self.posted {
                 let waits =
                     posted.ep.is_none_or(|ep| !over[ep]) || posted.silent || posted.forgotten;

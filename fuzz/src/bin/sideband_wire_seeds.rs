@@ -1,0 +1,589 @@
+//! Writes the seeds of the target `sideband_wire`: scenarios in which a peer says what it should, and one thing that it should not. Each is run before.
+
+use std::path::Path;
+
+use dat_fuzz::sideband_wire::{Operation, encode, run};
+
+/// Kinds of messages, as the target counts them.
+const REQUEST: u8 = 0;
+const ANSWERED: u8 = 1;
+const ACCEPTED: u8 = 2;
+const REJECTED: u8 = 3;
+const REFUSED: u8 = 4;
+const READY: u8 = 5;
+const WITHDRAWN: u8 = 6;
+const ENDED: u8 = 7;
+const BROKEN: u8 = 8;
+const PLACES: u8 = 9;
+/// What a message says of free places, above its kind.
+const NONE: u8 = 3 << 5;
+const ONE: u8 = 4 << 5;
+const TOO_MANY: u8 = 6 << 5;
+const COUNTLESS: u8 = 7 << 5;
+/// Names that the victim gave connections: where it was heard last, and in what it is not that.
+const ITS_NAME: u8 = 1;
+const NOBODY: u8 = 0;
+const OTHER_PLACE: u8 = 4 << 5 | ITS_NAME;
+const OTHER_LIFE: u8 = 5 << 5 | ITS_NAME;
+const EARLIER_LIFE: u8 = 6 << 5 | ITS_NAME;
+/// What a message says of its sender, above the name of the connection.
+const SECOND_SERVICE: u8 = 1 << 3;
+const NO_SERVICE: u8 = 2 << 3;
+const AS_VICTIM: u8 = 6 << 5;
+const ELSEWHERE: u8 = 7 << 5;
+/// Queue pairs: the channel's, and numbers that are none.
+const CHANNEL: u8 = 8;
+const LAST: u8 = 10;
+const BEHIND_LAST: u8 = 11;
+const THE_VICTIMS: u8 = 13;
+/// How requests are answered.
+const REJECT: u8 = 0;
+const ACCEPT: u8 = 1;
+/// What is posted and transferred.
+const SEND: u8 = 0;
+const WRITE: u8 = 1;
+const READ: u8 = 2;
+const RECEIVE: u8 = 3;
+/// Where the intruder writes and reads.
+const OPEN: u8 = 0;
+const SECRET: u8 = 1;
+const CHANNEL_MEMORY: u8 = 2;
+/// The pair of the channel among those that transfer.
+const ON_CHANNEL: u8 = 4;
+
+const GO: Operation = Operation::Go { steps: 100 };
+/// The victim sleeps.
+const ALONE: Operation = Operation::Go { steps: 0xE0 };
+
+const fn say(kind: u8, from: u8, to: u8) -> Operation {
+    Operation::Say {
+        kind,
+        from,
+        to,
+        pair: 0,
+        data: 0,
+    }
+}
+
+const fn say_of(kind: u8, from: u8, to: u8, pair: u8) -> Operation {
+    Operation::Say {
+        kind,
+        from,
+        to,
+        pair,
+        data: 9,
+    }
+}
+
+const fn bend(how: u8, place: u8, value: u8) -> Operation {
+    Operation::Bend { how, place, value }
+}
+
+const fn connect(ep: u8) -> Operation {
+    Operation::Connect {
+        ep,
+        data: 5,
+        timeout: 0,
+    }
+}
+
+const fn answer(how: u8, ep: u8) -> Operation {
+    Operation::Answer {
+        which: 0,
+        how,
+        ep,
+        data: 6,
+    }
+}
+
+const fn disconnect(ep: u8) -> Operation {
+    Operation::Disconnect { ep, how: 0 }
+}
+
+const fn post(ep: u8, kind: u8) -> Operation {
+    Operation::Post {
+        ep,
+        kind,
+        offset: 64,
+        length: 8,
+        flags: 0,
+    }
+}
+
+const fn transfer(pair: u8, kind: u8, target: u8, key: u8) -> Operation {
+    Operation::Transfer {
+        pair,
+        kind,
+        target,
+        key,
+        length: 8,
+    }
+}
+
+const fn reset(ep: u8) -> Operation {
+    Operation::Reset { ep }
+}
+
+const JOIN: Operation = Operation::Join { pair: 0, to: 0 };
+const REQUESTED: Operation = say_of(REQUEST, 0, NOBODY, 0);
+
+/// The names of the scenarios, and what happens in them.
+const SCENARIOS: &[(&str, &[Operation])] = &[
+    (
+        "silence",
+        &[
+            connect(0),
+            GO,
+            Operation::Later { seconds: 15 },
+            disconnect(0),
+        ],
+    ),
+    (
+        "connects",
+        &[
+            post(0, RECEIVE),
+            connect(0),
+            GO,
+            say(ANSWERED, 1, ITS_NAME),
+            GO,
+            say_of(ACCEPTED, 1, ITS_NAME, 0),
+            JOIN,
+            GO,
+            transfer(0, SEND, OPEN, 0),
+            post(0, SEND),
+            GO,
+            Operation::Take { dispatcher: 0 },
+            Operation::Take { dispatcher: 1 },
+            say(ENDED, 1, 3),
+            GO,
+            Operation::Take { dispatcher: 2 },
+            reset(0),
+            Operation::Exchange,
+        ],
+    ),
+    (
+        "accepts",
+        &[
+            REQUESTED,
+            GO,
+            Operation::Take { dispatcher: 3 },
+            answer(ACCEPT, 1),
+            GO,
+            JOIN,
+            say(READY, 0, ITS_NAME),
+            GO,
+            post(1, RECEIVE),
+            transfer(0, SEND, OPEN, 0),
+            GO,
+            Operation::Disconnect { ep: 1, how: 1 },
+            GO,
+            Operation::Meet,
+        ],
+    ),
+    (
+        "rejects-and-is-rejected",
+        &[
+            REQUESTED,
+            GO,
+            answer(REJECT, 0),
+            connect(0),
+            GO,
+            say_of(REJECTED, 0, ITS_NAME, 0),
+            GO,
+            Operation::Take { dispatcher: 2 },
+            reset(0),
+            connect(0),
+            GO,
+            say(REFUSED, 0, ITS_NAME),
+            GO,
+        ],
+    ),
+    (
+        "other-names",
+        &[
+            connect(0),
+            GO,
+            say(ACCEPTED, 1, OTHER_PLACE),
+            say(ACCEPTED, 1, OTHER_LIFE),
+            say(ACCEPTED, 1, EARLIER_LIFE),
+            say(REJECTED, 1, NOBODY),
+            GO,
+            say(ACCEPTED, 1, ITS_NAME),
+            GO,
+            say(ACCEPTED, 1, 3),
+            say(ENDED, 1, 3 | 5 << 5),
+            say(BROKEN, 1, 3),
+            say(ENDED, 1, 3),
+            GO,
+        ],
+    ),
+    (
+        "said-again",
+        &[
+            connect(0),
+            GO,
+            say(ACCEPTED, 1, ITS_NAME),
+            GO,
+            Operation::Repeat { which: 0 },
+            GO,
+            disconnect(0),
+            GO,
+            reset(0),
+            connect(0),
+            Operation::Repeat { which: 0 },
+            GO,
+        ],
+    ),
+    (
+        "names-of-the-friend",
+        &[
+            say(ENDED, 0, 4 << 5),
+            say(BROKEN, 0, 5 << 5),
+            connect(0),
+            GO,
+            say(ENDED, 0, OTHER_PLACE),
+            say(BROKEN, 0, OTHER_PLACE),
+            say(ENDED, 0, 6 << 5 | ITS_NAME),
+            GO,
+            Operation::Exchange,
+        ],
+    ),
+    (
+        "requests-without-end",
+        &[
+            say(REQUEST, 0, NOBODY),
+            say(REQUEST, 1, NOBODY),
+            say(REQUEST, 2, NOBODY),
+            say(REQUEST, 3, NOBODY),
+            GO,
+            say(REQUEST, 4, NOBODY),
+            say(REQUEST, 5, NOBODY),
+            say(REQUEST, 6, NOBODY),
+            say(REQUEST, 7, NOBODY),
+            GO,
+            Operation::Take { dispatcher: 3 },
+            say(REQUEST, 0, NOBODY),
+            say(REQUEST, 1, NOBODY),
+            say(REQUEST, 2, NOBODY),
+            GO,
+            Operation::Meet,
+        ],
+    ),
+    (
+        "no-place-given-back",
+        &[
+            say(NONE | REQUEST, 0, NOBODY),
+            say(NONE | REQUEST, 1, NOBODY),
+            say(NONE | REQUEST, 2, NOBODY),
+            GO,
+            answer(REJECT, 0),
+            answer(REJECT, 0),
+            answer(ACCEPT, 0),
+            GO,
+            say(NONE | REQUEST, 3, NOBODY),
+            say(NONE | REQUEST, 4, NOBODY),
+            GO,
+            answer(REJECT, 0),
+            answer(REJECT, 0),
+            connect(1),
+            GO,
+            say(ONE | PLACES, 0, NOBODY),
+            GO,
+            Operation::Later { seconds: 15 },
+            GO,
+            Operation::Meet,
+        ],
+    ),
+    (
+        "requests-that-cannot-be-answered",
+        &[
+            say(NONE | REQUEST, 0, NOBODY),
+            say(NONE | REQUEST, 1, NOBODY),
+            say(NONE | REQUEST, 2, NOBODY),
+            say(NONE | REQUEST, 3, NOBODY),
+            GO,
+            say(NONE | REQUEST, 4, NOBODY),
+            say(NONE | REQUEST, 5, NOBODY),
+            say(NONE | REQUEST, 6, NOBODY),
+            GO,
+            Operation::Exchange,
+            say(NONE | REQUEST, 0, NOBODY),
+            say(NONE | REQUEST, 1, NOBODY),
+            say(NONE | REQUEST, 2, NOBODY),
+            say(NONE | REQUEST, 3, NOBODY),
+            GO,
+            Operation::Exchange,
+            say(NONE | REQUEST, 4, NOBODY),
+            say(NONE | REQUEST, 5, NOBODY),
+            GO,
+            Operation::Exchange,
+        ],
+    ),
+    (
+        "places-that-there-are-not",
+        &[
+            connect(0),
+            GO,
+            say(TOO_MANY | PLACES, 0, NOBODY),
+            GO,
+            Operation::Exchange,
+            connect(1),
+            GO,
+        ],
+    ),
+    (
+        "countless-places",
+        &[
+            connect(0),
+            GO,
+            say(COUNTLESS | ANSWERED, 0, ITS_NAME),
+            GO,
+            Operation::Exchange,
+            connect(1),
+            GO,
+        ],
+    ),
+    (
+        "flood",
+        &[
+            say(PLACES, 0, NOBODY),
+            say(PLACES, 0, NOBODY),
+            say(PLACES, 0, NOBODY),
+            say(PLACES, 0, NOBODY),
+            say(PLACES, 0, NOBODY),
+            say(PLACES, 0, NOBODY),
+            say(PLACES, 0, NOBODY),
+            say(PLACES, 0, NOBODY),
+            say(PLACES, 0, NOBODY),
+            say(PLACES, 0, NOBODY),
+            ALONE,
+            Operation::Later { seconds: 1 },
+            GO,
+            connect(0),
+            GO,
+        ],
+    ),
+    (
+        "deaf",
+        &[
+            Operation::Listen { deaf: 1 },
+            connect(0),
+            connect(1),
+            GO,
+            disconnect(0),
+            reset(0),
+            connect(0),
+            GO,
+            disconnect(0),
+            reset(0),
+            connect(0),
+            GO,
+            disconnect(1),
+            reset(1),
+            connect(1),
+            GO,
+            disconnect(1),
+            reset(1),
+            connect(1),
+            GO,
+            Operation::Later { seconds: 15 },
+            GO,
+        ],
+    ),
+    (
+        "bytes-too-few",
+        &[
+            connect(0),
+            GO,
+            bend(0, 40, 0),
+            say(ACCEPTED, 1, ITS_NAME),
+            GO,
+        ],
+    ),
+    (
+        "bytes-too-many",
+        &[
+            connect(0),
+            GO,
+            bend(1, 7, 0x41),
+            say(ACCEPTED, 1, ITS_NAME),
+            GO,
+        ],
+    ),
+    (
+        "longer-than-any",
+        &[
+            bend(1, 127, 0x41),
+            say_of(REQUEST, 0, NOBODY, 0),
+            GO,
+            connect(0),
+        ],
+    ),
+    ("other-version", &[bend(2, 4, 2), REQUESTED, GO]),
+    ("other-kind", &[bend(2, 5, 11), REQUESTED, GO]),
+    (
+        "more-private-data-than-there-is",
+        &[bend(2, 7, 64), REQUESTED, GO],
+    ),
+    (
+        "noise",
+        &[
+            Operation::Noise {
+                length: 56,
+                seed: 3,
+                head: 2,
+            },
+            GO,
+            connect(0),
+            GO,
+        ],
+    ),
+    (
+        "nothing-at-all",
+        &[
+            Operation::Noise {
+                length: 0,
+                seed: 0,
+                head: 0,
+            },
+            GO,
+        ],
+    ),
+    (
+        "from-elsewhere",
+        &[
+            say_of(REQUEST, ELSEWHERE, NOBODY, 0),
+            GO,
+            Operation::Meet,
+            connect(0),
+            GO,
+        ],
+    ),
+    (
+        "as-the-victim",
+        &[connect(0), GO, say_of(ACCEPTED, AS_VICTIM, ITS_NAME, 0), GO],
+    ),
+    (
+        "queue-pairs-that-are-not-its-own",
+        &[
+            connect(0),
+            connect(1),
+            GO,
+            say_of(ACCEPTED, 1, 3, CHANNEL),
+            say_of(ACCEPTED, 2, ITS_NAME, THE_VICTIMS),
+            GO,
+            say_of(REQUEST, 3, NOBODY, LAST),
+            GO,
+            say_of(REQUEST, 3, NOBODY, BEHIND_LAST),
+            GO,
+        ],
+    ),
+    (
+        "services",
+        &[
+            say(REQUEST, SECOND_SERVICE, NOBODY),
+            say(REQUEST, NO_SERVICE, NOBODY),
+            GO,
+            Operation::Service,
+            say(REQUEST, SECOND_SERVICE, NOBODY),
+            GO,
+            Operation::Service,
+            answer(ACCEPT, 0),
+            GO,
+        ],
+    ),
+    (
+        "withdrawn",
+        &[
+            REQUESTED,
+            GO,
+            say(WITHDRAWN, 0, ITS_NAME),
+            GO,
+            answer(ACCEPT, 0),
+            GO,
+            say(WITHDRAWN, 0, ITS_NAME),
+            GO,
+        ],
+    ),
+    (
+        "accepted-too-late",
+        &[
+            connect(0),
+            GO,
+            disconnect(0),
+            Operation::Replace { ep: 0 },
+            connect(0),
+            say_of(ACCEPTED, 1, ITS_NAME, 0),
+            GO,
+            say_of(ACCEPTED, 2, 3, 0),
+            GO,
+        ],
+    ),
+    (
+        "never-ready",
+        &[
+            REQUESTED,
+            GO,
+            answer(ACCEPT, 0),
+            GO,
+            Operation::Later { seconds: 11 },
+            GO,
+            say(READY, 0, ITS_NAME),
+            GO,
+        ],
+    ),
+    (
+        "time-runs-out",
+        &[
+            Operation::Connect {
+                ep: 0,
+                data: 64,
+                timeout: 5,
+            },
+            GO,
+            Operation::Later { seconds: 1 },
+            GO,
+            say_of(ACCEPTED, 1, ITS_NAME, 0),
+            GO,
+        ],
+    ),
+    (
+        "memory",
+        &[
+            connect(0),
+            GO,
+            say_of(ACCEPTED, 1, ITS_NAME, 0),
+            JOIN,
+            GO,
+            transfer(0, WRITE, OPEN, 0),
+            transfer(0, READ, OPEN, 0),
+            GO,
+            transfer(0, READ, SECRET, 1),
+            GO,
+            transfer(ON_CHANNEL, WRITE, CHANNEL_MEMORY, 3),
+            GO,
+        ],
+    ),
+    (
+        "reads-over-the-channel",
+        &[
+            transfer(ON_CHANNEL, READ, SECRET, 1),
+            GO,
+            connect(0),
+            GO,
+            Operation::Meet,
+        ],
+    ),
+];
+
+fn main() -> std::io::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds/sideband_wire");
+    std::fs::create_dir_all(&folder)?;
+    for (name, operations) in SCENARIOS {
+        println!("{name}");
+        let input = encode(1, operations);
+        run(&input);
+        std::fs::write(folder.join(name), input)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,610 @@
+//! A peer that says anything to the connection management of raw adapters, which speaks over a queue pair of its own.
+//!
+//! Three adapters on a fabric of model devices. The first, the victim, and the second, its friend, are driven by the driver of raw adapters, whose
+//! connections come about over channels; a consumer listens, connects, accepts, rejects, disconnects and frees on it. The third is an adapter that no driver
+//! drives: the intruder has the other end of one of the victim's channels, and queue pairs that it joins to whichever of the victim's it heard of.
+//! Whatever it says, nothing panics or goes on for ever; an endpoint is established at most once and ends once; whatever was posted completes once;
+//! private data arrives as it was sent or not at all; no byte changes or leaks that was not granted; the intruder does not get more of the
+//! victim than it has places for; the friend goes on and can connect anew; and everything can be freed.
+
+mod intruder;
+mod ledger;
+mod script;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use backend_mmio::over_queues::message::Kind;
+use backend_mmio::over_queues::{CHANNEL_BYTES, Connection, Listener, SidebandStorage};
+use backend_mock::{BufferOrder, FabricOptions, NodeOptions};
+use dat_core::backend::Backend;
+use dat_core::endpoint::ConnectParam;
+use dat_core::event::{ConnectionEventKind, Event};
+use dat_core::flags::{
+    CloseFlags, ConnectFlags, CrFields, DtoStatus, MemoryPrivileges, PspFlags, QualityOfService,
+    TIMEOUT_INFINITE,
+};
+use dat_core::id::{CrId, PspId};
+use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, Region};
+use dat_core::{Ia, IaStorage};
+use mmio_model::{Lent, ModelFabric};
+
+pub use self::script::{OPERATION_SIZE, Operation, encode};
+
+use self::intruder::{Intruder, Known};
+use self::ledger::Stage;
+use crate::device::judgement::{GUARD_BYTE, Lock, Side, check_guards, fill, guards, page};
+
+/// Operations of a run.
+const OPERATIONS: usize = 64;
+/// Rounds in which everything comes to rest.
+const ROUNDS: usize = 4000;
+/// The numbers of the adapters on the fabric.
+const VICTIM: u64 = 1;
+const FRIEND: u64 = 2;
+const INTRUDER: u64 = 3;
+/// Where the victim listens: always, sometimes, never.
+const QUALIFIERS: [u64; 3] = [4000, 5000, 6000];
+/// The places of both sides among those that are judged.
+const VICTIM_SIDE: usize = 0;
+const FRIEND_SIDE: usize = 1;
+/// The victim's endpoint that the friend connects to anew, and the one that it stays connected to; those below are for the intruder.
+const MET: usize = 2;
+const KEPT: usize = 3;
+/// The same on the friend's side.
+const FRIEND_MET: usize = 1;
+const FRIEND_KEPT: usize = 0;
+/// Channels of an adapter: two to itself, one to each of the others.
+const CHANNELS: usize = 4;
+/// Connections of an adapter. A peer that takes nothing of what it is told keeps at most as many of them as a channel has places and requests in
+/// both directions.
+const CONNECTIONS: usize = 32;
+/// What the friend says.
+const FRIENDLY: &[u8] = b"from a friend";
+/// Requests of the intruder without a word to it, at most.
+const UNANSWERED: usize = 4;
+/// Seconds after which a side that waits for another has given up.
+const PATIENCE: u64 = 25;
+/// Bytes around the memory of channels.
+const GUARD: usize = 64;
+
+type Slots<B> = IaStorage<B, Lock, 4, 8, 1, 8, 512, 256>;
+
+/// The memory of the channels of both sides, between guards.
+static CHANNEL_MEMORY: [[AtomicU8; CHANNELS * CHANNEL_BYTES + 2 * GUARD]; 2] =
+    [const { [const { AtomicU8::new(0) }; CHANNELS * CHANNEL_BYTES + 2 * GUARD] }; 2];
+
+thread_local! {
+    /// What devices have of memory.
+    static LENT: RefCell<[Lent; 2]> = RefCell::default();
+}
+
+/// What the sideband of a side keeps, but for its memory.
+struct Places<C> {
+    channels: Vec<Option<C>>,
+    connections: Vec<Connection>,
+    listeners: Vec<Listener>,
+}
+
+impl<C> Places<C> {
+    fn new() -> Self {
+        Self {
+            channels: (0..CHANNELS).map(|_| None).collect(),
+            connections: (0..CONNECTIONS).map(|_| Connection::default()).collect(),
+            listeners: vec![Listener::default(); 4],
+        }
+    }
+}
+
+fn channel_memory(side: usize) -> &'static [AtomicU8] {
+    let memory = &CHANNEL_MEMORY[side];
+    &memory[GUARD..memory.len() - GUARD]
+}
+
+fn guard_channels() {
+    for cell in CHANNEL_MEMORY.iter().flatten() {
+        cell.store(GUARD_BYTE, Ordering::Relaxed);
+    }
+}
+
+fn check_channels() {
+    for memory in &CHANNEL_MEMORY {
+        let [first, .., last] = [&memory[..GUARD], &memory[memory.len() - GUARD..]];
+        let mut guards = first.iter().chain(last);
+        let intact = guards.all(|cell| cell.load(Ordering::Relaxed) == GUARD_BYTE);
+        assert!(intact, "a guard of a channel is hurt");
+    }
+}
+
+/// Runs an input.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn run(input: &[u8]) {
+    let Some((seed, rest)) = input.split_first() else {
+        return;
+    };
+    let operations = rest.as_chunks().0.iter().take(OPERATIONS);
+    let operations: Vec<Operation> = operations.copied().map(Operation::decode).collect();
+    let fabric = ModelFabric::new(FabricOptions {
+        seed: u64::from(*seed),
+        buffer_order: BufferOrder::Seeded,
+        ..FabricOptions::default()
+    });
+    LENT.with_borrow_mut(|lent| play(&fabric, lent, &operations));
+}
+
+fn play(fabric: &ModelFabric, [first, second]: &mut [Lent; 2], operations: &[Operation]) {
+    fill();
+    guard_channels();
+    let (mut near, mut far) = (Places::new(), Places::new());
+    macro_rules! device {
+        ($name:literal, $number:ident, $side:ident, $lent:ident, $places:ident) => {
+            fabric.speaking_device_on(
+                NodeOptions::new($name, $number),
+                $lent,
+                SidebandStorage {
+                    channels: &mut $places.channels,
+                    connections: &mut $places.connections,
+                    listeners: &mut $places.listeners,
+                    memory: channel_memory($side),
+                },
+            )
+        };
+    }
+    let (victim, victim_state) = device!("victim", VICTIM, VICTIM_SIDE, first, near);
+    let (friend, friend_state) = device!("friend", FRIEND, FRIEND_SIDE, second, far);
+    let (mut near, mut far) = (Box::new(Slots::default()), Box::new(Slots::default()));
+    let ia = Ia::open(victim, near.lend(), 8).ok().expect("an adapter");
+    let victim = Side::new(VICTIM_SIDE, ia, false).expect("objects");
+    let ia = Ia::open(friend, far.lend(), 8).ok().expect("an adapter");
+    let friend = Side::new(FRIEND_SIDE, ia, false).expect("objects");
+    let secret = victim.ia.lmr_create(&LmrRequest {
+        memory: LmrMemory::Virtual(Region::from_static(guards(VICTIM_SIDE))),
+        pz: victim.zone,
+        privileges: MemoryPrivileges::LOCAL_READ,
+    });
+    let secret = secret.expect("a region");
+    let open = victim.remote(0, 0);
+    let mut world = World {
+        known: Known {
+            addresses: [
+                open.address,
+                Region::from_static(guards(VICTIM_SIDE)).address(),
+                Region::from_static(channel_memory(VICTIM_SIDE)).address(),
+            ],
+            keys: [open.context, secret.lmr_context, 0],
+        },
+        fabric,
+        victim,
+        friend,
+        intruder: Intruder::new(fabric),
+        stages: Default::default(),
+        friend_stages: Default::default(),
+        requests: Vec::new(),
+        arrived: 0,
+        said: Vec::new(),
+        wanted: None,
+        service: None,
+        secret,
+    };
+    world.rest();
+    world.connect_friend(FRIEND_KEPT, KEPT);
+    for operation in operations {
+        world.act(*operation);
+    }
+    world.finish();
+    check_guards();
+    check_channels();
+    assert_eq!(victim_state.fault(), None, "of the victim's device");
+    assert_eq!(friend_state.fault(), None, "of the friend's device");
+    let World {
+        victim,
+        friend,
+        intruder,
+        ..
+    } = world;
+    assert!(!intruder.knows(GUARD_BYTE), "the intruder has read it");
+    victim.end(false, true);
+    friend.end(false, true);
+}
+
+/// All of a run.
+struct World<'w, 't, 'u, A: Backend, B: Backend> {
+    fabric: &'w ModelFabric,
+    victim: Side<'t, A, 4>,
+    friend: Side<'u, B, 2>,
+    intruder: Intruder,
+    known: Known,
+    /// The connections of the endpoints.
+    stages: [Stage; 4],
+    friend_stages: [Stage; 2],
+    /// Requests of the intruder that are not answered, and how many there were.
+    requests: Vec<CrId>,
+    arrived: usize,
+    /// Private data of the victim.
+    said: Vec<Vec<u8>>,
+    /// The endpoint of the victim that the friend is connected to next.
+    wanted: Option<usize>,
+    service: Option<PspId>,
+    secret: LmrCreated,
+}
+
+impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
+    /// Everybody goes on, for so many rounds at most; whether there was an end to it.
+    fn go(&mut self, rounds: usize, victim_sleeps: bool) -> bool {
+        for _ in 0..rounds {
+            let now = self.fabric.now();
+            let mut handled = self.friend.ia.progress(now);
+            if !victim_sleeps {
+                handled += self.victim.ia.progress(now);
+            }
+            let heard = self.intruder.progress(&self.said);
+            if !self.fabric.step() && handled == 0 && !heard {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn rest(&mut self) {
+        assert!(self.go(ROUNDS, false), "it goes on for ever");
+        self.take_connections();
+        self.take_requests();
+        if self.intruder.rest() {
+            let unanswered = self.arrived.saturating_sub(self.intruder.answers);
+            assert!(
+                unanswered <= UNANSWERED,
+                "{unanswered} requests without a word"
+            );
+        }
+    }
+
+    fn later(&mut self, seconds: u64) {
+        let until = u32::try_from(seconds * 1_000_000).expect("a short time");
+        if let Some(until) = self.fabric.now().after(until) {
+            self.fabric.run_until(until);
+        }
+    }
+
+    /// Events of connections, of both sides.
+    fn take_connections(&mut self) {
+        while let Ok(event) = self.victim.next(2, false) {
+            if let Event::Connection {
+                kind,
+                ep,
+                private_data_size,
+            } = event
+            {
+                let mut endpoints = self.victim.endpoints.iter();
+                let place = endpoints.position(|own| *own == ep);
+                let place = place.expect("an endpoint that is there");
+                let asked = self.stages[place] == Stage::Asked;
+                self.stages[place].note(kind);
+                let mut data = [0; 256];
+                let length = usize::from(private_data_size);
+                if length != 0 {
+                    let held = self.victim.ia.ep_private_data(ep, &mut data);
+                    assert_eq!(held.expect("an endpoint"), length);
+                }
+                let said = match kind {
+                    ConnectionEventKind::Established => Kind::Accepted,
+                    _ => Kind::Rejected,
+                };
+                let sent = asked && self.intruder.promised(said, &data[..length]);
+                assert!(length == 0 || sent, "nobody sent that: {event:?}");
+            }
+            self.victim.taken(2, event);
+        }
+        while let Ok(event) = self.friend.next(2, false) {
+            if let Event::Connection { kind, ep, .. } = event {
+                let mut endpoints = self.friend.endpoints.iter();
+                let place = endpoints.position(|own| *own == ep);
+                self.friend_stages[place.expect("an endpoint")].note(kind);
+            }
+            self.friend.taken(2, event);
+        }
+    }
+
+    /// Requests that came to the victim. The friend's are answered at once.
+    fn take_requests(&mut self) {
+        while let Ok(event) = self.victim.next(3, false) {
+            let Some(request) = self.victim.taken(3, event) else {
+                continue;
+            };
+            let asked = self.victim.ia.cr_query(request, CrFields::all());
+            let asked = asked.expect("a request");
+            let data = asked.private_data.as_slice();
+            if asked.remote_address == Some(NodeOptions::new("", FRIEND).address) {
+                assert_eq!(data, FRIENDLY);
+                let place = self.wanted.take().expect("one that the friend asked for");
+                let ep = self.victim.endpoints[place];
+                let accepted = self.victim.ia.cr_accept(request, Some(ep), &[]);
+                accepted.expect("an endpoint that is not connected");
+                self.stages[place] = Stage::Accepted;
+                continue;
+            }
+            let intruder = NodeOptions::new("", INTRUDER).address;
+            assert_eq!(asked.remote_address, Some(intruder));
+            assert!(QUALIFIERS[..2].contains(&asked.qualifier), "{asked:?}");
+            assert!(
+                self.intruder.promised(Kind::Request, data),
+                "nobody sent that: {asked:?}"
+            );
+            self.arrived += 1;
+            self.requests.push(request);
+        }
+    }
+
+    /// Connects the friend to the victim.
+    fn connect_friend(&mut self, from: usize, to: usize) {
+        self.wanted = Some(to);
+        let asked = self.friend.ia.ep_connect(
+            self.friend.endpoints[from],
+            &ConnectParam {
+                address: NodeOptions::new("", VICTIM).address,
+                qualifier: QUALIFIERS[0],
+                timeout: TIMEOUT_INFINITE,
+                private_data: FRIENDLY,
+                quality: QualityOfService::BEST_EFFORT,
+                flags: ConnectFlags::empty(),
+            },
+            self.fabric.now(),
+        );
+        asked.expect("an endpoint that is not connected");
+        self.friend_stages[from] = Stage::Asked;
+        self.rest();
+        self.rest();
+        assert_eq!(
+            (self.friend_stages[from], self.stages[to]),
+            (Stage::Stands, Stage::Stands),
+            "the friend cannot connect"
+        );
+    }
+
+    /// One sends, and the other gets it.
+    fn exchange(&mut self, place: usize, friend: usize) {
+        const LENGTH: u8 = 4;
+        const RECEIVE: u8 = 3;
+        const SEND: u8 = 0;
+        self.rest();
+        self.take(0);
+        self.take(1);
+        let nobody = self.victim.remote(0, 0);
+        for (kind, other, from, to) in [
+            (RECEIVE, SEND, FRIEND_SIDE, VICTIM_SIDE),
+            (SEND, RECEIVE, VICTIM_SIDE, FRIEND_SIDE),
+        ] {
+            for (place, cell) in page(from).iter().take(32).enumerate() {
+                let old = cell.load(Ordering::Relaxed);
+                cell.store(
+                    old.wrapping_mul(5).wrapping_add(place as u8),
+                    Ordering::Relaxed,
+                );
+            }
+            let (at, there) = ((place << 1) as u8, (friend << 1) as u8);
+            // Who receives is first.
+            let (mut here, mut over) = (None, None);
+            if kind == RECEIVE {
+                here = self.victim.post(&nobody, at, kind, 0, LENGTH, 0);
+            }
+            over = over.or(self.friend.post(&nobody, there, other, 0, LENGTH, 0));
+            here = here.or_else(|| self.victim.post(&nobody, at, kind, 0, LENGTH, 0));
+            self.rest();
+            let receives = usize::from(kind != RECEIVE);
+            assert!(succeeded(&mut self.victim, receives, here), "victim");
+            let receives = usize::from(other != RECEIVE);
+            assert!(succeeded(&mut self.friend, receives, over), "friend");
+            let sent = page(from).iter().zip(page(to)).take(32);
+            let same = |(one, other): (&AtomicU8, &AtomicU8)| {
+                one.load(Ordering::Relaxed) == other.load(Ordering::Relaxed)
+            };
+            assert!(sent.into_iter().all(same), "other bytes came");
+        }
+    }
+
+    fn take(&mut self, from: usize) {
+        self.victim.take(from, false);
+        self.friend.take(from, false);
+    }
+
+    /// The friend leaves one of its connections, and connects anew.
+    fn meet(&mut self) {
+        // What others asked for and nobody answered would keep places.
+        self.rest();
+        for request in core::mem::take(&mut self.requests) {
+            let rejected = self.victim.ia.cr_reject(request, &[]);
+            rejected.expect("a request");
+        }
+        self.leave_friend();
+        self.connect_friend(FRIEND_MET, MET);
+        self.exchange(MET, FRIEND_MET);
+    }
+
+    fn leave_friend(&mut self) {
+        let near = self.victim.endpoints[MET];
+        let far = self.friend.endpoints[FRIEND_MET];
+        let _idle = self.friend.ia.ep_disconnect(far, CloseFlags::Abrupt);
+        let _idle = self.victim.ia.ep_disconnect(near, CloseFlags::Abrupt);
+        self.rest();
+        self.take(0);
+        self.take(1);
+        self.victim.reset(MET).expect("one that is disconnected");
+        self.friend.reset(FRIEND_MET).expect("the same");
+        for stage in [&mut self.stages[MET], &mut self.friend_stages[FRIEND_MET]] {
+            assert!(!stage.lives(), "{stage:?} after it was ended");
+            *stage = Stage::Idle;
+        }
+    }
+
+    /// Private data that the victim gives.
+    fn data(&mut self, of: u8) -> Vec<u8> {
+        let data = vec![of | 0x80; usize::from(of) % 65];
+        self.said.push(data.clone());
+        data
+    }
+
+    fn act(&mut self, operation: Operation) {
+        let intruders = |ep: u8| usize::from(ep) % MET;
+        match operation {
+            Operation::Connect { ep, data, timeout } => {
+                let place = intruders(ep);
+                let data = self.data(data);
+                let timeout = match timeout {
+                    0 => TIMEOUT_INFINITE,
+                    tenths => u32::from(tenths) * 100_000,
+                };
+                self.take_connections();
+                let asked = self.victim.ia.ep_connect(
+                    self.victim.endpoints[place],
+                    &ConnectParam {
+                        address: NodeOptions::new("", INTRUDER).address,
+                        qualifier: QUALIFIERS[0],
+                        timeout,
+                        private_data: &data,
+                        quality: QualityOfService::BEST_EFFORT,
+                        flags: ConnectFlags::empty(),
+                    },
+                    self.fabric.now(),
+                );
+                if asked.is_ok() {
+                    assert_eq!(self.stages[place], Stage::Idle);
+                    self.stages[place] = Stage::Asked;
+                }
+            }
+            Operation::Answer {
+                which,
+                how,
+                ep,
+                data,
+            } => {
+                self.take_requests();
+                if self.requests.is_empty() {
+                    return;
+                }
+                let which = usize::from(which) % self.requests.len();
+                let request = self.requests.remove(which);
+                let data = self.data(data);
+                if how % 3 == 0 {
+                    let rejected = self.victim.ia.cr_reject(request, &data);
+                    return rejected.expect("a request");
+                }
+                self.take_connections();
+                let place = intruders(ep);
+                let ep = self.victim.endpoints[place];
+                match self.victim.ia.cr_accept(request, Some(ep), &data) {
+                    Ok(()) => {
+                        assert_eq!(self.stages[place], Stage::Idle);
+                        self.stages[place] = Stage::Accepted;
+                    }
+                    Err(_) => self.requests.push(request),
+                }
+            }
+            Operation::Disconnect { ep, how } => {
+                let flags = [CloseFlags::Abrupt, CloseFlags::Graceful][usize::from(how) % 2];
+                let ep = self.victim.endpoints[intruders(ep)];
+                let _idle = self.victim.ia.ep_disconnect(ep, flags);
+            }
+            Operation::Reset { ep } => {
+                let place = intruders(ep);
+                self.take_connections();
+                if self.victim.reset(place).is_ok() {
+                    assert!(!self.stages[place].lives(), "{:?}", self.stages[place]);
+                    self.stages[place] = Stage::Idle;
+                }
+            }
+            Operation::Replace { ep } => {
+                let place = intruders(ep);
+                self.take_connections();
+                self.victim.replace(place);
+                self.stages[place] = Stage::Idle;
+            }
+            Operation::Post {
+                ep,
+                kind,
+                offset,
+                length,
+                flags,
+            } => {
+                let to = self.friend.remote(offset, u64::from(length) * 8);
+                let at = (intruders(ep) << 1) as u8;
+                self.victim.post(&to, at, kind, offset, length, flags);
+            }
+            Operation::Take { dispatcher } => match dispatcher % 4 {
+                2 => self.take_connections(),
+                3 => self.take_requests(),
+                from => self.victim.take(usize::from(from), dispatcher & 0x80 != 0),
+            },
+            Operation::Service => match self.service.take() {
+                Some(service) => self.victim.ia.psp_free(service).expect("a service point"),
+                None => {
+                    let arrivals = self.victim.dispatchers[3];
+                    let ia = &self.victim.ia;
+                    let made = ia.psp_create(QUALIFIERS[1], arrivals, PspFlags::Consumer);
+                    self.service = Some(made.expect("a service point"));
+                }
+            },
+            Operation::Go { steps } => {
+                self.go(usize::from(steps & 0x7F), steps & 0x80 != 0);
+            }
+            Operation::Later { seconds } => self.later(u64::from(seconds % 16)),
+            Operation::Exchange => self.exchange(KEPT, FRIEND_KEPT),
+            Operation::Meet => self.meet(),
+            of_the_intruder => self.intruder.act(of_the_intruder, &self.known),
+        }
+    }
+
+    /// The friend goes on; whatever else there is comes to its end.
+    fn finish(&mut self) {
+        self.exchange(KEPT, FRIEND_KEPT);
+        for place in 0..MET {
+            let ep = self.victim.endpoints[place];
+            let _idle = self.victim.ia.ep_disconnect(ep, CloseFlags::Abrupt);
+        }
+        for _ in 0..2 {
+            self.meet();
+            self.later(PATIENCE);
+        }
+        for place in 0..MET {
+            assert!(!self.stages[place].lives(), "{:?}", self.stages[place]);
+        }
+        for ep in self.victim.endpoints {
+            let _over = self.victim.ia.ep_disconnect(ep, CloseFlags::Abrupt);
+        }
+        for ep in self.friend.endpoints {
+            let _over = self.friend.ia.ep_disconnect(ep, CloseFlags::Abrupt);
+        }
+        self.rest();
+        let stages = self.stages.iter().chain(&self.friend_stages);
+        for stage in stages {
+            assert!(!stage.lives(), "{stage:?} after it was ended");
+        }
+        self.take_requests();
+        for request in core::mem::take(&mut self.requests) {
+            let rejected = self.victim.ia.cr_reject(request, &[]);
+            rejected.expect("a request");
+        }
+        if let Some(service) = self.service.take() {
+            self.victim.ia.psp_free(service).expect("a service point");
+        }
+        let freed = self.victim.ia.lmr_free(self.secret.lmr);
+        freed.expect("a region");
+    }
+}
+
+/// Whether what was posted completes, and well: takes all that is there.
+fn succeeded<B: Backend, const ENDPOINTS: usize>(
+    side: &mut Side<'_, B, ENDPOINTS>,
+    from: usize,
+    cookie: Option<u64>,
+) -> bool {
+    let mut done = false;
+    while let Ok(event) = side.next(from, false) {
+        if let Event::Dto(completion) = event {
+            done |= Some(completion.cookie) == cookie && completion.status == DtoStatus::Success;
+        }
+        let arrived = side.taken(from, event);
+        assert!(arrived.is_none());
+    }
+    done
+}
