@@ -155,9 +155,9 @@ fn play(fabric: &ModelFabric, [first, second]: &mut [Lent; 2], operations: &[Ope
     let (victim, victim_state) = device!("victim", VICTIM, VICTIM_SIDE, first, near);
     let (friend, friend_state) = device!("friend", FRIEND, FRIEND_SIDE, second, far);
     let (mut near, mut far) = (Box::new(Slots::default()), Box::new(Slots::default()));
-    let ia = Ia::open(victim, near.lend(), 8).ok().expect("an adapter");
+    let ia = Ia::open(victim, near.lend(), 8).expect("an adapter");
     let victim = Side::new(VICTIM_SIDE, ia, false).expect("objects");
-    let ia = Ia::open(friend, far.lend(), 8).ok().expect("an adapter");
+    let ia = Ia::open(friend, far.lend(), 8).expect("an adapter");
     let friend = Side::new(FRIEND_SIDE, ia, false).expect("objects");
     let secret = victim.ia.lmr_create(&LmrRequest {
         memory: LmrMemory::Virtual(Region::from_static(guards(VICTIM_SIDE))),
