@@ -224,7 +224,8 @@ fn try_file(workspace: &Workspace, file: &str, flags: &str) -> Result<Outcome> {
     if told.is_dir() {
         fs::remove_dir_all(&told).with_context(|| told.display().to_string())?;
     }
-    let jobs = available_parallelism()?.to_string();
+    // One that makes the tests wait for ever keeps no processor busy.
+    let jobs = (available_parallelism()?.get() * 2).to_string();
     let tried = cmd!(
         shell,
         "{program} mutants --package dat-core --file {file} --features std --baseline skip --jobs {jobs} --timeout 120 --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib -- -- {skipped...}"
