@@ -1,12 +1,13 @@
 //! Operations beyond the interface: RDMA Writes with a number, and atomic ones. A post of them is held to what holds for every post.
 
-use dat_core::Error;
+use dat_core::attributes::SrqAttributes;
 use dat_core::backend::Extensions;
 use dat_core::endpoint::Extended;
 use dat_core::event::{DtoOperation, Event, ExtendedCompletion, ExtendedOperation};
-use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
-use dat_core::id::EvdId;
+use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges, SrqFields};
+use dat_core::id::{EvdId, SrqId};
 use dat_core::memory::RmrTriplet;
+use dat_core::{Error, ErrorKind};
 
 use crate::fixture::{
     ExtendedTestbed, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused,
@@ -189,6 +190,233 @@ pub fn atomic_operations_need_both_rights<T: ExtendedTestbed>(bed: &T) {
         net.broken(&left, &right);
         equal("the peer's memory", &memory.content(), &before);
     }
+}
+
+/// A peer whose messages take buffers of a shared queue, and the endpoint that takes them.
+fn sharing<T: ExtendedTestbed>(net: &Net<'_, T>, bed: &T) -> (Party<T>, Party<T>, SrqId) {
+    let options = PartyOptions::default();
+    let ia = net.adapter_over(bed.extended_device());
+    let zone = granted(ia.pz_create());
+    let shape = SrqAttributes {
+        max_recv_dtos: 4,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let srq = granted(ia.srq_create(zone, &shape));
+    let taker = Party::sharing(&ia, zone, srq, None, &options);
+    let peer = Party::new(&net.adapter_over(bed.extended_device()), &options);
+    net.connect(&peer, &taker);
+    (peer, taker, srq)
+}
+
+/// The completion of a shared buffer has no place for a number: a write with one takes a buffer, as a message would, and is a fault there, which the
+/// endpoint that took it tells under the cookie of the buffer. The buffer is as it was, and those that are left stay for others.
+///
+/// Spec: SRQR-05, SRQR-09, SRQR-11, SRQR-21, DTO-12, EPW-10
+pub fn a_write_with_a_number_is_a_fault_on_a_shared_queue<T: ExtendedTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (peer, taker, srq) = sharing(&net, bed);
+    peer.memory.fill(1);
+    taker.memory.fill(2);
+    let source = peer.memory.content();
+    let mut expected = taker.memory.content();
+    expected[1000..1020].copy_from_slice(&source[10..30]);
+    for cookie in 1..=3 {
+        let buffer = [taker.memory.piece(100 * (cookie - 1), 50)];
+        granted(taker.ia.srq_post_recv(srq, &buffer, cookie));
+    }
+    peer.send_from(&[peer.memory.piece(0, 6)], 11);
+    let asked = Extended::WriteImmediate { immediate: 5 };
+    let (piece, remote) = (peer.memory.piece(10, 20), taker.memory.remote(1000, 20));
+    granted(
+        peer.ia
+            .post_extended(peer.ep, asked, &[piece], 12, &remote, DEFAULT),
+    );
+    net.success(&peer, 11);
+    assert_eq!(completion(&net, &peer, peer.request).cookie, 12);
+    let message = net.receive_completion(&taker);
+    assert_eq!(message.status, DtoStatus::Success, "{message:?}");
+    let fault = net.receive_completion(&taker);
+    assert_eq!((fault.ep, fault.status), (taker.ep, DtoStatus::BadResponse));
+    // Which buffers were taken is the device's to choose.
+    assert!((1..=3).contains(&fault.cookie), "{fault:?}");
+    assert_ne!(fault.cookie, message.cookie);
+    let at = 100 * (message.cookie as usize - 1);
+    expected[at..at + 6].copy_from_slice(&source[..6]);
+    net.broken(&peer, &taker);
+    equal("the peer's memory", &taker.memory.content(), &expected);
+    let told = granted(taker.ia.srq_query(srq, SrqFields::all()));
+    assert_eq!(told.outstanding, 1, "{told:?}");
+    net.quiet(&peer);
+    net.quiet(&taker);
+}
+
+/// A number that finds no receive waits for one for a while; what came with it lies there meanwhile, of which nobody is told.
+///
+/// Spec: EPS-04, EPH-05, EPW-41
+pub fn a_number_waits_for_a_receive<T: ExtendedTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = pair(&net, bed);
+    left.memory.fill(1);
+    right.memory.fill(2);
+    let source = left.memory.load(0, 20);
+    let asked = Extended::WriteImmediate { immediate: 7 };
+    let (piece, remote) = (left.memory.piece(0, 20), right.memory.remote(1000, 20));
+    granted(
+        left.ia
+            .post_extended(left.ep, asked, &[piece], 1, &remote, DEFAULT),
+    );
+    while right.memory.load(1000, 20) != source {
+        assert!(bed.step(), "what was written has not come");
+    }
+    let early = right.ia.evd_dequeue(right.receive);
+    assert_eq!(
+        early.map_err(|error| error.kind()),
+        Err(ErrorKind::QueueEmpty)
+    );
+    right.receive_into(&[], 2);
+    let done = completion(&net, &right, right.receive);
+    let operation = ExtendedOperation::ReceiveImmediate { immediate: 7 };
+    assert_eq!(
+        (done.cookie, done.status, done.operation),
+        (2, DtoStatus::Success, operation)
+    );
+    let sent = completion(&net, &left, left.request);
+    assert_eq!((sent.cookie, sent.status), (1, DtoStatus::Success));
+    net.alive(&left, &right);
+}
+
+/// Two connected ends, made in one way or another.
+type Connect<'a, T> = &'a dyn Fn(&Net<'_, T>) -> (Party<T>, Party<T>);
+
+/// A number for which no buffer is posted at all fails at the one who wrote it, and breaks the connection, as a message does.
+///
+/// Spec: SRC-04, EPS-04, EPH-05, E22, DTO-12
+pub fn a_number_without_a_buffer_breaks<T: ExtendedTestbed>(bed: &T) {
+    let own = |net: &Net<'_, T>| pair(net, bed);
+    let shared = |net: &Net<'_, T>| {
+        let (peer, taker, _) = sharing(net, bed);
+        (peer, taker)
+    };
+    for connect in [&own as Connect<'_, T>, &shared] {
+        let net = Net::new(bed);
+        let (peer, taker) = connect(&net);
+        let asked = Extended::WriteImmediate { immediate: 7 };
+        let remote = taker.memory.remote(0, 0);
+        granted(
+            peer.ia
+                .post_extended(peer.ep, asked, &[], 1, &remote, DEFAULT),
+        );
+        let failed = completion(&net, &peer, peer.request);
+        assert_eq!(
+            (failed.cookie, failed.status),
+            (1, DtoStatus::ReceiverNotReady)
+        );
+        net.broken(&peer, &taker);
+        net.quiet(&peer);
+        net.quiet(&taker);
+    }
+}
+
+/// Atomic operations take the places of RDMA Reads: those for which the connection has none yet wait for one, and all are done in their order.
+///
+/// Spec: EPB-05, EPK-13, DTO-11
+pub fn atomic_operations_beyond_the_read_depth_wait<T: ExtendedTestbed>(bed: &T) {
+    const COUNT: u64 = 12;
+    for depth in [1, 2] {
+        let net = Net::new(bed);
+        let options = PartyOptions::with(|wanted| {
+            wanted.max_rdma_read_out = depth;
+            wanted.max_rdma_read_in = depth;
+        });
+        let make = || Party::new(&net.adapter_over(bed.extended_device()), &options);
+        let (left, right) = (make(), make());
+        net.connect(&left, &right);
+        right.memory.fill(4);
+        let (offset, remote) = place(&right.memory);
+        let first = number_at(&right.memory, offset);
+        let room = |cookie: u64| [left.memory.piece(8 * cookie, NUMBER as u64)];
+        for cookie in 0..COUNT {
+            // Each third one is a read, which takes such a place too; what is behind it may have been done when it looks.
+            granted(if cookie % 3 == 2 {
+                left.ia
+                    .post_rdma_read(left.ep, &room(cookie), cookie, &remote, DEFAULT)
+            } else {
+                let asked = Extended::FetchAndAdd { add: 1 };
+                left.ia
+                    .post_extended(left.ep, asked, &room(cookie), cookie, &remote, DEFAULT)
+            });
+        }
+        for cookie in 0..COUNT {
+            if cookie % 3 == 2 {
+                net.success(&left, cookie);
+                continue;
+            }
+            let done = completion(&net, &left, left.request);
+            assert_eq!((done.cookie, done.status), (cookie, DtoStatus::Success));
+            let added = cookie - cookie / 3;
+            let seen = number_at(&left.memory, 8 * cookie as usize);
+            assert_eq!(seen, first.wrapping_add(added), "{cookie} of depth {depth}");
+        }
+        assert_eq!(
+            number_at(&right.memory, offset),
+            first.wrapping_add(COUNT - COUNT / 3)
+        );
+        net.alive(&left, &right);
+    }
+}
+
+/// Where the device does not see the processor's caches, what came with a number, and a number that was changed from afar, are there once the range is
+/// synchronised; the device itself sees one change behind the other without that.
+///
+/// Spec: LSW-02, LSW-05..08, LSR-01, EPW-10
+pub fn operations_beyond_the_interface_need_the_calls_as_well<T: ExtendedTestbed>(bed: &T) {
+    let net = Net::new(bed);
+    let options = PartyOptions::default();
+    let left = Party::new(&net.adapter_over(bed.extended_device()), &options);
+    let far = net.adapter_over(bed.extended_non_coherent_device());
+    let right = Party::new(&far, &options);
+    assert_eq!(right.ia.extensions(), Extensions::all());
+    net.connect(&left, &right);
+    left.memory.fill(1);
+    right.memory.fill(2);
+    let all = [right.memory.piece(0, right.memory.len() as u64)];
+    granted(right.ia.lmr_sync_rdma_read(&all));
+    right.receive_into(&[], 1);
+    let (offset, number) = place(&right.memory);
+    let first = number_at(&right.memory, offset);
+    let post = |asked, piece, cookie, remote: &RmrTriplet| {
+        let ia = &left.ia;
+        granted(ia.post_extended(left.ep, asked, &[piece], cookie, remote, DEFAULT));
+        let done = completion(&net, &left, left.request);
+        assert_eq!((done.cookie, done.status), (cookie, DtoStatus::Success));
+    };
+    let write = Extended::WriteImmediate { immediate: 3 };
+    let remote = right.memory.remote(1000, 100);
+    post(write, left.memory.piece(0, 100), 1, &remote);
+    let told = completion(&net, &right, right.receive);
+    assert_eq!(told.cookie, 1);
+    let add = Extended::FetchAndAdd { add: 10 };
+    post(add, left.memory.piece(200, 8), 2, &number);
+    let swap = Extended::CompareAndSwap {
+        compare: first.wrapping_add(10),
+        swap: 99,
+    };
+    post(swap, left.memory.piece(208, 8), 3, &number);
+    assert_eq!(number_at(&left.memory, 200), first);
+    assert_eq!(number_at(&left.memory, 208), first.wrapping_add(10));
+    let changed = [
+        right.memory.piece(1000, 100),
+        right.memory.piece(offset as u64, NUMBER as u64),
+    ];
+    granted(right.ia.lmr_sync_rdma_write(&changed));
+    assert_eq!(number_at(&right.memory, offset), 99);
+    equal(
+        "data",
+        &right.memory.load(1000, 100),
+        &left.memory.load(0, 100),
+    );
+    net.alive(&left, &right);
 }
 
 /// A number is whole, at a multiple of its length, and goes into one segment; devices without an operation say so before all else.

@@ -282,6 +282,11 @@ macro_rules! conformance_suite {
                 extended:
                     a_write_with_a_number_tells_the_peer
                     atomic_operations_change_a_number_and_bring_what_it_was
+                    a_write_with_a_number_is_a_fault_on_a_shared_queue
+                    a_number_waits_for_a_receive
+                    a_number_without_a_buffer_breaks
+                    atomic_operations_beyond_the_read_depth_wait
+                    operations_beyond_the_interface_need_the_calls_as_well
                     atomic_operations_need_both_rights
                     posts_beyond_the_interface_are_refused_without_a_trace;
             }

@@ -170,6 +170,11 @@ impl<N: Network> ExtendedTestbed for Bed<N> {
     fn extended_device(&self) -> N::Device {
         self.fabric.device(self.options().extended())
     }
+
+    fn extended_non_coherent_device(&self) -> N::Device {
+        let options = self.options().non_coherent();
+        self.fabric.device(options.extended())
+    }
 }
 
 impl<N: Network> FaultyTestbed for Bed<N> {
