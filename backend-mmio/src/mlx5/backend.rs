@@ -504,14 +504,26 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         &mut self,
         request: &QueuePairRequest,
     ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError> {
+        let (mut send, mut receive) = (None, None);
+        let key = self.create_queue_pair_at(request, &mut send, &mut receive)?;
+        // It is there after a success.
+        let send = send.ok_or(BackendError::Device)?;
+        Ok(QueuePair { key, send, receive })
+    }
+
+    fn create_queue_pair_at(
+        &mut self,
+        request: &QueuePairRequest,
+        send: &mut Option<Self::SendQueue>,
+        receive: &mut Option<Self::ReceiveQueue>,
+    ) -> Result<QueuePairKey, BackendError> {
         let places = self.tables.lives.len() / 2;
         let place = (0..places)
             .filter_map(|step| self.next_pair.saturating_add(step).checked_rem(places))
             .find(|place| self.number(QueuePairKey(*place)).is_err())
             .ok_or(BackendError::Resources)?;
         self.next_pair = place.saturating_add(1);
-        // Handed on as it is: queues are long, and each copy takes its stack.
-        self.make(place, &Asked::of(request), None)
+        self.make_at(place, request, send, receive)
     }
 
     fn modify_queue_pair(
@@ -522,14 +534,14 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         request: &QueuePairRequest,
     ) -> Result<(), BackendError> {
         let asked = Asked::of(request);
-        if send.asked.shared_receive_queue != asked.shared_receive_queue {
+        if send.asked.shared != asked.shared {
             return Err(BackendError::NotSupported);
         }
         let tail = send.life.receives.tail();
         let geometry = self.geometry(&asked)?;
         let fits = receive.as_ref().is_none_or(|receive| {
             let count = receive.head.wrapping_sub(tail);
-            let room = count <= asked.receives;
+            let room = count <= asked.receives();
             count == 0 || room && receive.units <= geometry.receive_units
         });
         if !fits {

@@ -1,5 +1,7 @@
 //! What queues are made from: runs of shared memory and of request slots.
 
+use core::num::NonZeroUsize;
+
 use dat_core::backend::BackendError;
 
 use super::storage::RequestSlot;
@@ -8,8 +10,6 @@ use crate::runs::Runs;
 
 /// Units that memory is given out in: 256 bytes.
 const GRAIN_UNITS: usize = 16;
-/// Request slots that are given out together.
-const GRAIN_SLOTS: usize = 16;
 
 /// A run of grains.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +32,8 @@ pub(crate) struct Supply<'s> {
     memory_runs: Runs<'s>,
     slots: &'s [RequestSlot],
     slot_runs: Runs<'s>,
+    /// Request slots that are given out together: as many as there are for each flag.
+    slot_grain: NonZeroUsize,
 }
 
 /// What was taken from the supply.
@@ -51,11 +53,14 @@ impl<'s> Supply<'s> {
         slots_taken: &'s mut [bool],
     ) -> Self {
         let memory = aligned(memory);
+        let slot_grain = slots.len().div_ceil(slots_taken.len().max(1));
+        let slot_grain = NonZeroUsize::new(slot_grain).unwrap_or(NonZeroUsize::MIN);
         Self {
             memory,
             memory_runs: Runs::new(memory_taken, memory.units().len() / GRAIN_UNITS),
             slots,
-            slot_runs: Runs::new(slots_taken, slots.len() / GRAIN_SLOTS),
+            slot_runs: Runs::new(slots_taken, slots.len() / slot_grain),
+            slot_grain,
         }
     }
 
@@ -66,7 +71,8 @@ impl<'s> Supply<'s> {
     /// Takes memory of so many units, and so many slots.
     pub(crate) fn take(&mut self, units: usize, slots: usize) -> Result<Taken<'s>, BackendError> {
         let memory = self.take_memory(units)?;
-        let count = slots.div_ceil(GRAIN_SLOTS);
+        let last = self.slot_grain.get().saturating_sub(1);
+        let count = slots.saturating_add(last) / self.slot_grain;
         let Some(first) = self.slot_runs.take(count) else {
             self.memory_runs.give_back(memory.first, memory.count);
             return Err(BackendError::Resources);
@@ -86,7 +92,7 @@ impl<'s> Supply<'s> {
         Ok(Taken {
             held,
             memory: part,
-            first_slot: first * GRAIN_SLOTS,
+            first_slot: first.saturating_mul(self.slot_grain.get()),
         })
     }
 

@@ -3,14 +3,14 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
-use dat_core::backend::{
-    BackendError, QueuePair, QueuePairKey, QueuePairRequest, SharedReceiveQueueKey,
-};
+use dat_core::backend::{BackendError, QueuePairKey, QueuePairRequest, SharedReceiveQueueKey};
 
 use super::backend::{MmioBackend, bytes, checked, room};
 use super::control::{Control, QueuePairSpec};
-use super::defs::{BLOCK_UNITS, ControlFlags, DESCRIPTOR_UNITS, InlineData, KeyUpdate, UNIT_BYTES};
-use super::objects::record;
+use super::defs::{
+    BLOCK_UNITS, ControlFlags, DESCRIPTOR_UNITS, InlineData, KeyUpdate, QUEUE_ENTRIES, UNIT_BYTES,
+};
+use super::objects::{Held, Record, record};
 use super::receive_queue::MmioReceiveQueue;
 use super::send_queue::{BEFORE_SEGMENTS, MmioSendQueue, NO_BLOCK, blocks_for, blocks_of};
 use super::storage::{NO_QUEUE, QueuePairSlot, life_of, next_user_index, taken_from};
@@ -46,21 +46,27 @@ impl Geometry {
     }
 }
 
-/// What a queue pair was asked to be, as far as it is needed to make another one like it.
+/// What a queue pair was asked to be, as far as it is needed to make another one like it. It lies in every endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    token: u64,
     domain: u32,
     request_queue: Option<u16>,
     receive_queue: Option<u16>,
-    pub(super) shared_receive_queue: Option<SharedReceiveQueueKey>,
-    requests: u32,
-    pub(super) receives: u32,
-    segments: u32,
-    pieces: u32,
-    reads_in: u32,
-    reads_out: u32,
+    /// The shared receive queue: one more than its place, or 0.
+    pub(super) shared: u32,
+    requests: u16,
+    receives: u16,
+    segments: u16,
+    pieces: u16,
+    reads_in: u16,
+    reads_out: u16,
     reads_at_post: bool,
+}
+
+/// A count that the core checked not to be negative. One that does not fit is more than any queue of the device has, still.
+fn narrow(count: i32) -> u16 {
+    const { assert!(QUEUE_ENTRIES < u16::MAX as u32) };
+    u16::try_from(checked(count)).unwrap_or(u16::MAX)
 }
 
 impl Asked {
@@ -71,44 +77,51 @@ impl Asked {
             .max(attributes.max_rdma_read_iov)
             .max(attributes.max_rdma_write_iov);
         Self {
-            token: request.token,
             domain: request.domain.0 as u32,
             request_queue: request.request_queue,
             receive_queue: request.receive_queue,
-            shared_receive_queue: request.shared_receive_queue,
-            requests: checked(attributes.max_request_dtos),
-            receives: checked(attributes.max_recv_dtos),
-            segments: checked(segments),
-            pieces: checked(attributes.max_recv_iov),
-            reads_in: checked(attributes.max_rdma_read_in),
-            reads_out: checked(attributes.max_rdma_read_out),
+            shared: taken_from(request.shared_receive_queue),
+            requests: narrow(attributes.max_request_dtos),
+            receives: narrow(attributes.max_recv_dtos),
+            segments: narrow(segments),
+            pieces: narrow(attributes.max_recv_iov),
+            reads_in: narrow(attributes.max_rdma_read_in),
+            reads_out: narrow(attributes.max_rdma_read_out),
             reads_at_post: request.may_read_at_post(),
         }
     }
+
+    /// The shared receive queue, if there is one.
+    fn shared_key(&self) -> Option<SharedReceiveQueueKey> {
+        let place = self.shared.checked_sub(1)?;
+        Some(SharedReceiveQueueKey(place as usize))
+    }
+
+    /// Receives that it has room for.
+    pub(super) fn receives(&self) -> u32 {
+        self.receives.into()
+    }
 }
 
-/// Where a queue pair belongs that was made.
-pub(super) struct Place<'s> {
+/// A queue pair that the device has, and from what its queues are to be made.
+pub(super) struct Made<'s> {
     life: &'s QueuePairSlot,
     number: u32,
     user_index: u32,
     first_slot: usize,
     geometry: Geometry,
+    doorbell: u32,
+    takes_blocks: bool,
+    held: Held,
+    units: &'s [DeviceUnit],
+    record: &'s Record,
 }
-
-/// The queues of a queue pair.
-pub(super) type Queues<'s, R, H> = QueuePair<MmioSendQueue<'s, H, R>, MmioReceiveQueue<'s, H>>;
 
 impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R, H> {
     pub(super) fn geometry(&self, asked: &Asked) -> Result<Geometry, BackendError> {
         let limits = self.control.limits();
-        let Asked {
-            segments,
-            pieces,
-            requests,
-            receives,
-            ..
-        } = *asked;
+        let [segments, pieces, requests, receives] =
+            [asked.segments, asked.pieces, asked.requests, asked.receives].map(u32::from);
         let fits = segments <= self.segments()
             && pieces <= self.segments()
             && requests <= limits.work_requests
@@ -127,7 +140,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             blocks = blocks.max(blocks_of(u32::from(KeyUpdate::BIND_UNITS)));
         }
         let blocks = requests.checked_mul(blocks);
-        let shares = asked.shared_receive_queue.is_some();
+        let shares = asked.shared != 0;
         Ok(Geometry {
             receive_entries: if shares || receives == 0 {
                 0
@@ -139,22 +152,15 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         })
     }
 
-    /// Makes a queue pair for a place, without touching what is there, and says where it belongs; or for one where nothing is,
-    /// and puts it there.
+    /// Has the device make a queue pair for a place, without touching what is there.
     #[inline(never)]
-    pub(super) fn make(
-        &mut self,
-        place: usize,
-        asked: &Asked,
-        belongs: Option<&mut Option<Place<'s>>>,
-    ) -> Result<Queues<'s, R, H>, BackendError> {
+    pub(super) fn make(&mut self, place: usize, asked: &Asked) -> Result<Made<'s>, BackendError> {
         self.tables.alive()?;
         let last = self.life(QueuePairKey(place)).ok_or(BackendError::State)?;
         let geometry = self.geometry(asked)?;
         let request_queue = self.completion_number(asked.request_queue)?;
         let receive_queue = self.completion_number(asked.receive_queue)?;
-        let shared_key = asked.shared_receive_queue;
-        let shared = match shared_key {
+        let shared = match asked.shared_key() {
             Some(key) => Some(self.tables.shared_number(key)?),
             None => None,
         };
@@ -175,8 +181,8 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             receive_units: geometry.receive_units,
             send_blocks: geometry.send_blocks,
             record: taken.memory.bus().saturating_add(bytes(rings)),
-            reads_in: asked.reads_in,
-            reads_out: asked.reads_out,
+            reads_in: asked.reads_in.into(),
+            reads_out: asked.reads_out.into(),
         };
         H::to_register();
         let record = record(&taken.memory, rings as usize)?;
@@ -187,77 +193,61 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
                 return Err(error);
             }
         };
-        let all: &'s [DeviceUnit] = taken.memory.units();
-        let (receive_ring, rest) = all
-            .split_at_checked(geometry.receive_ring() as usize)
-            .unwrap_or_default();
-        let send_ring = rest.get(..geometry.send_ring() as usize);
-        let (send_ring, _) = send_ring.unwrap_or_default().as_chunks();
-        let slots = self.supply.slots();
-        let slots = slots.get(taken.first_slot..).unwrap_or_default();
-        let (receive_slots, slots) = slots
-            .split_at_checked(geometry.receive_entries as usize)
-            .unwrap_or_default();
-        let send_slots = slots.get(..geometry.send_blocks as usize);
-        let inline_below = if asked.reads_at_post {
-            match self.control.limits().inline {
-                0 => 0,
-                most => most.min(MOST_INLINE).saturating_add(1),
-            }
-        } else {
-            0
-        };
-        let mut receive = shared_key.is_none().then_some(MmioReceiveQueue {
-            hal: PhantomData,
-            ring: receive_ring,
-            record,
-            slots: receive_slots,
-            life,
-            places: geometry.receive_entries,
-            units: geometry.receive_units,
-            ended: false,
-            head: 0,
-            tail: 0,
-        });
-        if let Some(receive) = &mut receive {
-            receive.end_places();
-        }
-        let new = Place {
+        Ok(Made {
             life,
             number: made.number,
             user_index,
             first_slot: taken.first_slot,
             geometry,
-        };
-        match belongs {
-            Some(belongs) => *belongs = Some(new),
-            None => self.settle(asked, &new),
-        }
-        Ok(QueuePair {
-            key: QueuePairKey(place),
-            send: MmioSendQueue {
-                asked: *asked,
-                hal: PhantomData,
-                registers: self.registers.clone(),
-                held: taken.held,
-                ring: send_ring,
-                record,
-                slots: send_slots.unwrap_or_default(),
-                life,
-                windows: self.tables.windows,
-                state: self.tables.state,
-                number: made.number,
-                head: 0,
-                tail: 0,
-                doorbell: made.doorbell,
-                last: 0,
-                flags: ControlFlags::COMPLETE,
-                inline_below,
-                takes_blocks: made.takes_blocks,
-                burst: NO_BLOCK,
-            },
-            receive,
+            doorbell: made.doorbell,
+            takes_blocks: made.takes_blocks,
+            held: taken.held,
+            units: taken.memory.units(),
+            record,
         })
+    }
+
+    /// Makes a queue pair for a place where nothing is, and its queues where they are to stay: they are long, and each copy takes
+    /// its stack.
+    #[inline(never)]
+    pub(super) fn make_at(
+        &mut self,
+        place: usize,
+        request: &QueuePairRequest,
+        send: &mut Option<MmioSendQueue<'s, H, R>>,
+        receive: &mut Option<MmioReceiveQueue<'s, H>>,
+    ) -> Result<QueuePairKey, BackendError> {
+        let asked = Asked::of(request);
+        let mut made = self.make(place, &asked);
+        let made = made.as_mut().map_err(|error| *error)?;
+        self.put_receive_queue(&asked, made, receive);
+        self.settle(&asked, made, request.token);
+        self.put_send_queue(&asked, made, send);
+        Ok(QueuePairKey(place))
+    }
+
+    /// A function of its own, as all that need more stack than making the queue pair leaves them.
+    #[inline(never)]
+    fn put_send_queue(
+        &self,
+        asked: &Asked,
+        made: &mut Made<'s>,
+        send: &mut Option<MmioSendQueue<'s, H, R>>,
+    ) {
+        *send = Some(self.send_queue(asked, made));
+    }
+
+    /// The same, in the place of another one, whose memory is free then.
+    #[inline(never)]
+    fn exchange_send_queue(
+        &mut self,
+        asked: &Asked,
+        made: &mut Made<'s>,
+        send: &mut MmioSendQueue<'s, H, R>,
+    ) {
+        let held = core::mem::take(&mut send.held);
+        *send = self.send_queue(asked, made);
+        self.supply.give_back(held);
     }
 
     /// Makes a queue pair in the place of another one, whose memory is free then. Receives from an index on are carried over, if one
@@ -271,42 +261,135 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         receive: Option<&mut MmioReceiveQueue<'s, H>>,
         carried: Option<u32>,
     ) -> Result<(), BackendError> {
-        let mut belongs = None;
-        // Exchanged where they are: queues are long, and each copy takes its stack.
-        let mut made = self.make(key.0, asked, Some(&mut belongs));
+        let mut made = self.make(key.0, asked);
         let made = made.as_mut().map_err(|error| *error)?;
+        let token = send.life.token.load();
         self.retire(key);
-        if let Some(belongs) = &belongs {
-            self.settle(asked, belongs);
+        self.settle(asked, made, token);
+        if let Some(receive) = receive {
+            self.exchange_receive_queue(asked, made, receive, carried);
         }
-        if let (Some(old), Some(new)) = (receive, &mut made.receive) {
-            if let Some(tail) = carried {
-                let _fits = new.take_over(old, tail);
-            }
-            core::mem::swap(old, new);
-        }
-        core::mem::swap(send, &mut made.send);
-        self.supply.give_back(core::mem::take(&mut made.send.held));
+        self.exchange_send_queue(asked, made, send);
         Ok(())
     }
 
+    /// Puts the receive queue of a queue pair that was made in the place of another one.
+    #[inline(never)]
+    fn exchange_receive_queue(
+        &self,
+        asked: &Asked,
+        made: &Made<'s>,
+        receive: &mut MmioReceiveQueue<'s, H>,
+        carried: Option<u32>,
+    ) {
+        let mut new = None;
+        self.put_receive_queue(asked, made, &mut new);
+        if let Some(mut new) = new {
+            if let Some(tail) = carried {
+                let _fits = new.take_over(receive, tail);
+            }
+            *receive = new;
+        }
+    }
+
+    /// Makes the receive queue of a queue pair, unless it takes from a shared one.
+    #[inline(never)]
+    fn put_receive_queue(
+        &self,
+        asked: &Asked,
+        made: &Made<'s>,
+        receive: &mut Option<MmioReceiveQueue<'s, H>>,
+    ) {
+        let Geometry {
+            receive_entries,
+            receive_units,
+            ..
+        } = made.geometry;
+        if asked.shared != 0 {
+            *receive = None;
+            return;
+        }
+        let ring = made.units.get(..made.geometry.receive_ring() as usize);
+        let slots = self.supply.slots();
+        let slots = slots.get(made.first_slot..).unwrap_or_default();
+        let slots = slots.get(..receive_entries as usize);
+        let queue = receive.insert(MmioReceiveQueue {
+            hal: PhantomData,
+            ring: ring.unwrap_or_default(),
+            record: made.record,
+            slots: slots.unwrap_or_default(),
+            life: made.life,
+            places: receive_entries,
+            units: receive_units,
+            ended: false,
+            head: 0,
+            tail: 0,
+        });
+        queue.end_places();
+    }
+
+    /// The send queue of a queue pair.
+    #[inline(always)]
+    fn send_queue(&self, asked: &Asked, made: &mut Made<'s>) -> MmioSendQueue<'s, H, R> {
+        let geometry = made.geometry;
+        let rest = made.units.get(geometry.receive_ring() as usize..);
+        let ring = rest
+            .unwrap_or_default()
+            .get(..geometry.send_ring() as usize);
+        let (ring, _) = ring.unwrap_or_default().as_chunks();
+        let first = made
+            .first_slot
+            .saturating_add(geometry.receive_entries as usize);
+        let slots = self.supply.slots().get(first..).unwrap_or_default();
+        let slots = slots.get(..geometry.send_blocks as usize);
+        let inline_below = if asked.reads_at_post {
+            match self.control.limits().inline {
+                0 => 0,
+                most => most.min(MOST_INLINE).saturating_add(1),
+            }
+        } else {
+            0
+        };
+        MmioSendQueue {
+            asked: *asked,
+            hal: PhantomData,
+            registers: self.registers.clone(),
+            held: core::mem::take(&mut made.held),
+            ring,
+            record: made.record,
+            slots: slots.unwrap_or_default(),
+            life: made.life,
+            windows: self.tables.windows,
+            state: self.tables.state,
+            number: made.number,
+            head: 0,
+            tail: 0,
+            doorbell: made.doorbell,
+            last: 0,
+            flags: ControlFlags::COMPLETE,
+            inline_below,
+            takes_blocks: made.takes_blocks,
+            burst: NO_BLOCK,
+        }
+    }
+
     /// Puts a queue pair in its place.
-    fn settle(&self, asked: &Asked, belongs: &Place<'_>) {
-        let Place {
+    fn settle(&self, asked: &Asked, made: &Made<'_>, token: u64) {
+        let Made {
             life,
             number,
             user_index,
             first_slot: receives,
             geometry,
-        } = *belongs;
+            ..
+        } = *made;
         let sends = receives.saturating_add(geometry.receive_entries as usize);
         life.receives
             .begin(receives, geometry.receive_entries, asked.receive_queue);
         life.requests
             .begin(sends, geometry.send_blocks, asked.request_queue);
-        life.token.store(asked.token);
-        let shared = taken_from(asked.shared_receive_queue);
-        life.shared.store(shared, Ordering::Relaxed);
+        life.token.store(token);
+        life.shared.store(asked.shared, Ordering::Relaxed);
         self.tables.expect(life, user_index);
         life.number.store(number, Ordering::Release);
     }

@@ -467,6 +467,21 @@ pub unsafe trait Backend {
         request: &QueuePairRequest,
     ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError>;
 
+    /// As `create_queue_pair`, with the queues put where they are to stay; a refusal leaves both places empty.
+    ///
+    /// A backend whose queues are long makes them there, so that no copy of them takes its stack.
+    fn create_queue_pair_at(
+        &mut self,
+        request: &QueuePairRequest,
+        send: &mut Option<Self::SendQueue>,
+        receive: &mut Option<Self::ReceiveQueue>,
+    ) -> Result<QueuePairKey, BackendError> {
+        let made = self.create_queue_pair(request)?;
+        *send = Some(made.send);
+        *receive = made.receive;
+        Ok(made.key)
+    }
+
     /// Changes an unconnected queue pair in place, keeping posted receives.
     ///
     /// # Errors

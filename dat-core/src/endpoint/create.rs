@@ -47,25 +47,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         connect: Option<EvdId>,
         attributes: Option<&EpAttributes>,
     ) -> Result<EpId> {
+        let wanted = Wanted {
+            pz,
+            receive,
+            request,
+            connect,
+            attributes: attributes.unwrap_or(&EpAttributes::DEFAULT),
+        };
         self.control.with(|control| {
-            self.check_handles(control, pz, receive, request, connect)?;
+            self.check_handles(control, &wanted)?;
             let state = EndpointState::Unconnected;
-            let Some(asked) = attributes else {
-                return self.new_default_endpoint(control, [receive, request, connect], pz, state);
-            };
+            if attributes.is_none() {
+                return self.new_default_endpoint(control, wanted, state);
+            }
+            let asked = wanted.attributes;
             self.check_asked(control, asked, false, ATTRIBUTES)?;
-            if receive.is_none() && asked.max_recv_dtos != 0
-                || request.is_none() && asked.max_request_dtos != 0
+            if wanted.receive.is_none() && asked.max_recv_dtos != 0
+                || wanted.request.is_none() && asked.max_request_dtos != 0
             {
                 return Err(Error::invalid_argument(ATTRIBUTES).because(Cause::DispatcherMissing));
             }
-            let wanted = Wanted {
-                pz,
-                receive,
-                request,
-                connect,
-                attributes: asked,
-            };
             self.new_endpoint(control, &wanted, None, state)
         })
     }
@@ -90,22 +91,23 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         srq: SrqId,
         attributes: &EpAttributes,
     ) -> Result<EpId> {
+        let wanted = Wanted {
+            pz,
+            receive,
+            request,
+            connect,
+            attributes,
+        };
         self.control.with(|control| {
-            self.check_handles(control, pz, receive, request, connect)?;
+            self.check_handles(control, &wanted)?;
             self.check_srq(srq)?;
-            self.check_asked(control, attributes, true, ATTRIBUTES_WITH_SRQ)?;
-            if request.is_none() && attributes.max_request_dtos != 0 {
+            let asked = wanted.attributes;
+            self.check_asked(control, asked, true, ATTRIBUTES_WITH_SRQ)?;
+            if wanted.request.is_none() && asked.max_request_dtos != 0 {
                 return Err(
                     Error::invalid_argument(ATTRIBUTES_WITH_SRQ).because(Cause::DispatcherMissing)
                 );
             }
-            let wanted = Wanted {
-                pz,
-                receive,
-                request,
-                connect,
-                attributes,
-            };
             self.new_endpoint(control, &wanted, Some(srq), EndpointState::Unconnected)
         })
     }
@@ -127,26 +129,28 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Makes the endpoint that a request at a providing service point brings along (PSC-03).
     pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
         let state = EndpointState::TentativeConnectionPending;
-        self.new_default_endpoint(control, [None; 3], None, state)
+        let wanted = Wanted {
+            pz: None,
+            receive: None,
+            request: None,
+            connect: None,
+            attributes: &EpAttributes::DEFAULT,
+        };
+        self.new_default_endpoint(control, wanted, state)
     }
 
-    /// Makes an endpoint of which nothing is asked but its zone and its dispatchers, for receives, requests and connections. A function of its own:
-    /// attributes are long.
+    /// Makes an endpoint of which nothing is asked but its zone and its dispatchers. A function of its own: attributes are long.
     #[inline(never)]
     fn new_default_endpoint(
         &self,
         control: &mut Control<'_, B>,
-        [receive, request, connect]: [Option<EvdId>; 3],
-        pz: Option<PzId>,
+        wanted: Wanted<'_>,
         state: EndpointState,
     ) -> Result<EpId> {
         let attributes = EpAttributes::default_for(&self.limits(control)?);
         let wanted = Wanted {
-            pz,
-            receive,
-            request,
-            connect,
             attributes: &attributes,
+            ..wanted
         };
         self.new_endpoint(control, &wanted, None, state)
     }
@@ -156,24 +160,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(super) fn check_handles(
         &self,
         control: &mut Control<'_, B>,
-        pz: Option<PzId>,
-        receive: Option<EvdId>,
-        request: Option<EvdId>,
-        connect: Option<EvdId>,
+        wanted: &Wanted<'_>,
     ) -> Result<()> {
-        if let Some(pz) = pz {
+        if let Some(pz) = wanted.pz {
             control.zone(pz)?;
         }
-        for (evd, role, stream) in [
-            (receive, Subtype::InvalidHandleEvdRecv, EvdFlags::DTO),
-            (request, Subtype::InvalidHandleEvdRequest, EvdFlags::DTO),
-            (connect, Subtype::InvalidHandleEvdConn, EvdFlags::CONNECTION),
-        ] {
-            if let Some(evd) = evd {
-                self.check_dispatcher(evd, role, stream)?;
-            }
-        }
-        Ok(())
+        let check = |evd: Option<EvdId>, role, stream| match evd {
+            Some(evd) => self.check_dispatcher(evd, role, stream),
+            None => Ok(()),
+        };
+        check(wanted.receive, Subtype::InvalidHandleEvdRecv, EvdFlags::DTO)?;
+        check(
+            wanted.request,
+            Subtype::InvalidHandleEvdRequest,
+            EvdFlags::DTO,
+        )?;
+        check(
+            wanted.connect,
+            Subtype::InvalidHandleEvdConn,
+            EvdFlags::CONNECTION,
+        )
     }
 
     /// Whether a dispatcher lives and takes a stream; `role` is the subtype that names it in an error.

@@ -9,7 +9,7 @@ use super::link::{EndpointOf, SlotOf};
 use super::state::{Call, Legal, legal};
 use super::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 use crate::attributes::EpAttributes;
-use crate::backend::{Backend, BackendError, QueuePair, QueuePairKey, QueuePairRequest};
+use crate::backend::{Backend, BackendError, QueuePairKey, QueuePairRequest};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{EvdConfig, backend_refused};
 use crate::flags::{CompletionFlags, EvdFlags};
@@ -30,6 +30,29 @@ pub(super) struct Wanted<'a> {
     pub(super) request: Option<EvdId>,
     pub(super) connect: Option<EvdId>,
     pub(super) attributes: &'a EpAttributes,
+}
+
+impl Wanted<'_> {
+    /// Requests that the endpoint shall have room for.
+    fn requests(&self) -> u32 {
+        self.request
+            .map_or(0, |_| count(self.attributes.max_request_dtos))
+    }
+
+    /// The streams of an endpoint that may have so many completions of receives.
+    fn streams(&self, places: u32) -> Streams {
+        Streams {
+            receive: self.receive.map(|evd| {
+                let config = Endpoint::<()>::receive_config(self.attributes);
+                (evd, config, places)
+            }),
+            request: self.request.map(|evd| {
+                let config = Endpoint::<()>::request_config(self.attributes);
+                (evd, config, self.requests())
+            }),
+            connect: self.connect,
+        }
+    }
 }
 
 /// Streams of an endpoint with what they ask of their dispatchers.
@@ -55,6 +78,18 @@ struct NewRing {
     capacity: u32,
     /// The old run is gone; else it still holds receives.
     given_back: bool,
+}
+
+/// What was done towards what is wanted, and can be undone.
+#[derive(Debug)]
+struct Prepared {
+    attached: Attached,
+    requests: Option<NewRing>,
+    receives: Option<NewRing>,
+    /// Completions of receives that there may be.
+    places: u32,
+    /// The queue pair, if there is one, is not as it was.
+    changed: bool,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
@@ -134,7 +169,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .map_or(0, |slot| slot.main.with(|queue| queue.max_receives))
     }
 
-    #[inline(never)]
+    /// What each step keeps on the stack is gone when the next one begins: below the one in the middle lies the making of a queue pair.
     fn equip_in_zone(
         &self,
         control: &mut Control<'_, B>,
@@ -144,6 +179,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         wanted: &Wanted<'_>,
         zone: Option<u16>,
     ) -> Result<()> {
+        let prepared = self.prepare(control, endpoint, side, wanted, zone);
+        // Looked at where it is: a copy takes its stack.
+        let prepared = prepared.as_ref().map_err(|error| *error)?;
+        if let Some(zone) = zone
+            && (prepared.changed || endpoint.queue_pair.is_none())
+        {
+            let attached = &prepared.attached;
+            let fitted = self.fit_queue_pair(control, endpoint, side, zone, attached, wanted);
+            if let Err(error) = fitted {
+                self.undo(control, endpoint, side, wanted, prepared);
+                return Err(error);
+            }
+        }
+        self.finish(endpoint, side, wanted, zone, prepared);
+        slot.set_shared_receive_report(receive_report(wanted.attributes));
+        Ok(())
+    }
+
+    /// Exchanges the streams, and finds records for the rings.
+    #[inline(never)]
+    fn prepare(
+        &self,
+        control: &mut Control<'_, B>,
+        endpoint: &EndpointOf<B>,
+        side: &ReceiveSideOf<B>,
+        wanted: &Wanted<'_>,
+        zone: Option<u16>,
+    ) -> Result<Prepared> {
         let attributes = wanted.attributes;
         // Flushed ones that wait to be dequeued are in their records still.
         let outstanding = record::all_of(
@@ -156,9 +219,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             (None, Some(_)) => count(attributes.max_recv_dtos),
             _ => 0,
         };
-        let requests = wanted
-            .request
-            .map_or(0, |_| count(attributes.max_request_dtos));
         let places = if let Some(srq) = endpoint.srq {
             self.places_of_srq(srq)
         } else if receives == side.ring.capacity {
@@ -167,52 +227,86 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             receives.saturating_add(outstanding)
         };
         let old = self.streams_of(endpoint);
-        let new = Streams {
-            receive: wanted.receive.map(|evd| {
-                let config = EndpointOf::<B>::receive_config(attributes);
-                (evd, config, places)
-            }),
-            request: wanted.request.map(|evd| {
-                let config = EndpointOf::<B>::request_config(attributes);
-                (evd, config, requests)
-            }),
-            connect: wanted.connect,
-        };
+        let new = wanted.streams(places);
         let attached = self.exchange_streams(control, endpoint, &old, &new)?;
-        let owner = endpoint.id;
-        let request_ring =
-            match self.change_ring(Owner::Requests(owner), endpoint.ring, requests, 0) {
-                Ok(ring) => ring,
-                Err(error) => {
-                    self.restore_streams(control, &attached, &old, &new);
-                    return Err(error);
-                }
-            };
-        let receive_ring =
-            match self.change_ring(Owner::Receives(owner), side.ring, receives, outstanding) {
-                Ok(ring) => ring,
-                Err(error) => {
-                    self.undo_ring(Owner::Requests(owner), endpoint.ring, &request_ring);
-                    self.restore_streams(control, &attached, &old, &new);
-                    return Err(error);
-                }
-            };
         let changed = endpoint.zone != zone
             || endpoint.attributes != *attributes
             || old.receive != new.receive
             || old.request != new.request;
-        if let Some(zone) = zone
-            && (changed || endpoint.queue_pair.is_none())
-            && let Err(error) =
-                self.fit_queue_pair(control, endpoint, side, zone, &attached, wanted)
-        {
-            self.undo_ring(Owner::Requests(owner), endpoint.ring, &request_ring);
-            self.undo_ring(Owner::Receives(owner), side.ring, &receive_ring);
-            self.restore_streams(control, &attached, &old, &new);
+        let mut prepared = Prepared {
+            attached,
+            requests: None,
+            receives: None,
+            places,
+            changed,
+        };
+        let rings = self.change_rings(endpoint, side, wanted, receives, outstanding, &mut prepared);
+        if let Err(error) = rings {
+            self.restore_streams(control, &prepared.attached, &old, &new);
             return Err(error);
         }
-        self.finish_ring(&mut endpoint.ring, &request_ring);
-        self.finish_ring(&mut side.ring, &receive_ring);
+        Ok(prepared)
+    }
+
+    /// Finds records for both rings, or for none.
+    fn change_rings(
+        &self,
+        endpoint: &EndpointOf<B>,
+        side: &ReceiveSideOf<B>,
+        wanted: &Wanted<'_>,
+        receives: u32,
+        outstanding: u32,
+        prepared: &mut Prepared,
+    ) -> Result<()> {
+        let owner = endpoint.id;
+        let (ring, capacity) = (endpoint.ring, wanted.requests());
+        prepared.requests = self.change_ring(Owner::Requests(owner), ring, capacity, 0)?;
+        let receive_ring =
+            self.change_ring(Owner::Receives(owner), side.ring, receives, outstanding);
+        match receive_ring {
+            Ok(ring) => prepared.receives = ring,
+            Err(error) => {
+                self.undo_ring(Owner::Requests(owner), ring, &prepared.requests);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// As if nothing had been prepared.
+    #[cold]
+    #[inline(never)]
+    fn undo(
+        &self,
+        control: &mut Control<'_, B>,
+        endpoint: &EndpointOf<B>,
+        side: &ReceiveSideOf<B>,
+        wanted: &Wanted<'_>,
+        prepared: &Prepared,
+    ) {
+        let owner = endpoint.id;
+        self.undo_ring(Owner::Requests(owner), endpoint.ring, &prepared.requests);
+        self.undo_ring(Owner::Receives(owner), side.ring, &prepared.receives);
+        // The endpoint is as it was, and so is what is said of its streams.
+        let old = self.streams_of(endpoint);
+        let new = wanted.streams(prepared.places);
+        self.restore_streams(control, &prepared.attached, &old, &new);
+    }
+
+    /// Makes the endpoint what was prepared.
+    #[inline(never)]
+    fn finish(
+        &self,
+        endpoint: &mut EndpointOf<B>,
+        side: &mut ReceiveSideOf<B>,
+        wanted: &Wanted<'_>,
+        zone: Option<u16>,
+        prepared: &Prepared,
+    ) {
+        let attributes = wanted.attributes;
+        let attached = &prepared.attached;
+        self.finish_ring(&mut endpoint.ring, &prepared.requests);
+        self.finish_ring(&mut side.ring, &prepared.receives);
         endpoint
             .reach
             .extend(endpoint.ring.base, endpoint.ring.capacity);
@@ -223,11 +317,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .request
             .is_some_and(|evd| !self.takes(evd, EvdFlags::RMR_BIND));
         endpoint.connect_evd = attached.connect;
-        endpoint.receive_places = places;
+        endpoint.receive_places = prepared.places;
         endpoint.attributes = *attributes;
         set_limits(endpoint, side, zone, attributes);
-        slot.set_shared_receive_report(receive_report(attributes));
-        Ok(())
     }
 
     /// The streams as they are.
@@ -442,23 +534,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .srq
             .and_then(|srq| self.shared.shared_receive_queues.get(usize::from(srq)))
             .map(|slot| slot.main.with(|queue| queue.key));
-        let request = QueuePairRequest {
+        let mut request = QueuePairRequest {
             token: endpoint.id.handle().to_raw(),
             domain,
             request_queue: attached.request,
             receive_queue: attached.receive,
             shared_receive_queue,
-            attributes: EpAttributes {
-                max_recv_dtos: wanted
-                    .receive
-                    .map_or(0, |_| wanted.attributes.max_recv_dtos),
-                max_request_dtos: wanted
-                    .request
-                    .map_or(0, |_| wanted.attributes.max_request_dtos),
-                ..*wanted.attributes
-            },
+            attributes: *wanted.attributes,
             vouched: B::READS_AT_POST,
         };
+        if wanted.receive.is_none() {
+            request.attributes.max_recv_dtos = 0;
+        }
+        if wanted.request.is_none() {
+            request.attributes.max_request_dtos = 0;
+        }
         let backend = control.backend()?;
         if endpoint.queue_pair.is_some() {
             change_queue_pair(backend, endpoint, side, &request)
@@ -497,14 +587,9 @@ fn make_queue_pair<B: Backend>(
 ) -> Result<()> {
     let refused = |error| backend_refused(error, Subtype::ResourceTep);
     // Straight to where they stay, and from there if they cannot: each copy of them takes its stack.
-    let key = match backend.create_queue_pair(request) {
-        Ok(QueuePair { key, send, receive }) => {
-            endpoint.send = Some(send);
-            side.queue = receive;
-            key
-        }
-        Err(error) => return Err(refused(error)),
-    };
+    let key = backend
+        .create_queue_pair_at(request, &mut endpoint.send, &mut side.queue)
+        .map_err(refused)?;
     let soft = u32::try_from(endpoint.soft_high_watermark).ok();
     let hard = u32::try_from(endpoint.hard_high_watermark).ok();
     if (soft.is_some() || hard.is_some())

@@ -1,13 +1,14 @@
 //! Changing an endpoint before it is connected.
 
-use super::equip::Wanted;
+use super::equip::{ReceiveSideOf, Wanted};
+use super::link::EndpointOf;
 use super::{Call, EpParam, permit};
 use crate::attributes::EpAttributes;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::backend_refused;
-use crate::flags::{EpFields, WATERMARK_INFINITE};
-use crate::ia::Ia;
+use crate::flags::{EndpointState, EpFields, WATERMARK_INFINITE};
+use crate::ia::{Control, Ia};
 use crate::id::{EpId, PzId};
 use crate::sync::RawLock;
 
@@ -51,41 +52,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn ep_modify(&self, ep: EpId, fields: EpFields, wanted: &EpParam) -> Result<()> {
         self.control.with(|control| {
             let state = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.state))?;
-            let selected = EpFields::from_bits(fields.bits())
-                .ok_or(Error::invalid_argument(MASK).because(Cause::UnknownMask))?;
-            if selected.intersects(FIXED) {
-                return Err(Error::invalid_argument(MASK).because(Cause::FieldNotModifiable));
-            }
+            let (selected, zone) = self.check_fields(control, state, fields, wanted)?;
             let with = |field: EpFields| selected.contains(field);
-            // A zone can be set, not taken away.
-            let zone = with(EpFields::PZ).then_some(wanted.pz.unwrap_or(PzId::NULL));
-            self.check_handles(
-                control,
-                zone,
-                wanted.recv_evd.filter(|_| with(EpFields::RECV_EVD)),
-                wanted.request_evd.filter(|_| with(EpFields::REQUEST_EVD)),
-                wanted.connect_evd.filter(|_| with(EpFields::CONNECT_EVD)),
-            )?;
-            if with(EpFields::PZ) {
-                permit(Call::ModifyZone, state)?;
-            }
-            if selected.intersects(PROVIDER) {
-                permit(Call::ModifyProvider, state)?;
-            }
-            if !selected.difference(EpFields::PZ | PROVIDER).is_empty() {
-                permit(Call::ModifySettings, state)?;
-            }
             self.with_endpoint(ep, |slot, endpoint| {
                 slot.receive.with(|side| {
-                    let old = endpoint.attributes;
-                    let attributes = merge(&old, &wanted.attributes, selected);
-                    // What was posted before there is a connection stays posted.
-                    let posted = !side.ring.is_idle(self.shared.records.made());
-                    if posted && attributes.recv_completion_flags != old.recv_completion_flags {
-                        return Err(endpoint.state.forbids());
-                    }
+                    let merged = self.merged(control, endpoint, side, selected, wanted);
+                    let attributes = merged.as_ref().map_err(|error| *error)?;
                     let shared = endpoint.srq.is_some();
-                    self.check_asked(control, &attributes, shared, PARAMETERS)?;
                     let present = |evd: u16| self.evd_id_at(evd);
                     let goal = Wanted {
                         pz: zone.or_else(|| {
@@ -107,7 +80,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         } else {
                             endpoint.connect_evd.map(present)
                         },
-                        attributes: &attributes,
+                        attributes,
                     };
                     let receives = with(EpFields::MAX_RECV_DTOS) && attributes.max_recv_dtos != 0;
                     let requests =
@@ -147,6 +120,66 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 })
             })
         })
+    }
+
+    /// The attributes as they are to be.
+    #[inline(never)]
+    fn merged(
+        &self,
+        control: &mut Control<'_, B>,
+        endpoint: &EndpointOf<B>,
+        side: &ReceiveSideOf<B>,
+        selected: EpFields,
+        wanted: &EpParam,
+    ) -> Result<EpAttributes> {
+        let old = &endpoint.attributes;
+        let attributes = merge(old, &wanted.attributes, selected);
+        // What was posted before there is a connection stays posted.
+        let posted = !side.ring.is_idle(self.shared.records.made());
+        if posted && attributes.recv_completion_flags != old.recv_completion_flags {
+            return Err(endpoint.state.forbids());
+        }
+        let shared = endpoint.srq.is_some();
+        self.check_asked(control, &attributes, shared, PARAMETERS)?;
+        Ok(attributes)
+    }
+
+    /// The fields that are selected, and the zone if it is one of them. A function of its own: what it looks at is not needed
+    /// while the endpoint is changed.
+    #[inline(never)]
+    fn check_fields(
+        &self,
+        control: &mut Control<'_, B>,
+        state: EndpointState,
+        fields: EpFields,
+        wanted: &EpParam,
+    ) -> Result<(EpFields, Option<PzId>)> {
+        let selected = EpFields::from_bits(fields.bits())
+            .ok_or(Error::invalid_argument(MASK).because(Cause::UnknownMask))?;
+        if selected.intersects(FIXED) {
+            return Err(Error::invalid_argument(MASK).because(Cause::FieldNotModifiable));
+        }
+        let with = |field: EpFields| selected.contains(field);
+        // A zone can be set, not taken away.
+        let zone = with(EpFields::PZ).then_some(wanted.pz.unwrap_or(PzId::NULL));
+        let named = Wanted {
+            pz: zone,
+            receive: wanted.recv_evd.filter(|_| with(EpFields::RECV_EVD)),
+            request: wanted.request_evd.filter(|_| with(EpFields::REQUEST_EVD)),
+            connect: wanted.connect_evd.filter(|_| with(EpFields::CONNECT_EVD)),
+            attributes: &wanted.attributes,
+        };
+        self.check_handles(control, &named)?;
+        if with(EpFields::PZ) {
+            permit(Call::ModifyZone, state)?;
+        }
+        if selected.intersects(PROVIDER) {
+            permit(Call::ModifyProvider, state)?;
+        }
+        if !selected.difference(EpFields::PZ | PROVIDER).is_empty() {
+            permit(Call::ModifySettings, state)?;
+        }
+        Ok((selected, zone))
     }
 }
 

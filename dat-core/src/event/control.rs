@@ -60,11 +60,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if EvdFlags::from_bits(flags.bits()).is_none() {
             return Err(Error::invalid_argument(4).because(Cause::UnknownFlags));
         }
-        let exhausted = |cause| Error::insufficient_resources(Subtype::ResourceTevd).because(cause);
-        let mut aftermath = Aftermath::default();
-        let made = self.control.with(|control| {
+        self.control.with(|control| {
             control.may_make()?;
-            let mut reached = control.reached;
             let backend = control.backend()?;
             if !merges(backend, flags) {
                 return Err(Error::invalid_argument(4).because(Cause::FlagCombination));
@@ -72,6 +69,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if min_qlen > longest(backend) {
                 return Err(exhausted(Cause::AboveLimit));
             }
+            Ok(())
+        })?;
+        self.make_checked_evd(length, cno, flags)
+    }
+
+    /// The same, of what the device can do. A function of its own: what a backend says of itself takes as much stack as this.
+    #[inline(never)]
+    fn make_checked_evd(&self, length: u32, cno: Option<CnoId>, flags: EvdFlags) -> Result<EvdId> {
+        let mut aftermath = Aftermath::default();
+        let made = self.control.with(|control| {
+            control.may_make()?;
+            let mut reached = control.reached;
+            let backend = control.backend()?;
             let index = find_slot(&self.shared.event_dispatchers, &mut reached, |slot| {
                 slot.queue
                     .with(|queue| queue.id.is_null() && next_generation(queue.generation).is_ok())
@@ -93,27 +103,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return Err(exhausted(Cause::EventSlotsExhausted));
             };
             let with_completions = flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND);
-            let completions = if with_completions {
-                match backend.create_completion_queue(index, length) {
-                    Ok(queue) => Some(queue),
-                    Err(error) => {
-                        slot::give_back(self.shared.events.made(), ring, length);
-                        undo(&mut aftermath);
-                        return Err(backend_refused(error, Subtype::ResourceTevd));
-                    }
-                }
-            } else {
-                None
-            };
-            control.reached = reached;
-            Ok(place.queue.with(|queue| {
+            let made = place.queue.with(|queue| {
                 let generation = queue.generation.saturating_add(1);
                 let id = EvdId::new(self.shared.instance, generation, index);
                 queue.vacate();
+                if with_completions {
+                    make_completions(backend, queue, index, length)?;
+                }
                 queue.id = id;
                 queue.generation = generation;
                 queue.open = id;
-                queue.completions = completions;
                 queue.ring_base = ring;
                 queue.ring_capacity = length;
                 queue.queue_length = length;
@@ -124,8 +123,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 queue.cno = cno;
                 queue.refresh();
                 queue.keep_armed(&self.shared, &mut aftermath);
-                id
-            }))
+                Ok(id)
+            });
+            match made {
+                Ok(_) => control.reached = reached,
+                Err(_) => {
+                    slot::give_back(self.shared.events.made(), ring, length);
+                    undo(&mut aftermath);
+                }
+            }
+            made
         });
         self.settle(&mut aftermath);
         made
@@ -398,7 +405,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// The number of events asked for in argument 2 (EVC-03, GEN-07).
+fn exhausted(cause: Cause) -> Error {
+    Error::insufficient_resources(Subtype::ResourceTevd).because(cause)
+}
+
+/// Makes the completion queue of a dispatcher where it is to stay: it is long, and each copy takes its stack.
+#[inline(never)]
+fn make_completions<B: Backend>(
+    backend: &mut B,
+    queue: &mut EvdQueue<B::CompletionQueue>,
+    index: u16,
+    length: u32,
+) -> Result<()> {
+    match backend.create_completion_queue(index, length) {
+        Ok(completions) => queue.completions = Some(completions),
+        Err(error) => return Err(backend_refused(error, Subtype::ResourceTevd)),
+    }
+    Ok(())
+}
+
 /// Whether these streams may share a dispatcher. A function of its own, like the next one: what the backend says of
 /// itself is long.
 #[inline(never)]
@@ -412,6 +437,7 @@ fn longest<B: Backend>(backend: &B) -> i32 {
     backend.ia_attributes().max_evd_qlen
 }
 
+/// The number of events asked for in argument 2 (EVC-03, GEN-07).
 fn checked_length(min_qlen: i32) -> Result<u32> {
     let invalid = |cause| Error::invalid_argument(2).because(cause);
     match u32::try_from(min_qlen) {

@@ -75,6 +75,33 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         storage: Storage<'s, B, L>,
         async_evd_min_qlen: i32,
     ) -> core::result::Result<Self, OpenError<B>> {
+        let fresh = storage.fresh;
+        // One value from here on, where the caller wants it: it is long, and each copy takes its stack.
+        let mut opened = Self::assemble(backend, storage);
+        if let Ok(ia) = &mut opened {
+            if !fresh {
+                ia.forget_leftovers();
+            }
+            match ia.make_evd(async_evd_min_qlen, None, EvdFlags::ASYNC) {
+                Ok(evd) => ia.async_evd = evd,
+                // The backend was put there above, and nothing takes it but a close.
+                Err(error) => {
+                    let backend = ia.control.with(|control| control.backend.take());
+                    if let Some(backend) = backend {
+                        opened = Err(OpenError { error, backend });
+                    }
+                }
+            }
+        }
+        opened
+    }
+
+    /// An adapter without a dispatcher, unless too many are open.
+    #[inline(never)]
+    fn assemble(
+        backend: B,
+        storage: Storage<'s, B, L>,
+    ) -> core::result::Result<Self, OpenError<B>> {
         let Some(tag) = InstanceTag::take() else {
             return Err(OpenError {
                 error: Error::insufficient_resources(Subtype::ResourceMemory)
@@ -85,7 +112,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         let instance = tag.get();
         let coherent = !backend.provider_attributes().lmr_sync_req;
         let extensions = backend.extensions();
-        let mut ia = Self {
+        Ok(Self {
             control: Mutex::new(Control {
                 backend: Some(backend),
                 instance,
@@ -120,24 +147,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             driver: Driver::new(),
             catastrophe: AtomicBool::new(false),
             _tag: tag,
-        };
-        if !storage.fresh {
-            ia.forget_leftovers();
-        }
-        match ia.make_evd(async_evd_min_qlen, None, EvdFlags::ASYNC) {
-            Ok(evd) => {
-                ia.async_evd = evd;
-                Ok(ia)
-            }
-            Err(error) => {
-                let backend = ia.control.with(|control| control.backend.take());
-                match backend {
-                    Some(backend) => Err(OpenError { error, backend }),
-                    // The backend was put there above, and nothing takes it but a close.
-                    None => Ok(ia),
-                }
-            }
-        }
+        })
     }
 
     /// The dispatcher of asynchronous events.

@@ -48,21 +48,24 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// The attributes of the adapter as a query tells them; what is beyond them is refused.
     pub(crate) fn limits(&self, control: &mut Control<'_, B>) -> Result<IaAttributes> {
         let zones = control.protection_zones.len();
-        let device = control.backend()?.ia_attributes();
+        let mut limits = control.backend()?.ia_attributes();
         let shared = &self.shared;
         let records = shared.records.len();
-        Ok(IaAttributes {
-            max_eps: least(device.max_eps, shared.endpoints.len()),
-            max_dto_per_ep: least(device.max_dto_per_ep, records),
-            max_evds: least(device.max_evds, shared.event_dispatchers.len()),
-            max_evd_qlen: least(device.max_evd_qlen, shared.events.len()),
-            max_lmrs: least(device.max_lmrs, shared.local_regions.len()),
-            max_pzs: least(device.max_pzs, zones),
-            max_rmrs: least(device.max_rmrs, shared.remote_regions.len()),
-            max_srqs: least(device.max_srqs, shared.shared_receive_queues.len()),
-            max_recv_per_srq: least(device.max_recv_per_srq, records),
-            ..device
-        })
+        // In place: they are long.
+        for (limit, slots) in [
+            (&mut limits.max_eps, shared.endpoints.len()),
+            (&mut limits.max_dto_per_ep, records),
+            (&mut limits.max_evds, shared.event_dispatchers.len()),
+            (&mut limits.max_evd_qlen, shared.events.len()),
+            (&mut limits.max_lmrs, shared.local_regions.len()),
+            (&mut limits.max_pzs, zones),
+            (&mut limits.max_rmrs, shared.remote_regions.len()),
+            (&mut limits.max_srqs, shared.shared_receive_queues.len()),
+            (&mut limits.max_recv_per_srq, records),
+        ] {
+            *limit = least(*limit, slots);
+        }
+        Ok(limits)
     }
 }
 

@@ -254,9 +254,12 @@ pub(crate) fn all(
     measured("srq_query", || ia.srq_query(srq, counts).map(drop))?;
 
     // Changes.
-    let wanted = ia.ep_query(sharing, EpFields::all())?;
+    let mut wanted = ia.ep_query(sharing, EpFields::all())?;
     let nothing = EpFields::empty();
     measured("ep_modify", || ia.ep_modify(sharing, nothing, &wanted))?;
+    wanted.attributes.max_request_dtos = 2;
+    let length = EpFields::MAX_REQUEST_DTOS;
+    measured("ep_modify_queue", || ia.ep_modify(sharing, length, &wanted))?;
     refused(measured("evd_resize", || ia.evd_resize(transfers, 63)))?;
     measured("evd_modify_cno", || ia.evd_modify_cno(software, None))?;
     measured("evd_disable", || ia.evd_disable(software))?;

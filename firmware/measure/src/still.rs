@@ -38,7 +38,9 @@ pub(crate) const COMPLETIONS: usize = 32;
 
 /// Descriptors that are remembered: blocks of send queues, 3 for each request, and places of receive queues, to a power of two each; those
 /// of shared queues, one more than asked for.
-const REQUESTS: usize = PAIRS * (16 + 16) + SHARED * 16;
+const REQUESTS: usize = PAIRS * (16 + POSTS) + SHARED * 8;
+/// How many of them are given out together.
+const TOGETHER: usize = 4;
 const MEMORY_UNITS: usize = 2048;
 
 /// What the device gave out and saw; one processor, no interrupt: each is loaded and stored.
@@ -291,7 +293,7 @@ impl Lent {
 
 /// What is taken of it.
 pub(crate) struct Taken {
-    requests: [bool; REQUESTS / 16],
+    requests: [bool; REQUESTS / TOGETHER],
     memory: [bool; MEMORY_UNITS / 16],
 }
 
@@ -299,7 +301,7 @@ impl Taken {
     /// Nothing.
     pub(crate) const fn new() -> Self {
         Self {
-            requests: [false; REQUESTS / 16],
+            requests: [false; REQUESTS / TOGETHER],
             memory: [false; MEMORY_UNITS / 16],
         }
     }

@@ -59,8 +59,8 @@ const PROCESSORS: &[Processor] = &[
         triple: "thumbv7em-none-eabihf",
         bounds: Figures {
             flash: 80 << 10,
-            memory: 16 << 10,
-            stack: 1650,
+            memory: 15 << 10,
+            stack: 1100,
             instructions: 28_000,
         },
     },
