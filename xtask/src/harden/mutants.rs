@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 use xshell::cmd;
 
 use super::Effort;
@@ -17,6 +18,9 @@ use crate::workspace::Workspace;
 const ENDED: [i32; 3] = [0, 2, 3];
 /// Where faults are put, and those that no test can notice.
 const KEPT: &str = "checks/assurance/mutants.toml";
+/// How many times as long as without a fault the tests may take with one, and how long in any case: several are tried at once, beside whatever else the machine does.
+const PATIENCE: u32 = 20;
+const LEAST: Duration = Duration::from_secs(120);
 /// What the compiler is told for 64-bit words in halves.
 const HALVES: &str = "--cfg halves";
 /// Tests that look for races or compare speeds of copying: they take long, and have nothing to do with validation.
@@ -97,9 +101,12 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
     let mut rows = known_rows(workspace)?;
     rows.retain(|file, _| kept.all().any(|known| known == file));
     let mut faults = Vec::new();
+    let mut alone = Duration::ZERO;
     for flags in ["", HALVES] {
-        sound(workspace, flags)?;
+        alone = alone.max(sound(workspace, flags)?);
     }
+    // A fault that makes the tests wait for ever counts as noticed, so that no other may take as long.
+    let limit = alone.saturating_mul(PATIENCE).max(LEAST).as_secs();
     // Those that were never tried come first, and of these the short ones, so that little time is not spent for no row.
     let length = |file: &str| fs::metadata(workspace.root().join(file)).map_or(0, |it| it.len());
     let mut files: Vec<&String> = kept.all().collect();
@@ -116,7 +123,7 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
         } else {
             ""
         };
-        let outcome = try_file(workspace, file, flags)?;
+        let outcome = try_file(workspace, file, flags, limit)?;
         let survivors: Vec<&Survivor> = kept
             .survivor
             .iter()
@@ -150,20 +157,19 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
         for fault in &faults[before..] {
             println!("{fault}");
         }
-        if faults.len() > before {
-            rows.remove(file);
-            continue;
+        rows.remove(file);
+        if faults.len() == before {
+            rows.insert(
+                file.clone(),
+                format!(
+                    "| {file} | {} | {} | {} | {} |",
+                    outcome.noticed + outcome.missed.len() as u32 + outcome.unviable,
+                    outcome.noticed,
+                    outcome.unviable,
+                    outcome.missed.len()
+                ),
+            );
         }
-        rows.insert(
-            file.clone(),
-            format!(
-                "| {file} | {} | {} | {} | {} |",
-                outcome.noticed + outcome.missed.len() as u32 + outcome.unviable,
-                outcome.noticed,
-                outcome.unviable,
-                outcome.missed.len()
-            ),
-        );
         // Each file takes minutes: what was found of it is not lost with a run that is ended.
         super::replace(workspace, "mutants", &table(&rows)?)?;
     }
@@ -214,7 +220,8 @@ struct Outcome {
     missed: Vec<Missed>,
 }
 
-fn try_file(workspace: &Workspace, file: &str, flags: &str) -> Result<Outcome> {
+fn try_file(workspace: &Workspace, file: &str, flags: &str, limit: u64) -> Result<Outcome> {
+    let limit = limit.to_string();
     let program = tools::MUTANTS.install(workspace)?;
     let shell = &workspace.shell;
     let output = workspace.target().join("mutants");
@@ -228,7 +235,7 @@ fn try_file(workspace: &Workspace, file: &str, flags: &str) -> Result<Outcome> {
     let jobs = (available_parallelism()?.get() * 2).to_string();
     let tried = cmd!(
         shell,
-        "{program} mutants --package dat-core --file {file} --features std --baseline skip --jobs {jobs} --timeout 120 --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib -- -- {skipped...}"
+        "{program} mutants --package dat-core --file {file} --features std --baseline skip --jobs {jobs} --timeout {limit} --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib -- -- {skipped...}"
     )
     .env("CARGO_PROFILE_DEV_DEBUG", "none")
     .env("RUSTFLAGS", flags);
@@ -241,18 +248,25 @@ fn try_file(workspace: &Workspace, file: &str, flags: &str) -> Result<Outcome> {
     outcome(&told)
 }
 
-/// The tests pass without any fault: with one that fails anyhow every fault would be noticed.
-fn sound(workspace: &Workspace, flags: &str) -> Result<()> {
+/// The tests pass without any fault: with one that fails anyhow every fault would be noticed. How long they take when they are built.
+fn sound(workspace: &Workspace, flags: &str) -> Result<Duration> {
     let shell = &workspace.shell;
     let skipped = SLOW.iter().flat_map(|name| ["--skip", *name]);
     let target = workspace.target().join("mutants/sound");
-    cmd!(
-        shell,
-        "cargo test --quiet --package dat-core --features std --lib --target-dir {target} -- {skipped...}"
-    )
-    .env("RUSTFLAGS", flags)
-    .run()
-    .context("the tests fail without a fault")
+    let run = |more: &[&str]| {
+        cmd!(
+            shell,
+            "cargo test --quiet --package dat-core --features std --lib --target-dir {target} {more...}"
+        )
+        .env("RUSTFLAGS", flags)
+        .run()
+        .context("the tests fail without a fault")
+    };
+    run(&["--no-run"])?;
+    let begin = Instant::now();
+    let tests: Vec<&str> = std::iter::once("--").chain(skipped).collect();
+    run(&tests)?;
+    Ok(begin.elapsed())
 }
 
 fn outcome(told: &str) -> Result<Outcome> {

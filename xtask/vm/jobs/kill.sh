@@ -37,6 +37,9 @@ client() {
         3) exec dat perf send --connect "$RDMA_IPV4" --duration 60s --quiet ;;
     esac
 }
+ended() {
+    ! kill -0 "$process" 2> /dev/null
+}
 in_use() {
     [ "$(device_objects)" != "$idle" ]
 }
@@ -47,6 +50,7 @@ moment() {
 }
 
 echo "-- clients are killed"
+killed=0
 serve
 sleep 0.5
 idle=$(device_objects)
@@ -55,7 +59,14 @@ for ((round = 0; round < rounds; round++)); do
     process=$!
     moment
     kill -KILL "$process" 2> /dev/null || true
-    wait "$process" 2> /dev/null || true
+    code=0
+    wait "$process" 2> /dev/null || code=$?
+    # One that was done before ended well.
+    case $code in
+        137) killed=$((killed + 1)) ;;
+        0) echo "done before" ;;
+        *) false ;;
+    esac
     # The server notices, gives everything back and serves the next.
     wait_until 20 quiet_objects
     timeout 30 dat copy /run/from/small small --connect "$RDMA_IPV4" --quiet
@@ -66,7 +77,7 @@ for ((round = 0; round < rounds; round++)); do
         exit 1
     fi
 done
-count "a client of a server" killed "$rounds" "$round"
+count "a client of a server" killed "$killed" "$killed"
 kill -TERM "$server"
 wait "$server"
 wait_until 20 no_objects
@@ -83,6 +94,8 @@ for ((round = 0; round < rounds; round++)); do
     kill -KILL "$server"
     wait "$server" 2> /dev/null || true
     begin=$(now)
+    # A client that hangs is told of as one.
+    wait_until 60 ended
     wait "$process" || code=$?
     # One that was done before ended well.
     if [ "$code" = 0 ]; then
