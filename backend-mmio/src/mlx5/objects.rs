@@ -32,7 +32,7 @@ pub(crate) struct Supply<'s> {
     memory_runs: Runs<'s>,
     slots: &'s [RequestSlot],
     slot_runs: Runs<'s>,
-    /// Request slots that are given out together: as many as there are for each flag.
+    /// Request slots that are given out together, a power of two.
     slot_grain: NonZeroUsize,
 }
 
@@ -53,8 +53,7 @@ impl<'s> Supply<'s> {
         slots_taken: &'s mut [bool],
     ) -> Self {
         let memory = aligned(memory);
-        let slot_grain = slots.len().div_ceil(slots_taken.len().max(1));
-        let slot_grain = NonZeroUsize::new(slot_grain).unwrap_or(NonZeroUsize::MIN);
+        let slot_grain = slot_grain(slots.len(), slots_taken.len());
         Self {
             memory,
             memory_runs: Runs::new(memory_taken, memory.units().len() / GRAIN_UNITS),
@@ -110,6 +109,14 @@ impl<'s> Supply<'s> {
     }
 }
 
+/// How many slots one flag stands for: what there is for each, as a power of two, since queues have such sizes. Rounded up, so that no
+/// slots are left without a flag, but never more than there are.
+fn slot_grain(slots: usize, flags: usize) -> NonZeroUsize {
+    let grain = (slots / flags.max(1)).max(1).next_power_of_two();
+    let grain = if grain > slots { grain / 2 } else { grain };
+    NonZeroUsize::new(grain).unwrap_or(NonZeroUsize::MIN)
+}
+
 /// What is left of some memory if the device is to see its first byte, and with it every grain, at a multiple of a grain: no
 /// entry lies across a line of 64 bytes then, which is what devices write at once.
 fn aligned(memory: DmaMemory<'_>) -> DmaMemory<'_> {
@@ -133,4 +140,48 @@ pub(crate) fn record<'s>(memory: &DmaMemory<'s>, place: usize) -> Result<&'s Rec
     let unit: Option<&'s DeviceUnit> = memory.units().get(place);
     unit.and_then(|unit| unit.first_chunk())
         .ok_or(BackendError::Resources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The grain, and how many queues of so many slots are there at once; each lies within the slots.
+    fn grain_and_queues(slots: usize, flags: usize, queue: usize) -> (usize, usize) {
+        let grain = slot_grain(slots, flags);
+        let mut taken = [false; 128];
+        let mut runs = Runs::new(&mut taken[..flags], slots / grain);
+        let count = queue.div_ceil(grain.get());
+        let queues = core::iter::from_fn(|| runs.take(count))
+            .inspect(|first| assert!((first + count) * grain.get() <= slots))
+            .count();
+        (grain.get(), queues)
+    }
+
+    #[test]
+    fn flags_that_do_not_divide_the_slots_waste_no_queues() {
+        assert_eq!(grain_and_queues(100, 7, 16), (16, 6));
+        assert_eq!(grain_and_queues(96, 24, 16), (4, 6));
+        assert_eq!(grain_and_queues(16, 1, 16), (16, 1));
+        assert_eq!(grain_and_queues(100, 1, 16), (64, 1));
+        assert_eq!(grain_and_queues(5, 7, 1), (1, 5));
+        assert_eq!(grain_and_queues(96, 0, 16), (64, 0));
+        assert_eq!(grain_and_queues(0, 3, 1), (1, 0));
+    }
+
+    #[test]
+    fn every_flag_stands_for_slots_that_are_there() {
+        for slots in 0..=128 {
+            for flags in 0..=128 {
+                let (grain, queues) = grain_and_queues(slots, flags, 1);
+                assert!(grain.is_power_of_two());
+                assert!(queues * grain <= slots, "{slots} slots, {flags} flags");
+                assert_eq!(
+                    queues == 0,
+                    slots == 0 || flags == 0,
+                    "{slots} slots, {flags} flags"
+                );
+            }
+        }
+    }
 }

@@ -450,8 +450,10 @@ pub struct Storage<'s> {
     /// For the blocks of all send queues and the places of all receive queues; of each shared one as many as
     /// [`Parts::shared_buffers`](super::Parts::shared_buffers) and one more, if it was asked for fewer.
     pub requests: &'s [RequestSlot],
-    /// One flag for every few of `requests`: each queue takes whole runs of as many as there are for a flag, so that one for every 4
-    /// wastes less of them, and one for every 16 is found faster.
+    /// One flag for every few of `requests`. A flag stands for as many as there are for each, rounded up to a power of two (down,
+    /// where there are not so many at all), and queues take as many flags as they need: one for every 4 wastes less of `requests`,
+    /// and one for every 16 is found faster. With as many flags as `requests` divided by a power of two all of both are used; with
+    /// others some may not be; with none there are no queues.
     pub requests_taken: &'s mut [bool],
     /// The keys of windows, one for each.
     pub windows: &'s [WindowSlot],
