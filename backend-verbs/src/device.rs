@@ -9,7 +9,7 @@ use dat_core::backend::BackendError;
 
 use crate::hal::{
     Context, DeviceLimits, EventFd, InterfaceAddress, PortState, Transport, device_names,
-    interface_addresses, interface_name,
+    interface_addresses, interface_name, is_for_descriptors,
 };
 
 /// An adapter that can be opened: a port of a device (`Spec: IAQ-03`).
@@ -37,12 +37,12 @@ const NEEDED: usize = 8;
 pub(crate) fn lacks_descriptors() -> bool {
     let mut opened = Vec::with_capacity(NEEDED);
     // Counters take a file each, as all that is opened, but no path has to be walked.
-    (0..NEEDED).any(|_| match EventFd::new() {
+    (0..NEEDED).any(|_| match EventFd::open() {
         Ok(file) => {
             opened.push(file);
             false
         }
-        Err(error) => error == BackendError::Resources,
+        Err(error) => is_for_descriptors(&error),
     })
 }
 

@@ -45,6 +45,7 @@ pub(crate) use guarded::{Guard, Guarded, Share};
 pub(crate) use memory::{Access, Domain, Region, Window, WindowType};
 pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};
 pub(crate) use receive_list::{ReceiveList, ReceivePlace};
+pub(crate) use refusal::is_for_descriptors;
 pub(crate) use send_list::{NotBound, Opening, SendList, SendPlace};
 pub(crate) use shared_receive::SharedReceiveQueue;
 pub(crate) use sleep::{Epoll, EventFd, Wakes, doubled};

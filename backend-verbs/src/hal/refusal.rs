@@ -34,7 +34,13 @@ pub(super) fn check_opening(answer: i32) -> Result<(), BackendError> {
     })
 }
 
-fn meaning(error: &io::Error) -> BackendError {
+/// Whether this is the error of a process, or of a host, that has no descriptor left; counters are refused for other reasons too, as for memory.
+pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// The meaning of an error of the operating system.
+pub(super) fn meaning(error: &io::Error) -> BackendError {
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EOPNOTSUPP) => BackendError::NotSupported,
         Some(libc::EADDRINUSE) => BackendError::QualifierInUse,
@@ -49,5 +55,26 @@ fn meaning(error: &io::Error) -> BackendError {
         Some(libc::EBUSY | libc::EISCONN | libc::EEXIST) => BackendError::State,
         // Sizes were checked by the core, so what the device finds invalid is more than it has.
         _ => BackendError::Resources,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: IAQ-03
+    #[test]
+    fn only_a_limit_of_open_files_is_a_lack_of_descriptors() {
+        let is_for = |number| is_for_descriptors(&io::Error::from_raw_os_error(number));
+        assert!(is_for(libc::EMFILE) && is_for(libc::ENFILE));
+        for other in [
+            libc::ENOMEM,
+            libc::EPERM,
+            libc::EINVAL,
+            libc::ENOSYS,
+            libc::ENODEV,
+        ] {
+            assert!(!is_for(other), "{other}");
+        }
     }
 }

@@ -38,10 +38,15 @@ pub(crate) struct EventFd(File);
 
 impl EventFd {
     pub(crate) fn new() -> Result<Self, BackendError> {
+        Self::open().map_err(|error| refusal::meaning(&error))
+    }
+
+    /// As `new`, with the error as the kernel tells it.
+    pub(crate) fn open() -> io::Result<Self> {
         // SAFETY: makes a descriptor out of nothing.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         if fd < 0 {
-            return Err(refusal::last());
+            return Err(io::Error::last_os_error());
         }
         // SAFETY: it was just made, and is nobody else's.
         Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
