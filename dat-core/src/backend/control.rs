@@ -407,6 +407,8 @@ pub unsafe trait Backend {
     fn destroy_window(&mut self, window: WindowKey);
 
     /// Makes a completion queue for at least `depth` completions, named `number`.
+    ///
+    /// The core calls this while it holds the lock of the dispatcher that gets the queue: it must not call back into the core.
     fn create_completion_queue(
         &mut self,
         number: u16,
@@ -467,9 +469,13 @@ pub unsafe trait Backend {
         request: &QueuePairRequest,
     ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError>;
 
-    /// As `create_queue_pair`, with the queues put where they are to stay; a refusal leaves both places empty.
+    /// As `create_queue_pair`, with the queues put where they are to stay.
     ///
+    /// Both places are empty when it is called. Success fills `send`, and `receive` where `create_queue_pair` returns such a queue.
     /// A backend whose queues are long makes them there, so that no copy of them takes its stack.
+    ///
+    /// # Errors
+    /// As `create_queue_pair`; a refusal leaves both places empty.
     fn create_queue_pair_at(
         &mut self,
         request: &QueuePairRequest,
