@@ -1,6 +1,6 @@
 //! The peer that says and does whatever an input tells it to.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use backend_mmio::Peer;
@@ -100,8 +100,9 @@ pub(super) struct Intruder {
     /// Places that it took since it gave any back, and those that the victim has left.
     taken: u32,
     left: u64,
-    /// Words that somebody has its request, and answers.
-    pub(super) answers: usize,
+    /// What the victim calls the connections of which it said that somebody has the request, or what the answer is. A request that it turns
+    /// away itself gets no name, and comes to nobody.
+    pub(super) answered: BTreeSet<u32>,
     /// Whether it said what the victim must not hear without giving the channel up, and whether that has been heard.
     condemned: bool,
     silenced: bool,
@@ -200,7 +201,7 @@ impl Intruder {
             numbers: vec![victim.queue_pair],
             taken: 0,
             left: u64::from(DEPTH),
-            answers: 0,
+            answered: BTreeSet::new(),
             condemned: false,
             silenced: false,
             failed: false,
@@ -254,10 +255,13 @@ impl Intruder {
             if message.queue_pair != 0 {
                 self.numbers.push(message.queue_pair);
             }
-            self.answers += usize::from(matches!(
+            let is_answer = matches!(
                 message.kind,
                 Kind::Answered | Kind::Accepted | Kind::Rejected | Kind::Refused
-            ));
+            );
+            if is_answer && message.from != 0 {
+                self.answered.insert(message.from);
+            }
             self.missing.push_back(token);
         }
         self.listen();

@@ -68,6 +68,9 @@ const PATIENCE: u64 = 25;
 /// Bytes around the memory of channels.
 const GUARD: usize = 64;
 
+// What is exchanged has the highest bit set.
+const _: () = assert!(GUARD_BYTE & 0x80 == 0);
+
 type Slots<B> = IaStorage<B, Lock, 4, 8, 1, 8, 512, 256>;
 
 /// The memory of the channels of both sides, between guards.
@@ -252,7 +255,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         self.take_connections();
         self.take_requests();
         if self.intruder.rest() {
-            let unanswered = self.arrived.saturating_sub(self.intruder.answers);
+            let unanswered = self.arrived.saturating_sub(self.intruder.answered.len());
             assert!(
                 unanswered <= UNANSWERED,
                 "{unanswered} requests without a word"
@@ -377,10 +380,9 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         ] {
             for (place, cell) in page(from).iter().take(32).enumerate() {
                 let old = cell.load(Ordering::Relaxed);
-                cell.store(
-                    old.wrapping_mul(5).wrapping_add(place as u8),
-                    Ordering::Relaxed,
-                );
+                let new = old.wrapping_mul(5).wrapping_add(place as u8);
+                // Never the guard byte: the page may be read, and what holds that byte is taken for what may not.
+                cell.store(new | 0x80, Ordering::Relaxed);
             }
             let (at, there) = ((place << 1) as u8, (friend << 1) as u8);
             // Who receives is first.

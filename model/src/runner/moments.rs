@@ -1,6 +1,7 @@
 //! Moments that operations on two adapters at rest do not meet: what comes to a dispatcher between two looks, what the device declines while other
 //! work is under way, and what ends while somebody waits for it.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 
@@ -44,6 +45,8 @@ pub(super) fn pages() -> [&'static [AtomicU8]; 2] {
 
 /// Where an adapter is that was given up: what looks for memory that nobody knows of any more finds it here.
 static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
+/// What was found of it, which every run is told.
+static GIVEN_UP_FOUND: OnceLock<core::result::Result<(), String>> = OnceLock::new();
 
 const PATIENCE: usize = 10_000;
 const NO_FLAGS: CompletionFlags = CompletionFlags::empty();
@@ -419,15 +422,7 @@ impl Runner {
     ///
     /// Spec: GEN-06, GEN-15
     fn given_up(&mut self) -> Outcome {
-        const TAKEN: usize = 1;
-        let (now, relaxed) = (0, Ordering::Relaxed);
-        if GIVEN_UP
-            .compare_exchange(now, TAKEN, relaxed, relaxed)
-            .is_err()
-        {
-            return Ok(());
-        }
-        let found = give_up().map_err(Wrong::into_text);
+        let found = GIVEN_UP_FOUND.get_or_init(|| give_up().map_err(Wrong::into_text));
         self.expect(found.is_ok(), "nothing of the adapter before", found)
     }
 }

@@ -13,8 +13,16 @@ use super::cramped::{Adapter, Found, Lock, Wrong, demand, shared};
 use super::moments::pages;
 use super::{Outcome, Runner};
 
-/// Room for just what is made.
-type Exact = IaStorage<MockBackend, Lock, 4, 8, 1, 1, 38, 18>;
+/// Of each there is in the storage.
+const ENDPOINTS: usize = 4;
+const DISPATCHERS: usize = 8;
+const EVENTS: usize = 38;
+const POSTS: usize = 18;
+/// Events of the asynchronous dispatcher.
+const ASYNC_EVENTS: i32 = 2;
+
+/// Room for little more than what is made.
+type Scant = IaStorage<MockBackend, Lock, ENDPOINTS, DISPATCHERS, 1, 1, EVENTS, POSTS>;
 
 /// More calls than the device gets.
 const CALLS: u32 = 64;
@@ -54,7 +62,7 @@ impl Runner {
     pub(super) fn scarce(&mut self) -> Outcome {
         let mut refused = 0;
         // Of two adapters: the compiler takes the storage of one that could not be opened for lent.
-        let (mut storage, mut other) = (Box::new(Exact::new()), Box::new(Exact::new()));
+        let (mut storage, mut other) = (Box::new(Scant::new()), Box::new(Scant::new()));
         for nth in 0..CALLS {
             let patience = Patience(Cell::new(0));
             let fault = Fault::AllocationFailure { adapter: 0, nth };
@@ -65,11 +73,11 @@ impl Runner {
                 ..FabricOptions::default()
             });
             let node = fabric.node(NodeOptions::new("scarce", 1));
-            let ia = match Ia::open(node, storage.lend(), 2) {
+            let ia = match Ia::open(node, storage.lend(), ASYNC_EVENTS) {
                 Ok(ia) => ia,
                 Err(first) => {
                     patience.refused();
-                    match Ia::open(first.backend, other.lend(), 2) {
+                    match Ia::open(first.backend, other.lend(), ASYNC_EVENTS) {
                         Ok(ia) => ia,
                         Err(again) => return self.mismatch("an adapter", again.error),
                     }
@@ -90,7 +98,7 @@ impl Runner {
     }
 }
 
-/// Makes, changes and frees one of everything. There is room in the storage for each once.
+/// Makes, changes and frees one of everything, and then looks that nothing of it is left in the storage.
 fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
     let bare = ia.ep_create(None, None, None, None, None)?;
     let held = ia.ep_recv_query(bare)?;
@@ -163,5 +171,40 @@ fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
         ia.evd_free(evd)?;
     }
     ia.cno_free(cno)?;
+    ia.pz_free(pz)?;
+    fill(ia, patience)
+}
+
+/// All the room is there: of events but for those of the asynchronous dispatcher, of dispatchers but for that one, of
+/// notification objects, of posts, of remote regions and of endpoints.
+fn fill(ia: &Adapter<'_>, patience: &Patience) -> Found {
+    let software = |length| patience.ask(|| ia.evd_create(length, None, EvdFlags::SOFTWARE));
+    let pz = patience.ask(|| ia.pz_create())?;
+    ia.evd_free(software(EVENTS as i32 - ASYNC_EVENTS)?)?;
+    let mut evds = Vec::new();
+    let mut cnos = Vec::new();
+    for _ in 1..DISPATCHERS {
+        evds.push(software(1)?);
+    }
+    for _ in 0..DISPATCHERS {
+        cnos.push(patience.ask(|| ia.cno_create(None))?);
+    }
+    let srq = patience.ask(|| ia.srq_create(pz, &shared(POSTS as i32)))?;
+    let rmr = patience.ask(|| ia.rmr_create(pz))?;
+    let mut endpoints = Vec::new();
+    for _ in 0..ENDPOINTS {
+        endpoints.push(patience.ask(|| ia.ep_create(Some(pz), None, None, None, None))?);
+    }
+    for ep in endpoints {
+        ia.ep_free(ep)?;
+    }
+    ia.rmr_free(rmr)?;
+    ia.srq_free(srq)?;
+    for evd in evds {
+        ia.evd_free(evd)?;
+    }
+    for cno in cnos {
+        ia.cno_free(cno)?;
+    }
     Ok(ia.pz_free(pz)?)
 }
