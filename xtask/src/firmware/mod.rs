@@ -60,7 +60,7 @@ const PROCESSORS: &[Processor] = &[
         bounds: Figures {
             flash: 80 << 10,
             memory: 15 << 10,
-            stack: 1100,
+            stack: 1 << 10,
             instructions: 28_000,
         },
     },
