@@ -51,7 +51,7 @@ impl<L: RawLock> CnoSlot<L> {
 }
 
 /// Wakers a notification object keeps; further waiters take turns.
-const WAKERS: usize = if cfg!(feature = "compact") { 2 } else { 8 };
+const WAKERS: usize = if cfg!(feature = "compact") { 4 } else { 8 };
 
 /// Names one wait on a notification object.
 #[derive(Clone, Copy, Debug)]
