@@ -214,7 +214,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             seed: options.seed.unwrap_or_else(guest::seed),
         };
         match (proof.run)(workspace, &effort) {
-            Ok(Some(section)) => replace(workspace, proof.name, &section)?,
+            Ok(Some(section)) => {
+                let section = format!("{section}\nAt revision {}.\n", revision(workspace)?);
+                replace(workspace, proof.name, &section)?;
+            }
             Ok(None) => {}
             Err(error) => {
                 eprintln!("{}: {error:#}", proof.name);
@@ -240,6 +243,14 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     mutants::check(workspace)?;
     coverage::check(workspace)?;
     models::check(workspace)
+}
+
+/// What was tried, as the repository calls it.
+fn revision(workspace: &Workspace) -> Result<String> {
+    let shell = &workspace.shell;
+    Ok(cmd!(shell, "git rev-parse --short=10 HEAD")
+        .quiet()
+        .read()?)
 }
 
 /// The lines that begin and end a section.
