@@ -1,5 +1,6 @@
 //! Set-up, checks and reports of the workspace: `cargo xtask --help` lists them.
 
+mod artifacts;
 mod bench;
 mod compatibility;
 mod conformance;

@@ -57,7 +57,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    /// All there are, in the order of their numbers.
+    pub const ALL: [Self; 10] = [
         Self::Request,
         Self::Answered,
         Self::Accepted,

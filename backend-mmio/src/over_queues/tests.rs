@@ -498,18 +498,6 @@ fn draw(seed: &mut u64) -> u32 {
 
 #[test]
 fn random_messages_cause_nothing_that_cannot_be() {
-    const KINDS: [Kind; 10] = [
-        Kind::Request,
-        Kind::Answered,
-        Kind::Accepted,
-        Kind::Rejected,
-        Kind::Refused,
-        Kind::Ready,
-        Kind::Withdrawn,
-        Kind::Ended,
-        Kind::Broken,
-        Kind::Places,
-    ];
     for first in 0..300 {
         println!("seed {first}");
         let mut seed = first;
@@ -532,7 +520,7 @@ fn random_messages_cause_nothing_that_cannot_be() {
                 places: draw(&mut seed) % 2,
                 qualifier: 50,
                 ..Message::new(
-                    KINDS[draw(&mut seed) as usize % KINDS.len()],
+                    Kind::ALL[draw(&mut seed) as usize % Kind::ALL.len()],
                     draw(&mut seed) % 8,
                     ((draw(&mut seed) % 4) << 16) | (draw(&mut seed) % PLACES as u32),
                 )

@@ -34,18 +34,6 @@ const DATA: usize = 2048;
 const SENT: u64 = 1 << 32;
 /// What its own data is full of.
 const OWN_BYTE: u8 = b'i';
-const KINDS: [Kind; 10] = [
-    Kind::Request,
-    Kind::Answered,
-    Kind::Accepted,
-    Kind::Rejected,
-    Kind::Refused,
-    Kind::Ready,
-    Kind::Withdrawn,
-    Kind::Ended,
-    Kind::Broken,
-    Kind::Places,
-];
 
 /// What it has of memory: messages that it says, those that it hears, what it writes, and what it reads.
 struct Memory {
@@ -323,7 +311,7 @@ impl Intruder {
             6 => DEPTH + 1,
             _ => u32::MAX,
         };
-        let kind = KINDS[usize::from(kind & 0x1F) % KINDS.len()];
+        let kind = Kind::ALL[usize::from(kind & 0x1F) % Kind::ALL.len()];
         let name = heard(&self.names, to & 0x1F);
         let to = match to >> 5 {
             0..4 => name,

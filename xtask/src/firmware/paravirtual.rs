@@ -106,13 +106,12 @@ pub(super) fn check_nested(workspace: &Workspace, images: &Images) -> Result<()>
         }
     }
     let serial = cmd!(images.shell, "base64 --decode").quiet().stdin(text);
-    let said = images.decode(&image, serial.output()?.stdout)?;
+    let mut said = images.decode(&image, serial.output()?.stdout)?;
     ensure!(
         ended == Some(success),
         "{} ended with {ended:?} in a guest:\n{said}",
         image.display()
     );
-    let mut said = said;
     for (must, differs) in OVER_SOFT_ROCE {
         said = said.replace(differs, must);
     }

@@ -1,13 +1,12 @@
 //! The suites with every access of memory, or every order between threads, looked at.
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::Message;
-use cargo_metadata::camino::{Utf8Path, Utf8PathBuf};
+use cargo_metadata::camino::Utf8PathBuf;
 use std::fmt::Write as _;
-use std::io::BufReader;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use xshell::cmd;
 
+use crate::artifacts;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -88,37 +87,34 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
         .current_dir(workspace.root())
         .env("RUSTUP_TOOLCHAIN", "nightly")
         .env("RUSTFLAGS", format!("-Zsanitizer={name}"))
-        .args(["test", "--no-run", "--quiet", "--lib", "--tests"])
-        .args(["--message-format", "json-render-diagnostics"])
+        .args(["test", "--no-run", "--lib", "--tests"])
         .args(["--target", host, "--target-dir"])
-        .arg(workspace.target().join("sanitizers").join(name))
-        .stdout(Stdio::piped());
+        .arg(workspace.target().join("sanitizers").join(name));
     if sanitizer.everywhere {
         command.arg("-Zbuild-std");
     }
     for package in PACKAGES {
         command.args(["--package", package]);
     }
-    let mut child = command.spawn().context("cannot run cargo")?;
-    let output = child.stdout.take().context("standard output of cargo")?;
-    let mut suites = Vec::new();
-    for message in Message::parse_stream(BufReader::new(output)) {
-        if let Message::CompilerArtifact(artifact) = message?
-            && let Some(program) = artifact.executable
-            && artifact.profile.test
-        {
-            let folder = artifact.manifest_path.parent().map(Utf8Path::to_owned);
-            suites.push(Suite {
-                name: artifact.target.name,
+    let built = artifacts::of(&mut command, &format!("the suite for the {name} sanitizer"))?;
+    let tests = built.into_iter().filter(|artifact| artifact.profile.test);
+    tests
+        .filter_map(|artifact| {
+            Some((
+                artifact.executable?,
+                artifact.target.name,
+                artifact.manifest_path,
+            ))
+        })
+        .map(|(program, name, manifest)| {
+            let folder = manifest.parent().context("a package is in a folder")?;
+            Ok(Suite {
+                name,
                 program,
-                folder: folder.context("a package is in a folder")?,
-            });
-        }
-    }
-    if !child.wait()?.success() {
-        bail!("the tests do not build for the {name} sanitizer");
-    }
-    Ok(suites)
+                folder: folder.to_owned(),
+            })
+        })
+        .collect()
 }
 
 impl Suite {
@@ -149,9 +145,9 @@ impl Suite {
                 .output()?;
             let told = String::from_utf8_lossy(&output.stdout);
             let wrong = String::from_utf8_lossy(&output.stderr);
-            let counted = passed(&told).unwrap_or_default();
+            let passed = counted(&told, " passed");
             // Each of those that were named ran, or is one to be ignored.
-            let all = counted + ignored(&told) == some.len() as u64;
+            let all = passed + counted(&told, " ignored") == some.len() as u64;
             if !output.status.success() || !all {
                 bail!(
                     "{} under the {} sanitizer:\n{told}\n{wrong}",
@@ -159,7 +155,7 @@ impl Suite {
                     sanitizer.name
                 );
             }
-            sum += counted;
+            sum += passed;
         }
         Ok(sum)
     }
@@ -173,24 +169,19 @@ impl Suite {
     }
 }
 
-/// How many tests are not to be run.
-fn ignored(told: &str) -> u64 {
-    let results = told.lines().filter_map(|line| {
-        let (_, counts) = line
-            .strip_prefix("test result: ok. ")?
-            .split_once("failed; ")?;
-        counts.split_once(" ignored")?.0.parse::<u64>().ok()
-    });
-    results.sum()
-}
-
 /// How many tests passed, if any.
 pub(super) fn passed(told: &str) -> Option<u64> {
+    Some(counted(told, " passed")).filter(|sum| *sum != 0)
+}
+
+/// How many tests all programs say of that they are so.
+fn counted(told: &str, what: &str) -> u64 {
     let results = told.lines().filter_map(|line| {
         let counts = line.strip_prefix("test result: ok. ")?;
-        counts.split_once(" passed")?.0.parse::<u64>().ok()
+        let mut counts = counts.split("; ");
+        counts.find_map(|count| count.strip_suffix(what)?.parse::<u64>().ok())
     });
-    Some(results.sum()).filter(|sum| *sum != 0)
+    results.sum()
 }
 
 #[cfg(test)]
@@ -201,7 +192,7 @@ mod tests {
     fn tests_of_all_programs_are_counted_together() {
         let told = "test result: ok. 40 passed; 0 failed; 1 ignored\ntest a ... ok\ntest result: ok. 2 passed; 0 failed\n";
         assert_eq!(passed(told), Some(42));
-        assert_eq!(ignored(told), 1);
+        assert_eq!(counted(told, " ignored"), 1);
         assert_eq!(passed("test result: FAILED. 3 passed; 1 failed\n"), None);
     }
 }

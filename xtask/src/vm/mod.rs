@@ -7,15 +7,14 @@ mod machine;
 mod verdict;
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::Message;
 use clap::Args;
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -27,6 +26,7 @@ use self::kernel::Kernel;
 use self::machine::{Cable, Machine, Running};
 pub(crate) use self::verdict::counted;
 use self::verdict::{End, Verdict};
+use crate::artifacts;
 use crate::packages;
 use crate::workspace::Workspace;
 
@@ -569,25 +569,21 @@ fn built(workspace: &Workspace, build: &Build) -> Result<PathBuf> {
     }
     let name = build.target.name();
     let mut command = Command::new("cargo");
-    command.current_dir(workspace.root()).stdout(Stdio::piped());
+    command.current_dir(workspace.root());
     match build.target {
         Target::Program(_) => command.args(["build", "--bin", name]),
         Target::Test(_) => command.args(["test", "--no-run", "--test", name]),
         Target::Library(_) => command.args(["build", "--lib"]),
     };
-    command.args(["--quiet", "--message-format", "json-render-diagnostics"]);
     command.args(["--package", &build.package]);
     command.args(["--features", &build.features.join(",")]);
     if build.release {
         command.arg("--release");
     }
-    let mut child = command.spawn().context("cannot run cargo")?;
-    let output = child.stdout.take().context("standard output of cargo")?;
+    let what = format!("{name} of package {}", build.package);
     let mut found = None;
-    for message in Message::parse_stream(BufReader::new(output)) {
-        if let Message::CompilerArtifact(artifact) = message?
-            && artifact.target.name == name
-        {
+    for artifact in artifacts::of(&mut command, &what)? {
+        if artifact.target.name == name {
             let library = || artifact.filenames.into_iter().find(is_shared_library);
             let made = match build.target {
                 Target::Program(_) | Target::Test(_) => artifact.executable,
@@ -595,9 +591,6 @@ fn built(workspace: &Workspace, build: &Build) -> Result<PathBuf> {
             };
             found = made.or(found);
         }
-    }
-    if !child.wait()?.success() {
-        bail!("{name} of package {} does not build", build.package);
     }
     let file = found.with_context(|| format!("cargo built no {name}"))?;
     Ok(file.into())

@@ -2,7 +2,7 @@
 #: about = "QEMU's paravirtual adapter over soft-RoCE: the image of a bare machine, which `cargo xtask firmware --nested` brings along and whose log it compares"
 #: timeout = 300
 #: memory = 1024
-#: programs = ["base64", "od", "qemu-system-x86_64"]
+#: programs = ["base64", "qemu-system-x86_64"]
 #: libraries = ["qemu/accel-tcg-x86_64.so"]
 #: files = ["/usr/share/seabios/bios-256k.bin", "/usr/share/qemu/kvmvapic.bin", "/usr/share/qemu/multiboot_dma.bin", "/usr/share/qemu/linuxboot_dma.bin", "/usr/share/qemu/pvh.bin"]
 # Arguments: the image, the options of its machine. Its log goes into the record.

@@ -1,0 +1,24 @@
+//! What cargo builds, and where.
+
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::{Artifact, Message};
+use std::io::BufReader;
+use std::process::{Command, Stdio};
+
+/// Runs a cargo that builds; what it built. `what` names it where it does not build.
+pub(crate) fn of(command: &mut Command, what: &str) -> Result<Vec<Artifact>> {
+    let mut child = command
+        .args(["--quiet", "--message-format", "json-render-diagnostics"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run cargo")?;
+    let output = child.stdout.take().context("standard output of cargo")?;
+    let mut built = Vec::new();
+    for message in Message::parse_stream(BufReader::new(output)) {
+        if let Message::CompilerArtifact(artifact) = message? {
+            built.push(artifact);
+        }
+    }
+    ensure!(child.wait()?.success(), "{what} does not build");
+    Ok(built)
+}
