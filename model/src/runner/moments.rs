@@ -43,7 +43,9 @@ pub(super) fn pages() -> [&'static [AtomicU8]; 2] {
     PAGES.with(|pages| *pages)
 }
 
-/// Where an adapter is that was given up: what looks for memory that nobody knows of any more finds it here.
+/// Where an adapter is that was given up: what looks for memory that nobody knows of any more finds it here. Nothing else reads it, so that the compiler
+/// would leave it out.
+#[used]
 static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
 /// What was found of it, which every run is told.
 static GIVEN_UP_FOUND: OnceLock<core::result::Result<(), String>> = OnceLock::new();
