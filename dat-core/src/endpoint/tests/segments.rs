@@ -1,11 +1,12 @@
 //! Segment lists of posts, from none to more than have a way of their own.
 
+use std::format;
 use std::vec::Vec;
 
 use super::parameters::make;
 use crate::attributes::{EpAttributes, IaAttributes};
-use crate::backend::{Segment, SendOperation};
-use crate::error::{Cause, Subtype};
+use crate::backend::{Segment, SendFlags, SendOperation};
+use crate::error::{Cause, ErrorKind, Subtype};
 use crate::fixture::{Bench, SMALL};
 use crate::flags::{CompletionFlags, DtoStatus, EpFields, MemoryPrivileges};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
@@ -83,7 +84,8 @@ fn segment_limits_follow_the_attributes() {
 /// Spec: EPW-07, EPW-08, DTO-06, DTO-07
 #[test]
 fn every_count_of_segments_is_treated_alike() {
-    const MOST: usize = 6;
+    // Two more than those that are added before a loop begins.
+    const MOST: usize = 13;
     let mut storage = TestStorage::new();
     let adapter = IaAttributes {
         max_iov_segments_per_dto: MOST as i32,
@@ -249,4 +251,83 @@ fn every_count_of_segments_is_treated_alike() {
         posted(&[], 0, 0).unwrap();
     }
     assert_eq!(posted(&[], 0, 0).unwrap_err().cause(), Cause::QueueFull);
+}
+
+/// What is sent or written has to be readable, and where a read goes writable, however many segments there are; the device is told of a fence whatever the
+/// operation is, and of a solicited event for Sends alone.
+///
+/// Spec: EPW-09, EPW-33, EPW-37, EPB-01
+#[test]
+fn each_operation_asks_for_its_own_right_and_its_own_flags() {
+    const FLAGS: [(CompletionFlags, bool, bool); 4] = [
+        (CompletionFlags::empty(), false, false),
+        (CompletionFlags::BARRIER_FENCE, true, false),
+        (CompletionFlags::SOLICITED_WAIT, false, true),
+        (
+            CompletionFlags::BARRIER_FENCE.union(CompletionFlags::SOLICITED_WAIT),
+            true,
+            true,
+        ),
+    ];
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let ep = bench.connected();
+    let pair = bench.pair(ep);
+    let pieces = [MemoryPrivileges::LOCAL_READ, MemoryPrivileges::LOCAL_WRITE].map(|privileges| {
+        let request = LmrRequest {
+            memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+            pz: bench.pz,
+            privileges,
+        };
+        LmrTriplet {
+            context: ia.lmr_create(&request).unwrap().lmr_context,
+            address: 0x1000,
+            length: 8,
+        }
+    });
+    for (operation, (right, piece)) in
+        (0..3).flat_map(|it| pieces.iter().enumerate().map(move |piece| (it, piece)))
+    {
+        for (count, (flags, fence, solicited)) in
+            (1..=2).flat_map(|count| FLAGS.map(|flags| (count, flags)))
+        {
+            let told = format!("operation {operation}, right {right}, {count} segments, {flags:?}");
+            let segments = &[*piece; 2][..count];
+            let remote = RmrTriplet {
+                context: 1,
+                address: 0,
+                length: 8 * count as u64,
+            };
+            let answer = match operation {
+                0 => ia.post_send(ep, segments, 7, flags),
+                1 => ia.post_rdma_write(ep, segments, 7, &remote, flags),
+                _ => ia.post_rdma_read(ep, segments, 7, &remote, flags),
+            };
+            let (requests, _) = bench.device.posted(pair);
+            if (operation == 2) != (right == 1) {
+                let missing = [Subtype::PrivilegesWrite, Subtype::PrivilegesRead][right];
+                let error = answer.expect_err(&told);
+                assert_eq!(error.kind(), ErrorKind::PrivilegesViolation, "{told}");
+                assert_eq!(error.subtype(), missing, "{told}");
+                assert!(requests.is_empty(), "{told}");
+                continue;
+            }
+            assert_eq!(answer, Ok(()), "{told}");
+            let [request] = requests.as_slice() else {
+                panic!("{told}: {requests:?}");
+            };
+            let Work::Send(sent) = request.work else {
+                panic!("{told}: {request:?}");
+            };
+            assert_eq!(sent.flags.contains(SendFlags::FENCE), fence, "{told}");
+            assert_eq!(
+                sent.flags.contains(SendFlags::SOLICITED),
+                solicited && operation == 0,
+                "{told}"
+            );
+            assert!(bench.device.complete_request(pair, DtoStatus::Success));
+            ia.evd_dequeue(bench.data).unwrap();
+        }
+    }
 }

@@ -307,6 +307,45 @@ fn a_region_is_in_use_from_accept_until_it_is_replaced() {
     });
 }
 
+/// An endpoint ends in whose requests a bind of the window was before: the one that is under way on another endpoint, which has the same number, is not touched.
+///
+/// Spec: RMB-42, LMF-01
+#[test]
+fn who_ends_takes_no_bind_of_others_along() {
+    for sends in [0, 8] {
+        with_setting(|on| {
+            let before = TestEndpoint::new(on.ia, 1, on.pz);
+            let none = CompletionFlags::empty();
+            let bind = |ep, piece: &LmrTriplet| on.ia.rmr_bind(on.rmr, piece, PEERS, ep, 7, none);
+            bind(before.ep, &on.whole()).unwrap();
+            assert!(
+                before
+                    .complete(on.ia, on.backend, DtoStatus::Success)
+                    .is_some()
+            );
+            // Into all records, that of the bind among them.
+            let length = on.rmr.index() as u64;
+            for _ in 0..sends {
+                let sent = on
+                    .ia
+                    .post_send(before.ep, &[piece(&on.lmr, 0, length)], 0, none);
+                assert_eq!(sent, Ok(()));
+            }
+            let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
+            bind(on.endpoint.ep, &piece(&other, 0, 8)).unwrap();
+            before.destroy(on.ia);
+            assert_eq!(refusal(on.ia.lmr_free(other.lmr)), IN_USE);
+            assert!(on.complete(DtoStatus::Success).is_some());
+            assert_eq!(
+                on.bound().map(|bound| bound.lmr_triplet),
+                Some(piece(&other, 0, 8))
+            );
+            assert_eq!(refusal(on.ia.lmr_free(other.lmr)), IN_USE);
+            assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
+        });
+    }
+}
+
 /// Spec: RMF-01, RMF-02, LMF-01
 #[test]
 fn a_bound_or_binding_region_may_be_freed() {
