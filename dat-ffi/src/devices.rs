@@ -17,21 +17,26 @@ use crate::complaint::complain;
 /// A device, as a line of `dat.conf` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// A host of the fabric in this process, by its number.
-    Mock(u8),
+    /// A host of the fabric in this process, by its number; with the operations beyond the interface if it is asked for them.
+    Mock { host: u8, extended: bool },
     /// An RDMA device: its name or that of its network interface, or an address, with a port if one was given.
     Verbs(String),
 }
 
 impl Named {
-    /// Reads the instance data of a line: `mock`, `mock 7`, `rxe0`, `mlx5_0 2`, `eth2 0`, `10.9.0.1`. If it is empty, the name of the
+    /// Reads the instance data of a line: `mock`, `mock 7`, `mock 7 extended`, `rxe0`, `mlx5_0 2`, `eth2 0`, `10.9.0.1`. If it is empty, the name of the
     /// line says it.
     pub(crate) fn parse(instance_data: &str, ia_name: &str) -> Self {
         let mut words = instance_data.split_whitespace();
         let device = words.next().unwrap_or(ia_name);
         let number = words.next();
-        match (device, number.unwrap_or("1").parse()) {
-            ("mock", Ok(host @ 1..=254)) => Self::Mock(host),
+        let extended = match words.next() {
+            None => Some(false),
+            Some("extended") => Some(true),
+            Some(_) => None,
+        };
+        match (device, number.unwrap_or("1").parse(), extended) {
+            ("mock", Ok(host @ 1..=254), Some(extended)) => Self::Mock { host, extended },
             _ => Self::Verbs(match number {
                 // A port 0 is any.
                 None | Some("0") => device.to_owned(),
@@ -66,7 +71,7 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
     }
     let name = info.name()?;
     match Named::parse(&instance_data.to_string_lossy(), &name.to_string_lossy()) {
-        Named::Mock(_) => None,
+        Named::Mock { .. } => None,
         Named::Verbs(name) => unknown(&name),
     }
 }
@@ -74,7 +79,7 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
 /// Why no RDMA device is known by a name.
 fn unknown(name: &str) -> Option<String> {
     if name == "mock" || name.starts_with("mock:") {
-        return Some("hosts of the mock have the numbers 1 to 254".into());
+        return Some("hosts of the mock have the numbers 1 to 254, behind which nothing but `extended` may stand".into());
     }
     if cfg!(not(feature = "verbs")) {
         return Some(format!(
@@ -144,7 +149,11 @@ pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
     expect(clippy::unnecessary_wraps, reason = "as where there are devices")
 )]
 pub(crate) fn found() -> Result<Vec<(String, Named)>> {
-    let mock = std::iter::once(("mock0".to_owned(), Named::Mock(1)));
+    let first = Named::Mock {
+        host: 1,
+        extended: false,
+    };
+    let mock = std::iter::once(("mock0".to_owned(), first));
     #[cfg(feature = "verbs")]
     let rdma = {
         let unknown = |_| Error::insufficient_resources(Subtype::ResourceDevice);
@@ -159,7 +168,7 @@ pub(crate) fn found() -> Result<Vec<(String, Named)>> {
 impl Opening for Named {
     fn open(&self, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
         match self {
-            Self::Mock(host) => mock(*host, capacity, async_evd_min_qlen),
+            Self::Mock { host, extended } => mock(*host, *extended, capacity, async_evd_min_qlen),
             Self::Verbs(name) => verbs(name, capacity, async_evd_min_qlen).inspect_err(|error| {
                 if error.kind() == ErrorKind::ProviderNotFound
                     && let Some(why) = unknown(name)
@@ -194,12 +203,13 @@ fn fabric() -> Result<Fabric> {
     Ok(fabric)
 }
 
-fn mock(host: u8, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
+fn mock(host: u8, extended: bool, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
     let fabric = fabric()?;
-    let options = NodeOptions {
-        address: IaAddress::V4([127, 0, 0, host], 0),
-        ..NodeOptions::new("mock", host.into())
-    };
+    let mut options = NodeOptions::new("mock", host.into());
+    options.address = IaAddress::V4([127, 0, 0, host], 0);
+    if extended {
+        options = options.extended();
+    }
     let backend = fabric.node(options);
     Opened::open(backend, fabric, capacity, async_evd_min_qlen).map(Device::Mock)
 }
@@ -245,6 +255,7 @@ mod tests {
             explain(ours, &info, instance_data)
         };
         assert_eq!(explained(2, 2, c"mock 7"), None);
+        assert_eq!(explained(2, 2, c"mock 7 extended"), None);
         assert_eq!(explained(1, 1, c"mock"), None);
         let said = |ours, major, instance_data| {
             explained(ours, major, instance_data).expect("it opens nothing")
@@ -252,6 +263,7 @@ mod tests {
         assert!(said(2, 1, c"mock").contains("libdat.so.1 is the library for 1"));
         assert!(said(1, 2, c"mock").contains("libdat_provider.so.2"));
         assert!(said(2, 2, c"mock 255").contains("1 to 254"));
+        assert!(said(2, 2, c"mock 7 more").contains("but `extended`"));
         assert!(said(2, 2, c"no-such-device 1").contains("`no-such-device:1`"));
         assert!(said(2, 2, c"").contains("`x`"));
     }
@@ -275,10 +287,20 @@ mod tests {
     #[test]
     fn instance_data_names_devices() {
         let verbs = |name: &str| Named::Verbs(name.to_owned());
+        let mock = |host| Named::Mock {
+            host,
+            extended: false,
+        };
+        let extended = Named::Mock {
+            host: 7,
+            extended: true,
+        };
         for (instance_data, name, expected) in [
-            ("mock", "x", Named::Mock(1)),
-            ("", "mock", Named::Mock(1)),
-            ("mock 7", "x", Named::Mock(7)),
+            ("mock", "x", mock(1)),
+            ("", "mock", mock(1)),
+            ("mock 7", "x", mock(7)),
+            ("mock 7 extended", "x", extended),
+            ("mock 7 more", "x", verbs("mock:7")),
             ("mock 0", "x", verbs("mock")),
             ("mock 255", "x", verbs("mock:255")),
             ("", "rxe0", verbs("rxe0")),

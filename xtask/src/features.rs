@@ -9,6 +9,8 @@ use crate::workspace::Workspace;
 const CORE: &str = "dat-core";
 const SHARED_MEMORY: &str = "dat-rsm";
 const BARE: &str = "no-std";
+/// Replaces atomics by others, for one fuzz target alone.
+const SCHEDULED: &str = "scheduled";
 
 /// Lints the crates for firmware under each pair of their features, and with all of them.
 pub(crate) fn check_pairs(workspace: &Workspace) -> Result<()> {
@@ -39,6 +41,9 @@ fn check_subsets_of(
     let names = additive(member.features.keys().map(String::as_str));
     let mut combinations = subsets(&names);
     combinations.retain(|combination| wanted(combination.len(), names.len()));
+    if member.features.contains_key(SCHEDULED) {
+        combinations.push(vec![SCHEDULED, "spin"]);
+    }
     side_by_side(workspace, &combinations, |shell, folder, combination| {
         let features = combination.join(",");
         println!("  {package} with [{features}]");
@@ -94,7 +99,9 @@ pub(crate) fn check_bare(workspace: &Workspace) -> Result<()> {
 }
 
 fn additive<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut names: Vec<&str> = names.filter(|name| *name != "default").collect();
+    let mut names: Vec<&str> = names
+        .filter(|name| !matches!(*name, "default" | SCHEDULED))
+        .collect();
     names.sort_unstable();
     names
 }
@@ -125,9 +132,9 @@ mod tests {
     }
 
     #[test]
-    fn default_is_no_feature_of_its_own() {
+    fn what_others_are_not_added_to_is_left_out() {
         assert_eq!(
-            additive(["std", "default", "log"].into_iter()),
+            additive(["std", "default", "scheduled", "log"].into_iter()),
             ["log", "std"]
         );
     }

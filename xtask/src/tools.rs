@@ -112,9 +112,17 @@ struct Target {
     share: u32,
     /// How long its inputs get, in bytes.
     length: u32,
-    /// The feature of the fuzzer's package that it needs; such targets run in the long form only, since with other features
-    /// everything is built a second time.
-    feature: Option<&'static str>,
+    /// Which features of the fuzzer's package it is built with.
+    built: Built,
+}
+
+/// Everything is built anew for other features.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Built {
+    /// With the one that `sched` needs.
+    Together,
+    /// With the crate behind the C libraries; such targets run in the long form only.
+    ForC,
 }
 
 impl Target {
@@ -123,14 +131,22 @@ impl Target {
             name,
             share,
             length,
-            feature: None,
+            built: Built::Together,
         }
     }
 
-    /// The arguments that name its feature.
-    fn features(&self) -> Vec<&'static str> {
-        let feature = self.feature.map(|feature| ["--features", feature]);
-        feature.into_iter().flatten().collect()
+    const fn for_c(name: &'static str, share: u32, length: u32) -> Self {
+        Self {
+            built: Built::ForC,
+            ..Self::new(name, share, length)
+        }
+    }
+
+    const fn feature(&self) -> &'static str {
+        match self.built {
+            Built::Together => "sched",
+            Built::ForC => "c",
+        }
     }
 }
 
@@ -141,31 +157,18 @@ const TARGETS: [Target; 11] = [
     Target::new("sideband_wire", 6, 385),
     Target::new("device", 4, 292),
     Target::new("sched", 6, 258),
-    Target {
-        feature: Some("c"),
-        ..Target::new("config", 4, 600)
-    },
-    Target {
-        feature: Some("c"),
-        ..Target::new("cabi", 6, 1536)
-    },
-    Target {
-        feature: Some("c"),
-        ..Target::new("cabi2", 6, 1536)
-    },
-    Target {
-        feature: Some("c"),
-        ..Target::new("cabi_rsm", 6, 1536)
-    },
-    Target {
-        feature: Some("c"),
-        ..Target::new("verbs", 6, 516)
-    },
+    Target::for_c("config", 4, 600),
+    Target::for_c("cabi", 6, 1536),
+    Target::for_c("cabi2", 6, 1536),
+    Target::for_c("cabi_rsm", 6, 1536),
+    Target::for_c("verbs", 6, 516),
 ];
 
 /// Runs the fuzz targets that are built fast, for three quarters of a minute together.
 pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
-    let fast = TARGETS.iter().filter(|target| target.feature.is_none());
+    let fast = TARGETS
+        .iter()
+        .filter(|target| target.built == Built::Together);
     run_targets(workspace, fast, 24).map(|_counts| ())
 }
 
@@ -190,7 +193,7 @@ pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
     let _folder = shell.push_dir(&folder);
     cmd!(
         shell,
-        "cargo build --features c --bin replay --target-dir {built}"
+        "cargo build --features c,sched --bin replay --target-dir {built}"
     )
     .env("RUSTFLAGS", "-Cinstrument-coverage")
     .env("CARGO_PROFILE_DEV_DEBUG", "0")
@@ -200,10 +203,6 @@ pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
     let mut counts = Vec::new();
     for seeds in shell.read_dir("seeds")? {
         let target = seeds.file_name().context("a folder of seeds")?;
-        // Its core is one that only the fuzzer builds.
-        if target == "sched" {
-            continue;
-        }
         let counted = built.join(target).with_extension("profraw");
         cmd!(shell, "{program} {target} {seeds}")
             .env("LLVM_PROFILE_FILE", &counted)
@@ -255,7 +254,7 @@ fn run_targets<'t>(
     let _folder = shell.push_dir(&folder);
     let shares: u32 = targets.clone().map(|target| target.share).sum();
     for target in targets {
-        let features = target.features();
+        let feature = target.feature();
         let Target {
             name: target,
             share,
@@ -279,7 +278,7 @@ fn run_targets<'t>(
         ];
         let output = cmd!(
             shell,
-            "rustup run nightly {program} run --fuzz-dir {folder} {features...} {target} {corpus} {seeds} -- {limits...}"
+            "rustup run nightly {program} run --fuzz-dir {folder} --features {feature} {target} {corpus} {seeds} -- {limits...}"
         )
         .ignore_status()
         .output()?;

@@ -1,13 +1,13 @@
-//! The atomics of the crate: those of the target; under `cfg(loom)` ones whose every interleaving is explored, under `cfg(fuzzing)` ones that a
+//! The atomics of the crate: those of the target; under `cfg(loom)` ones whose every interleaving is explored, with the feature `scheduled` ones that a
 //! fuzzer's scheduler hears of.
 
 #[cfg(not(loom))]
 pub(crate) use atomic_waker::AtomicWaker;
-#[cfg(all(not(any(loom, fuzzing)), target_has_atomic = "64"))]
+#[cfg(all(not(any(loom, feature = "scheduled")), target_has_atomic = "64"))]
 pub(crate) use portable_atomic::AtomicU64;
 #[cfg(not(loom))]
 pub(crate) use portable_atomic::fence;
-#[cfg(not(any(loom, fuzzing)))]
+#[cfg(not(any(loom, feature = "scheduled")))]
 pub(crate) use portable_atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
 pub(crate) use portable_atomic::Ordering;
@@ -16,5 +16,5 @@ pub(crate) use portable_atomic::Ordering;
 pub(crate) use super::explored::AtomicU64;
 #[cfg(loom)]
 pub(crate) use super::explored::{AtomicBool, AtomicU32, AtomicUsize, AtomicWaker, fence};
-#[cfg(all(fuzzing, not(loom)))]
+#[cfg(all(feature = "scheduled", not(loom)))]
 pub(crate) use super::scheduled::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};

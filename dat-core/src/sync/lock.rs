@@ -118,7 +118,7 @@ unsafe impl RawLock for SpinLock {
 
     #[inline(always)]
     unsafe fn acquire(&self) -> Self::State<'_> {
-        #[cfg(all(fuzzing, not(loom)))]
+        #[cfg(all(feature = "scheduled", not(loom)))]
         super::scheduled::tell(super::Access::Lock);
         match self.0.try_lock() {
             Some(guard) => core::mem::forget(guard),
@@ -128,7 +128,7 @@ unsafe impl RawLock for SpinLock {
 
     #[inline(always)]
     unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
-        #[cfg(all(fuzzing, not(loom)))]
+        #[cfg(all(feature = "scheduled", not(loom)))]
         super::scheduled::tell(super::Access::Lock);
         self.0.try_lock().map(core::mem::forget)
     }
@@ -145,7 +145,7 @@ impl SpinLock {
     #[cold]
     fn contend(&self) {
         // Whoever holds it has to be let go on.
-        #[cfg(all(fuzzing, not(loom)))]
+        #[cfg(all(feature = "scheduled", not(loom)))]
         while self.0.is_locked() {
             super::scheduled::tell(super::Access::Again);
         }

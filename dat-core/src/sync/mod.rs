@@ -9,7 +9,7 @@ mod host;
 mod lock;
 mod mutex;
 mod places;
-#[cfg(all(fuzzing, not(loom)))]
+#[cfg(all(feature = "scheduled", not(loom)))]
 mod scheduled;
 mod table;
 mod word;
@@ -25,7 +25,7 @@ pub use lock::{NoLock, RawLock, SplitLock};
 pub(crate) use mutex::Guard;
 pub use mutex::Mutex;
 pub use places::Places;
-#[cfg(all(fuzzing, not(loom)))]
+#[cfg(all(feature = "scheduled", not(loom)))]
 pub use scheduled::{Access, on_access};
 pub use table::Table;
 pub use word::Word64;

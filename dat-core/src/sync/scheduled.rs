@@ -1,5 +1,5 @@
-//! Atomics and spin locks that tell of each access before it is made, so that a fuzzer decides which thread goes on: under
-//! `cfg(fuzzing)`, which cargo-fuzz sets.
+//! Atomics and spin locks that tell of each access before it is made, so that a fuzzer decides which thread goes on: with the
+//! feature `scheduled`.
 //!
 //! Wakers, fences and the tags of adapters are not told of: what a thread does with these is done at once. One thread goes on at a time, so that each sees what
 //! the others stored; weaker orders are for the models.

@@ -64,7 +64,10 @@ const SANITIZED: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-reco
 
 /// Compiles a program with the checks of the compiler, and runs it with the packaged registry, and with ours.
 fn run(name: &'static str) {
-    let built = &build(name, SANITIZED);
+    run_built(&build(name, SANITIZED));
+}
+
+fn run_built(built: &Built) {
     // What the packaged registry keeps is its own matter.
     let packaged = run_alone(built, &[("ASAN_OPTIONS", "detect_leaks=0")]);
     show(&packaged);
@@ -132,6 +135,19 @@ fn data_moves_between_two_adapters() {
 #[test]
 fn wrong_handles_are_refused() {
     run("handles");
+}
+
+/// Spec: DTO-04, DTO-05, DTO-06, DTO-07
+#[test]
+fn operations_beyond_the_interface_are_done_where_they_are_asked_for() {
+    let built = build("extended", SANITIZED);
+    let file = built.folder.path().join("dat.conf");
+    let line = fs::read_to_string(&file).expect("dat.conf");
+    let extended = line
+        .replace("mock0", "extended")
+        .replace("\"mock\"", "\"mock 2 extended\"");
+    fs::write(&file, line + &extended).expect("dat.conf");
+    run_built(&built);
 }
 
 /// Spec: SRC-01, SRF-01, SRQR-01, EPX-01, RSC-03, CRR-01, CRR-02, PSC-02, PSA-01

@@ -21,6 +21,11 @@ const FIRST_OF_USERS: u8 = 225;
 /// About half an hour, in microseconds.
 const LONG: u8 = 216;
 
+/// `DAT_IB_OP`.
+const FETCH_AND_ADD: u8 = 0;
+const COMPARE_AND_SWAP: u8 = 1;
+const WRITE_IMMEDIATE: u8 = 2;
+
 const OF_1_2: &[Scenario] = &[
     (
         "objects",
@@ -194,8 +199,56 @@ const OF_2_0: &[Scenario] = &[
             ("dat_evd_wait", &[FIRST_IA + 5, 50, 1]),
             ("dat_ep_post_send", &[FIRST_IA + 7, 0, 0xFF, 7, 0]),
             ("dat_ep_post_recv", &[FIRST_IA + 8, 0, 0xFF, 7, 0]),
-            ("dat_extension_op", &[FIRST_IA + 7, 2, 1]),
             ("dat_evd_wait", &[FIRST_IA + 6, 50, 1]),
+            ("dat_evd_wait", &[FIRST_IA + 6, 50, 1]),
+            ("dat_ep_post_recv", &[FIRST_IA + 8, 0, 0xFF, 8, 0]),
+            (
+                "dat_extension_op",
+                &[FIRST_IA + 7, WRITE_IMMEDIATE, 0xFF, 1, 0, 0, 0, 77, 9, 0],
+            ),
+            ("dat_evd_wait", &[FIRST_IA + 6, 50, 1]),
+            ("dat_evd_wait", &[FIRST_IA + 6, 50, 1]),
+            (
+                "dat_extension_op",
+                &[
+                    FIRST_IA + 7,
+                    FETCH_AND_ADD,
+                    1,
+                    0,
+                    8,
+                    0,
+                    0,
+                    0,
+                    0,
+                    1,
+                    8,
+                    8,
+                    3,
+                    0,
+                    10,
+                ],
+            ),
+            (
+                "dat_extension_op",
+                &[
+                    FIRST_IA + 7,
+                    COMPARE_AND_SWAP,
+                    1,
+                    0,
+                    8,
+                    0,
+                    0,
+                    0,
+                    0,
+                    1,
+                    8,
+                    8,
+                    3,
+                    4,
+                    11,
+                ],
+            ),
+            ("dat_extension_op", &[FIRST_IA + 7, 5]),
             ("dat_ep_modify", &[FIRST_IA + 7, 128, 1, FIRST_IA + 4]),
             ("dat_ep_disconnect", &[FIRST_IA + 7, 0]),
             ("dat_ep_reset", &[FIRST_IA + 7]),

@@ -9,6 +9,11 @@ use dat_ffi::v2::types::*;
 use super::source::{Argument, LISTED, Source, Words, of_bytes};
 use super::{CALL_SIZE, CALLS, ERROR, INVALID_HANDLE, QUEUE_EMPTY};
 
+/// `DAT_IB_OP`: those that have arguments.
+const FETCH_AND_ADD: u64 = 0;
+const COMPARE_AND_SWAP: u64 = 1;
+const WRITE_IMMEDIATE: u64 = 2;
+
 /// Words of the longest call, and some more.
 const WORDS: usize = 14;
 
@@ -135,32 +140,45 @@ impl Argument for Reused {
     }
 }
 
-/// Arguments that the operation tells: all in memory, as those beyond the sixth are.
-struct Variable(#[expect(dead_code, reason = "a word that goes to C")] usize);
+/// An operation beyond the interface, and the arguments that it has: all in memory, as those beyond the sixth are.
+#[expect(dead_code, reason = "words that go to C")]
+struct Operation {
+    number: u64,
+    arguments: usize,
+}
 
-impl Argument for Variable {
+/// Words of the operation that has the most, and some that nobody reads.
+const VARIABLE: usize = 8;
+
+impl Argument for Operation {
     fn make(source: &mut Source<'_>, _name: &str) -> Self {
+        let number = source.number() & u64::from(u32::MAX);
         let list: List<ShortTriplet> = Argument::make(source, "segments");
         let remote: In<ShortTriplet> = Argument::make(source, "remote");
-        let words: [u64; 8] = [
-            source.number() % 4,
-            of_bytes(list),
-            source.number(),
-            of_bytes(remote),
-            source.number(),
-            source.number(),
-            0,
-            0,
-        ];
-        let stack = source.required(size_of::<[u64; 8]>());
+        let (list, remote) = (of_bytes(list), of_bytes(remote));
+        let [a, b, cookie, flags] = [(); 4].map(|()| source.number());
+        let words: &[u64] = match number {
+            FETCH_AND_ADD => &[a, list, cookie, remote, flags],
+            COMPARE_AND_SWAP => &[a, b, list, cookie, remote, flags],
+            WRITE_IMMEDIATE => &[a, list, cookie, remote, b, flags],
+            _ => &[a, b, cookie, flags],
+        };
+        let stack = source.required(size_of::<[u64; VARIABLE]>());
         let reader = source.required(24);
         // SAFETY: of these sizes.
         unsafe {
-            stack.cast::<[u64; 8]>().write(words);
+            let mut place = stack.cast::<u64>();
+            for word in words {
+                place.write(*word);
+                place = place.add(1);
+            }
             reader.cast::<[u32; 2]>().write([48, 176]);
             reader.cast::<*mut u8>().add(1).write(stack);
         }
-        Self(reader as usize)
+        Self {
+            number,
+            arguments: reader as usize,
+        }
     }
 }
 
@@ -185,7 +203,7 @@ table! {
     dat_registry_list_providers(most: i32, count: Out<i32>, places: List<Out<ProviderInfo>>);
     dat_registry_add_provider(provider: Nothing, info: In<ProviderInfo>);
     dat_registry_remove_provider(provider: Nothing, info: In<ProviderInfo>);
-    dat_extension_op(handle: CHandle, operation: u32, arguments: Variable);
+    dat_extension_op(handle: CHandle, operation: Operation);
     dat_ia_query(ia: CHandle, async_evd: Out<CHandle>, ia_mask: u64, attributes: Out<IaAttributes>, provider_mask: u64, provider: Out<ProviderAttributes>);
     dat_set_consumer_context(handle: CHandle, context: u64);
     dat_get_consumer_context(handle: CHandle, context: Out<u64>);
@@ -290,7 +308,10 @@ fn enter() {
         }
         [info[64], info[65], info[66]] = [2, 0, 1];
         assert_eq!(size_of_val(&info), size_of::<ProviderInfo>());
-        dat_ffi::v2::register(of_bytes(info.as_ptr()), of_bytes(c"mock".as_ptr()));
+        dat_ffi::v2::register(
+            of_bytes(info.as_ptr()),
+            of_bytes(c"mock 1 extended".as_ptr()),
+        );
     });
 }
 

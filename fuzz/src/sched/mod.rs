@@ -6,15 +6,15 @@
 //! completes once, a region that is freed is named by nobody any more, events come once and in their order and are there when they were
 //! queued, who waits is woken, and in the end everything can be freed.
 
-#[cfg(fuzzing)]
+#[cfg(feature = "sched")]
 mod history;
-#[cfg(fuzzing)]
+#[cfg(feature = "sched")]
 mod play;
 mod script;
-#[cfg(fuzzing)]
+#[cfg(feature = "sched")]
 mod turns;
 
-#[cfg(fuzzing)]
+#[cfg(feature = "sched")]
 pub use self::play::run;
 pub use self::script::{
     BUFFERS, IMMEDIATE, MESSAGES, OPERATION_SIZE, OPERATIONS, Operation, POLLS, RECEIVE,

@@ -115,7 +115,7 @@ impl Operation {
         }
     }
 
-    #[cfg(fuzzing)]
+    #[cfg(feature = "sched")]
     pub(super) const fn decode([what, a, b, c]: [u8; OPERATION_SIZE]) -> Self {
         match what % 16 {
             0 => Self::Nothing,
@@ -164,7 +164,7 @@ pub fn encode(setup: [u8; SETUP_SIZE], lists: [&[Operation]; THREADS], schedule:
 }
 
 /// The lists of an input, and its schedule; what is missing does nothing.
-#[cfg(fuzzing)]
+#[cfg(feature = "sched")]
 pub(super) fn decode(input: &[u8]) -> (Vec<Vec<Operation>>, &[u8]) {
     let operations = input.len().min(SCRIPT_SIZE);
     let (script, schedule) = input.split_at(operations);
