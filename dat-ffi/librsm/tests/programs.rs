@@ -149,17 +149,7 @@ fn topology_and_ids_are_told() {
     let built = build("topology", &[]);
     run(&built);
     finish(&built, command(&built, &[]).arg("7").env("RSM_NODE", "7"));
-    // A file that is wrong is said to be; one that is not there is, if somebody chose it.
     let nodes = built.folder.path().join("rsm.nodes");
-    finish(
-        &built,
-        command(&built, &[]).arg("bad").env("RSM_NODES", &nodes),
-    );
-    fs::write(&nodes, "1 verbs0\n").expect("a file");
-    finish(
-        &built,
-        command(&built, &[]).arg("bad").env("RSM_NODES", &nodes),
-    );
     fs::write(&nodes, "# nobody\n3 verbs0 192.0.2.1 7\n").expect("a file");
     finish(
         &built,
@@ -168,13 +158,42 @@ fn topology_and_ids_are_told() {
             .env("RSM_NODES", &nodes)
             .env("RSM_NODE", "3"),
     );
-    finish(
-        &built,
-        command(&built, &[])
-            .arg("bad")
-            .env("RSM_NODES", &nodes)
-            .env("RSM_NODE", "4"),
-    );
+}
+
+/// A file that is wrong is refused; one that is not there is, if somebody chose it. Whoever sets the variable reads once what it is.
+///
+/// Spec: RSMGEN-06, RSMGEN-09, RSMTP-02
+#[test]
+fn what_is_wrong_with_the_file_of_nodes_is_said_once() {
+    let built = build("topology", &[]);
+    let nodes = built.folder.path().join("rsm.nodes");
+    let missing = built.folder.path().join("nowhere");
+    fs::write(&nodes, "# one\n1 verbs0\n").expect("a file");
+    let malformed = ":2: 2 words instead of 3 or 4";
+    let said = |file: &Path, node: Option<&str>, wanted: Option<&str>| {
+        let mut command = command(&built, &[]);
+        command.arg("bad").env("RSM_NODES", file);
+        command.env_remove("DAT_DBG_TYPE");
+        if let Some(node) = node {
+            command.env("RSM_NODE", node);
+        }
+        if let Some(wanted) = wanted {
+            command.env("DAT_DBG_TYPE", wanted);
+        }
+        let ran = finish(&built, &mut command);
+        String::from_utf8(ran.stderr).expect("text")
+    };
+    let line = |file: &Path, what: &str| format!("librsm.so.2: {}{what}\n", file.display());
+    assert_eq!(said(&nodes, None, Some("1")), line(&nodes, malformed));
+    assert_eq!(said(&nodes, None, None), "");
+    assert_eq!(said(&nodes, None, Some("0")), "");
+    let unreadable = ": it cannot be read: No such file or directory (os error 2)";
+    assert_eq!(said(&missing, None, Some("1")), line(&missing, unreadable));
+    fs::write(&nodes, "3 verbs0 192.0.2.1 7\n").expect("a file");
+    let absent = ": no line has the node 4, which this process is to be";
+    assert_eq!(said(&nodes, Some("4"), Some("1")), line(&nodes, absent));
+    let number = "librsm.so.2: RSM_NODE: `four` is no number of a node, as 2 or 0x2 is\n";
+    assert_eq!(said(&nodes, Some("four"), Some("1")), number);
 }
 
 /// The header can be used from every C, and from C++; the names of both the guide and the library work.

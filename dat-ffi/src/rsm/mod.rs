@@ -7,7 +7,7 @@
 //! | module | has |
 //! |---|---|
 //! | `process` | the controllers of this process, and of those that it was forked from |
-//! | `nodes` | the file that says which nodes there are |
+//! | `nodes`, `nodes_problem` | the file that says which nodes there are, and what is wrong with it |
 //! | `site` | an open controller: its engine, the thread that serves it, those who wait |
 //! | `topology`, `controller`, `segment_id` | the calls that concern controllers and names |
 //! | `export`, `import`, `map`, `barrier`, `signal`, `poll` | the calls that concern segments |
@@ -22,6 +22,7 @@ mod import;
 mod local;
 mod map;
 mod nodes;
+mod nodes_problem;
 mod poll;
 mod process;
 mod segment_id;

@@ -3,11 +3,13 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::result::Result as Outcome;
 
 use dat_core::attributes::IaAddress;
 use dat_rsm::{DEFAULT_QUALIFIER, NodeEntry, Result, RsmError};
 
+use super::nodes_problem::{Problem, Reason};
 use crate::boundary::trusted_variable;
 use crate::devices::is_for_descriptors;
 
@@ -78,37 +80,48 @@ pub struct NodeLine<'t> {
 ///
 /// Spec: RSMGEN-09
 pub fn read_nodes(text: &str) -> Result<Vec<NodeLine<'_>>> {
-    text.lines()
-        .filter_map(|line| parse(line).transpose())
-        .collect()
+    let lines: Outcome<Vec<NodeLine<'_>>, _> = numbered(text).map(|(_, line)| line).collect();
+    lines.map_err(|_| RsmError::BadConfiguration)
+}
+
+/// What the lines of a file say, each with its number.
+fn numbered(text: &str) -> impl Iterator<Item = (usize, Outcome<NodeLine<'_>, Reason>)> {
+    (1..)
+        .zip(text.lines())
+        .filter_map(|(number, line)| Some((number, parse(line).transpose()?)))
 }
 
 impl Nodes {
-    /// Finds out by the file, or without one by the devices of this host.
+    /// Finds out by the file, or without one by the devices of this host; or what is wrong: the file cannot be read or is malformed, or
+    /// does not have the node that this process is to be.
     ///
     /// # Errors
-    /// BAD_CONF: the file cannot be read or is malformed, or does not have the node that this process is to be. INSUFFICIENT_RESOURCES: for
-    /// want of descriptors it cannot be known what there is.
-    pub(super) fn find() -> Result<Self> {
+    /// INSUFFICIENT_RESOURCES: for want of descriptors it cannot be known what there is.
+    pub(super) fn find() -> Result<Outcome<Self, Problem>> {
         let chosen = trusted_variable(FILE);
         let is_chosen = chosen.is_some();
         let file = chosen.map_or_else(|| PathBuf::from(CUSTOMARY), PathBuf::from);
-        let text = match fs::read_to_string(file) {
+        let text = match fs::read_to_string(&file) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound && !is_chosen => None,
             Err(error) if is_for_descriptors(&error) => {
                 return Err(RsmError::InsufficientResources);
             }
-            Err(_) => return Err(RsmError::BadConfiguration),
+            Err(error) => {
+                let reason = Reason::Unreadable(error.to_string());
+                return Ok(Err(Problem::of_file(&file, reason)));
+            }
         };
-        let own = match trusted_variable(NODE) {
-            Some(own) => Some(number(own.to_str().unwrap_or_default())?),
-            None => None,
+        let own = trusted_variable(NODE).map(|own| number(&own.to_string_lossy()));
+        let own = match own.transpose() {
+            Ok(own) => own,
+            Err(reason) => return Ok(Err(Problem::of_variable(NODE, reason))),
         };
-        match text {
-            Some(text) => Self::of_file(&text, own, &devices()?),
-            None => Ok(Self::of_devices(own.unwrap_or(ALONE), &devices()?)),
-        }
+        let devices = devices()?;
+        Ok(match text {
+            Some(text) => Self::of_file(&file, &text, own, &devices),
+            None => Ok(Self::of_devices(own.unwrap_or(ALONE), &devices)),
+        })
     }
 
     /// Each device reaches this node alone.
@@ -135,33 +148,46 @@ impl Nodes {
         Self { own, controllers }
     }
 
-    fn of_file(text: &str, own: Option<u32>, devices: &[Device]) -> Result<Self> {
-        let lines = read_nodes(text)?;
+    fn of_file(
+        file: &Path,
+        text: &str,
+        own: Option<u32>,
+        devices: &[Device],
+    ) -> Outcome<Self, Problem> {
+        let of_line = |number, reason| Problem::of_line(file, number, reason);
+        let lines = numbered(text).map(|(number, line)| match line {
+            Ok(line) => Ok((number, line)),
+            Err(reason) => Err(of_line(number, reason)),
+        });
+        let lines: Vec<(usize, NodeLine<'_>)> = lines.collect::<Outcome<_, _>>()?;
         let device_at = |address| devices.iter().find(|it| it.addresses.contains(&address));
         let own = match own {
-            Some(own) if lines.iter().any(|line| line.node == own) => own,
-            Some(_) => return Err(RsmError::BadConfiguration),
+            Some(own) if lines.iter().any(|(_, line)| line.node == own) => own,
+            Some(own) => return Err(Problem::of_file(file, Reason::NoSuchNode(own))),
             None => lines
                 .iter()
-                .find(|line| device_at(line.address).is_some())
-                .map_or(ALONE, |line| line.node),
+                .find(|(_, line)| device_at(line.address).is_some())
+                .map_or(ALONE, |(_, line)| line.node),
         };
         let mut controllers: Vec<(Known, Vec<NodeEntry>)> = Vec::new();
-        for line in lines.iter().filter(|line| line.node == own) {
+        let mut used: Vec<(usize, &str)> = Vec::new();
+        for (number, line) in lines.iter().filter(|(_, line)| line.node == own) {
             let Some(device) = device_at(line.address) else {
                 continue;
             };
             let same = |other: &str| dat_rsm::is_same_controller(other, line.controller);
-            if controllers.iter().any(|(known, _)| same(known.controller)) {
-                return Err(RsmError::BadConfiguration);
+            if let Some((first, _)) = used.iter().find(|(_, controller)| same(controller)) {
+                return Err(of_line(*number, Reason::Repeated(*first)));
             }
+            used.push((*number, line.controller));
             let known = Known {
                 controller: lasting(line.controller),
                 name: device.name.clone(),
                 qualifier: line.port.into(),
                 active: device.active,
             };
-            let reached = lines.iter().filter(|other| same(other.controller));
+            let reached = lines.iter().map(|(_, other)| other);
+            let reached = reached.filter(|other| same(other.controller));
             let entries = reached.map(|other| NodeEntry {
                 node: other.node,
                 controller: known.controller,
@@ -176,39 +202,45 @@ impl Nodes {
 }
 
 /// What a line says; nothing if it is empty or a comment.
-fn parse(line: &str) -> Result<Option<NodeLine<'_>>> {
-    let mut words = line.split_whitespace();
-    let Some(node) = words.next().filter(|word| !word.starts_with('#')) else {
-        return Ok(None);
+fn parse(line: &str) -> Outcome<Option<NodeLine<'_>>, Reason> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (node, controller, address, port) = match words[..] {
+        [] => return Ok(None),
+        [first, ..] if first.starts_with('#') => return Ok(None),
+        [node, controller, address] => (node, controller, address, None),
+        [node, controller, address, port] => (node, controller, address, Some(port)),
+        _ => return Err(Reason::Words(words.len())),
     };
-    let (Some(controller), Some(address)) = (words.next(), words.next()) else {
-        return Err(RsmError::BadConfiguration);
-    };
-    let bad = RsmError::BadConfiguration;
-    let port = match words.next() {
-        Some(port) => port.parse().ok().filter(|port| *port != 0).ok_or(bad)?,
+    let port = match port {
+        Some(said) => match said.parse() {
+            Ok(0) | Err(_) => return Err(Reason::Port(said.to_owned())),
+            Ok(port) => port,
+        },
         None => DEFAULT_QUALIFIER as u16,
     };
     // A name of a controller is the same as itself, and `loopback` is there already.
-    let named = dat_rsm::is_same_controller(controller, controller);
-    if words.next().is_some() || !named || dat_rsm::is_same_controller(controller, "loopback") {
-        return Err(bad);
+    if !dat_rsm::is_same_controller(controller, controller) {
+        return Err(Reason::Controller(controller.to_owned()));
     }
+    if dat_rsm::is_same_controller(controller, "loopback") {
+        return Err(Reason::Loopback);
+    }
+    let bad_address = |_| Reason::Address(address.to_owned());
     Ok(Some(NodeLine {
         node: number(node)?,
         controller,
-        address: address.parse().map_err(|_| bad)?,
+        address: address.parse().map_err(bad_address)?,
         port,
     }))
 }
 
 /// The number of a node: decimal, or hexadecimal with `0x`.
-fn number(text: &str) -> Result<u32> {
+fn number(text: &str) -> Outcome<u32, Reason> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map_err(|_| RsmError::BadConfiguration)
+    number.map_err(|_| Reason::Node(text.to_owned()))
 }
 
 /// A name that stays: each is read once in the life of a process.
@@ -260,7 +292,7 @@ mod tests {
     #[test]
     fn the_file_says_what_a_node_reaches() {
         let devices = [device("rxe0", "10.9.0.1"), device("rxe1", "fd09::1")];
-        let first = Nodes::of_file(FILE, None, &devices).expect("a file");
+        let first = of(FILE, None, &devices).expect("a file");
         assert_eq!(first.own, 1);
         let told = |nodes: &Nodes| {
             let told = nodes.controllers.iter().map(|(known, reached)| {
@@ -276,10 +308,10 @@ mod tests {
             ("rxe1".to_owned(), 7, vec![(3, 21075), (1, 7)]),
         ];
         assert_eq!(told(&first), both);
-        let second = Nodes::of_file(FILE, Some(2), &devices).expect("a file");
+        let second = of(FILE, Some(2), &devices).expect("a file");
         assert_eq!(told(&second), [("rxe0".to_owned(), 21076, nodes)]);
         // A host that the file does not have has no controllers by it.
-        let stranger = Nodes::of_file(FILE, None, &[]).expect("a file");
+        let stranger = of(FILE, None, &[]).expect("a file");
         assert_eq!(stranger, Nodes::default());
     }
 
@@ -296,24 +328,51 @@ mod tests {
         assert_eq!((reached[0].node, reached.len()), (9, 1));
     }
 
+    fn of(text: &str, own: Option<u32>, devices: &[Device]) -> Outcome<Nodes, Problem> {
+        Nodes::of_file(Path::new("rsm.nodes"), text, own, devices)
+    }
+
+    /// Spec: RSMGEN-09
     #[test]
-    fn what_is_malformed_is_refused() {
-        for line in [
-            "1",
-            "1 verbs0",
-            "x verbs0 10.9.0.1",
-            "-1 verbs0 10.9.0.1",
-            "1 verbs0 host",
-            "1 verbs0 10.9.0.1 0",
-            "1 verbs0 10.9.0.1 65536",
-            "1 verbs0 10.9.0.1 7 8",
-            "1 loopback 10.9.0.1",
-            "1 verbs0 10.9.0.1\n1 VERBS0 10.9.0.1",
+    fn what_is_malformed_is_refused_and_said_to_be_so() {
+        for (text, said) in [
+            ("1", "1: 1 word instead of 3 or 4"),
+            ("# one\n\n1 verbs0", "3: 2 words instead of 3 or 4"),
+            ("1 verbs0 10.9.0.1 7 8", "1: 5 words instead of 3 or 4"),
+            (
+                "x verbs0 10.9.0.1",
+                "1: `x` is no number of a node, as 2 or 0x2 is",
+            ),
+            (
+                "-1 verbs0 10.9.0.1",
+                "1: `-1` is no number of a node, as 2 or 0x2 is",
+            ),
+            ("1 verbs0 host", "1: `host` is no address, as 10.9.0.1 is"),
+            ("1 verbs0 10.9.0.1 0", "1: `0` is no port from 1 to 65535"),
+            (
+                "1 verbs0 10.9.0.1 65536",
+                "1: `65536` is no port from 1 to 65535",
+            ),
+            (
+                "1 loopback 10.9.0.1",
+                "1: loopback is there already, and has no line",
+            ),
+            (
+                "1 verbs0 10.9.0.1\n1 VERBS0 10.9.0.1",
+                "2: line 1 has the same controller of this node, which has one address",
+            ),
         ] {
-            let nodes = Nodes::of_file(line, None, &[device("rxe0", "10.9.0.1")]);
-            assert_eq!(nodes, Err(RsmError::BadConfiguration), "{line}");
+            let problem = of(text, None, &[device("rxe0", "10.9.0.1")]).expect_err(text);
+            assert_eq!(problem.to_string(), format!("rsm.nodes:{said}"), "{text}");
         }
-        let absent = Nodes::of_file(FILE, Some(4), &[]);
-        assert_eq!(absent, Err(RsmError::BadConfiguration));
+        let long = "v".repeat(300);
+        let problem = of(&format!("1 {long} 10.9.0.1"), None, &[]).expect_err("a long name");
+        assert_eq!(problem.reason, Reason::Controller(long));
+        let absent = of(FILE, Some(4), &[]).expect_err("no such node");
+        assert_eq!(
+            absent.to_string(),
+            "rsm.nodes: no line has the node 4, which this process is to be"
+        );
+        assert_eq!(read_nodes("1"), Err(RsmError::BadConfiguration));
     }
 }

@@ -10,9 +10,13 @@ use dat_rsm::{Credentials, Handle, NodeEntry, Options, Result, RsmError, is_same
 use std::os::unix::fs::MetadataExt;
 
 use super::nodes::{Known, Nodes};
+use super::nodes_problem::Problem;
 use super::site::{Shape, Site};
 use crate::boundary::{forks, page_size, without_signals};
+use crate::complaint::complain;
 
+/// This library, as the loader knows it.
+const LIBRARY: &str = "librsm.so.2";
 /// The controller that reaches the own node only.
 pub(super) const LOOPBACK: &str = "loopback";
 /// Where the engine of `loopback` listens on its fabric.
@@ -172,16 +176,21 @@ impl Process {
         if let Some(known) = process.get() {
             return Ok(known);
         }
-        let found = Self::find()?;
-        Ok(process.get_or_init(|| found))
+        let (found, problem) = Self::find()?;
+        Ok(process.get_or_init(|| {
+            // Here, of threads that look at the same time, one says it.
+            if let Some(problem) = problem {
+                complain(LIBRARY, problem);
+            }
+            found
+        }))
     }
 
-    fn find() -> Result<Self> {
-        let (nodes, fault) = match Nodes::find() {
+    /// What there is, and what is wrong with the file of nodes.
+    fn find() -> Result<(Self, Option<Problem>)> {
+        let (nodes, problem) = match Nodes::find()? {
             Ok(nodes) => (nodes, None),
-            // That is not so for good.
-            Err(RsmError::InsufficientResources) => return Err(RsmError::InsufficientResources),
-            Err(error) => (Nodes::default(), Some(error)),
+            Err(problem) => (Nodes::default(), Some(problem)),
         };
         let node = nodes.own;
         let itself = NodeEntry {
@@ -204,11 +213,12 @@ impl Process {
                     opened: OnceLock::new(),
                     turn: Mutex::new(()),
                 });
-        Ok(Self {
+        let process = Self {
             node,
             controllers: controllers.collect(),
-            fault,
-        })
+            fault: problem.as_ref().map(|_| RsmError::BadConfiguration),
+        };
+        Ok((process, problem))
     }
 
     /// The controller of a name, opened.

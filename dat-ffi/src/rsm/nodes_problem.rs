@@ -1,0 +1,104 @@
+//! What is wrong with the file `rsm.nodes`, or with the variables that go with it.
+
+use std::fmt;
+use std::path::Path;
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// The file cannot be read: what the system says.
+    Unreadable(String),
+    /// There are not three or four words, but so many.
+    Words(usize),
+    /// It is no number of a node.
+    Node(String),
+    /// It is no name of a controller.
+    Controller(String),
+    /// `loopback` is there without a line.
+    Loopback,
+    /// It is no address.
+    Address(String),
+    /// It is no port.
+    Port(String),
+    /// This line has the same controller of the same node, which is this one.
+    Repeated(usize),
+    /// No line has the node that this process is to be.
+    NoSuchNode(u32),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(said) => write!(f, "it cannot be read: {said}"),
+            Self::Words(1) => f.write_str("1 word instead of 3 or 4"),
+            Self::Words(count) => write!(f, "{count} words instead of 3 or 4"),
+            Self::Node(said) => write!(f, "`{said}` is no number of a node, as 2 or 0x2 is"),
+            Self::Controller(said) => {
+                write!(f, "`{said}` is no name of a controller, as verbs0 is")
+            }
+            Self::Loopback => f.write_str("loopback is there already, and has no line"),
+            Self::Address(said) => write!(f, "`{said}` is no address, as 10.9.0.1 is"),
+            Self::Port(said) => write!(f, "`{said}` is no port from 1 to 65535"),
+            Self::Repeated(line) => write!(
+                f,
+                "line {line} has the same controller of this node, which has one address"
+            ),
+            Self::NoSuchNode(node) => {
+                write!(
+                    f,
+                    "no line has the node {node}, which this process is to be"
+                )
+            }
+        }
+    }
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// The file, or a variable.
+    place: String,
+    /// The line, from 1.
+    line: Option<usize>,
+    /// What it is.
+    pub(super) reason: Reason,
+}
+
+impl Problem {
+    /// Of a file as such.
+    pub(super) fn of_file(file: &Path, reason: Reason) -> Self {
+        Self {
+            place: file.display().to_string(),
+            line: None,
+            reason,
+        }
+    }
+
+    /// Of a line of a file.
+    pub(super) fn of_line(file: &Path, line: usize, reason: Reason) -> Self {
+        Self {
+            line: Some(line),
+            ..Self::of_file(file, reason)
+        }
+    }
+
+    /// Of a variable of the environment.
+    pub(super) fn of_variable(name: &str, reason: Reason) -> Self {
+        Self {
+            place: name.to_owned(),
+            line: None,
+            reason,
+        }
+    }
+}
+
+/// `FILE:LINE: REASON`, as with `dat.conf`.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.place)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
