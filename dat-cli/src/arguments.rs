@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
 use crate::model::DEVICE;
@@ -281,7 +281,9 @@ pub(crate) struct ServeArguments {
 #[command(after_help = "\
 post      median time of one post call
 latency   from before the post to its completion event; for send and srq, to the later of the events at both ends; for \
-send on a device, until a message of the same size came back
+send on a device, until a message of the same size came back. \"of 1 in 16\" says that of about 16 operations one was timed: min, max and \
+the rest are of those, and the longest pause may have met another one
+rate      of all operations, timed or not
 
 With the mock backend, the transfer itself is done by this program too, so bandwidth is that of its memory copies.
 
@@ -360,8 +362,12 @@ pub(crate) enum Operation {
     Srq,
 }
 
-/// Tells those who look for RDMA devices among the backends where they are.
+/// Tells those who look for RDMA devices among the backends where they are, and those who give an option to the wrong command which one
+/// takes it.
 pub(crate) fn hint(error: &mut clap::Error) {
+    if error.kind() == ErrorKind::UnknownArgument {
+        return hint_at_command(error);
+    }
     let backend = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) => option.starts_with("--backend"),
         _ => false,
@@ -373,6 +379,36 @@ pub(crate) fn hint(error: &mut clap::Error) {
     }
 }
 
+/// Names the commands that take an option which this one does not; clap would say how to pass it as a value, or propose another one.
+fn hint_at_command(error: &mut clap::Error) {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
+        return;
+    };
+    let Some(option) = argument.strip_prefix("--").filter(|name| !name.is_empty()) else {
+        return;
+    };
+    let mut takers = Vec::new();
+    collect_takers(&Arguments::command(), "", option, &mut takers);
+    if takers.is_empty() {
+        return;
+    }
+    let tip = format!("'--{option}' is an option of {}", takers.join(", "));
+    error.remove(ContextKind::SuggestedArg);
+    let tip = ContextValue::StyledStrs(vec![tip.into()]);
+    error.insert(ContextKind::Suggested, tip);
+}
+
+/// The commands, by their whole names, that have an option of their own of this name: this command, and those below it.
+fn collect_takers(command: &clap::Command, above: &str, option: &str, takers: &mut Vec<String>) {
+    let path = format!("{above} {}", command.get_name());
+    let has = |argument: &clap::Arg| argument.get_long() == Some(option) && !argument.is_hide_set();
+    if command.get_arguments().any(has) {
+        takers.push(format!("`{}`", path.trim_start()));
+    }
+    let inner = command.get_subcommands();
+    inner.for_each(|inner| collect_takers(inner, &path, option, takers));
+}
+
 /// What is wrong with a command line, as a failure: for callers that read a document.
 pub(crate) fn failure(error: &clap::Error) -> Failure {
     let text = error.to_string();
@@ -382,8 +418,18 @@ pub(crate) fn failure(error: &clap::Error) -> Failure {
         words.join(" ")
     });
     let mut paragraphs: Vec<String> = paragraphs.collect();
-    let why = paragraphs.remove(0);
-    if let Some(specific) = specific(error, &paragraphs) {
+    let mut why = paragraphs.remove(0);
+    if error.kind() == ErrorKind::ValueValidation
+        && let Some(source) = error.source().map(ToString::to_string)
+    {
+        // What is to be done comes last, and not twice.
+        let (said, remedy) = source.split_once("; ").unwrap_or(("", &source));
+        let without = why.strip_suffix(&source).unwrap_or(&why);
+        why = format!("{without}{said}")
+            .trim_end_matches([':', ' '])
+            .into();
+        paragraphs = vec![format!("{remedy};"), "--help tells more".into()];
+    } else if let Some(specific) = specific(error, &paragraphs) {
         paragraphs = vec![specific + ";", "--help tells more".into()];
     }
     Failure::usage(
@@ -407,7 +453,6 @@ fn specific(error: &clap::Error, paragraphs: &[String]) -> Option<String> {
         _ => None,
     };
     match error.kind() {
-        ErrorKind::ValueValidation => error.source().map(ToString::to_string),
         ErrorKind::InvalidValue => {
             named(ContextKind::ValidValue).map(|values| format!("use one of: {values}"))
         }

@@ -170,7 +170,7 @@ numbered! {
         ResourceDevice = 3,
         /// Transport endpoints exhausted.
         ResourceTep = 4,
-        /// Transport event queues exhausted.
+        /// Transport event dispatchers, or room for their events, exhausted.
         ResourceTevd = 5,
         /// Protection domains exhausted.
         ResourceProtectionDomain = 6,

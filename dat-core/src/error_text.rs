@@ -57,7 +57,7 @@ impl Subtype {
             Subtype::ResourceMemory => "host memory exhausted",
             Subtype::ResourceDevice => "device resources exhausted",
             Subtype::ResourceTep => "transport endpoints exhausted",
-            Subtype::ResourceTevd => "transport event queues exhausted",
+            Subtype::ResourceTevd => "event dispatchers, or room for their events, exhausted",
             Subtype::ResourceProtectionDomain => "protection domains exhausted",
             Subtype::ResourceMemoryRegion => "memory regions exhausted",
             Subtype::ResourceErrorHandler => "error handlers exhausted",
@@ -228,9 +228,15 @@ impl Cause {
             Cause::BelowWatermark => "the new size is below the watermark",
             Cause::SharedMemoryRefused => "the memory is not shared that way",
             Cause::QueueFull => "no free slot in the queue",
-            Cause::EventSlotsExhausted => "too few lent event slots are free",
-            Cause::TableFull => "the object table is full",
-            Cause::RecordsExhausted => "too few lent records are free for what may be outstanding",
+            Cause::EventSlotsExhausted => {
+                "too few lent event slots are free: make the queue shorter, free a dispatcher, or open the adapter with more"
+            }
+            Cause::TableFull => {
+                "the object table is full: free an object of this kind, or open the adapter with more"
+            }
+            Cause::RecordsExhausted => {
+                "too few lent records are free for what may be outstanding: make the queues shorter, or open the adapter with more"
+            }
             Cause::GenerationExhausted => "generations are used up",
             Cause::QualifierTaken => "another service point holds the qualifier",
             Cause::Unsupported => "the provider cannot do this",
@@ -337,6 +343,20 @@ mod tests {
         let texts: BTreeSet<_> = Cause::ALL.iter().map(|cause| cause.text()).collect();
         assert_eq!(texts.len(), Cause::ALL.len());
         assert!(!texts.contains(""));
+    }
+
+    /// What is used up is what the adapter was opened with: the words say so, and what to do.
+    #[test]
+    fn a_limit_that_is_reached_says_what_to_do() {
+        let error = Error::insufficient_resources(Subtype::ResourceTevd);
+        assert_eq!(
+            format!("{}", error.because(Cause::EventSlotsExhausted)),
+            "insufficient resources: event dispatchers, or room for their events, exhausted (too few lent event slots are free: make \
+             the queue shorter, free a dispatcher, or open the adapter with more)"
+        );
+        for cause in [Cause::TableFull, Cause::RecordsExhausted] {
+            assert!(cause.text().ends_with("or open the adapter with more"));
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(crate) struct Options {
 /// Writes shell completions of the program.
 pub(crate) fn write_completions(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = options.folder(workspace, "completions")?;
-    write_of_program(workspace, "completions", &folder)?;
+    write_of_program(workspace, &[], "completions", &folder)?;
     println!("{}", folder.display());
     Ok(())
 }
@@ -28,7 +28,7 @@ pub(crate) fn write_completions(workspace: &Workspace, options: &Options) -> Res
 /// Writes man pages of the program and of the C libraries, in the folders `man1`, `man3`, `man5` and `man7`.
 pub(crate) fn write_pages(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = options.folder(workspace, "man")?;
-    write_of_program(workspace, "man", &folder.join("man1"))?;
+    write_of_program(workspace, &[], "man", &folder.join("man1"))?;
     for (path, text) in Manual::read(&workspace.root().join("dat-ffi"))?.render()? {
         let path = folder.join(path);
         make_folder(path.parent().unwrap_or(&folder))?;
@@ -52,13 +52,18 @@ fn make_folder(folder: &Path) -> Result<()> {
 }
 
 /// Writes what `kind` says into a folder. The work is done by an example of the program's package, so that these tasks do not have
-/// to be built from everything that the program is built from.
-pub(crate) fn write_of_program(workspace: &Workspace, kind: &str, folder: &Path) -> Result<()> {
+/// to be built from everything that the program is built from. The example is built with what `built` says, for cargo.
+pub(crate) fn write_of_program(
+    workspace: &Workspace,
+    built: &[String],
+    kind: &str,
+    folder: &Path,
+) -> Result<()> {
     make_folder(folder)?;
     let shell = &workspace.shell;
     let quiet = cmd!(
         shell,
-        "cargo run --quiet --package dat-cli --example manual -- {kind} {folder}"
+        "cargo run --quiet --package dat-cli --example manual {built...} -- {kind} {folder}"
     );
     // It says where it has written to.
     quiet.quiet().ignore_stdout().run()?;

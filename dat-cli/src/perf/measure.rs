@@ -86,6 +86,8 @@ pub(crate) struct Point {
     pub(crate) operations: u64,
     /// Operations whose post and latency were timed.
     pub(crate) timed: u64,
+    /// Whether those are not all.
+    pub(crate) sampled: bool,
     pub(crate) seconds: f64,
     /// Median time of a post: a mean of few would tell of the one that was interrupted.
     pub(crate) post_ns: f64,
@@ -95,6 +97,14 @@ pub(crate) struct Point {
     pub(crate) bandwidth_bytes_per_second: Option<f64>,
     /// All data was found where it should be; a measurement without that is an error.
     pub(crate) verified: bool,
+}
+
+impl Point {
+    /// Of how many operations one was timed, if not all were: about so many, since they are chosen without a pattern.
+    pub(crate) fn one_of(&self) -> Option<u64> {
+        let rounded = (self.operations + self.timed / 2) / self.timed.max(1);
+        self.sampled.then_some(rounded.max(2))
+    }
 }
 
 /// Rounds of polling in which nothing comes before a measurement is given up.
@@ -258,6 +268,7 @@ pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Resu
         size: load.size() as u64,
         operations,
         timed,
+        sampled: timed < operations,
         seconds,
         post_ns: posts.value_at_quantile(0.5) as f64,
         latency_ns: Latency::of(&latencies),
@@ -369,6 +380,26 @@ mod tests {
                 "{operations}"
             );
         }
+    }
+
+    #[test]
+    fn how_many_were_timed_is_said_in_round_numbers() {
+        let point = |operations, timed| Point {
+            size: 1,
+            operations,
+            timed,
+            sampled: timed < operations,
+            seconds: 1.0,
+            post_ns: 1.0,
+            latency_ns: Latency::of(&histogram().unwrap()),
+            rate_per_second: 1.0,
+            bandwidth_bytes_per_second: None,
+            verified: true,
+        };
+        assert_eq!(point(100, 100).one_of(), None);
+        assert_eq!(point(100, 99).one_of(), Some(2));
+        assert_eq!(point(1001, 63).one_of(), Some(16));
+        assert_eq!(point(5, 0).one_of(), Some(5));
     }
 
     #[test]

@@ -34,6 +34,10 @@ struct Report<'a> {
     plot: Option<String>,
 }
 
+/// What is said below a table where not all operations were timed.
+const SAMPLED: &str = "of 1 in N: of about N operations one was timed, since reading the clock for each would slow them down. What interrupted \
+    another one is in rate and bandwidth, and not in max";
+
 /// Measures on a network of this process and reports.
 ///
 /// # Errors
@@ -128,6 +132,9 @@ pub(crate) fn run_on(
         let point = measure(shape, largest, goal, clock)?;
         print(&point, output);
         points.push(point);
+    }
+    if points.iter().any(|point| point.sampled) {
+        output.line(format_args!("{FAINT}{SAMPLED}{FAINT:#}"));
     }
     output.line(format_args!(
         "{GOOD}{}{GOOD:#}",
@@ -229,10 +236,13 @@ fn print(point: &Point, output: &mut Output) {
     let micros = |nanos: u64| nanos as f64 / 1000.0;
     let latency = &point.latency_ns;
     output.line(format_args!(
-        "{CODE}{:>10}{CODE:#} {:>10} {:>9.1} | {:>19.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} | {:>11.0} {:>12}",
+        "{CODE}{:>10}{CODE:#} {:>10} {:>9.1} | {:<11} {:>7.2} {:>8.2} {:>8.2} {:>8.2} {:>9.1} | {:>11.0} {:>12}",
         BinaryBytes(point.size).to_string(),
         point.operations,
         point.post_ns,
+        point
+            .one_of()
+            .map_or("of all".into(), |one_of| format!("of 1 in {one_of}")),
         micros(latency.min),
         micros(latency.p50),
         micros(latency.p99),

@@ -27,6 +27,9 @@ fn every_operation_is_measured() {
             assert!(point[field].as_f64().unwrap() > 0.0, "{operation} {field}");
         }
         assert!(point["post_ns"].is_number());
+        let timed = point["timed"].as_u64().unwrap();
+        assert!((1..=100).contains(&timed), "{operation}: {timed}");
+        assert_eq!(point["sampled"], timed != 100, "{operation}: {timed}");
         assert_eq!(
             point["bandwidth_bytes_per_second"].is_null(),
             operation == "bind"
@@ -88,6 +91,10 @@ fn sweeps_segments_and_durations() {
     let output = dat(&["perf", "srq", "-n", "10", "--depth", "1"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text(&output.stdout).contains("all data arrived"));
+    // So few are timed all, and there is nothing to explain.
+    let out = text(&output.stdout);
+    assert!(out.contains("| of all "), "{out}");
+    assert!(!out.contains("of 1 in"), "{out}");
     // A bind moves none.
     let output = dat(&["perf", "bind", "-n", "10"]);
     let out = text(&output.stdout);

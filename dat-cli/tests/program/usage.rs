@@ -52,6 +52,18 @@ fn usage_errors_name_their_cause() {
         &["--size", "no size", "64K"],
     );
     refused(&["perf", "read", "--force"], 2, &["--plot"]);
+    refused(
+        &["rsm", "put", "FILE", "--permission", "640"],
+        2,
+        &["tip: '--permission' is an option of `dat rsm export`"],
+    );
+    refused(
+        &["devices", "--iterations", "3"],
+        2,
+        &["an option of `dat perf`, `dat rsm bench`"],
+    );
+    // What no command takes may be a value.
+    refused(&["copy", "a", "--zzz"], 2, &["-- --zzz"]);
     refused(&["perf", "fly"], 2, &["fly", "write", "srq"]);
     refused(
         &["perf", "write", "--sweep", "8..4"],
@@ -100,8 +112,23 @@ fn usage_errors_as_documents() {
         (&["copy", "only-one"], "<DST>", "add <DST>"),
         (
             &["perf", "write", "--depth", "0"],
+            "'0' for '--depth",
             "from 1 to 4096",
-            "from 1 to 4096",
+        ),
+        (
+            &["perf", "write", "--size", "-5"],
+            "this is no size",
+            "write for example 4096",
+        ),
+        (
+            &["rsm", "put", "FILE", "--permission", "640"],
+            "'--permission'",
+            "an option of `dat rsm export`",
+        ),
+        (
+            &["copy", "a", "b", "--sweep", "1..2"],
+            "'--sweep'",
+            "an option of `dat perf`",
         ),
         (
             &["perf", "write", "--size", "4", "--sweep", "4..8"],
@@ -117,6 +144,7 @@ fn usage_errors_as_documents() {
         let remedy = report["error"]["remedy"].as_str().unwrap();
         assert!(remedy.contains("--help"), "{remedy}");
         assert!(remedy.contains(try_this), "{remedy}");
+        assert!(!why.contains(try_this), "{why} says {remedy}");
     }
     // Behind two dashes it is a name.
     refused(&["copy", "--", "--json"], 2, &["<DST>"]);

@@ -28,6 +28,7 @@ const ENDS: [(&str, &str); 2] = [
 /// Builds the program of this side: server, and adapter.
 pub(super) fn program(workspace: &Workspace) -> Result<PathBuf> {
     let shell = &workspace.shell;
+    println!("  this host: the process that shares memory with a machine is being built");
     // With the features that the tests of the workspace have, so that what these built serves here.
     cmd!(shell, "cargo build --quiet --workspace --example ivshmem")
         .quiet()

@@ -131,6 +131,7 @@ impl Images {
         let folder = workspace.root().join("firmware");
         let target = workspace.target().join("firmware");
         let scope = ["--quiet", "--locked", "--package", "decode"];
+        println!("  this host: what decodes logs is being built");
         {
             let _folder = shell.push_dir(&folder);
             cmd!(shell, "cargo build --target-dir {target} {scope...}")
@@ -184,6 +185,8 @@ impl Images {
     /// Builds an image; where it is.
     fn build(&self, triple: &str, image: &str) -> Result<PathBuf> {
         let (shell, target) = (&self.shell, &self.target);
+        // It takes a while, and cargo is silent: its lines of several builds at once would tell nobody anything.
+        println!("  {triple}: {image} is being built");
         let _folder = shell.push_dir(&self.folder);
         let scope = ["--release", "--package", image, "--target", triple];
         let build = cmd!(

@@ -15,6 +15,7 @@ use crate::workspace::Workspace;
 const DEBUG: Profile = Profile {
     name: "dev",
     folder: "debug",
+    is_optimised_by_linker: false,
 };
 
 /// Programs, the module of pkg-config that each needs, and what it prints.

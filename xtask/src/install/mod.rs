@@ -44,12 +44,18 @@ struct Profile {
     name: &'static str,
     /// The folder that cargo builds it into.
     folder: &'static str,
+    /// Whether the linker optimises. What a program needs is made for it alone then, and made again for libraries that Rust may link, too.
+    is_optimised_by_linker: bool,
 }
 
 const RELEASE: Profile = Profile {
     name: "release",
     folder: "release",
+    is_optimised_by_linker: true,
 };
+
+/// The package of the program.
+const PROGRAM: &str = "dat-cli";
 
 /// Completions as they are made, and where they go below `share`.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -137,42 +143,58 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Builds all of it with one call of cargo, so that what they share is built once.
+    /// Builds all of it with one call of cargo, so that what they share is built once. For release the program is built by itself, as `cargo
+    /// run --release` does: whoever has had that waits for the libraries alone.
     fn build(&self, workspace: &Workspace) -> Result<()> {
-        let mut packages: Vec<&str> = self
+        let libraries: Vec<&str> = self
             .libraries
             .iter()
             .map(|library| library.package)
             .collect();
-        if self.has_program {
-            packages.push("dat-cli");
-        }
-        let scope = packages.iter().flat_map(|package| ["--package", package]);
-        let mut features = Vec::new();
+        let program: &[&str] = if self.has_program { &[PROGRAM] } else { &[] };
+        let all = [&libraries, program].concat();
         for feature in self.features.iter().flat_map(|list| list.split(',')) {
-            let before = features.len();
-            for package in &packages {
-                let member = workspace.member(package);
-                if member.is_some_and(|member| member.features.contains_key(feature)) {
-                    features.push(format!("{package}/{feature}"));
-                }
-            }
-            if features.len() == before {
+            if !all.iter().any(|package| has(workspace, package, feature)) {
                 bail!("nothing of it has the feature `{feature}`; there is `verbs`");
             }
         }
-        let features = features.join(",");
-        let features = match features.is_empty() {
-            true => Vec::new(),
-            false => vec!["--features", features.as_str()],
-        };
+        if !self.profile.is_optimised_by_linker {
+            return self.build_packages(workspace, &all, &[]);
+        }
+        if self.has_program {
+            self.build_packages(workspace, program, &["--bin", "dat"])?;
+        }
+        self.build_packages(workspace, &libraries, &[])
+    }
+
+    /// Builds some packages, or of each what `targets` says.
+    fn build_packages(
+        &self,
+        workspace: &Workspace,
+        packages: &[&str],
+        targets: &[&str],
+    ) -> Result<()> {
         let profile = self.profile.name;
+        let scope = packages.iter().flat_map(|package| ["--package", package]);
+        let features = self.features_of(workspace, packages);
         cmd!(
             workspace.shell,
-            "cargo build --profile {profile} {scope...} {features...}"
+            "cargo build --profile {profile} {scope...} {targets...} {features...}"
         )
         .run()?;
         Ok(())
+    }
+
+    /// The features that were asked for, where packages have them, as arguments of cargo.
+    fn features_of(&self, workspace: &Workspace, packages: &[&str]) -> Vec<String> {
+        let wanted = self.features.iter().flat_map(|list| list.split(','));
+        let of_each = wanted.flat_map(|feature| {
+            let having = packages
+                .iter()
+                .filter(move |it| has(workspace, it, feature));
+            having.map(move |package| format!("--features={package}/{feature}"))
+        });
+        of_each.collect()
     }
 
     /// Installs what is built.
@@ -194,8 +216,8 @@ impl<'a> Plan<'a> {
         if self.has_program {
             copy(&built.join("dat"), &places.below_prefix("bin/dat"), 0o755)?;
             let folder = places.below_prefix("share/man/man1");
-            manual::write_of_program(workspace, "man", &folder)?;
-            install_completions(workspace, places)?;
+            self.write_of_program(workspace, "man", &folder)?;
+            self.install_completions(workspace, places)?;
         }
         for (path, text) in Manual::read(&sources)?.render()? {
             let concerns = |library: &&Library| library.has_page(&path);
@@ -207,17 +229,30 @@ impl<'a> Plan<'a> {
         println!("installed below {}", prefix.display());
         Ok(())
     }
+
+    /// Completions, under the names by which each shell looks for them.
+    fn install_completions(&self, workspace: &Workspace, places: &Places) -> Result<()> {
+        let folder = tempfile::tempdir().context("a folder")?;
+        self.write_of_program(workspace, "completions", folder.path())?;
+        for (made, installed) in COMPLETIONS {
+            let place = places.below_prefix("share").join(installed);
+            copy(&folder.path().join(made), &place, 0o644)?;
+        }
+        Ok(())
+    }
+
+    /// What [`manual::write_of_program`] does, by what the program was built from.
+    fn write_of_program(&self, workspace: &Workspace, kind: &str, folder: &Path) -> Result<()> {
+        let mut as_built = vec![format!("--profile={}", self.profile.name)];
+        as_built.extend(self.features_of(workspace, &[PROGRAM]));
+        manual::write_of_program(workspace, &as_built, kind, folder)
+    }
 }
 
-/// Completions, under the names by which each shell looks for them.
-fn install_completions(workspace: &Workspace, places: &Places) -> Result<()> {
-    let folder = tempfile::tempdir().context("a folder")?;
-    manual::write_of_program(workspace, "completions", folder.path())?;
-    for (made, installed) in COMPLETIONS {
-        let place = places.below_prefix("share").join(installed);
-        copy(&folder.path().join(made), &place, 0o644)?;
-    }
-    Ok(())
+/// Whether a package has a feature.
+fn has(workspace: &Workspace, package: &str, feature: &str) -> bool {
+    let member = workspace.member(package);
+    member.is_some_and(|member| member.features.contains_key(feature))
 }
 
 fn cannot(what: &str, path: &Path) -> String {
