@@ -19,12 +19,17 @@ const DEBUG: Profile = Profile {
 };
 
 /// Programs, the module of pkg-config that each needs, and what it prints.
-const PROGRAMS: [(&str, &str, &str); 4] = [
+const PROGRAMS: [(&str, &str, &str); 5] = [
     ("open.c", "dat", "mock0 has "),
     ("write.c", "dat", "status 0, written by RDMA"),
+    ("shared.c", "dat", SHARED),
     ("open2.c", "dat2", "mock0: "),
     ("put.c", "rsm", "put into a segment"),
 ];
+
+/// All that the one with a shared receive queue prints.
+const SHARED: &str = "message 0 of client 0, in buffer 0\nmessage 1 of client 1, in buffer 1\nmessage 2 of client 0, in buffer 2\n\
+    low watermark: filled up to 4 buffers";
 
 /// Installs into a folder that does not stay, and uses what is there.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {

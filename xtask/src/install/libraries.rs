@@ -33,7 +33,7 @@ pub(super) const LIBRARIES: [Library; 4] = [
         package: "libdat",
         loaded_as: "libdat.so.1",
         headers: &["dat", "dat_common"],
-        examples: &["open.c", "write.c"],
+        examples: &["open.c", "write.c", "shared.c"],
         module: Some(Module {
             description: "Direct Access Transport 1.2",
             version: "1.2",
