@@ -54,6 +54,7 @@ fn main() -> Result<()> {
 
     // The other way round B stores something for A to fetch.
     let fetch = || {
+        store_bytes(&OF_A, &[b'?'; SIZE]);
         let to = [piece(&of_a)];
         a.ia.post_rdma_read(ep_a, &to, 4, &remote(&of_b), NONE)?;
         expect(&a, ep_a, DtoOperation::RdmaRead)

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::atomic::AtomicU8;
 
 use backend_mock::{Fabric, MockBackend, MockWait, NodeOptions};
-use dat_core::attributes::IaAddress;
+use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{
@@ -51,9 +51,16 @@ impl<'s> Node<'s> {
         Ok(self.ia.evd_wait_until(self.evd, 1, None, &mut wait)?.event)
     }
 
+    /// An endpoint that may have one RDMA Read at once under way, in each direction; without attributes it may have none.
     pub(crate) fn endpoint(&self) -> Result<EpId> {
+        let attributes = EpAttributes {
+            max_rdma_read_in: 1,
+            max_rdma_read_out: 1,
+            ..EpAttributes::DEFAULT
+        };
         let (zone, evd) = (Some(self.zone), Some(self.evd));
-        Ok(self.ia.ep_create(zone, evd, evd, evd, None)?)
+        let created = self.ia.ep_create(zone, evd, evd, evd, Some(&attributes));
+        Ok(created?)
     }
 
     pub(crate) fn register(
