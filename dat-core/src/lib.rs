@@ -55,7 +55,7 @@
 //! | `critical-section` | `CriticalSectionLock`, and atomics for cores without compare-and-swap |
 //! | `defmt` | `defmt::Format` on public types, notices to defmt |
 //! | `log` | notices to `log` |
-//! | `scheduled` | for fuzzing of threads alone: a function of the host's hears of each access to a shared word or a spin lock (`sync::on_access`) |
+//! | `scheduled` | for the fuzz targets, without any promise: a function of the host's hears of each access to a shared word or a spin lock (`sync::on_access`) |
 //!
 //! # Unsafe code
 //! Only in [`sync`] (locks, copies of shared bytes). Two promises are asked of others: of whoever makes a [`memory::Region`] from raw

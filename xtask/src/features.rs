@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 const CORE: &str = "dat-core";
 const SHARED_MEMORY: &str = "dat-rsm";
 const BARE: &str = "no-std";
-/// Replaces atomics by others, for one fuzz target alone.
+/// Replaces atomics by others, for the fuzz targets alone.
 const SCHEDULED: &str = "scheduled";
 
 /// Lints the crates for firmware under each pair of their features, and with all of them.

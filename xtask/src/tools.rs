@@ -81,27 +81,38 @@ fn path_with(folder: PathBuf) -> Result<OsString> {
     env::join_paths(folders).context("the folder of the tools cannot be in PATH")
 }
 
+/// The workspaces, each with a lock file of its own.
+const WORKSPACES: [&str; 3] = ["Cargo.toml", "fuzz/Cargo.toml", "firmware/Cargo.toml"];
+
 /// Checks licences, duplicate versions and origins of the dependencies; needs no database.
 pub(crate) fn deny(workspace: &Workspace) -> Result<()> {
-    let program = DENY.install(workspace)?;
-    cmd!(
-        workspace.shell,
-        "{program} --workspace --log-level error check bans licenses sources"
-    )
-    .run()?;
+    for manifest in WORKSPACES {
+        check_dependencies(workspace, manifest, &["bans", "licenses", "sources"])?;
+    }
     Ok(())
 }
 
 /// Checks the dependencies against the public database of advisories, which is fetched first.
 pub(crate) fn advisories(workspace: &Workspace) -> Result<()> {
-    let program = DENY.install(workspace)?;
-    let checked = cmd!(workspace.shell, "{program} --workspace check advisories").run();
-    if checked.is_err() {
-        bail!(
-            "the advisories could not be checked, or some apply (see above); \
-             this task fetches the RustSec database and needs a network that reaches it"
-        );
+    for manifest in WORKSPACES {
+        if check_dependencies(workspace, manifest, &["advisories"]).is_err() {
+            bail!(
+                "the advisories could not be checked, or some apply (see above); \
+                 this task fetches the RustSec database and needs a network that reaches it"
+            );
+        }
     }
+    Ok(())
+}
+
+fn check_dependencies(workspace: &Workspace, manifest: &str, what: &[&str]) -> Result<()> {
+    let program = DENY.install(workspace)?;
+    let rules = workspace.root().join("deny.toml");
+    cmd!(
+        workspace.shell,
+        "{program} --manifest-path {manifest} --workspace --config {rules} --log-level error check {what...}"
+    )
+    .run()?;
     Ok(())
 }
 
@@ -112,17 +123,6 @@ struct Target {
     share: u32,
     /// How long its inputs get, in bytes.
     length: u32,
-    /// Which features of the fuzzer's package it is built with.
-    built: Built,
-}
-
-/// Everything is built anew for other features.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Built {
-    /// With the one that `sched` needs.
-    Together,
-    /// With the crate behind the C libraries; such targets run in the long form only.
-    ForC,
 }
 
 impl Target {
@@ -131,25 +131,12 @@ impl Target {
             name,
             share,
             length,
-            built: Built::Together,
-        }
-    }
-
-    const fn for_c(name: &'static str, share: u32, length: u32) -> Self {
-        Self {
-            built: Built::ForC,
-            ..Self::new(name, share, length)
-        }
-    }
-
-    const fn feature(&self) -> &'static str {
-        match self.built {
-            Built::Together => "sched",
-            Built::ForC => "c",
         }
     }
 }
 
+/// The features of the fuzzer's package, all of them: for others everything would be built once more.
+const FEATURES: &str = "c,sched";
 const TARGETS: [Target; 11] = [
     Target::new("ops", 18, 1024),
     Target::new("rsm_ops", 14, 800),
@@ -157,24 +144,16 @@ const TARGETS: [Target; 11] = [
     Target::new("sideband_wire", 6, 385),
     Target::new("device", 4, 292),
     Target::new("sched", 6, 258),
-    Target::for_c("config", 4, 600),
-    Target::for_c("cabi", 6, 1536),
-    Target::for_c("cabi2", 6, 1536),
-    Target::for_c("cabi_rsm", 6, 1536),
-    Target::for_c("verbs", 6, 516),
+    Target::new("config", 4, 600),
+    Target::new("cabi", 6, 1536),
+    Target::new("cabi2", 6, 1536),
+    Target::new("cabi_rsm", 6, 1536),
+    Target::new("verbs", 6, 516),
 ];
 
-/// Runs the fuzz targets that are built fast, for three quarters of a minute together.
+/// Runs all fuzz targets for half a minute together.
 pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
-    let fast = TARGETS
-        .iter()
-        .filter(|target| target.built == Built::Together);
-    run_targets(workspace, fast, 24).map(|_counts| ())
-}
-
-/// Runs all fuzz targets for so many seconds together; returns how many inputs each had, as a table.
-pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
-    run_targets(workspace, TARGETS.iter(), seconds)
+    fuzz_for(workspace, 30).map(|_counts| ())
 }
 
 /// What the seeds of all fuzz targets run of the code.
@@ -193,7 +172,7 @@ pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
     let _folder = shell.push_dir(&folder);
     cmd!(
         shell,
-        "cargo build --features c,sched --bin replay --target-dir {built}"
+        "cargo build --features {FEATURES} --bin replay --target-dir {built}"
     )
     .env("RUSTFLAGS", "-Cinstrument-coverage")
     .env("CARGO_PROFILE_DEV_DEBUG", "0")
@@ -239,22 +218,17 @@ fn fuzzer(workspace: &Workspace) -> Result<PathBuf> {
     FUZZ.install(workspace)
 }
 
-/// Runs fuzz targets for so many seconds together; returns how many inputs each had, as a table.
+/// Runs all fuzz targets for so many seconds together; returns how many inputs each had, as a table.
 ///
 /// The fuzzer needs the nightly compiler, for the sanitizer; everything else is built with stable.
-fn run_targets<'t>(
-    workspace: &Workspace,
-    targets: impl Iterator<Item = &'t Target> + Clone,
-    seconds: u32,
-) -> Result<String> {
+pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
     let program = fuzzer(workspace)?;
     let shell = &workspace.shell;
     let mut table = String::from("| target | seconds | inputs |\n|---|---|---|\n");
     let folder = workspace.root().join("fuzz");
     let _folder = shell.push_dir(&folder);
-    let shares: u32 = targets.clone().map(|target| target.share).sum();
-    for target in targets {
-        let feature = target.feature();
+    let shares: u32 = TARGETS.iter().map(|target| target.share).sum();
+    for target in &TARGETS {
         let Target {
             name: target,
             share,
@@ -266,7 +240,8 @@ fn run_targets<'t>(
             folder.join("seeds").join(target),
         );
         shell.create_dir(&corpus)?;
-        let seconds = seconds.saturating_mul(share) / shares;
+        // A short form is one of each.
+        let seconds = (seconds.saturating_mul(share) / shares).max(1);
         // Runs of a few operations find nothing: begin with long ones, and keep them long.
         let limits = [
             format!("-max_total_time={seconds}"),
@@ -278,7 +253,7 @@ fn run_targets<'t>(
         ];
         let output = cmd!(
             shell,
-            "rustup run nightly {program} run --fuzz-dir {folder} --features {feature} {target} {corpus} {seeds} -- {limits...}"
+            "rustup run nightly {program} run --fuzz-dir {folder} --features {FEATURES} {target} {corpus} {seeds} -- {limits...}"
         )
         .ignore_status()
         .output()?;

@@ -141,7 +141,7 @@ impl Argument for Reused {
 }
 
 /// An operation beyond the interface, and the arguments that it has: all in memory, as those beyond the sixth are.
-#[expect(dead_code, reason = "words that go to C")]
+#[repr(C)]
 struct Operation {
     number: u64,
     arguments: usize,

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -15,6 +15,8 @@ use crate::workspace::Workspace;
 const SOURCES: &str = "dat-core/src";
 /// Why lines are not run.
 const KEPT: &str = "checks/assurance/coverage.toml";
+/// How many lines of a hundred the seeds have to run.
+const LEAST: u64 = 95;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +36,8 @@ struct Unrun {
     /// Whether they may be run all the same, as it happens.
     #[serde(default)]
     by_chance: bool,
+    /// How many lines have this reason, so that another line in such an item needs a look; none where it is by chance.
+    lines: Option<u64>,
     /// Why none does.
     reason: String,
 }
@@ -44,6 +48,9 @@ struct Region {
     file: String,
     item: String,
     by_chance: bool,
+    /// Of the reason that it is of, and which one that is.
+    lines: Option<u64>,
+    entry: usize,
 }
 
 /// The lines of one file with code, and how often each was run.
@@ -92,15 +99,19 @@ fn read(workspace: &Workspace) -> Result<Vec<Region>> {
     let text = fs::read_to_string(workspace.root().join(KEPT)).context(KEPT)?;
     let kept: Kept = toml::from_str(&text).context(KEPT)?;
     let mut regions = Vec::new();
-    for Unrun {
-        file,
-        mut items,
-        by_chance,
-        reason,
-    } in kept.unrun
-    {
+    for (entry, unrun) in kept.unrun.into_iter().enumerate() {
+        let Unrun {
+            file,
+            mut items,
+            by_chance,
+            lines,
+            reason,
+        } = unrun;
         if reason.trim().is_empty() {
             bail!("{KEPT}: {file}: {items:?} have no reason");
+        }
+        if by_chance == lines.is_some() {
+            bail!("{KEPT}: {file}: {items:?}: how many lines, unless it is by chance");
         }
         if items.is_empty() {
             items.push(String::new());
@@ -109,6 +120,8 @@ fn read(workspace: &Workspace) -> Result<Vec<Region>> {
             file: file.clone(),
             item,
             by_chance,
+            lines,
+            entry,
         };
         regions.extend(items.into_iter().map(region));
     }
@@ -180,7 +193,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
         bail!("llvm-cov tells of no lines of {SOURCES}");
     }
     let text = |file: &str| fs::read_to_string(sources.join(file)).with_context(|| file.to_owned());
-    section(&files, &read(workspace)?, text)
+    section(&files, &read(workspace)?, LEAST, text)
 }
 
 /// What `llvm-cov` tells of each file. A line of a generic function counts as run if any instance of it was.
@@ -205,15 +218,18 @@ fn files(told: &str, sources: &Path) -> BTreeMap<String, Runs> {
 /// A row for each module, and one for all.
 ///
 /// # Errors
-/// Lines that are not run and have no reason; reasons for lines that are run.
+/// Lines that are not run and have no reason; reasons for lines that are run, or for others than they were given for; fewer than `least` lines of a hundred.
 fn section(
     files: &BTreeMap<String, Runs>,
     regions: &[Region],
+    least: u64,
     text: impl Fn(&str) -> Result<String>,
 ) -> Result<String> {
     let mut modules: BTreeMap<&str, Lines> = BTreeMap::new();
     let mut all = Lines::default();
     let mut used = vec![false; regions.len()];
+    // Lines that have the reason of each entry.
+    let mut counted: BTreeMap<usize, u64> = BTreeMap::new();
     let mut faults = String::new();
     for (file, runs) in files {
         let text = text(file)?;
@@ -235,12 +251,17 @@ fn section(
             let reasons = extents
                 .iter()
                 .filter(|(_, (from, to))| (*from..=*to).contains(&at));
-            let before = lines.explained;
+            let mut entries = BTreeSet::new();
             for (which, _) in reasons {
                 used[*which] = true;
-                lines.explained = before + 1;
+                entries.insert(regions[*which].entry);
             }
-            if lines.explained == before {
+            for entry in &entries {
+                *counted.entry(*entry).or_default() += 1;
+            }
+            if !entries.is_empty() {
+                lines.explained += 1;
+            } else {
                 let line = text.lines().nth(at - 1).unwrap_or_default();
                 writeln!(faults, "{file}:{at}: no seed runs `{}`", line.trim())?;
             }
@@ -254,6 +275,22 @@ fn section(
         if !used && !region.by_chance {
             writeln!(faults, "{}: all of `{}` is run", region.file, region.item)?;
         }
+    }
+    let mut seen = BTreeSet::new();
+    for region in regions.iter().filter(|region| seen.insert(region.entry)) {
+        let count = counted.get(&region.entry).copied().unwrap_or_default();
+        if let Some(lines) = region.lines
+            && lines != count
+        {
+            let Region { file, item, .. } = region;
+            writeln!(
+                faults,
+                "{file}: {count} lines have the reason of `{item}`, not {lines}: what is new may have none"
+            )?;
+        }
+    }
+    if all.run * 100 < all.count * least {
+        writeln!(faults, "fewer than {least} lines of a hundred are run")?;
     }
     let mut section =
         String::from("| module | lines | run | | have a reason |\n|---|---|---|---|---|\n");
@@ -278,17 +315,37 @@ mod tests {
     const QUEUE: &str = "fn seen() {}\nfn unseen() {\n}\n";
 
     fn regions(items: &[&str]) -> Vec<Region> {
-        let region = |item: &&str| Region {
+        let region = |(entry, item): (usize, &&str)| Region {
             file: "event/queue.rs".into(),
             item: (*item).into(),
             by_chance: *item == "fn perhaps",
+            lines: (*item == "fn unseen").then_some(2),
+            entry,
         };
-        items.iter().map(region).collect()
+        items.iter().enumerate().map(region).collect()
     }
 
     fn told(items: &[&str]) -> Result<String> {
         let files = files(TOLD, Path::new("/w/core"));
-        section(&files, &regions(items), |_| Ok(QUEUE.into()))
+        section(&files, &regions(items), 60, |_| Ok(QUEUE.into()))
+    }
+
+    #[test]
+    fn too_few_lines_and_more_lines_for_a_reason_than_before_are_faults() {
+        let files = files(TOLD, Path::new("/w/core"));
+        let wrong = |regions: &[Region], least| {
+            let told = section(&files, regions, least, |_| Ok(QUEUE.into()));
+            told.expect_err("a fault").to_string()
+        };
+        let mut known = regions(&["fn unseen"]);
+        let few = wrong(&known, 61);
+        assert!(few.contains("fewer than 61 lines"), "{few}");
+        known[0].lines = Some(1);
+        let more = wrong(&known, 60);
+        assert!(
+            more.contains("2 lines have the reason of `fn unseen`, not 1"),
+            "{more}"
+        );
     }
 
     #[test]

@@ -24,6 +24,9 @@ use crate::workspace::Workspace;
 /// Where the counts go.
 const PAGE: &str = "docs/assurance.md";
 
+/// Begins what a section says of a proof that did not hold the last time.
+const FAILED: &str = "It failed at revision";
+
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -184,7 +187,8 @@ const PROOFS: [Proof; 17] = [
     Proof {
         name: "mutants",
         what: "faults put into the core's validation, file by file until the time is up",
-        run: |workspace, effort| mutants::run(workspace, effort).map(Some),
+        // Writes its rows itself, each when it is there.
+        run: |workspace, effort| mutants::run(workspace, effort).map(|()| None),
     },
 ];
 
@@ -222,6 +226,15 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             Err(error) => {
                 eprintln!("{}: {error:#}", proof.name);
                 failed.push(proof.name);
+                // What the page says of it was so for another revision.
+                let before = section(workspace, proof.name).unwrap_or_default();
+                let kept = before.lines().filter(|line| !line.starts_with(FAILED));
+                let kept: Vec<&str> = kept.collect();
+                if !kept.is_empty() {
+                    let at = revision(workspace)?;
+                    let section = format!("{}\n{FAILED} {at}.\n", kept.join("\n").trim_end());
+                    replace(workspace, proof.name, &section)?;
+                }
             }
         }
         println!(
@@ -245,12 +258,17 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     models::check(workspace)
 }
 
-/// What was tried, as the repository calls it.
+/// What was tried, as the repository calls it; and whether it was changed since, but for the page itself.
 fn revision(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
-    Ok(cmd!(shell, "git rev-parse --short=10 HEAD")
-        .quiet()
-        .read()?)
+    let head = cmd!(shell, "git rev-parse --short=10 HEAD").quiet();
+    let changed = cmd!(shell, "git status --porcelain -- . :!{PAGE}").quiet();
+    let changed = if changed.read()?.is_empty() {
+        ""
+    } else {
+        ", with changes"
+    };
+    Ok(format!("{}{changed}", head.read()?))
 }
 
 /// The lines that begin and end a section.

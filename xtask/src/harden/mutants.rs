@@ -95,8 +95,8 @@ fn read(workspace: &Workspace) -> Result<Kept> {
     Ok(kept)
 }
 
-/// Puts faults into one file after the other until the time is up; returns the section of the report.
-pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
+/// Puts faults into one file after the other until the time is up, and writes the row of each.
+pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     let kept = read(workspace)?;
     let mut rows = known_rows(workspace)?;
     rows.retain(|file, _| kept.all().any(|known| known == file));
@@ -111,6 +111,7 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
     let length = |file: &str| fs::metadata(workspace.root().join(file)).map_or(0, |it| it.len());
     let mut files: Vec<&String> = kept.all().collect();
     files.sort_by_key(|file| (rows.contains_key(*file), length(file)));
+    let revision = super::revision(workspace)?;
     let mut left = 0;
     for file in files {
         if !effort.is_left() {
@@ -159,16 +160,7 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
         }
         rows.remove(file);
         if faults.len() == before {
-            rows.insert(
-                file.clone(),
-                format!(
-                    "| {file} | {} | {} | {} | {} |",
-                    outcome.noticed + outcome.missed.len() as u32 + outcome.unviable,
-                    outcome.noticed,
-                    outcome.unviable,
-                    outcome.missed.len()
-                ),
-            );
+            rows.insert(file.clone(), outcome.row(file, &revision));
         }
         // Each file takes minutes: what was found of it is not lost with a run that is ended.
         super::replace(workspace, "mutants", &table(&rows)?)?;
@@ -182,13 +174,13 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<String> {
             faults.join("\n")
         );
     }
-    table(&rows)
+    Ok(())
 }
 
 /// The section of the report.
 fn table(rows: &BTreeMap<String, String>) -> Result<String> {
     let mut section = String::from(
-        "| file | faults | noticed | do not compile | have a reason |\n|---|---|---|---|---|\n",
+        "| file | faults | noticed | do not compile | have a reason | at revision |\n|---|---|---|---|---|---|\n",
     );
     for row in rows.values() {
         writeln!(section, "{row}")?;
@@ -218,6 +210,19 @@ struct Outcome {
     noticed: u32,
     unviable: u32,
     missed: Vec<Missed>,
+}
+
+impl Outcome {
+    fn row(&self, file: &str, revision: &str) -> String {
+        let Self {
+            noticed,
+            unviable,
+            missed,
+        } = self;
+        let missed = missed.len();
+        let faults = *noticed as usize + *unviable as usize + missed;
+        format!("| {file} | {faults} | {noticed} | {unviable} | {missed} | {revision} |")
+    }
 }
 
 fn try_file(workspace: &Workspace, file: &str, flags: &str, limit: u64) -> Result<Outcome> {
