@@ -2,6 +2,7 @@
 
 mod arguments;
 mod call;
+mod export;
 
 use std::fmt;
 use std::ops::Range;
@@ -23,9 +24,7 @@ use dat_rsm::{
 };
 use self_cell::{MutBorrow, self_cell};
 
-use arguments::{
-    access_list, application_id, node_number, published_id, stretch, wanted_permission,
-};
+use arguments::{application_id, node_number, wanted_permission};
 
 use super::op::{
     BarrierOp, Entry, ExportOp, ImportOp, Local, LocalOp, Op, Segment, SignalOp, TransferOp,
@@ -401,95 +400,6 @@ impl Runner {
 
     fn pages(&self, side: Side, start: usize, length: usize) -> Region {
         Region::from_static(&self.memory[side.index()][0][start..start + length])
-    }
-
-    fn export(&mut self, side: Side, op: &ExportOp) -> Outcome {
-        match op {
-            ExportOp::Create {
-                start,
-                length,
-                flags,
-            } => {
-                let (start, length) = stretch(*start, *length);
-                let rebind = flags & 1 != 0;
-                let locks = flags & 0xF0 == 0xF0;
-                let mut bits = ExportFlags::empty();
-                bits.set(ExportFlags::ALLOW_REBIND, rebind);
-                bits.set(ExportFlags::LOCK_OPERATIONS, locks);
-                let expected = self.world.export_create(side, start, length);
-                let (region, controller) = (
-                    self.pages(side, start, length),
-                    self.controllers[side.index()],
-                );
-                let made = self.on(side, |engine, _| {
-                    engine.export_create(controller, region, bits)
-                });
-                if let Some(export) = self.judge("export_create", expected, made)? {
-                    let object = world::Export {
-                        start,
-                        length,
-                        rebind,
-                        locks,
-                        publication: None,
-                        signals: 0,
-                        polls: 0,
-                    };
-                    let exports = &mut self.world.node_mut(side).exports;
-                    exports.add(export.handle(), object);
-                }
-            }
-            ExportOp::Publish { export, id, access } => {
-                let (handle, place) = self.picked_export(side, *export);
-                let (id, access) = (published_id(*id), access_list(access));
-                let expected = self.world.publish(side, place, id, &access);
-                let export = ExportId::from_handle(handle);
-                let done = self.on(side, |engine, _| engine.export_publish(export, id, &access));
-                let done = self.judge("export_publish", expected.map(drop), done)?;
-                if done != expected.ok() {
-                    return self.mismatch(expected, done);
-                }
-            }
-            ExportOp::Republish { export, access } => {
-                let (handle, place) = self.picked_export(side, *export);
-                let access = access_list(access);
-                let expected = self.world.republish(side, place, &access);
-                let export = ExportId::from_handle(handle);
-                let done = self.on(side, |engine, _| engine.export_republish(export, &access));
-                self.judge("export_republish", expected, done)?;
-            }
-            ExportOp::Unpublish { export } => {
-                let (handle, place) = self.picked_export(side, *export);
-                let expected = self.world.unpublish(side, place);
-                let export = ExportId::from_handle(handle);
-                let done = self.on(side, |engine, wait| engine.export_unpublish(export, wait));
-                self.judge("export_unpublish", expected, done)?;
-            }
-            ExportOp::Rebind {
-                export,
-                start,
-                length,
-            } => {
-                let (handle, place) = self.picked_export(side, *export);
-                let (start, length) = stretch(*start, *length);
-                let expected = self.world.rebind(side, place, start, length);
-                let (export, region) = (
-                    ExportId::from_handle(handle),
-                    self.pages(side, start, length),
-                );
-                let done = self.on(side, |engine, wait| {
-                    engine.export_rebind(export, region, wait)
-                });
-                self.judge("export_rebind", expected, done)?;
-            }
-            ExportOp::Destroy { export } => {
-                let (handle, place) = self.picked_export(side, *export);
-                let expected = self.world.destroy(side, place);
-                let export = ExportId::from_handle(handle);
-                let done = self.on(side, |engine, wait| engine.export_destroy(export, wait));
-                self.judge("export_destroy", expected, done)?;
-            }
-        }
-        Ok(())
     }
 
     fn import(&mut self, side: Side, op: &ImportOp) -> Outcome {

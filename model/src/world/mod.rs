@@ -1,6 +1,7 @@
 //! The model: objects in maps, no queues but lists, no time but "at rest" and "not yet".
 
 mod connection;
+mod contest;
 mod endpoint;
 mod event;
 mod memory;
@@ -20,11 +21,11 @@ pub(crate) use shared_receive::MOST_BUFFERS;
 pub(crate) use transfer::{Change, Piece, Receive, Request, Work};
 
 use connection::{Attempt, Cr};
+use contest::Access;
 use endpoint::Ep;
 use event::Cno;
 use memory::{Arena, Rmr};
 use shared_receive::Srq;
-use transfer::Access;
 
 use crate::op::{Pick, Side};
 

@@ -1,209 +1,16 @@
 //! Peers that lie, guess and do not listen: an adapter of node 1 speaks the control protocol by hand.
 
-use dat_core::endpoint::ConnectParam;
-use dat_core::event::{ConnectionEventKind, DtoOperation, Event};
-use dat_core::flags::{
-    CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges, QualityOfService,
-};
-use dat_core::id::{EpId, EvdId};
+use dat_core::event::{ConnectionEventKind, Event};
+use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::memory::RmrTriplet;
 use dat_rsm::wire::{Body, Greeting, MESSAGE_SIZE, Message, Rejection};
 use dat_rsm::{ExportId, ImportId, ImportState, Permission, RsmError, SignalFlags, VectorFlags};
 
+use crate::fixture::intruder::{Intruder, LIFE, greeting, wish};
 use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, node_number, pattern, put, store};
-use crate::fixture::{Adapter, Memory, RsmTestbed, granted, open};
+use crate::fixture::{RsmTestbed, granted};
 
 const NONE: VectorFlags = VectorFlags::empty();
-/// The life that the intruder claims to be in.
-const LIFE: u64 = 0xBAD;
-/// Messages that it takes at a time.
-const PLACES: usize = 16;
-
-/// Another process of the first node: an endpoint on an adapter of its own at the node's address.
-struct Intruder<'n, 'b, T: RsmTestbed> {
-    nodes: &'n Nodes<'b, T>,
-    ia: Adapter<T>,
-    ep: EpId,
-    transfers: EvdId,
-    connections: EvdId,
-    memory: Memory,
-    heard: core::cell::RefCell<std::collections::VecDeque<Body>>,
-}
-
-impl<'n, 'b, T: RsmTestbed> Intruder<'n, 'b, T> {
-    fn new(nodes: &'n Nodes<'b, T>) -> Self {
-        let intruder = Self::deaf(nodes);
-        for place in 0..PLACES {
-            intruder.listen(place);
-        }
-        intruder
-    }
-
-    /// One that has no place for messages.
-    fn deaf(nodes: &'n Nodes<'b, T>) -> Self {
-        let ia = open::<T>(nodes.bed.device_at(nodes.places[0].address));
-        let zone = granted(ia.pz_create());
-        let transfers = granted(ia.evd_create(64, None, EvdFlags::DTO));
-        let connections = granted(ia.evd_create(8, None, EvdFlags::CONNECTION));
-        let attributes = dat_core::attributes::EpAttributes {
-            max_message_size: 1 << 20,
-            max_rdma_size: 1 << 20,
-            max_request_dtos: 64,
-            max_rdma_read_in: 1,
-            max_rdma_read_out: 1,
-            ..dat_core::attributes::EpAttributes::DEFAULT
-        };
-        let (both, connect) = (Some(transfers), Some(connections));
-        let ep = granted(ia.ep_create(Some(zone), both, both, connect, Some(&attributes)));
-        let memory = Memory::register(&ia, zone, 4096, MemoryPrivileges::ALL);
-        Self {
-            nodes,
-            ia,
-            ep,
-            transfers,
-            connections,
-            memory,
-            heard: core::cell::RefCell::default(),
-        }
-    }
-
-    fn listen(&self, place: usize) {
-        let piece = self
-            .memory
-            .piece(((place + 1) * MESSAGE_SIZE) as u64, MESSAGE_SIZE as u64);
-        // Refused once the connection is over.
-        let _over = self
-            .ia
-            .post_recv(self.ep, &[piece], place as u64, CompletionFlags::empty());
-    }
-
-    /// Asks the second node for a connection.
-    fn connect(&self, private_data: &[u8]) -> ConnectionEventKind {
-        let place = &self.nodes.places[1];
-        let param = ConnectParam {
-            address: place.address,
-            qualifier: place.qualifier,
-            timeout: 1_000_000,
-            private_data,
-            quality: QualityOfService::BEST_EFFORT,
-            flags: ConnectFlags::empty(),
-        };
-        granted(self.ia.ep_connect(self.ep, &param, self.nodes.bed.now()));
-        self.connection()
-    }
-
-    fn connection(&self) -> ConnectionEventKind {
-        self.nodes.until("a connection event", || {
-            self.ia.progress(self.nodes.bed.now());
-            match self.ia.evd_dequeue(self.connections) {
-                Ok(Event::Connection { kind, .. }) => Some(kind),
-                _ => None,
-            }
-        })
-    }
-
-    /// A connection with a greeting in order.
-    fn greeted(nodes: &'n Nodes<'b, T>) -> Self {
-        let intruder = Self::new(nodes);
-        let kind = intruder.connect(&greeting().encode());
-        assert_eq!(kind, ConnectionEventKind::Established);
-        nodes.settle();
-        intruder
-    }
-
-    /// Takes an event of the transfers; messages are kept, other ends are told.
-    fn take(&self) -> Option<(u64, DtoStatus)> {
-        self.ia.progress(self.nodes.bed.now());
-        let Ok(Event::Dto(done)) = self.ia.evd_dequeue(self.transfers) else {
-            return None;
-        };
-        if done.operation != DtoOperation::Receive {
-            return Some((done.cookie, done.status));
-        }
-        if done.status == DtoStatus::Success {
-            let place = (done.cookie as usize + 1) * MESSAGE_SIZE;
-            let bytes = self.memory.load(place, MESSAGE_SIZE);
-            self.listen(done.cookie as usize);
-            let bytes = bytes.first_chunk().expect("a message");
-            let message = Message::decode(bytes).expect("a message");
-            if message.body != Body::Credit {
-                self.heard.borrow_mut().push_back(message.body);
-            }
-        }
-        None
-    }
-
-    fn ended(&self, cookie: u64) -> DtoStatus {
-        self.nodes.until("the end of a request", || {
-            self.take()
-                .filter(|(other, _)| *other == cookie)
-                .map(|(_, status)| status)
-        })
-    }
-
-    fn send(&self, bytes: &[u8]) {
-        self.memory.store(0, bytes);
-        let piece = self.memory.piece(0, bytes.len() as u64);
-        granted(
-            self.ia
-                .post_send(self.ep, &[piece], 99, CompletionFlags::empty()),
-        );
-        self.ended(99);
-    }
-
-    fn say(&self, body: Body) {
-        let message = Message {
-            incarnation: LIFE,
-            credits: 1,
-            body,
-        };
-        self.send(&message.encode());
-        self.nodes.settle();
-    }
-
-    /// The next message, credits apart.
-    fn hear(&self) -> Body {
-        self.nodes.until("a message", || {
-            self.take();
-            self.heard.borrow_mut().pop_front()
-        })
-    }
-
-    /// How an access with a key goes.
-    fn access(&self, write: bool, remote: &RmrTriplet) -> DtoStatus {
-        let piece = [self.memory.piece(2048, remote.length)];
-        let flags = CompletionFlags::empty();
-        granted(if write {
-            self.ia.post_rdma_write(self.ep, &piece, 77, remote, flags)
-        } else {
-            self.ia.post_rdma_read(self.ep, &piece, 77, remote, flags)
-        });
-        self.ended(77)
-    }
-}
-
-fn greeting() -> Greeting {
-    Greeting {
-        node: node_number(0),
-        incarnation: LIFE,
-        flush_address: 0x1000,
-        flush_key: 1,
-        credits: PLACES as u16,
-        big_endian: false,
-    }
-}
-
-/// Asks for a connection to the segment of the tests.
-fn wish(import: u64, permission: u32) -> Body {
-    Body::Connect {
-        import,
-        segment: SEGMENT,
-        permission,
-        user: 0,
-        group: 0,
-        resume: 0,
-    }
-}
 
 /// Two nodes that import from each other.
 struct Honest {
@@ -664,18 +471,6 @@ fn small<T: RsmTestbed>(bed: &T, importers: usize, links: usize) -> Nodes<'_, T>
         options.limits.links = links;
         options
     })
-}
-
-impl<T: RsmTestbed> Intruder<'_, '_, T> {
-    /// Asks for a connection to the segment; how that goes.
-    fn asks(&self, import: u64) -> Result<u64, RsmError> {
-        self.say(wish(import, 0o600));
-        match self.hear() {
-            Body::Accept { importer, .. } => Ok(importer),
-            Body::Refuse { error, .. } => Err(error),
-            other => panic!("{other:?}"),
-        }
-    }
 }
 
 /// Spec: RSMST-05

@@ -1,0 +1,278 @@
+//! Messages: how they get from one queue pair into a buffer of the other.
+
+use dat_core::backend::SendFlags;
+use dat_core::flags::{DtoStatus, MemoryPrivileges};
+
+use super::Attempt;
+use crate::piece::{self, part_of};
+use crate::queue_pair::{Held, ReceiveEntry, State};
+use crate::region::gather_scatter;
+use crate::world::{Action, World};
+
+/// What became of the attempt to move a message.
+enum Moved {
+    All,
+    /// There is more of it.
+    Piece,
+    Failed(DtoStatus),
+}
+
+impl World {
+    /// A Send arrives at its target (`Spec: EPS-04, EPH-05`).
+    pub(super) fn send(&mut self, key: u32, number: u64, target: u32) -> Attempt {
+        let Some(source) = self.queue_pairs.get(key) else {
+            return Attempt::Blocked;
+        };
+        let Some(entry) = source.sends.get(source.started) else {
+            return Attempt::Blocked;
+        };
+        let right = MemoryPrivileges::LOCAL_READ;
+        let memories = &self.adapters[source.adapter].memories;
+        if !memories.all_local(&entry.segments, source.domain, right) {
+            return Attempt::Ended(DtoStatus::LocalProtection);
+        }
+        self.take_message(key, number, target, None)
+    }
+
+    /// What was sent takes a buffer at its target: a message, or the number of a write that has been carried out.
+    pub(crate) fn take_message(
+        &mut self,
+        key: u32,
+        number: u64,
+        target: u32,
+        immediate: Option<u32>,
+    ) -> Attempt {
+        let Some(source) = self.queue_pairs.get(key) else {
+            return Attempt::Blocked;
+        };
+        let Some(entry) = source.sends.get(source.started) else {
+            return Attempt::Blocked;
+        };
+        let length = entry.length;
+        let solicited = entry.flags.contains(SendFlags::SOLICITED);
+        let connection = source.connection;
+        let first_try = source.receiver_not_ready == 0;
+        if self.pretends_no_buffer(target, first_try) {
+            return Attempt::NotReady;
+        }
+        let Some(buffer) = self.take_buffer(target) else {
+            return Attempt::NotReady;
+        };
+        let failure = match immediate {
+            None => self.receive_failure(target, &buffer, length),
+            Some(_) => None,
+        };
+        if failure.is_some()
+            && let Some(source) = self.queue_pairs.get_mut(key)
+        {
+            source.halted = true;
+        }
+        if let Some(queue_pair) = self.queue_pairs.get_mut(target) {
+            queue_pair.held.push_back(Held {
+                buffer,
+                sender: (key, number),
+                length,
+                moved: 0,
+                solicited,
+                immediate,
+                failure,
+            });
+        }
+        self.check_watermarks(target);
+        let latency = self.draw(&self.options.receive_latency.clone());
+        if latency == 0 {
+            return Attempt::Arrived(target);
+        }
+        let action = Action::Place {
+            key: target,
+            connection,
+        };
+        let at = self.now.saturating_add(latency);
+        self.plan(at, action);
+        Attempt::Started
+    }
+
+    /// Whether a fault wants this message to find no buffer.
+    fn pretends_no_buffer(&mut self, target: u32, first_try: bool) -> bool {
+        let Some(adapter) = self.queue_pairs.get(target).map(|target| target.adapter) else {
+            return false;
+        };
+        let adapter_number = adapter as u16;
+        let adapter = &mut self.adapters[adapter];
+        if first_try {
+            let count = adapter.messages;
+            adapter.messages = count.wrapping_add(1);
+            if let Some(attempts) = self.faults.not_ready(adapter_number, count) {
+                adapter.refusals = u32::from(attempts);
+            }
+        }
+        let refuses = adapter.refusals > 0;
+        adapter.refusals = adapter.refusals.saturating_sub(1);
+        refuses
+    }
+
+    /// Takes a buffer for an arriving message.
+    fn take_buffer(&mut self, target: u32) -> Option<ReceiveEntry> {
+        let queue_pair = self.queue_pairs.get_mut(target)?;
+        match queue_pair.shared {
+            None => queue_pair.receives.pop_front(),
+            Some(shared) => {
+                let adapter = queue_pair.adapter;
+                self.take_shared(adapter, shared)
+            }
+        }
+    }
+
+    /// The domain that the buffers of a queue pair are checked against.
+    fn receive_domain(&self, key: u32) -> Option<u32> {
+        let queue_pair = self.queue_pairs.get(key)?;
+        match queue_pair.shared {
+            None => Some(queue_pair.domain),
+            Some(shared) => Some(
+                self.adapters[queue_pair.adapter]
+                    .shared_receives
+                    .get(shared)?
+                    .domain,
+            ),
+        }
+    }
+
+    /// How a message of this length will fail to get into a buffer (`Spec: EPV-04, SRQR-43`).
+    fn receive_failure(
+        &self,
+        target: u32,
+        buffer: &ReceiveEntry,
+        length: u32,
+    ) -> Option<DtoStatus> {
+        let room: u64 = buffer
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.length))
+            .sum();
+        if u64::from(length) > room {
+            return Some(DtoStatus::LocalLength);
+        }
+        let adapter = self.queue_pairs.get(target)?.adapter;
+        let domain = self.receive_domain(target)?;
+        let right = MemoryPrivileges::LOCAL_WRITE;
+        let memories = &self.adapters[adapter].memories;
+        (!memories.all_local(&buffer.segments, domain, right)).then_some(DtoStatus::LocalProtection)
+    }
+
+    /// A piece of the oldest message in progress arrives.
+    pub(crate) fn place_message(&mut self, key: u32, connection: u64) {
+        let Some(queue_pair) = self.queue_pairs.get(key) else {
+            return;
+        };
+        if queue_pair.connection != connection || queue_pair.state != State::Connected {
+            return;
+        }
+        let Some(held) = queue_pair.held.front() else {
+            return;
+        };
+        let (sender, number) = held.sender;
+        let (length, immediate) = (held.length, held.immediate);
+        let source_ready = self.queue_pairs.get(sender).is_some_and(|source| {
+            source.connection == connection
+                && source.state == State::Connected
+                && number >= source.first
+        });
+        if !source_ready {
+            // The sender is gone; the end of the connection is on its way and flushes what it left.
+            return;
+        }
+        let failure = match held.failure {
+            Some(failure) => Some(failure),
+            None if immediate.is_some() => None,
+            None => match self.move_message(key, sender, number) {
+                Moved::All => None,
+                Moved::Failed(failure) => Some(failure),
+                Moved::Piece => {
+                    self.plan(self.now, Action::Place { key, connection });
+                    return;
+                }
+            },
+        };
+        let Some(held) = self
+            .queue_pairs
+            .get_mut(key)
+            .and_then(|queue_pair| queue_pair.held.pop_front())
+        else {
+            return;
+        };
+        match failure {
+            None => {
+                let solicited = held.solicited;
+                let success = DtoStatus::Success;
+                self.complete_receive(key, held.buffer, success, length, solicited, immediate);
+                self.outcome(sender, number, DtoStatus::Success);
+            }
+            Some(failure) => {
+                self.complete_receive(key, held.buffer, failure, 0, false, None);
+                self.outcome(sender, number, DtoStatus::RemoteResponder);
+                self.break_connection(key);
+            }
+        }
+    }
+
+    /// Moves a piece of the oldest message in progress.
+    fn move_message(&mut self, key: u32, sender: u32, number: u64) -> Moved {
+        let domain = self.receive_domain(key);
+        let World {
+            queue_pairs,
+            adapters,
+            nodes,
+            ..
+        } = self;
+        let (Some(target), Some(source), Some(domain)) =
+            (queue_pairs.get(key), queue_pairs.get(sender), domain)
+        else {
+            return Moved::Failed(DtoStatus::LocalEndpoint);
+        };
+        let index = number.checked_sub(source.first).unwrap_or(u64::MAX);
+        let entry = usize::try_from(index)
+            .ok()
+            .and_then(|index| source.sends.get(index));
+        let (Some(entry), Some(held)) = (entry, target.held.front()) else {
+            return Moved::Failed(DtoStatus::LocalEndpoint);
+        };
+        let from = &adapters[source.adapter].memories;
+        let to = &adapters[target.adapter];
+        let right = MemoryPrivileges::LOCAL_WRITE;
+        if !to.memories.all_local(&held.buffer.segments, domain, right) {
+            return Moved::Failed(DtoStatus::LocalProtection);
+        }
+        let right = MemoryPrivileges::LOCAL_READ;
+        if !from.all_local(&entry.segments, source.domain, right) {
+            return Moved::Failed(DtoStatus::PartialPacket);
+        }
+        let mut coherence = nodes[to.node].coherence.as_mut();
+        let count = piece::length(held.length, &entry.segments, &held.buffer.segments);
+        gather_scatter(
+            (
+                from,
+                part_of(&entry.segments, held.moved, count),
+                source.domain,
+            ),
+            (
+                &to.memories,
+                part_of(&held.buffer.segments, held.moved, count),
+                domain,
+            ),
+            |address, placed| {
+                if let Some(coherence) = &mut coherence {
+                    coherence.agree(address, placed);
+                }
+            },
+        );
+        let moved = held.moved.saturating_add(count).min(held.length);
+        let all = moved == held.length;
+        let held = queue_pairs
+            .get_mut(key)
+            .and_then(|target| target.held.front_mut());
+        if let Some(held) = held {
+            held.moved = moved;
+        }
+        if all { Moved::All } else { Moved::Piece }
+    }
+}
