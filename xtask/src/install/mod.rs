@@ -143,8 +143,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Builds all of it with one call of cargo, so that what they share is built once. For release the program is built by itself, as `cargo
-    /// run --release` does: whoever has had that waits for the libraries alone.
+    /// Builds all of it with one call of cargo, so that what they share is built once. For release the program is built by itself: what it needs is
+    /// optimised for a program then, as `cargo run --release` and the pages have it. Those need not build it again, but what depends on the
+    /// features of all default members.
     fn build(&self, workspace: &Workspace) -> Result<()> {
         let libraries: Vec<&str> = self
             .libraries
