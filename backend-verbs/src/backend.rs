@@ -354,6 +354,7 @@ impl VerbsBackend {
                 if queue.marks.armed.swap(false, Ordering::AcqRel) {
                     self.signal.disarmed();
                 }
+                self.signal.expect_more_completions();
                 return Some(if queue.marks.notified() {
                     ControlEvent::SolicitedCompletions { queue: number }
                 } else {
@@ -396,6 +397,7 @@ unsafe impl Backend for VerbsBackend {
     type ReceiveQueue = VerbsReceiveQueue;
     type SharedReceiveQueue = VerbsSharedReceiveQueue;
 
+    const EVENT_DRIVEN: bool = true;
     /// Short Sends and Writes carry their data, where the device lets them.
     const READS_AT_POST: bool = true;
 

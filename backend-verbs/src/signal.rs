@@ -92,6 +92,14 @@ impl Signal {
         self.take_ready(Source::Completions) | (self.armed.load(Ordering::Acquire) != 0)
     }
 
+    /// A notification was taken. Others that came with it are not told again, so that their source stays marked as long as queues are armed of which
+    /// nothing was heard.
+    pub(crate) fn expect_more_completions(&self) {
+        if self.armed.load(Ordering::Acquire) != 0 {
+            self.set_ready(Source::Completions);
+        }
+    }
+
     /// Whether no source has something to say, and nobody was alerted who has not looked. Notifications of completion queues do not count: whoever
     /// wants to hear of them sleeps on their descriptor, and to ask for one takes a call of the system.
     #[inline]
@@ -331,6 +339,28 @@ mod tests {
         assert!(!signal.is_quiet());
         signal.calm();
         assert!(signal.is_quiet());
+    }
+
+    /// Whoever sleeps was told of both at once, and goes to sleep again when it is quiet.
+    ///
+    /// Spec: GEN-09, EVW-01
+    #[test]
+    fn a_notification_that_came_with_another_one_is_not_left_behind() {
+        let signal = Signal::new().expect("a descriptor");
+        for source in [Source::Connections, Source::Device, Source::Completions] {
+            assert!(signal.take_ready(source));
+        }
+        signal.armed();
+        signal.armed();
+        signal.set_ready(Source::Completions);
+        assert!(signal.expects_completions() && signal.is_quiet());
+        signal.disarmed();
+        signal.expect_more_completions();
+        assert!(!signal.is_quiet(), "the other one may have come as well");
+        assert!(signal.expects_completions());
+        signal.disarmed();
+        signal.expect_more_completions();
+        assert!(signal.is_quiet() && !signal.expects_completions());
     }
 
     /// Spec: GEN-09

@@ -363,6 +363,10 @@ pub unsafe trait Backend {
     /// Its shared receive queues.
     type SharedReceiveQueue: ReceiveQueue;
 
+    /// `is_quiet` tells whether anything has happened, and `poll_control` says what there is whatever the time: a blocking wait asks the one before it calls
+    /// the other, and reads no clock for it.
+    const EVENT_DRIVEN: bool = false;
+
     /// Its send queues may read the memory of Sends and RDMA Writes on the processor while they are posted
     /// (between `commit` and the return of `ring`, never before), where [`QueuePairRequest::may_read_at_post`] says so.
     ///
@@ -565,7 +569,8 @@ pub unsafe trait Backend {
     fn poll_control(&mut self, now: Instant) -> Option<ControlEvent>;
 
     /// Whether `poll_control` would say nothing now, but for notifications of completion queues that were armed: whoever sleeps
-    /// until one comes calls it. False where that takes as much as to call it.
+    /// until one comes calls it, and it is not quiet as long as there may be one of which whoever sleeps is not told any more. False where that takes as
+    /// much as to call it.
     fn is_quiet(&self) -> bool {
         false
     }

@@ -70,7 +70,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         wait: &mut W,
     ) -> Result<Option<EvdId>> {
         let mut pending = self.cno_wait(cno)?;
-        self.sleep_until(deadline, wait, |waker| pending.poll(waker))
+        self.sleep_until(None, deadline, wait, |waker| pending.poll(waker))
             .unwrap_or_else(|| Err(Error::queue_empty()))
     }
 }

@@ -32,6 +32,7 @@ pub use event::{
 pub(crate) use queue::EvdConfig;
 pub use queue::EvdSlot;
 pub use slot::EventSlot;
+pub(crate) use stream::OwnWait;
 #[cfg(feature = "std")]
 pub use thread_wait::ThreadWait;
 pub use wait::{EvdWait, Expired, Wait, Waited, WakeReason};

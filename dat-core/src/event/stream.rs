@@ -10,6 +10,13 @@ use crate::ia::Ia;
 use crate::id::EvdId;
 use crate::sync::RawLock;
 
+/// A wait that looks at its dispatcher next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnWait {
+    pub(crate) evd: u16,
+    pub(crate) serial: u32,
+}
+
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Lets a stream feed a dispatcher; returns the index the object keeps. Called under the control lock.
     ///
@@ -161,6 +168,23 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 queue.keep_armed(&self.shared, &mut aftermath);
             });
             self.settle(&mut aftermath);
+        }
+    }
+
+    /// As `completions_arrived`, called by a wait that looks at its dispatcher next: one for whatever comes first takes it from the device by itself.
+    pub(crate) fn completions_arrived_for(&self, own: OwnWait, queue: u16, solicited: bool) {
+        let slot = self.shared.event_dispatchers.get(usize::from(queue));
+        let waker = slot.filter(|_| own.evd == queue).and_then(|slot| {
+            let mut queue = slot.queue.hold();
+            // Another wait may have come in its place, which is to be told.
+            (queue.quick_wait == own.serial).then(|| {
+                queue.armed = false;
+                queue.change_waker(None)
+            })
+        });
+        // A waker is dropped outside of the lock: that runs the consumer's code.
+        if waker.is_none() {
+            self.completions_arrived(queue, solicited);
         }
     }
 }

@@ -5,10 +5,10 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
-use super::Aftermath;
 use super::dequeue::{HeldQueue, failed};
 use super::event::Event;
 use super::queue::{Asked, EvdConfig, EvdSlot};
+use super::{Aftermath, OwnWait};
 use crate::backend::{Backend, Completion};
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::ia::{EVENTS_PER_CALL, Ia};
@@ -218,16 +218,21 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         wait: &mut W,
     ) -> Result<Waited> {
         let mut pending = self.evd_wait(evd, threshold)?;
-        self.sleep_until(deadline, wait, |waker| pending.poll(waker))
+        let own = OwnWait {
+            evd: evd.index() as u16,
+            serial: pending.serial,
+        };
+        self.sleep_until(Some(own), deadline, wait, |waker| pending.poll(waker))
             .unwrap_or_else(|| Err(Error::timeout_expired()))
     }
 
-    /// Calls `poll` until it is ready or the deadline has passed (`None`).
+    /// Calls `poll` until it is ready or the deadline has passed (`None`). `own` is the wait on a dispatcher that it is, if it is one.
     ///
     /// Of all that block here at a time one drives `progress`; the others are woken by what it takes in,
     /// or when it leaves.
     pub(super) fn sleep_until<W: Wait, R>(
         &self,
+        own: Option<OwnWait>,
         deadline: Option<Instant>,
         wait: &mut W,
         mut poll: impl FnMut(&Waker) -> Poll<Result<R>>,
@@ -235,10 +240,24 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         wait.begin();
         let waker = wait.waker();
         let mut part = self.take_part();
+        let mut has_slept = false;
         loop {
+            if B::EVENT_DRIVEN && has_slept {
+                // What wakes is most often what is waited for, alone. Whoever else relies on this wait hears that it leaves.
+                self.handle_next(Instant::ZERO, own);
+                if self.is_quiet()
+                    && let Poll::Ready(outcome) = poll(&waker)
+                {
+                    return Some(outcome);
+                }
+            }
             // Before the look at the device, so an interrupt after it is not missed.
             let mut drives = part.drives(&waker);
-            let handled = self.progress(wait.now());
+            let handled = if B::EVENT_DRIVEN && !has_slept && self.is_quiet() {
+                0
+            } else {
+                self.progress(wait.now())
+            };
             let polled = poll(&waker);
             if polled.is_ready() || deadline.is_some_and(|deadline| deadline <= wait.now()) {
                 if handled >= EVENTS_PER_CALL {
@@ -269,6 +288,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 )
                 .because(Cause::Interrupted)));
             }
+            has_slept = true;
         }
     }
 }
@@ -308,17 +328,22 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                 Some(Asked::Aside { token, length }) => {
                     self.ia.take_in_aside(queue, token, length);
                 }
-                Some(Asked::Nothing | Asked::Again | Asked::Unclear) | None => drop(queue),
+                Some(Asked::Nothing) => {
+                    drop(queue);
+                    return self.poll_otherwise(waker, true);
+                }
+                Some(Asked::Again | Asked::Unclear) | None => drop(queue),
             }
         } else {
             drop(queue);
         }
-        self.poll_otherwise(waker)
+        self.poll_otherwise(waker, false)
     }
 
-    /// A poll that finds something queued, more to wait for, or the wait over.
+    /// A poll that finds something queued, more to wait for, or the wait over. Whoever has `asked` the device and was told that there is nothing does not
+    /// ask again before it is armed.
     #[inline(never)]
-    fn poll_otherwise(&mut self, waker: &Waker) -> Poll<Result<Waited>> {
+    fn poll_otherwise(&mut self, waker: &Waker, asked: bool) -> Poll<Result<Waited>> {
         let shared = &self.ia.shared;
         if self.finished {
             return Poll::Ready(Err(Error::abort()));
@@ -337,7 +362,9 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                 )));
             }
             former = queue.change_waker(None);
-            queue.harvest(shared, &mut aftermath);
+            if !asked || queue.armed {
+                queue.harvest(shared, &mut aftermath);
+            }
             if !queue.is_due() && !queue.is_in_error() {
                 // First the waker, then the arming: what arrives from here on wakes it.
                 queue.change_waker(fresh.take());

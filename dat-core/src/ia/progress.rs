@@ -7,7 +7,7 @@ use crate::backend::{
 use crate::connection::Incoming;
 use crate::endpoint::{Ending, Trigger};
 use crate::event::{
-    Aftermath, AsyncEventKind, ConnectionEventKind, Event, REASON_SOFT_HIGH_WATERMARK,
+    Aftermath, AsyncEventKind, ConnectionEventKind, Event, OwnWait, REASON_SOFT_HIGH_WATERMARK,
 };
 use crate::flags::EndpointState;
 use crate::id::EpId;
@@ -44,7 +44,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut handled = 0_usize;
         let mut quiet = false;
         while handled < EVENTS_PER_CALL && !quiet {
-            if self.handle_next(now) {
+            if self.handle_next(now, None) {
                 handled = handled.saturating_add(1);
             } else {
                 quiet = true;
@@ -77,20 +77,35 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
+    /// Takes in one control event; false if there is none. `own` is the caller's wait on a dispatcher, if it looks there next.
     #[inline(never)]
-    fn handle_next(&self, now: Instant) -> bool {
-        let mut aftermath = Aftermath::default();
+    pub(crate) fn handle_next(&self, now: Instant, own: Option<OwnWait>) -> bool {
+        let mut aftermath = None;
         let rest = self.control.with(|control| {
             let event = control.backend().ok()?.poll_control(now)?;
-            Some(self.take_in(control, &event, &mut aftermath))
+            Some(match event {
+                // Most of those that wake somebody; there is nothing to settle.
+                ControlEvent::Completions { queue } => Rest::Completions {
+                    queue,
+                    solicited: false,
+                },
+                ControlEvent::SolicitedCompletions { queue } => Rest::Completions {
+                    queue,
+                    solicited: true,
+                },
+                _ => self.take_in(control, &event, aftermath.get_or_insert_default()),
+            })
         });
-        self.settle(&mut aftermath);
+        if let Some(aftermath) = &mut aftermath {
+            self.settle(aftermath);
+        }
         match rest {
             None => return false,
             Some(Rest::Nothing) => {}
-            Some(Rest::Completions { queue, solicited }) => {
-                self.completions_arrived(queue, solicited);
-            }
+            Some(Rest::Completions { queue, solicited }) => match own.filter(|_| B::EVENT_DRIVEN) {
+                Some(own) => self.completions_arrived_for(own, queue, solicited),
+                None => self.completions_arrived(queue, solicited),
+            },
             Some(Rest::DeviceFailed) => self.device_failed(),
         }
         true
@@ -150,14 +165,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 ConnectionEventKind::Broken,
                 aftermath,
             ),
-            ControlEvent::Completions { queue } => {
-                let solicited = false;
-                return Rest::Completions { queue, solicited };
-            }
-            ControlEvent::SolicitedCompletions { queue } => {
-                let solicited = true;
-                return Rest::Completions { queue, solicited };
-            }
+            // Looked at before.
+            ControlEvent::Completions { .. } | ControlEvent::SolicitedCompletions { .. } => {}
             ControlEvent::SharedReceiveLimit { queue } => {
                 self.shared_receive_limit_reached(queue, aftermath);
             }

@@ -21,6 +21,7 @@ unsafe impl Backend for TestBackend {
     type ReceiveQueue = TestReceiveQueue;
     type SharedReceiveQueue = TestReceiveQueue;
 
+    const EVENT_DRIVEN: bool = true;
     /// It reads nothing, but the core is to treat it as if it did.
     const READS_AT_POST: bool = true;
 
@@ -388,6 +389,10 @@ unsafe impl Backend for TestBackend {
             device.deadline = None;
         }
         device.control.pop_front()
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.device().control.is_empty()
     }
 
     fn next_deadline(&self) -> Option<Instant> {

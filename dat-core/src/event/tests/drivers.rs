@@ -10,15 +10,15 @@ use core::task::Waker;
 use std::boxed::Box;
 
 /// A sleep that does one thing at a time, and a waker that counts.
-struct Sleeper<'a> {
+pub(super) struct Sleeper<'a> {
     wakes: Arc<WakeCount>,
     waker: Waker,
     asleep: Box<dyn FnMut(&WakeCount) + 'a>,
-    asked: std::vec::Vec<Option<Instant>>,
+    pub(super) asked: std::vec::Vec<Option<Instant>>,
 }
 
 impl<'a> Sleeper<'a> {
-    fn new(asleep: impl FnMut(&WakeCount) + 'a) -> Self {
+    pub(super) fn new(asleep: impl FnMut(&WakeCount) + 'a) -> Self {
         let (wakes, waker) = WakeCount::new();
         Self {
             wakes,
