@@ -1,14 +1,18 @@
 /* A device that is not there: what the provider calls of libibverbs and librdmacm, preloaded before them. Queue pairs of one process talk to
- * each other, and every request completes when it is posted. Only so much of it is there that a provider for DAT opens the device, connects
- * two endpoints and moves data; memory is not touched. */
+ * each other, and every request completes when it is posted, or when the program goes to sleep if it asks for that. Only so much of it is there that
+ * a provider for DAT opens the device, connects two endpoints and moves data; memory is not touched. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -19,8 +23,13 @@
 #define PAIRS 1024
 #define LISTENERS 16
 
+struct notified {
+    struct ibv_comp_channel channel;
+    struct queue *by;
+};
 struct queue {
     struct ibv_cq cq;
+    int armed;
     struct ibv_wc done[PLACES];
     unsigned produced, consumed;
 };
@@ -67,6 +76,49 @@ static void complete(struct ibv_cq *cq, uint64_t id, enum ibv_wc_opcode opcode, 
     done->wc_flags = 0;
 }
 
+/* The next request completes when somebody sleeps, and wakes who does. */
+static int holds;
+static struct {
+    struct ibv_qp *qp;
+    uint64_t id;
+    enum ibv_wc_opcode opcode;
+    uint32_t length;
+} held;
+void hold_next_request(void) { holds = 1; }
+
+static void release(void)
+{
+    struct queue *queue;
+    struct notified *notified;
+    uint64_t one = 1;
+    pthread_mutex_lock(&turn);
+    if (held.qp) {
+        queue = (struct queue *)held.qp->send_cq;
+        complete(&queue->cq, held.id, held.opcode, held.length, held.qp->qp_num);
+        held.qp = NULL;
+        notified = (struct notified *)queue->cq.channel;
+        if (queue->armed && notified) {
+            queue->armed = 0;
+            notified->by = queue;
+            if (write(notified->channel.fd, &one, sizeof one) != sizeof one)
+                abort();
+        }
+    }
+    pthread_mutex_unlock(&turn);
+}
+int epoll_wait(int set, struct epoll_event *events, int most, int milliseconds)
+{
+    if (milliseconds != 0)
+        release();
+    return syscall(SYS_epoll_wait, set, events, most, milliseconds);
+}
+int poll(struct pollfd *polled, nfds_t count, int milliseconds)
+{
+    if (milliseconds != 0)
+        release();
+    return syscall(SYS_poll, polled, count, milliseconds);
+}
+
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *request, struct ibv_send_wr **bad)
 {
     struct pair *pair = (struct pair *)qp;
@@ -82,10 +134,19 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *request, struct ibv_
             }
             complete(pair->peer->qp.recv_cq, receives->ids[receives->consumed++ % PLACES], IBV_WC_RECV, length, pair->peer->qp.qp_num);
         }
-        if (request->send_flags & IBV_SEND_SIGNALED)
-            complete(qp->send_cq, request->wr_id,
-                     request->opcode == IBV_WR_SEND ? IBV_WC_SEND : request->opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE,
-                     length, qp->qp_num);
+        if (request->send_flags & IBV_SEND_SIGNALED) {
+            enum ibv_wc_opcode opcode =
+                request->opcode == IBV_WR_SEND ? IBV_WC_SEND : request->opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ : IBV_WC_RDMA_WRITE;
+            if (holds) {
+                holds = 0;
+                held.id = request->wr_id;
+                held.opcode = opcode;
+                held.length = length;
+                held.qp = qp;
+            } else {
+                complete(qp->send_cq, request->wr_id, opcode, length, qp->qp_num);
+            }
+        }
     }
     return 0;
 }
@@ -110,7 +171,8 @@ static int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *done)
 
 static int req_notify_cq(struct ibv_cq *cq, int solicited)
 {
-    (void)cq, (void)solicited;
+    (void)solicited;
+    ((struct queue *)cq)->armed = 1;
     return 0;
 }
 
@@ -202,10 +264,10 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int a
 int ibv_dereg_mr(struct ibv_mr *mr) { return free(mr), 0; }
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *of)
 {
-    struct ibv_comp_channel *made = zeroed(sizeof *made);
-    made->context = of;
-    made->fd = eventfd(0, 0);
-    return made;
+    struct notified *made = zeroed(sizeof *made);
+    made->channel.context = of;
+    made->channel.fd = eventfd(0, 0);
+    return &made->channel;
 }
 int ibv_destroy_comp_channel(struct ibv_comp_channel *of)
 {
@@ -227,9 +289,22 @@ int ibv_resize_cq(struct ibv_cq *cq, int count) { return (void)cq, (void)count, 
 int ibv_destroy_cq(struct ibv_cq *cq) { return free(cq), 0; }
 int ibv_get_cq_event(struct ibv_comp_channel *of, struct ibv_cq **cq, void **cq_context)
 {
-    (void)of, (void)cq, (void)cq_context;
-    errno = EAGAIN;
-    return -1;
+    struct notified *notified = (struct notified *)of;
+    struct queue *by;
+    uint64_t count;
+    pthread_mutex_lock(&turn);
+    by = notified->by;
+    notified->by = NULL;
+    if (by && read(of->fd, &count, sizeof count) < 0)
+        abort();
+    pthread_mutex_unlock(&turn);
+    if (!by) {
+        errno = EAGAIN;
+        return -1;
+    }
+    *cq = &by->cq;
+    *cq_context = by->cq.cq_context;
+    return 0;
 }
 void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count) { (void)cq, (void)count; }
 int ibv_get_async_event(struct ibv_context *of, struct ibv_async_event *event)
