@@ -190,15 +190,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let ep = slot.ep;
             // The request that takes its place is written over it.
             let private_data = slot.private_data.clone();
+            let (Some(remote), Some(local)) = (slot.remote, slot.local) else {
+                return Err(Error::internal(Cause::CorruptCompletion));
+            };
             let incoming = Incoming {
                 request: slot.request,
-                remote: slot
-                    .remote
-                    .ok_or(Error::internal(Cause::CorruptCompletion))?,
+                remote: &remote,
                 remote_port: slot.remote_port,
-                local: slot
-                    .local
-                    .ok_or(Error::internal(Cause::CorruptCompletion))?,
+                local: &local,
                 private_data: &private_data,
             };
             let target = Self::listening(control, qualifier)

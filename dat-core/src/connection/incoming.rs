@@ -16,9 +16,9 @@ use crate::sync::RawLock;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Incoming<'a> {
     pub(crate) request: RequestKey,
-    pub(crate) remote: IaAddress,
+    pub(crate) remote: &'a IaAddress,
     pub(crate) remote_port: u64,
-    pub(crate) local: IaAddress,
+    pub(crate) local: &'a IaAddress,
     pub(crate) private_data: &'a PrivateData,
 }
 
@@ -68,7 +68,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Makes the connection request in slot `index` (which may hold one that is handed off), with
     /// its event at the service point. On an error nothing changed.
-    #[inline(never)]
     pub(super) fn offer(
         &self,
         control: &mut Control<'_, B>,
@@ -77,15 +76,61 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         incoming: &Incoming<'_>,
         aftermath: &mut Aftermath,
     ) -> Result<CrId> {
-        let (evd, qualifier, reserved, makes) = match target {
+        // One step after the other: what the first keeps on the stack is gone when the second begins.
+        let (ep, made) = self.endpoint_for(control, target)?;
+        let announced = self.announce(control, target, index, ep, incoming, aftermath);
+        if announced.is_err()
+            && made
+            && let Some(ep) = ep
+        {
+            self.forget_tentative_endpoint(ep);
+        }
+        announced
+    }
+
+    /// The endpoint that a request at a service point brings along, and whether it was made for it.
+    #[inline(never)]
+    fn endpoint_for(
+        &self,
+        control: &mut Control<'_, B>,
+        target: Target,
+    ) -> Result<(Option<EpId>, bool)> {
+        let (reserved, makes) = match target {
             Target::Public(psp) => {
                 let slot = control.public_service_point(psp)?;
-                let makes = slot.flags == PspFlags::Provider;
-                (slot.evd, slot.qualifier, None, makes)
+                (None, slot.flags == PspFlags::Provider)
             }
             Target::Reserved(rsp) => {
                 let slot = control.reserved_service_point(rsp)?;
-                (slot.evd, slot.qualifier, slot.ep, slot.ep.is_none())
+                (slot.ep, slot.ep.is_none())
+            }
+        };
+        if makes {
+            Ok((Some(self.new_tentative_endpoint(control)?), true))
+        } else {
+            Ok((reserved, false))
+        }
+    }
+
+    /// Makes the request, with its event; `ep` goes with it.
+    #[inline(never)]
+    fn announce(
+        &self,
+        control: &mut Control<'_, B>,
+        target: Target,
+        index: u16,
+        ep: Option<EpId>,
+        incoming: &Incoming<'_>,
+        aftermath: &mut Aftermath,
+    ) -> Result<CrId> {
+        let (evd, qualifier) = match target {
+            Target::Public(psp) => {
+                let slot = control.public_service_point(psp)?;
+                (slot.evd, slot.qualifier)
+            }
+            Target::Reserved(rsp) => {
+                let slot = control.reserved_service_point(rsp)?;
+                (slot.evd, slot.qualifier)
             }
         };
         let full = Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
@@ -94,11 +139,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .get(usize::from(index))
             .ok_or(full)
             .and_then(|slot| next_generation(slot.generation))?;
-        let ep = if makes {
-            Some(self.new_tentative_endpoint(control)?)
-        } else {
-            reserved
-        };
         let cr = CrId::new(self.shared.instance, generation, index);
         let event = Event::ConnectionRequest {
             service_point: match target {
@@ -118,9 +158,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     .with(|queue| queue.push(&event, &self.shared, aftermath))
             });
         if !queued {
-            if makes && let Some(ep) = ep {
-                self.destroy_endpoint_at(control, ep.index() as u16, aftermath);
-            }
             return Err(
                 Error::insufficient_resources(Subtype::ResourceTevd).because(Cause::QueueFull)
             );
@@ -129,18 +166,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.note_request(ep, qualifier, incoming);
         }
         if let Some(slot) = control.connection_requests.get_mut(usize::from(index)) {
-            *slot = CrSlot {
-                id: cr,
-                generation,
-                request: incoming.request,
-                remote: Some(incoming.remote),
-                local: Some(incoming.local),
-                remote_port: incoming.remote_port,
-                qualifier,
-                private_data: incoming.private_data.clone(),
-                ep,
-                context: 0,
-            };
+            write_request(slot, cr, qualifier, ep, incoming);
         }
         if let Target::Reserved(rsp) = target {
             // It yields one request; its endpoint goes with the request (RSC-03).
@@ -154,7 +180,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // The endpoint lives: it is reserved for this service point, or was just made.
         let _noted = self.with_endpoint(ep, |_, endpoint| {
             endpoint.step(Trigger::Request);
-            endpoint.link.remote = Some(incoming.remote);
+            endpoint.link.remote = Some(*incoming.remote);
             endpoint.link.remote_port = incoming.remote_port;
             endpoint.link.local_port = qualifier;
             Ok(())
@@ -198,4 +224,27 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .map(|slot| Target::Reserved(slot.id))
         })
     }
+}
+
+/// Makes a place one of a request, whatever it was. A function of its own: both are long.
+#[inline(never)]
+fn write_request(
+    slot: &mut CrSlot,
+    cr: CrId,
+    qualifier: u64,
+    ep: Option<EpId>,
+    incoming: &Incoming<'_>,
+) {
+    *slot = CrSlot {
+        id: cr,
+        generation: cr.handle().generation(),
+        request: incoming.request,
+        remote: Some(*incoming.remote),
+        local: Some(*incoming.local),
+        remote_port: incoming.remote_port,
+        qualifier,
+        private_data: incoming.private_data.clone(),
+        ep,
+        context: 0,
+    };
 }

@@ -1,8 +1,9 @@
 //! Making endpoints.
 
 use super::ReceiveSide;
-use super::equip::Wanted;
+use super::equip::{Wanted, receive_report, set_limits};
 use super::limits::check_attributes;
+use super::link::{EndpointOf, SlotOf};
 use super::modify::soft_watermark;
 use crate::attributes::EpAttributes;
 use crate::backend::Backend;
@@ -126,17 +127,41 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         check_attributes(asked, &adapter, &provider, shared, argument)
     }
 
-    /// Makes the endpoint that a request at a providing service point brings along (PSC-03).
+    /// Makes the endpoint that a request at a providing service point brings along (PSC-03). It has neither zone nor dispatchers, so
+    /// that nothing of the device or of the records is needed for it.
+    #[inline(never)]
     pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
-        let state = EndpointState::TentativeConnectionPending;
-        let wanted = Wanted {
-            pz: None,
-            receive: None,
-            request: None,
-            connect: None,
-            attributes: &EpAttributes::DEFAULT,
-        };
-        self.new_default_endpoint(control, wanted, state)
+        let (index, slot) = self.free_place(control)?;
+        slot.main.with(|endpoint| {
+            slot.receive.with(|side| {
+                let before = endpoint.generation;
+                let state = EndpointState::TentativeConnectionPending;
+                let id = self.move_in(slot, endpoint, index, state, None)?;
+                if let Err(error) = self.default_attributes(control, &mut endpoint.attributes) {
+                    slot.handle.store(0);
+                    endpoint.vacate(before);
+                    return Err(error);
+                }
+                set_limits(endpoint, side, None);
+                slot.set_shared_receive_report(receive_report(&endpoint.attributes));
+                Ok(id)
+            })
+        })
+    }
+
+    /// Frees the endpoint that was just made for a request, of which nobody heard.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn forget_tentative_endpoint(&self, ep: EpId) {
+        if let Some(slot) = self.shared.endpoints.get(ep.index()) {
+            slot.handle.store(0);
+            slot.main.with(|endpoint| {
+                slot.receive.with(|side| {
+                    endpoint.vacate(endpoint.generation);
+                    *side = ReceiveSide::EMPTY;
+                });
+            });
+        }
     }
 
     /// Makes an endpoint of which nothing is asked but its zone and its dispatchers. A function of its own: attributes are long.
@@ -147,12 +172,29 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         wanted: Wanted<'_>,
         state: EndpointState,
     ) -> Result<EpId> {
-        let attributes = EpAttributes::default_for(&self.limits(control)?);
+        let mut attributes = EpAttributes::DEFAULT;
+        self.default_attributes(control, &mut attributes)?;
         let wanted = Wanted {
             attributes: &attributes,
             ..wanted
         };
         self.new_endpoint(control, &wanted, None, state)
+    }
+
+    /// The attributes of an endpoint of which none are asked. A function of its own: those of the adapter are longer still, and gone
+    /// from the stack when the endpoint is made.
+    #[inline(never)]
+    fn default_attributes(
+        &self,
+        control: &mut Control<'_, B>,
+        attributes: &mut EpAttributes,
+    ) -> Result<()> {
+        let zones = control.protection_zones.len();
+        // As `limits`, without the copy of its answer.
+        let mut adapter = control.backend()?.ia_attributes();
+        self.lower(&mut adapter, zones);
+        *attributes = EpAttributes::default_for(&adapter);
+        Ok(())
     }
 
     /// Checks the handles of a call, and that the dispatchers take their streams (EVC-05), before
@@ -217,13 +259,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    fn new_endpoint(
-        &self,
-        control: &mut Control<'_, B>,
-        wanted: &Wanted<'_>,
-        srq: Option<SrqId>,
-        state: EndpointState,
-    ) -> Result<EpId> {
+    /// A place that no endpoint is in.
+    #[inline(never)]
+    fn free_place(&self, control: &mut Control<'_, B>) -> Result<(u16, &SlotOf<B, L>)> {
         control.may_make()?;
         let full = || Error::insufficient_resources(Subtype::ResourceTep).because(Cause::TableFull);
         let index = find_slot(&self.shared.endpoints, &mut control.reached, |slot| {
@@ -237,6 +275,37 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .endpoints
             .get(usize::from(index))
             .ok_or_else(full)?;
+        Ok((index, slot))
+    }
+
+    /// Makes a free place one of an endpoint that has nothing yet but a shared queue, maybe.
+    fn move_in(
+        &self,
+        slot: &SlotOf<B, L>,
+        endpoint: &mut EndpointOf<B>,
+        index: u16,
+        state: EndpointState,
+        srq: Option<u16>,
+    ) -> Result<EpId> {
+        let generation = next_generation(endpoint.generation)?;
+        let id = EpId::new(self.shared.instance, generation, index);
+        endpoint.vacate(generation);
+        endpoint.id = id;
+        endpoint.state = state;
+        endpoint.srq = srq;
+        slot.set_taken_queue(srq);
+        slot.handle.store(id.handle().to_raw());
+        Ok(id)
+    }
+
+    fn new_endpoint(
+        &self,
+        control: &mut Control<'_, B>,
+        wanted: &Wanted<'_>,
+        srq: Option<SrqId>,
+        state: EndpointState,
+    ) -> Result<EpId> {
+        let (index, slot) = self.free_place(control)?;
         let tied = srq
             .map(|srq| self.attach_endpoint_to_srq(srq))
             .transpose()?
@@ -244,17 +313,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let outcome = slot.main.with(|endpoint| {
             slot.receive.with(|side| {
                 let before = endpoint.generation;
-                let generation = next_generation(before)?;
-                let id = EpId::new(self.shared.instance, generation, index);
-                endpoint.vacate(generation);
-                endpoint.id = id;
-                endpoint.state = state;
-                endpoint.srq = tied;
+                let id = self.move_in(slot, endpoint, index, state, tied)?;
                 if srq.is_some() {
                     endpoint.soft_high_watermark = soft_watermark(wanted.attributes.srq_soft_hw);
                 }
-                slot.set_taken_queue(tied);
-                slot.handle.store(id.handle().to_raw());
                 match self.equip(control, slot, endpoint, side, wanted, ZONE) {
                     Ok(()) => Ok(id),
                     Err(error) => {

@@ -319,7 +319,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         endpoint.connect_evd = attached.connect;
         endpoint.receive_places = prepared.places;
         endpoint.attributes = *attributes;
-        set_limits(endpoint, side, zone, attributes);
+        set_limits(endpoint, side, zone);
     }
 
     /// The streams as they are.
@@ -616,13 +616,13 @@ fn take_back<B: Backend>(
     }
 }
 
-/// Brings up to date what the posts check.
-fn set_limits<S, R>(
+/// Brings up to date what the posts check, after a change of the attributes.
+pub(super) fn set_limits<S, R>(
     endpoint: &mut Endpoint<S>,
     side: &mut ReceiveSide<R>,
     zone: Option<u16>,
-    attributes: &EpAttributes,
 ) {
+    let attributes = &endpoint.attributes;
     let segments = count(attributes.max_request_iov) as usize;
     endpoint.zone_tag = zone.map_or(0, zone_tag);
     endpoint.refused_flags = refused_request_flags(attributes);
@@ -640,7 +640,6 @@ fn set_limits<S, R>(
         write_size: most(write_segments, attributes.max_rdma_size),
         read_size: most(read_segments, attributes.max_rdma_size),
     };
-    endpoint.refresh_postable();
     side.zone_tag = endpoint.zone_tag;
     side.refused_flags = refused_receive_flags(attributes);
     side.max_segments = count(attributes.max_recv_iov);
@@ -652,10 +651,11 @@ fn set_limits<S, R>(
     } else {
         endpoint.id.unaskable()
     };
+    endpoint.refresh_postable();
 }
 
 /// How completions of receives are reported, but for the flag of a post.
-fn receive_report(attributes: &EpAttributes) -> Report {
+pub(super) fn receive_report(attributes: &EpAttributes) -> Report {
     if attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT {
         Report::SOLICITED
     } else {

@@ -82,18 +82,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn handle_next(&self, now: Instant, own: Option<OwnWait>) -> bool {
         let mut aftermath = None;
         let rest = self.control.with(|control| {
-            let event = control.backend().ok()?.poll_control(now)?;
-            Some(match event {
+            let event = poll(control.backend().ok()?, now);
+            // Looked at where it is: a copy takes its stack.
+            Some(match event.as_ref()? {
                 // Most of those that wake somebody; there is nothing to settle.
                 ControlEvent::Completions { queue } => Rest::Completions {
-                    queue,
+                    queue: *queue,
                     solicited: false,
                 },
                 ControlEvent::SolicitedCompletions { queue } => Rest::Completions {
-                    queue,
+                    queue: *queue,
                     solicited: true,
                 },
-                _ => self.take_in(control, &event, aftermath.get_or_insert_default()),
+                event => self.take_in(control, event, aftermath.get_or_insert_default()),
             })
         });
         if let Some(aftermath) = &mut aftermath {
@@ -112,6 +113,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Tokens of objects that are gone are ignored.
+    #[inline(never)]
     fn take_in(
         &self,
         control: &mut Control<'_, B>,
@@ -122,9 +124,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             ControlEvent::ConnectionRequest {
                 listener,
                 request,
-                remote,
+                ref remote,
                 remote_port,
-                local,
+                ref local,
                 ref private_data,
             } => {
                 let incoming = Incoming {
@@ -189,6 +191,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Rest::Nothing
     }
 
+    #[inline(never)]
     fn established(&self, token: u64, private_data: &PrivateData, aftermath: &mut Aftermath) {
         self.with_token(token, |_, endpoint| {
             let active = endpoint.state == EndpointState::ActiveConnectionPending;
@@ -238,6 +241,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// The device reports the end of a connection; that of an attempt counts as its failure.
+    #[inline(never)]
     fn connection_over(
         &self,
         control: &mut Control<'_, B>,
@@ -391,4 +395,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.wake_progress();
         }
     }
+}
+
+/// What a device has to say next. A function of its own: what it looks at is gone when that is taken in.
+#[inline(never)]
+fn poll<B: Backend>(backend: &mut B, now: Instant) -> Option<ControlEvent> {
+    backend.poll_control(now)
 }

@@ -46,26 +46,29 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// The attributes of the adapter as a query tells them; what is beyond them is refused.
+    #[inline(never)]
     pub(crate) fn limits(&self, control: &mut Control<'_, B>) -> Result<IaAttributes> {
         let zones = control.protection_zones.len();
         let mut limits = control.backend()?.ia_attributes();
+        self.lower(&mut limits, zones);
+        Ok(limits)
+    }
+
+    /// Lowers what a device has to what the lent storage holds.
+    pub(crate) fn lower(&self, limits: &mut IaAttributes, zones: usize) {
         let shared = &self.shared;
         let records = shared.records.len();
-        // In place: they are long.
-        for (limit, slots) in [
-            (&mut limits.max_eps, shared.endpoints.len()),
-            (&mut limits.max_dto_per_ep, records),
-            (&mut limits.max_evds, shared.event_dispatchers.len()),
-            (&mut limits.max_evd_qlen, shared.events.len()),
-            (&mut limits.max_lmrs, shared.local_regions.len()),
-            (&mut limits.max_pzs, zones),
-            (&mut limits.max_rmrs, shared.remote_regions.len()),
-            (&mut limits.max_srqs, shared.shared_receive_queues.len()),
-            (&mut limits.max_recv_per_srq, records),
-        ] {
-            *limit = least(*limit, slots);
-        }
-        Ok(limits)
+        // Each by itself: a list of them takes its stack.
+        let lower = |limit: &mut i32, slots| *limit = least(*limit, slots);
+        lower(&mut limits.max_eps, shared.endpoints.len());
+        lower(&mut limits.max_dto_per_ep, records);
+        lower(&mut limits.max_evds, shared.event_dispatchers.len());
+        lower(&mut limits.max_evd_qlen, shared.events.len());
+        lower(&mut limits.max_lmrs, shared.local_regions.len());
+        lower(&mut limits.max_pzs, zones);
+        lower(&mut limits.max_rmrs, shared.remote_regions.len());
+        lower(&mut limits.max_srqs, shared.shared_receive_queues.len());
+        lower(&mut limits.max_recv_per_srq, records);
     }
 }
 

@@ -288,8 +288,18 @@ pub(crate) fn all(
     };
     measured("ep_connect", || ia.ep_connect(sharing, &param, NOW))?;
 
-    // Taken apart.
     measured("psp_free", || ia.psp_free(psp))?;
+
+    // A request at a service point that makes endpoints itself.
+    let psp = ia.psp_create(8, connections, PspFlags::Provider)?;
+    measured("progress_request_provider", || ia.progress(NOW));
+    let Event::ConnectionRequest { cr, .. } = ia.evd_dequeue(connections)? else {
+        return Err(Error::internal(Cause::EndpointState));
+    };
+    measured("cr_reject", || ia.cr_reject(cr, b"no"))?;
+    ia.psp_free(psp)?;
+
+    // Taken apart.
     measured("ep_free", || ia.ep_free(ep))?;
     ia.ep_free(sharing)?;
     measured("srq_free", || ia.srq_free(srq))?;
