@@ -20,7 +20,7 @@ serve="dat serve"
 serve() {
     $serve --into /run/into --force --quiet 2> /run/served &
     server=$!
-    wait_until 10 listens 7471
+    wait_until 60 listens 7471
 }
 quiet_objects() {
     [ "$(device_objects)" = "$idle" ]
@@ -28,11 +28,11 @@ quiet_objects() {
 no_objects() {
     [ "$(device_objects)" = "$before" ]
 }
-# A client that works for seconds, of one kind or another.
+# A client that works for seconds, of one kind or another. The first is not done before anybody is killed; a copy may be.
 client() {
     case $(($1 % 4)) in
-        0) exec dat copy /run/from/file file --connect "$RDMA_IPV4" --quiet ;;
-        1) exec dat perf write --connect "$RDMA_IPV4" --duration 60s --quiet ;;
+        0) exec dat perf write --connect "$RDMA_IPV4" --duration 60s --quiet ;;
+        1) exec dat copy /run/from/file file --connect "$RDMA_IPV4" --quiet ;;
         2) exec dat perf read --connect "$RDMA_IPV4" --duration 60s --quiet ;;
         3) exec dat perf send --connect "$RDMA_IPV4" --duration 60s --quiet ;;
     esac
@@ -45,12 +45,14 @@ in_use() {
 }
 # A moment between the first that the client has of the device, and two seconds later.
 moment() {
-    wait_until 10 in_use
+    wait_until 60 in_use
     sleep "$((RANDOM % 2)).$(printf %03d $((RANDOM % 1000)))"
 }
 
 echo "-- clients are killed"
 killed=0
+went_on=0
+too_late=0
 serve
 sleep 0.5
 idle=$(device_objects)
@@ -61,10 +63,13 @@ for ((round = 0; round < rounds; round++)); do
     kill -KILL "$process" 2> /dev/null || true
     code=0
     wait "$process" 2> /dev/null || code=$?
-    # One that was done before ended well.
+    # One that was done before ended well, and was not killed.
     case $code in
         137) killed=$((killed + 1)) ;;
-        0) echo "done before" ;;
+        0)
+            echo "done before"
+            too_late=$((too_late + 1))
+            ;;
         *) false ;;
     esac
     # The server notices, gives everything back and serves the next.
@@ -76,13 +81,19 @@ for ((round = 0; round < rounds; round++)); do
         echo "a part of a file is left"
         exit 1
     fi
+    [ "$code" != 137 ] || went_on=$((went_on + 1))
 done
-count "a client of a server" killed "$killed" "$killed"
+[ "$killed" -gt 0 ]
+count "a client of a server" killed "$killed" "$went_on"
+[ "$too_late" = 0 ] || count "a client of a server" "to be killed, and done before" "$too_late" "$too_late"
 kill -TERM "$server"
 wait "$server"
 wait_until 20 no_objects
 
 echo "-- the server is killed"
+killed=0
+told=0
+too_late=0
 for ((round = 0; round < rounds; round++)); do
     rm -rf /run/into
     mkdir /run/into
@@ -92,7 +103,9 @@ for ((round = 0; round < rounds; round++)); do
     process=$!
     moment
     kill -KILL "$server"
-    wait "$server" 2> /dev/null || true
+    server_code=0
+    wait "$server" 2> /dev/null || server_code=$?
+    [ "$server_code" = 137 ]
     begin=$(now)
     # A client that hangs is told of as one.
     wait_until 60 ended
@@ -101,7 +114,9 @@ for ((round = 0; round < rounds; round++)); do
     if [ "$code" = 0 ]; then
         cmp /run/from/file /run/into/file
         echo "done before"
+        too_late=$((too_late + 1))
     else
+        killed=$((killed + 1))
         [ "$code" = 1 ]
         grep -q -e "connection to the server is lost" -e "cannot connect to the server" /run/client || {
             cat /run/client
@@ -109,10 +124,13 @@ for ((round = 0; round < rounds; round++)); do
         }
         [ ! -e /run/into/file ]
         echo "from $begin to $(now): $(grep why /run/client)"
+        told=$((told + 1))
     fi
     wait_until 20 no_objects
 done
-count "a server" killed "$rounds" "$round"
+[ "$told" -gt 0 ]
+count "a server" killed "$killed" "$told"
+[ "$too_late" = 0 ] || count "a server" "killed when its client was done" "$too_late" "$too_late"
 
 echo "-- either is interrupted"
 rm -rf /run/into
@@ -125,7 +143,7 @@ for ((round = 0; round < rounds; round++)); do
     code=0
     env --default-signal=INT dat copy /run/from/file file --connect "$RDMA_IPV4" --quiet 2> /run/client &
     process=$!
-    wait_until 10 in_use
+    wait_until 60 in_use
     sleep "0.$((RANDOM % 4))"
     kill -INT "$process"
     wait "$process" || code=$?
