@@ -6,7 +6,7 @@
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["xtask/vm/programs/owner.c", "xtask/vm/programs/hostile.c"], links = ["ibverbs", "rdmacm"] }]
 # Arguments: rounds of everything, and a seed. Each attempt has a connection of its own, which it costs. The owner of the memory looks after each whether anything
-# but what was granted has changed. What is counted goes to `cargo xtask harden`.
+# but what was granted has changed. Honest peers get on during each attack, or it is made again until they do. What is counted goes to `cargo xtask harden`.
 set -euo pipefail
 rounds=${1:-2}
 seed=${2:-$$}
@@ -44,6 +44,38 @@ attack() {
     return "$code"
 }
 failed=0
+# How far the honest peer is that writes to this file: it prints `progress DONE TURNED-AWAY` now and then.
+progress_of() {
+    local far
+    far=$(sed -n 's/^progress \([0-9]* [0-9]*\)$/\1/p' "$1" 2> /dev/null | tail -n 1) || true
+    echo "${far:-0 0}"
+}
+has_begun() {
+    [ "$(progress_of "$1")" != "0 0" ]
+}
+# The most seconds for which an attack is made again and again while no honest peer gets on: far more than any of them needs.
+STARVED=120
+# beside FILE HONEST GROUP WHAT ...: the attack, with the honest peer of that file alive; it has to get on between the begin and the end of it. SEED is the last argument.
+beside() {
+    local file=$1 honest=$2 group=$3 again=0 code=0 begin done_before turned_before done_now turned_now
+    shift 3
+    read -r done_before turned_before < <(progress_of "$file")
+    begin=$SECONDS
+    while :; do
+        attack "$group" "${@:1:$#-1}" "$((${!#} + 1000 * again))" || code=1
+        read -r done_now turned_now < <(progress_of "$file")
+        # What ended first may have begun before the attack.
+        [ "$done_now" -le $((done_before + 1)) ] || break
+        if [ $((SECONDS - begin)) -ge "$STARVED" ]; then
+            echo "hostile $*: no honest peer got on beside it in $((SECONDS - begin)) s"
+            return 1
+        fi
+        again=$((again + 1))
+    done
+    echo "beside hostile $1: $((done_now - done_before)) done, $((turned_now - turned_before)) turned away ($(now))"
+    count "$group" "$honest beside \"$1\"" $((done_now - done_before + turned_now - turned_before)) $((turned_now - turned_before))
+    return "$code"
+}
 
 echo "-- windows, zones, bounds, rights ($(now))"
 owner "$RDMA_DEVICE" > owned 2>&1 &
@@ -51,14 +83,17 @@ owner=$!
 wait_until 20 listens 4712
 owner "$RDMA_DEVICE" "$RDMA_IPV4" > honest 2>&1 &
 honest=$!
-attack window owner "$RDMA_IPV4" "$rounds" "$seed" || failed=1
-attack owner garbage "$RDMA_IPV4" 4712 $((rounds * 10)) "$seed" || failed=1
-attack owner flood "$RDMA_IPV4" 4712 $((rounds * 20)) "$seed" || failed=1
+wait_until 60 has_begun honest
+rounds_of="honest rounds of writing and reading back,"
+beside honest "$rounds_of" window owner "$RDMA_IPV4" "$rounds" "$seed" || failed=1
+beside honest "$rounds_of" owner garbage "$RDMA_IPV4" 4712 $((rounds * 10)) "$seed" || failed=1
+beside honest "$rounds_of" owner flood "$RDMA_IPV4" 4712 $((rounds * 20)) "$seed" || failed=1
 # Whoever looks for room after the flood finds some.
-attack window owner "$RDMA_IPV4" 1 "$((seed + 1))" || failed=1
+beside honest "$rounds_of" window owner "$RDMA_IPV4" 1 "$((seed + 1))" || failed=1
 expect "$honest"
 expect "$owner"
-cat honest owned
+tail -n 1 honest
+cat owned
 # Three invalidations and a message that is too long in each round: the owner hears of each by an error of its receive.
 grep -q " $((4 * (rounds + 1))) refused" owned || failed=1
 wait_until 30 no_objects
@@ -68,9 +103,9 @@ dat serve --into /run/into --force --json > served 2>&1 &
 server=$!
 wait_until 20 listens 7471
 copies() {
-    local count=0 over=
+    local count=0 turned=0 over=
     trap 'over=yes' TERM
-    while [ -z "$over" ] || [ "$count" = 0 ]; do
+    while [ -z "$over" ]; do
         # All places are taken now and then.
         if timeout 60 dat copy file copy --connect "$RDMA_IPV4" --quiet 2> refusal; then
             cmp file /run/into/copy || exit 1
@@ -78,18 +113,23 @@ copies() {
         elif ! grep -q "no room for another client" refusal; then
             cat refusal
             exit 1
+        else
+            turned=$((turned + 1))
         fi
+        echo "progress $count $turned"
     done
     echo "honest: $count copies"
 }
 copies > copied 2>&1 &
 copier=$!
-attack serve serve "$RDMA_IPV4" 7471 "$rounds" "$seed" || failed=1
-attack serve garbage "$RDMA_IPV4" 7471 $((rounds * 10)) "$seed" || failed=1
-attack serve flood "$RDMA_IPV4" 7471 $((rounds * 10)) "$seed" || failed=1
+wait_until 60 has_begun copied
+beside copied "honest copies" serve serve "$RDMA_IPV4" 7471 "$rounds" "$seed" || failed=1
+beside copied "honest copies" serve garbage "$RDMA_IPV4" 7471 $((rounds * 10)) "$seed" || failed=1
+beside copied "honest copies" serve flood "$RDMA_IPV4" 7471 $((rounds * 10)) "$seed" || failed=1
 expect "$copier"
 expect "$server"
-cat copied served
+tail -n 1 copied
+cat served
 wait_until 30 no_objects
 
 echo "-- an exporter, while an honest importer puts and gets ($(now))"
@@ -97,11 +137,11 @@ dat rsm export --size 4M --device "$RDMA_DEVICE" --port 7472 > exported 2>&1 &
 exporter=$!
 wait_until 20 listens 7472
 imports() {
-    local count=0 over=
+    local count=0 turned=0 over=
     trap 'over=yes' TERM
     # Who is connected stays so, whatever others say.
     dat rsm bench --connect "$RDMA_IPV4:7472" --piece 4K --duration 10s --json > benched || exit 1
-    while [ -z "$over" ] || [ "$count" = 0 ]; do
+    while [ -z "$over" ]; do
         # All of its places may be taken by what has just ended.
         if timeout 60 dat rsm put file --connect "$RDMA_IPV4:7472" --quiet 2> refusal &&
             timeout 60 dat rsm get came --connect "$RDMA_IPV4:7472" --length 300001 --quiet 2> refusal; then
@@ -110,7 +150,10 @@ imports() {
         elif ! grep -qi "resources" refusal; then
             cat refusal
             exit 1
+        else
+            turned=$((turned + 1))
         fi
+        echo "progress $count $turned"
         rm -f came
     done
     echo "honest: $count puts and gets"
@@ -118,11 +161,11 @@ imports() {
 attack export export "$RDMA_IPV4" 7472 1 "$seed" || failed=1
 imports > imported 2>&1 &
 importer=$!
-attack export export "$RDMA_IPV4" 7472 "$rounds" "$((seed + 1))" || failed=1
-attack export garbage "$RDMA_IPV4" 7472 $((rounds * 10)) "$seed" || failed=1
+beside imported "honest puts and gets" export export "$RDMA_IPV4" 7472 "$rounds" "$((seed + 1))" || failed=1
+beside imported "honest puts and gets" export garbage "$RDMA_IPV4" 7472 $((rounds * 10)) "$seed" || failed=1
+beside imported "honest puts and gets" export flood "$RDMA_IPV4" 7472 $((rounds * 10)) "$seed" || failed=1
 expect "$importer"
-cat imported
-attack export flood "$RDMA_IPV4" 7472 $((rounds * 10)) "$seed" || failed=1
+tail -n 1 imported
 timeout 60 dat rsm put file --connect "$RDMA_IPV4:7472" --quiet
 timeout 60 dat rsm get back --connect "$RDMA_IPV4:7472" --length 300001 --quiet
 cmp file back

@@ -2,7 +2,8 @@
  * Memory whose owner lets peers reach parts of it, and a peer that keeps to that.
  *
  * owner ADAPTER: opens windows for whoever connects, honest or hostile, until SIGTERM comes, and looks after each hostile peer whether anything else of its
- * memory has changed. owner ADAPTER ADDRESS: an honest peer, which writes, reads back and compares until SIGTERM comes.
+ * memory has changed. owner ADAPTER ADDRESS: an honest peer, which writes, reads back and compares until SIGTERM comes, and prints again and again
+ * `progress DONE TURNED-AWAY`.
  *
  * RMB-24, RMB-27, RMF-01, RMF-02, LMC-05
  */
@@ -360,6 +361,12 @@ static void one_success(DAT_UINT64 value)
     CHECK(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS);
 }
 
+static void tell_progress(unsigned rounds, unsigned turned_away)
+{
+    printf("progress %u %u\n", rounds, turned_away);
+    fflush(stdout);
+}
+
 static void keep_to_it(const char *address)
 {
     struct greeting greeting = {GREETING, HONEST};
@@ -376,7 +383,7 @@ static void keep_to_it(const char *address)
     memset(&owner, 0, sizeof owner);
     owner.sin_family = AF_INET;
     CHECK(inet_pton(AF_INET, address, &owner.sin_addr) == 1);
-    while (!over || connections == 0) {
+    while (!over) {
         struct offer offer;
         DAT_RMR_TRIPLET remote;
         int round;
@@ -389,7 +396,7 @@ static void keep_to_it(const char *address)
         number = any_event(&event);
         if (number == DAT_CONNECTION_EVENT_PEER_REJECTED) {
             /* A flood takes all places now and then. */
-            turned_away++;
+            tell_progress(rounds, ++turned_away);
             OK(dat_ep_free(endpoint));
             /* Its receive is flushed. */
             usleep(100000);
@@ -417,6 +424,8 @@ static void keep_to_it(const char *address)
             OK(dat_ep_post_rdma_read(endpoint, 1, &local, cookie(4), &remote, DAT_COMPLETION_DEFAULT_FLAG));
             one_success(4);
             CHECK(memcmp(page(0), page(1), GRANTED) == 0);
+            if (rounds % 10 == 0)
+                tell_progress(rounds + 1, turned_away);
         }
         OK(dat_ep_disconnect(endpoint, DAT_CLOSE_GRACEFUL_FLAG));
         CHECK(any_event(&event) == DAT_CONNECTION_EVENT_DISCONNECTED);
