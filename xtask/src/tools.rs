@@ -248,7 +248,6 @@ fn run_targets(
             name: target,
             share,
             length,
-            ..
         } = *target;
         let (corpus, seeds) = (
             folder.join("corpus").join(target),
