@@ -15,6 +15,7 @@
 # before; the next one works. What is counted goes to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
+mount -t debugfs none /sys/kernel/debug
 rounds=${1:-3}
 RANDOM=${2:-$$}
 echo "seed ${2:-$$}, $rounds rounds of each"
@@ -44,6 +45,27 @@ fail() {
 ports=(4713 4714 4715 4716)
 LIVES=10
 lasting="connections of up to two seconds while packets are lost: not ended while they lasted"
+# Soft-RoCE gives a read up when its answers come in an order that it does not expect. It ends the connection then, but completes the read as if it had been done, and its
+# kernel says so by a warning: that of `rxe_completer`, once until it is told to warn again. No library above it can tell such a read from another.
+given_up="reads that the device gives up with a warning of its kernel, and completes as if they were done"
+warned=0
+warnings() {
+    dmesg | grep -c "WARNING: .* at drivers/infiniband/sw/rxe/rxe_comp\.c" || true
+}
+# warn_anew: what was warned of before says nothing of what comes.
+warn_anew() {
+    warned=$(warnings)
+    echo 1 > /sys/kernel/debug/clear_warn_once
+}
+gives_up() {
+    [ "$(warnings)" -gt "$warned" ]
+}
+# forgive WHAT COUNT: so many reads did not bring what was written; the kernel has to have warned of it.
+forgive() {
+    gives_up || fail "$1: it does not bring what was written, and the kernel warned of nothing"
+    counted "$given_up" "$2" 0 "$2"
+    echo "given up: $1 ($(now))"
+}
 # What a command says whose connection did not stand.
 lost="connection to the server is lost|cannot connect to the server|connection was aborted|why: .*(unreachable|Transport|barrier|nothing answers|timed? ?out|a transfer failed)"
 # judge WHAT CODE WORDS: the command, which said what is in `said`, ended well, or says why not by these words and what to do about it. Fails when it did not
@@ -72,16 +94,21 @@ counted() {
 }
 # watched WHAT: the program `once` ended well and says in `said` what came of its posts.
 watched() {
-    local posted well failed
+    local posted well failed untrue
     read -r posted well failed < <(sed -n 's/^posted \([0-9]*\) well \([0-9]*\) failed \([0-9]*\)$/\1 \2 \3/p' said)
     [ -n "${failed:-}" ] || fail "$1: it does not say what came of it"
     counted "$1" "$posted" "$well" "$failed"
+    untrue=$(sed -n 's/^untrue \([0-9]*\)$/\1/p' said)
+    [ "${untrue:-0}" = 0 ] || forgive "$1" "$untrue"
 }
 # attempt WHAT COMMAND...: as `judge`, of a command over the network.
 attempt() {
-    local code=0
+    local code=0 words=$lost
     timeout 120 "${@:2}" > said 2>&1 || code=$?
-    judge "$1" "$code" "$lost"
+    if gives_up; then
+        words+="|is not what was sent|differs from what was sent"
+    fi
+    judge "$1" "$code" "$words"
 }
 no_objects() {
     [ "$(device_objects)" = "$before" ]
@@ -167,6 +194,7 @@ network() {
         there=$(mischief)
         # For less than this the device has patience, so that something has to be whole, however few rounds there are.
         [ "$round" != 0 ] || here="loss 1%" there="delay 3ms"
+        warn_anew
         echo "round $round: $here; from the other host: $there ($(now))"
         peer "tc qdisc replace dev $RDMA_INTERFACE root netem $there"
         # shellcheck disable=SC2086
@@ -179,12 +207,12 @@ network() {
         fi
         for operation in write read send; do
             if attempt "commands while packets are lost" dat perf "$operation" --connect "$PEER_IPV4" --size 20000 -n 20 --json; then
-                grep -q '"verified": true' said || fail "not verified"
+                grep -q '"verified": true' said || forgive "dat perf $operation" 1
             fi
         done
         if attempt "commands while packets are lost" dat rsm put file --connect "$PEER_IPV4:7472" --quiet &&
             attempt "commands while packets are lost" dat rsm get back --connect "$PEER_IPV4:7472" --length 300001 --quiet; then
-            cmp file back
+            cmp file back || forgive "dat rsm get" 1
         fi
         rm -f back
         timeout 120 once "$RDMA_DEVICE" "${ports[0]}" "$PEER_IPV4" 1500 "$RANDOM" 1 > said 2>&1 || fail "once: exit code $?"
@@ -225,6 +253,7 @@ lives() {
         peer "tc qdisc replace dev $RDMA_INTERFACE root netem $there"
         # shellcheck disable=SC2086
         tc qdisc replace dev "$RDMA_INTERFACE" root netem $here
+        warn_anew
         processes=()
         for port in "${ports[@]}"; do
             timeout 500 once "$RDMA_DEVICE" "$port" "$PEER_IPV4" "$((RANDOM % 300 + 20))" "$RANDOM" "$LIVES" > "said.$port" 2>&1 &
@@ -290,6 +319,7 @@ link() {
     echo "-- the link goes down and up in the middle ($(now))"
     peer_serves
     for ((round = 0; round < rounds; round++)); do
+        warn_anew
         down=${DOWN[RANDOM % ${#DOWN[@]}]}
         kind=$((RANDOM % 5))
         [ "$round" != 0 ] || down=${DOWN[-1]} kind=$((RANDOM % 4 + 1))
