@@ -1,7 +1,7 @@
 //! Atomics for the model checker: loom's, made when they are first used, because those of the crate live in constants.
 //!
-//! Each place in the sources where an order is asked for can be weakened or left out, so that a proof can be asked whether
-//! it would notice (`models`). Loom knows a total order of fences alone. Here there is one between a sequentially consistent
+//! Each place in the sources where an order is asked for can be weakened or left out, and each where a lock is held or a waker is used can be left
+//! out, so that a proof can be asked whether it would notice (`models`). Loom knows a total order of fences alone. Here there is one between a sequentially consistent
 //! write and a sequentially consistent read that follows it without another write in between: less than the language promises.
 
 use core::panic::Location;
@@ -22,10 +22,12 @@ pub(crate) enum Change {
     Partial,
     /// It does nothing, and answers as if it had.
     Omitted,
+    /// A step that is no access of the core's own is left out.
+    Skipped,
 }
 
 impl Change {
-    pub(crate) const ALL: [Self; 3] = [Self::Relaxed, Self::Partial, Self::Omitted];
+    pub(crate) const ALL: [Self; 4] = [Self::Relaxed, Self::Partial, Self::Omitted, Self::Skipped];
 
     /// As it is named between processes.
     pub(crate) const fn name(self) -> &'static str {
@@ -33,6 +35,7 @@ impl Change {
             Self::Relaxed => "relaxed",
             Self::Partial => "partial",
             Self::Omitted => "omitted",
+            Self::Skipped => "skipped",
         }
     }
 }
@@ -90,9 +93,6 @@ enum Access {
 fn way(place: &Location<'_>, order: Ordering, access: Access) -> Way {
     let (writes, is_fence) = (access != Access::Load, access == Access::Fence);
     ACCESSES.set(ACCESSES.get().wrapping_add(1));
-    if !UNDER_WAY.get() {
-        return Way::With(order);
-    }
     let mut possible = std::vec::Vec::new();
     if order != Ordering::Relaxed && !is_fence {
         possible.push(Change::Relaxed);
@@ -103,6 +103,24 @@ fn way(place: &Location<'_>, order: Ordering, access: Access) -> Way {
     if writes && order != Ordering::Relaxed {
         possible.push(Change::Omitted);
     }
+    match changed(place, &possible) {
+        None => Way::With(order),
+        Some(Change::Relaxed) => Way::With(Ordering::Relaxed),
+        Some(Change::Partial) => Way::With(Ordering::AcqRel),
+        Some(Change::Omitted | Change::Skipped) => Way::NotAtAll(order),
+    }
+}
+
+/// Whether a step is done: the holding of a lock, or what a waker is for.
+fn is_done(place: &Location<'_>) -> bool {
+    changed(place, &[Change::Skipped]).is_none()
+}
+
+/// What is to be changed here, of what may be.
+fn changed(place: &Location<'_>, possible: &[Change]) -> Option<Change> {
+    if !UNDER_WAY.get() {
+        return None;
+    }
     let mutant = |change| Mutant {
         file: place.file().into(),
         line: place.line(),
@@ -110,17 +128,11 @@ fn way(place: &Location<'_>, order: Ordering, access: Access) -> Way {
         change,
     };
     SEEN.with_borrow_mut(|seen| seen.extend(possible.iter().map(|&change| mutant(change))));
-    let changed = CHANGED.with_borrow(|changed| {
+    CHANGED.with_borrow(|changed| {
         let changed = changed.as_ref()?;
         (possible.contains(&changed.change) && mutant(changed.change) == *changed)
             .then_some(changed.change)
-    });
-    match changed {
-        None => Way::With(order),
-        Some(Change::Relaxed) => Way::With(Ordering::Relaxed),
-        Some(Change::Partial) => Way::With(Ordering::AcqRel),
-        Some(Change::Omitted) => Way::NotAtAll(order),
-    }
+    })
 }
 
 /// The part of an order that a load has.
@@ -365,16 +377,22 @@ impl AtomicWaker {
         Self(Late::new())
     }
 
+    #[track_caller]
     pub(crate) fn register(&self, waker: &Waker) {
-        *self.held() = Some(waker.clone());
+        if is_done(Location::caller()) {
+            *self.held() = Some(waker.clone());
+        }
     }
 
     pub(crate) fn take(&self) -> Option<Waker> {
         self.held().take()
     }
 
+    #[track_caller]
     pub(crate) fn wake(&self) {
-        if let Some(waker) = self.take() {
+        if is_done(Location::caller())
+            && let Some(waker) = self.take()
+        {
             waker.wake();
         }
     }
@@ -431,19 +449,21 @@ impl Condvar {
 pub(crate) struct ModelLock(Late<loom::sync::Mutex<()>>);
 
 #[expect(unsafe_code)]
-// SAFETY: loom's mutex is held from `acquire` until the state, which is its guard, is dropped.
+// SAFETY: loom's mutex is held from `acquire` until the state, which is its guard, is dropped. A run in which a lock is left out
+// has to fail: one thread of the process runs at a time, and every access to what the lock is for is told to loom before it is made.
 unsafe impl super::RawLock for ModelLock {
     const INIT: Self = Self(Late::new());
 
     type Control = Self;
 
-    type State<'a> = loom::sync::MutexGuard<'a, ()>;
+    type State<'a> = Option<loom::sync::MutexGuard<'a, ()>>;
 
+    #[track_caller]
     unsafe fn acquire(&self) -> Self::State<'_> {
-        match self.0.get().lock() {
+        is_done(Location::caller()).then(|| match self.0.get().lock() {
             Ok(held) => held,
             Err(poisoned) => poisoned.into_inner(),
-        }
+        })
     }
 
     unsafe fn release(&self, state: Self::State<'_>) {

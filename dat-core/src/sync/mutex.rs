@@ -38,6 +38,7 @@ impl<L: RawLock, T> Mutex<L, T> {
     ///
     /// `f` must not come back to the same mutex, directly or by a waker or an agent: that is a dead-lock.
     #[inline]
+    #[cfg_attr(loom, track_caller)]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.hold())
     }
@@ -45,6 +46,7 @@ impl<L: RawLock, T> Mutex<L, T> {
     /// Holds the lock until the guard is dropped; for paths on which a closure would be one call too
     /// many. Guards are dropped in the opposite order of their making.
     #[inline(always)]
+    #[cfg_attr(loom, track_caller)]
     pub(crate) fn hold(&self) -> Guard<'_, L, T> {
         #[expect(unsafe_code)]
         // SAFETY: the guard releases the lock once, when it is dropped; guards go from the function that
@@ -59,6 +61,7 @@ impl<L: RawLock, T> Mutex<L, T> {
     /// As `hold`, if nobody else does: a path that ends in another function where somebody does need not keep its
     /// values over a wait.
     #[inline(always)]
+    #[cfg_attr(loom, track_caller)]
     pub(crate) fn try_hold(&self) -> Option<Guard<'_, L, T>> {
         #[expect(unsafe_code)]
         // SAFETY: as in `hold`.

@@ -1,10 +1,11 @@
 //! The proofs of the core's threads: every interleaving of each model, and whether they would notice a weaker order.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -15,24 +16,49 @@ use xshell::cmd;
 use crate::lanes::{in_lanes, processors};
 use crate::workspace::Workspace;
 
-/// The accesses whose orders are not needed as far as the models can tell, each with the reason why it stays.
+/// The accesses whose orders are not needed as far as the models can tell, each with the reason why it stays; and steps that models need.
 const UNNOTICED: &str = "checks/assurance/orders.toml";
 /// As the tests are told; see `dat-core/src/models`.
 const CHANGED: &str = "DAT_CORE_CHANGED";
 const LISTED: &str = "DAT_CORE_LISTED";
-/// Models that hold in every interleaving, and hold still when any one access is weaker, or left out: none of them alone decides these.
-const INDIFFERENT: [&str; 2] = [
-    "models::latch::a_completion_ends_a_wait",
-    "models::slot::a_post_meets_the_endpoint_that_it_names",
-];
-/// A model that takes longer with a changed access has not noticed it.
+/// What is left out of the core where a lock is not held, or a waker not used.
+const SKIPPED: &str = ":skipped";
+/// Whether a model that takes longer than this notices a change stays open.
 const LIMIT: Duration = Duration::from_secs(60);
+/// How the tests of a package end where one fails.
+const FAILED: i32 = 101;
+/// How they end where a second panic comes while the first is on its way.
+const ABORTED: i32 = 6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Unnoticed {
+struct Known {
     #[serde(default)]
     access: Vec<Access>,
+    #[serde(default)]
+    step: Vec<Step>,
+}
+
+/// A lock that is held, or a waker that is used, without which a model has to fail.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    file: String,
+    /// Part of its line.
+    line: String,
+    /// Part of the line above, where the line alone is not enough.
+    below: Option<String>,
+    /// The model.
+    model: String,
+}
+
+/// What a model says of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Fails,
+    Holds,
+    /// It took too long.
+    Open,
 }
 
 /// One access that stays as it is though no model needs it.
@@ -61,34 +87,145 @@ struct Proof {
     took: Duration,
 }
 
+impl Known {
+    fn read(workspace: &Workspace) -> Result<Self> {
+        let text = fs::read_to_string(workspace.root().join(UNNOTICED)).context(UNNOTICED)?;
+        toml::from_str(&text).context(UNNOTICED)
+    }
+}
+
+impl Proof {
+    /// The changes of accesses among those that there are.
+    fn changes_of_accesses(&self) -> impl Iterator<Item = &String> {
+        let all = self.changeable.iter();
+        all.filter(|change| !change.ends_with(SKIPPED))
+    }
+}
+
+/// Where a change is, as the sources have it.
+struct Place {
+    file: String,
+    text: String,
+    above: String,
+    what: String,
+}
+
+impl Place {
+    fn of(workspace: &Workspace, change: &str) -> Result<Self> {
+        let parts: Vec<&str> = change.split(':').collect();
+        let [file, line, _, what] = parts[..] else {
+            bail!("{change} names no access");
+        };
+        let source = fs::read_to_string(workspace.root().join(file)).context(file.to_owned())?;
+        let at = line.parse::<usize>()?.saturating_sub(1);
+        let line_at = |at: usize| source.lines().nth(at).unwrap_or_default().to_owned();
+        Ok(Self {
+            file: file.to_owned(),
+            text: line_at(at),
+            above: line_at(at.saturating_sub(1)),
+            what: what.to_owned(),
+        })
+    }
+
+    fn is(&self, file: &str, line: &str, below: Option<&str>) -> bool {
+        self.file == file
+            && self.text.contains(line)
+            && self.above.contains(below.unwrap_or_default())
+    }
+}
+
 /// Runs all models, and lets each show that it notices a change: the short form.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
+    let known = Known::read(workspace)?;
+    let steps = steps(workspace, &known, &proofs)?;
     for proof in &proofs {
-        let noticed = proof
-            .changeable
-            .iter()
-            .find(|change| notices(&binary, &proof.name, change));
         let (name, ways) = (proof.name.as_str(), proof.ways);
-        match (noticed, INDIFFERENT.contains(&name)) {
-            (Some(change), false) => println!("{name}: {ways} ways; notices {change}"),
-            (None, true) => println!("{name}: {ways} ways; notices no change, as is known"),
-            (Some(change), true) => {
-                bail!("{name} notices {change}: it is not indifferent any more")
-            }
-            (None, false) => bail!("{name} notices no change of the core: it proves nothing"),
-        }
+        let named = steps.iter().filter(|(model, _)| *model == name);
+        let changes = named
+            .map(|(_, change)| change)
+            .chain(proof.changes_of_accesses());
+        let Some(change) = first_noticed(&binary, name, changes)? else {
+            bail!("{name} notices no change of the core: it proves nothing");
+        };
+        println!("{name}: {ways} ways; notices {change}");
     }
     Ok(())
+}
+
+/// The first of some changes that a model notices.
+fn first_noticed<'c>(
+    binary: &Path,
+    model: &str,
+    changes: impl Iterator<Item = &'c String>,
+) -> Result<Option<&'c String>> {
+    for change in changes {
+        if notices(binary, model, change)? == Verdict::Fails {
+            return Ok(Some(change));
+        }
+    }
+    Ok(None)
+}
+
+/// The steps that models need, each with its model, as the models name them.
+fn steps<'k>(
+    workspace: &Workspace,
+    known: &'k Known,
+    proofs: &[Proof],
+) -> Result<Vec<(&'k str, String)>> {
+    let mut steps = Vec::new();
+    for step in &known.step {
+        let Step {
+            file,
+            line,
+            below,
+            model,
+        } = step;
+        let proof = proofs.iter().find(|proof| proof.name == *model);
+        let proof = proof.with_context(|| format!("{UNNOTICED}: there is no model {model}"))?;
+        let mut found = Vec::new();
+        for change in proof.changeable.iter().filter(|it| it.ends_with(SKIPPED)) {
+            let place = Place::of(workspace, change)?;
+            if place.is(file, line, below.as_deref()) {
+                found.push(change.clone());
+            }
+        }
+        let [change] = <[String; 1]>::try_from(found).map_err(|found| {
+            let count = found.len();
+            anyhow!("{UNNOTICED}: {file}: {line} is {count} steps of {model}, not one")
+        })?;
+        steps.push((model.as_str(), change));
+    }
+    Ok(steps)
 }
 
 /// Runs all models, also with words in halves, and every change of an access; returns the section of the report.
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
+    let known = Known::read(workspace)?;
+    let needed = steps(workspace, &known, &proofs)?;
+    for (model, change) in &needed {
+        if notices(&binary, model, change)? != Verdict::Fails {
+            bail!("{model} does not notice {change}");
+        }
+    }
     let noticed = notice_all(&binary, &proofs)?;
-    let (reasons, found) = judge(workspace, &noticed)?;
+    let (reasons, found) = judge(workspace, &known, &noticed)?;
+    for proof in &proofs {
+        let by_step = needed.iter().any(|(model, _)| *model == proof.name);
+        let first = noticed.values().flatten().any(|model| *model == proof.name);
+        if !by_step
+            && !first
+            && first_noticed(&binary, &proof.name, proof.changes_of_accesses())?.is_none()
+        {
+            bail!(
+                "{} notices no change of the core: it proves nothing",
+                proof.name
+            );
+        }
+    }
     let halves = prove_all(&build(workspace, true)?)?;
     let mut report = String::from(
         "| model | ways | accesses | interruptions | with words in halves |\n|---|---|---|---|---|\n",
@@ -109,9 +246,10 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     writeln!(
         report,
         "\n{} models in {ways} ways. Of {} changes of accesses {found} are noticed, and {reasons} have a reason in \
-         [orders.toml](../{UNNOTICED}).",
+         [orders.toml](../{UNNOTICED}); the {} steps that are named there are noticed when they are left out.",
         proofs.len(),
         noticed.len(),
+        needed.len(),
     )?;
     Ok(report)
 }
@@ -197,26 +335,30 @@ fn prove(binary: &Path, name: String) -> Result<Proof> {
     Ok(proof)
 }
 
-/// Whether a model fails with an access changed.
-fn notices(binary: &Path, model: &str, change: &str) -> bool {
-    let child = Command::new(binary)
+/// What a model says of a change.
+fn notices(binary: &Path, model: &str, change: &str) -> Result<Verdict> {
+    let mut child = Command::new(binary)
         .args(["--exact", model])
         .env(CHANGED, change)
         .env_remove(LISTED)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut child) = child else { return false };
+        .spawn()
+        .with_context(|| format!("{model} cannot be run with {change}"))?;
     let begin = Instant::now();
     loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return !status.success(),
-            Ok(None) if begin.elapsed() < LIMIT => thread::sleep(Duration::from_millis(5)),
-            _ => {
-                let _ended = child.kill();
-                let _status = child.wait();
-                return false;
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(Verdict::Holds),
+            Some(status) if status.code() == Some(FAILED) || status.signal() == Some(ABORTED) => {
+                return Ok(Verdict::Fails);
+            }
+            Some(status) => bail!("{model} ends with {status} with {change}"),
+            None if begin.elapsed() < LIMIT => thread::sleep(Duration::from_millis(5)),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Verdict::Open);
             }
         }
     }
@@ -228,17 +370,27 @@ fn notice_all(binary: &Path, proofs: &[Proof]) -> Result<BTreeMap<String, Option
     order.sort_by_key(|proof| proof.took);
     let changes: Vec<&String> = proofs
         .iter()
-        .flat_map(|proof| &proof.changeable)
+        .flat_map(Proof::changes_of_accesses)
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();
     let noticed = Mutex::new(BTreeMap::new());
     in_lanes(vec![(); processors()], &changes, |(), change| {
-        let by = order
-            .iter()
-            .filter(|proof| proof.changeable.contains(*change))
-            .find(|proof| notices(binary, &proof.name, change))
-            .map(|proof| proof.name.clone());
+        let mut by = None;
+        let mut open = None;
+        for proof in order.iter().filter(|it| it.changeable.contains(*change)) {
+            match notices(binary, &proof.name, change)? {
+                Verdict::Fails => {
+                    by = Some(proof.name.clone());
+                    break;
+                }
+                Verdict::Holds => {}
+                Verdict::Open => open = Some(&proof.name),
+            }
+        }
+        if let (None, Some(model)) = (&by, open) {
+            bail!("{model} takes too long with {change}, and no other model notices it");
+        }
         let mut noticed = noticed.lock().expect("a lane does not panic");
         noticed.insert((*change).clone(), by);
         Ok(())
@@ -249,26 +401,17 @@ fn notice_all(binary: &Path, proofs: &[Proof]) -> Result<BTreeMap<String, Option
 /// Holds what went unnoticed against the reasons; returns how many have one, and how many were noticed.
 fn judge(
     workspace: &Workspace,
+    known: &Known,
     noticed: &BTreeMap<String, Option<String>>,
 ) -> Result<(usize, usize)> {
-    let text = fs::read_to_string(workspace.root().join(UNNOTICED)).context(UNNOTICED)?;
-    let known: Unnoticed = toml::from_str(&text).context(UNNOTICED)?;
     let mut faults = Vec::new();
-    let mut used = BTreeSet::new();
+    let mut used = BTreeMap::new();
     let mut reasons = 0;
     for (change, by) in noticed {
-        let parts: Vec<&str> = change.split(':').collect();
-        let [file, line, _, what] = parts[..] else {
-            bail!("{change} names no access");
-        };
-        let source = fs::read_to_string(workspace.root().join(file)).context(file.to_owned())?;
-        let at = line.parse::<usize>()?.saturating_sub(1);
-        let line_at = |at: usize| source.lines().nth(at).unwrap_or_default();
-        let (above, text) = (line_at(at.saturating_sub(1)), line_at(at));
+        let spot = Place::of(workspace, change)?;
         let reason = known.access.iter().enumerate().find_map(|(at, access)| {
-            let below = access.below.as_deref().unwrap_or_default();
-            let is = access.file == file && text.contains(&access.line) && above.contains(below);
-            let place = access.changes.iter().position(|change| change == what)?;
+            let is = spot.is(&access.file, &access.line, access.below.as_deref());
+            let place = access.changes.iter().position(|it| *it == spot.what)?;
             is.then_some((at, place))
         });
         match (by, reason) {
@@ -278,9 +421,11 @@ fn judge(
             }
             (None, Some(place)) => {
                 reasons += 1;
-                used.insert(place);
+                if let Some(other) = used.insert(place, change) {
+                    faults.push(format!("one reason is for {other} and for {change}"));
+                }
             }
-            (None, None) => faults.push(format!("{change} goes unnoticed: {}", text.trim())),
+            (None, None) => faults.push(format!("{change} goes unnoticed: {}", spot.text.trim())),
         }
     }
     for (at, access) in known.access.iter().enumerate() {
@@ -288,7 +433,7 @@ fn judge(
             faults.push(format!("{}: {} has no reason", access.file, access.line));
         }
         for (place, change) in access.changes.iter().enumerate() {
-            if !used.contains(&(at, place)) {
+            if !used.contains_key(&(at, place)) {
                 faults.push(format!(
                     "{}: {}: {change} is not an access that goes unnoticed",
                     access.file, access.line
