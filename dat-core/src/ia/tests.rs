@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+mod contexts;
+
 use super::Ia;
 use crate::attributes::SrqAttributes;
 use crate::backend::{ControlEvent, PrivateData, RequestKey};

@@ -212,6 +212,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
         println!("\n== {}: {}", proof.name, proof.what);
         let begin = Instant::now();
+        // Others may change the tree while the proof runs.
+        let at = revision(workspace)?;
         let effort = Effort {
             end: begin + Duration::from_secs(u64::from(options.minutes) * 60),
             minutes: options.minutes,
@@ -219,7 +221,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         };
         match (proof.run)(workspace, &effort) {
             Ok(Some(section)) => {
-                let section = format!("{section}\nAt revision {}.\n", revision(workspace)?);
+                let section = format!("{section}\nAt revision {at}.\n");
                 replace(workspace, proof.name, &section)?;
             }
             Ok(None) => {}
@@ -231,7 +233,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 let kept = before.lines().filter(|line| !line.starts_with(FAILED));
                 let kept: Vec<&str> = kept.collect();
                 if !kept.is_empty() {
-                    let at = revision(workspace)?;
                     let section = format!("{}\n{FAILED} {at}.\n", kept.join("\n").trim_end());
                     replace(workspace, proof.name, &section)?;
                 }
