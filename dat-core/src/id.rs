@@ -1,5 +1,8 @@
 //! Handles: instance, kind, generation and index of an object.
 
+#[cfg(test)]
+mod tests;
+
 use core::fmt;
 
 use crate::error::{Cause, Error, Result, Subtype};
