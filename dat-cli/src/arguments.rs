@@ -214,10 +214,12 @@ pub(crate) fn check_is_outside(device: Option<&str>, command: &str) -> Result<()
     if device != Some(DEVICE) {
         return Ok(());
     }
+    let devices = "name an RDMA device, of those that `dat devices` lists";
+    let missing = crate::device::note().map_or_else(String::new, |note| format!(" ({note})"));
     Err(Failure::usage(
         format!("`dat {command}` cannot use {DEVICE}"),
         "it is the model of a device, in this process: the tour, `dat copy` and `dat perf` run on it",
-        "name an RDMA device, of those that `dat devices` lists; `dat rsm` runs on the mock without --device",
+        format!("{devices}{missing}; `dat rsm` runs on the mock without --device"),
     ))
 }
 
@@ -365,8 +367,10 @@ pub(crate) enum Operation {
 /// Tells those who look for RDMA devices among the backends where they are, and those who give an option to the wrong command which one
 /// takes it.
 pub(crate) fn hint(error: &mut clap::Error) {
-    if error.kind() == ErrorKind::UnknownArgument {
-        return hint_at_command(error);
+    match error.kind() {
+        ErrorKind::UnknownArgument => return hint_at_command(error),
+        ErrorKind::InvalidSubcommand => return hint_at_commands(error),
+        _ => {}
     }
     let backend = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) => option.starts_with("--backend"),
@@ -377,6 +381,32 @@ pub(crate) fn hint(error: &mut clap::Error) {
         let tip = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tip);
     }
+}
+
+/// Names the commands that there are, where clap does not know one that is nearly what was said.
+fn hint_at_commands(error: &mut clap::Error) {
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return;
+    }
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else {
+        return;
+    };
+    // It begins with the whole name of the command whose argument was none: `Usage: dat rsm [OPTIONS] <COMMAND>`.
+    let usage = usage.to_string();
+    let mut command = Arguments::command();
+    for word in usage.split_whitespace().skip(2) {
+        let Some(inner) = command.find_subcommand(word) else {
+            break;
+        };
+        command = inner.clone();
+    }
+    let shown = command
+        .get_subcommands()
+        .filter(|inner| !inner.is_hide_set());
+    let names: Vec<&str> = shown.map(clap::Command::get_name).collect();
+    let tip = format!("use one of: {}", names.join(", "));
+    let tip = ContextValue::StyledStrs(vec![tip.into()]);
+    error.insert(ContextKind::Suggested, tip);
 }
 
 /// Names the commands that take an option which this one does not; clap would say how to pass it as a value, or propose another one.
@@ -430,6 +460,10 @@ pub(crate) fn failure(error: &clap::Error) -> Failure {
             .into();
         paragraphs = vec![format!("{remedy};"), "--help tells more".into()];
     } else if let Some(specific) = specific(error, &paragraphs) {
+        // Which commands there are is part of what is to be done.
+        if let Some((said, _)) = why.split_once(" [subcommands: ") {
+            why = said.to_owned();
+        }
         paragraphs = vec![specific + ";", "--help tells more".into()];
     }
     Failure::usage(
@@ -458,6 +492,9 @@ fn specific(error: &clap::Error, paragraphs: &[String]) -> Option<String> {
         }
         ErrorKind::MissingRequiredArgument => {
             named(ContextKind::InvalidArg).map(|missing| format!("add {missing}"))
+        }
+        ErrorKind::MissingSubcommand => {
+            named(ContextKind::ValidSubcommand).map(|commands| format!("use one of: {commands}"))
         }
         ErrorKind::ArgumentConflict => Some("leave out one of them".into()),
         _ => None,

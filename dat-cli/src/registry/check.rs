@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dat_ffi::registry::{Configuration, Diagnosis, Entry, Level, Problem, diagnose};
+use dat_ffi::registry::{Configuration, Entry, Level, Problem, diagnose_entry};
 use serde::Serialize;
 
 use super::look;
@@ -24,7 +24,7 @@ struct EntryReport {
     version: String,
     thread_safe: bool,
     library: String,
-    /// False if no program gets a provider by it.
+    /// False if no program gets a provider by it; or, without an error, if that is not known, as the library is not found from here.
     good: bool,
     /// Of another section than the default one, or not for programs.
     ignored: bool,
@@ -57,31 +57,33 @@ pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
             .map_err(unreadable)?
             .ok_or_else(|| Failure::file_because("check", usual, "it does not exist", REMEDY))?,
     };
-    let report = report(&diagnose(configuration, look::in_a_child));
+    let mut report = Report {
+        ok: true,
+        file: configuration.file.display().to_string(),
+        entries: Vec::new(),
+        problems: Vec::new(),
+    };
     output.line(format_args!("{FAINT}{}{FAINT:#}", report.file));
-    for entry in &report.entries {
-        let (style, word) = match (entry.ignored, entry.good) {
-            (true, _) => (FAINT, "ignored"),
-            (false, true) => (GOOD, "good"),
-            (false, false) => (BAD, "bad"),
+    // What is wrong with the file itself, and entries, line by line: each library takes its time, up to 20 s, so what is known is said at once.
+    let mut own = configuration.problems.iter().peekable();
+    for entry in &configuration.entries {
+        while let Some(problem) = own.next_if(|problem| problem.line < Some(entry.line)) {
+            report.add_problem(problem, output);
+        }
+        let found = match entry.is_usable() {
+            true => diagnose_entry(&configuration, entry, look::in_a_child),
+            false => None,
         };
-        let (line, name, version) = (entry.line, &entry.name, &entry.version);
-        output.line(format_args!(
-            "line {line:<4} {style}{word:<8}{style:#} {name} {version} {}",
-            entry.library
-        ));
+        report.add_entry(entry, found.as_ref(), output);
+        while let Some(problem) = own.next_if(|problem| problem.line == Some(entry.line)) {
+            report.add_problem(problem, output);
+        }
+        if let Some(problem) = &found {
+            report.add_problem(problem, output);
+        }
     }
-    for problem in &report.problems {
-        let place = problem.line.map(|line| format!("line {line}"));
-        let parts = [&place, &problem.library, &problem.symbol];
-        let place: String = parts
-            .into_iter()
-            .flatten()
-            .map(|part| format!("{part}: "))
-            .collect();
-        let style = if problem.error { BAD } else { FAINT };
-        let reason = &problem.reason;
-        output.line(format_args!("{style}{place}{reason}{style:#}"));
+    for problem in own {
+        report.add_problem(problem, output);
     }
     if report.entries.is_empty() {
         output.line(format_args!("there are no entries"));
@@ -90,41 +92,52 @@ pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
     Ok(report.ok)
 }
 
-fn report(diagnosis: &Diagnosis) -> Report {
-    let configuration = &diagnosis.configuration;
-    let problems = diagnosis.problems();
-    let lost = |entry: &Entry| {
-        let mut libraries = diagnosis.libraries.iter().flatten();
-        libraries.any(|problem| problem.line == Some(entry.line))
-    };
-    let entries = configuration.entries.iter().map(|entry| {
+impl Report {
+    fn add_entry(&mut self, entry: &Entry, found: Option<&Problem>, output: &mut Output) {
         let level = match entry.level {
             Level::User => 'u',
             Level::Kernel => 'k',
         };
-        EntryReport {
+        let report = EntryReport {
             line: entry.line,
             name: entry.name.to_string_lossy().into_owned(),
             version: format!("{level}{}.{}", entry.major, entry.minor),
             thread_safe: entry.is_thread_safe,
             library: entry.library.to_string_lossy().into_owned(),
-            good: entry.is_usable() && !lost(entry),
+            good: entry.is_usable() && found.is_none(),
             ignored: !entry.is_usable(),
-        }
-    });
-    Report {
-        ok: !problems.iter().any(|problem| problem.is_error()),
-        file: configuration.file.display().to_string(),
-        entries: entries.collect(),
-        problems: problems
+        };
+        let (style, word) = match found {
+            None if report.ignored => (FAINT, "ignored"),
+            None => (GOOD, "good"),
+            Some(problem) if problem.is_error() => (BAD, "bad"),
+            Some(_) => (FAINT, "unseen"),
+        };
+        output.line(format_args!(
+            "line {:<4} {style}{word:<8}{style:#} {} {} {}",
+            report.line, report.name, report.version, report.library
+        ));
+        self.entries.push(report);
+    }
+
+    fn add_problem(&mut self, problem: &Problem, output: &mut Output) {
+        let report = ProblemReport {
+            line: problem.line,
+            library: problem.library.clone(),
+            symbol: problem.symbol.clone(),
+            reason: problem.reason.to_string(),
+            error: problem.is_error(),
+        };
+        let place = report.line.map(|line| format!("line {line}"));
+        let parts = [&place, &report.library, &report.symbol];
+        let place: String = parts
             .into_iter()
-            .map(|problem| ProblemReport {
-                line: problem.line,
-                library: problem.library.clone(),
-                symbol: problem.symbol.clone(),
-                reason: problem.reason.to_string(),
-                error: problem.is_error(),
-            })
-            .collect(),
+            .flatten()
+            .map(|part| format!("{part}: "))
+            .collect();
+        let style = if report.error { BAD } else { FAINT };
+        output.line(format_args!("{style}{place}{}{style:#}", report.reason));
+        self.ok &= !report.error;
+        self.problems.push(report);
     }
 }

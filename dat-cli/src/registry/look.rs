@@ -20,6 +20,7 @@ const LONGEST: Duration = Duration::from_secs(20);
 /// Words of a result, which is one of them, or one with what it is about behind a space.
 const GOOD: &str = "good";
 const LIBRARY: &str = "library";
+const OWN_LIBRARY: &str = "own";
 const SYMBOL: &str = "symbol";
 const LINE: &str = "line";
 
@@ -55,6 +56,7 @@ pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
     match word {
         GOOD => Ok(()),
         LIBRARY => Err(Fault::of_library(Reason::Library(rest.to_owned()))),
+        OWN_LIBRARY => Err(Fault::of_library(Reason::OwnLibrary(rest.to_owned()))),
         LINE => Err(Fault::of_library(Reason::Line(rest.to_owned()))),
         SYMBOL => Err(Fault {
             symbol: Some(rest.to_owned()),
@@ -132,6 +134,10 @@ pub(super) fn run(line: &[OsString]) -> Result<bool> {
             reason: Reason::Library(said),
             ..
         }) => format!("{LIBRARY} {said}"),
+        Err(Fault {
+            reason: Reason::OwnLibrary(said),
+            ..
+        }) => format!("{OWN_LIBRARY} {said}"),
         Err(fault) => format!("{LINE} {}", fault.reason),
     };
     let result = Path::new(result);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use crate::arguments::{WaitingArguments, at_least_one, check_is_outside, up_to, wanted};
 use crate::failure::Failure;
@@ -15,10 +15,13 @@ use crate::size::{counted, parse_duration, parse_size};
 const SEGMENT: &str = "0x600000";
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    arg_required_else_help = false,
+    after_help = "\
 Without --device or --connect both nodes are on the mock, in this process; export, put and get look whether every byte came. On a \
 device, `dat rsm export --device NAME` serves others until a signal ends it, and they --connect to it. Sizes are in bytes or with a \
-unit: 64K and 64KiB are both 65536.")]
+unit: 64K and 64KiB are both 65536."
+)]
 pub(crate) struct RsmArguments {
     #[command(subcommand)]
     pub(crate) command: RsmCommand,
@@ -37,9 +40,10 @@ pub(crate) enum RsmCommand {
 }
 
 #[derive(Args)]
+#[command(group = ArgGroup::new("content").args(["file", "size"]).required(true).multiple(true))]
 pub(crate) struct ExportArguments {
     /// What the segment holds at first, filled up with zeros to whole pages
-    #[arg(value_name = "FILE", required_unless_present = "size")]
+    #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Bytes of the segment, 1 to 1G, rounded up to whole pages [default: as the file has]
     #[arg(long, value_parser = parse_size, allow_negative_numbers = true)]
@@ -155,6 +159,7 @@ pub(crate) struct PutArguments {
 }
 
 #[derive(Args)]
+#[command(group = ArgGroup::new("exporter").args(["from", "connect"]).required(true))]
 pub(crate) struct GetArguments {
     /// The file, which must not exist yet
     #[arg(value_name = "FILE")]
@@ -166,12 +171,7 @@ pub(crate) struct GetArguments {
     #[arg(long, value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) length: Option<u64>,
     /// What the segment holds, where both ends are in this process
-    #[arg(
-        long,
-        value_name = "FILE",
-        required_unless_present = "connect",
-        conflicts_with = "connect"
-    )]
+    #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) import: ImportArguments,

@@ -63,8 +63,11 @@ pub(crate) fn run(device: Option<&str>, output: &mut Output) -> Result<bool> {
     if device != model::DEVICE {
         return Err(Failure::usage(
             format!("there is no tour on {device}"),
-            "the tour looks at both ends of everything, in its own time",
-            format!("leave out --device, or name {}", model::DEVICE),
+            "the tour plays both ends in this process and says when each step happens, which the mock and a model of a device allow, and no RDMA device does",
+            format!(
+                "leave out --device for the mock, or name {}; `dat copy` and `dat perf` run on RDMA devices",
+                model::DEVICE
+            ),
         ));
     }
     play(chapters::<Model>(), Model::NAME, ON_THE_MOCK, output)

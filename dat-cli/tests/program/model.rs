@@ -112,6 +112,13 @@ fn what_does_not_run_on_the_model_says_where_it_runs() {
             format!("`dat {}` cannot use model-mlx5", command[0]),
             "{refused}"
         );
+        // In a build without RDMA devices, how to get one with them.
+        let remedy = refused["error"]["remedy"].as_str().unwrap_or_default();
+        assert_eq!(
+            remedy.contains("--features verbs"),
+            cfg!(not(feature = "verbs")),
+            "{refused}"
+        );
     }
 }
 

@@ -91,6 +91,15 @@ fn compiled(directory: &std::path::Path, name: &str, source: &str) -> String {
     library
 }
 
+/// A folder for the loader, in which our library for 1.2 is no library, so that it is not loaded from elsewhere either.
+#[cfg(unix)]
+fn without_libdat(directory: &std::path::Path) -> std::path::PathBuf {
+    let folder = directory.join("loader");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("libdat.so.1"), [b'#'; 4096]).unwrap();
+    folder
+}
+
 /// What a library does when it is loaded, or needs for it, happens to nobody else.
 #[cfg(unix)]
 #[test]
@@ -129,6 +138,7 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
         .args(["--json", "registry", "--check"])
         .arg(&file)
         .env("DAT_OVERRIDE", &broken)
+        .env("LD_LIBRARY_PATH", without_libdat(directory.path()))
         .output()
         .unwrap();
     assert_eq!(out.status.code(), Some(1));
@@ -141,7 +151,7 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
         .collect();
     assert_eq!(
         good,
-        [false, true, false, true, true, false, false],
+        [false, true, false, true, false, false, false],
         "{report}"
     );
     let problems = &report["problems"];
@@ -152,9 +162,69 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
     );
     assert_eq!(problems[1]["line"], 3);
     assert_eq!(reason(1), "no such device");
+    // Programs that are linked with it may have been told where it is, so it is no error.
+    assert_eq!(problems[2]["line"], 5);
+    assert_eq!(problems[2]["error"], false);
+    let words = ["it cannot be loaded here: ", "LD_LIBRARY_PATH"];
     assert!(
-        reason(2).starts_with("no registry is for version 3 "),
+        words.iter().all(|word| reason(2).contains(word)),
         "{report}"
     );
-    assert_eq!(problems[3]["line"], 7);
+    assert!(
+        reason(3).starts_with("no registry is for version 3 "),
+        "{report}"
+    );
+    assert_eq!(problems[4]["line"], 7);
+}
+
+/// A library that takes long does not keep what is known of the lines before it.
+#[cfg(unix)]
+#[test]
+fn each_line_is_judged_before_the_next_library_is_loaded() {
+    use std::io::{BufRead, BufReader};
+
+    let directory = tempfile::tempdir().unwrap();
+    let gate = directory.path().join("gate");
+    let waits = compiled(
+        directory.path(),
+        "waits.so",
+        &format!(
+            "int access(const char *, int); int usleep(unsigned);\n\
+             void dat_provider_init(void) {{}} void dat_provider_fini(void) {{}}\n\
+             __attribute__((constructor)) static void begin(void) {{ while (access(\"{}\", 0)) usleep(1000); }}",
+            gate.display()
+        ),
+    );
+    let file = directory.path().join("dat.conf");
+    let lines = format!(
+        "a u2.0 nonthreadsafe default libc.so.6 dat.0.1 \"\" \"\"\n\
+         b u1.2 nonthreadsafe default libdat.so.1 dat.0.1 \"mock\" \"\"\n\
+         broken\n\
+         c u2.0 nonthreadsafe default {waits} dat.0.1 \"\" \"\"\n"
+    );
+    std::fs::write(&file, lines).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dat"))
+        .args(["registry", "--check"])
+        .arg(&file)
+        .env("LD_LIBRARY_PATH", without_libdat(directory.path()))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || said.next().unwrap().unwrap();
+    assert_eq!(next(), file.to_str().unwrap());
+    for begin in [
+        "line 1    bad      a u2.0 ",
+        "line 1: libc.so.6: dat_provider_init: ",
+        "line 2    unseen   b u1.2 ",
+        "line 2: libdat.so.1: it cannot be loaded here: ",
+        "line 3: 1 field ",
+    ] {
+        let line = next();
+        assert!(line.starts_with(begin), "{line}");
+    }
+    // Only now can the last one be loaded.
+    std::fs::write(&gate, "").unwrap();
+    assert!(next().starts_with("line 4    good     c u2.0 "));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }

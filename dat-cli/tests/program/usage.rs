@@ -15,6 +15,30 @@ fn usage_errors_name_their_cause() {
         2,
         &["possible values: mock", "--device", "--features verbs"],
     );
+    // Which commands there are.
+    refused(&["rsm"], 2, &["error: ", "export, put, get, bench"]);
+    refused(
+        &["zzz"],
+        2,
+        &["tip: use one of: tour, copy, perf, serve, rsm, devices, registry"],
+    );
+    refused(
+        &["rsm", "zzz"],
+        2,
+        &["tip: use one of: export, put, get, bench"],
+    );
+    // Where one of two is needed, both are named.
+    refused(&["rsm", "export"], 2, &["<FILE|--size <SIZE>>"]);
+    refused(
+        &["rsm", "get", "FILE"],
+        2,
+        &["--from <FILE>|--connect <HOST[:PORT]>"],
+    );
+    refused(
+        &["rsm", "get", "FILE", "--from", "a", "--connect", "b"],
+        2,
+        &["'--from <FILE>' cannot be used with '--connect <HOST[:PORT]>'"],
+    );
     refused(&["copy", "only-one"], 2, &["<DST>"]);
     refused(
         &["copy", "a", "b", "--depth", "0"],
@@ -108,6 +132,10 @@ fn usage_errors_as_documents() {
     for (arguments, word, try_this) in [
         (&["perf", "fly"][..], "fly", "use one of: write, read"),
         (&["cpoy"], "cpoy", "'copy'"),
+        (&["zzz"], "zzz", "use one of: tour, copy"),
+        (&["rsm"], "'dat rsm' requires", "use one of: export, put"),
+        (&["rsm", "zzz"], "zzz", "use one of: export, put"),
+        (&["rsm", "export"], "--size", "add <FILE|--size <SIZE>>"),
         (&["tour", "--backend", "verbs"], "verbs", "--device"),
         (&["copy", "only-one"], "<DST>", "add <DST>"),
         (

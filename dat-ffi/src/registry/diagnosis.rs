@@ -62,17 +62,7 @@ pub fn diagnose(
 ) -> Diagnosis {
     let libraries = configuration
         .usable()
-        .map(|entry| {
-            let fault = match entry.major {
-                1 | 2 => look(entry).err()?,
-                major => Fault::of_library(Reason::NoRegistry(major)),
-            };
-            Some(Problem {
-                library: Some(entry.library.to_string_lossy().into_owned()),
-                symbol: fault.symbol,
-                ..Problem::of_line(&configuration.file, entry.line, fault.reason)
-            })
-        })
+        .map(|entry| diagnose_entry(&configuration, entry, &mut look))
         .collect();
     Diagnosis {
         configuration,
@@ -80,11 +70,28 @@ pub fn diagnose(
     }
 }
 
+/// What is wrong with the library of one entry that programs could use; [`diagnose`] does this for all of them.
+pub fn diagnose_entry(
+    configuration: &Configuration,
+    entry: &Entry,
+    look: impl FnOnce(&Entry) -> Result<(), Fault>,
+) -> Option<Problem> {
+    let fault = match entry.major {
+        1 | 2 => look(entry).err()?,
+        major => Fault::of_library(Reason::NoRegistry(major)),
+    };
+    Some(Problem {
+        library: Some(entry.library.to_string_lossy().into_owned()),
+        symbol: fault.symbol,
+        ..Problem::of_line(&configuration.file, entry.line, fault.reason)
+    })
+}
+
 /// Loads the library of an entry and looks for what a registry calls there; libraries of ours are asked about the line as well. The
 /// library stays loaded as long as the process: what it starts when it is loaded need not stand to be unloaded.
 ///
 /// # Errors
-/// No program gets an adapter by the line, and why.
+/// No program gets an adapter by the line, and why; or, of our own library for 1.2, that the loader does not find it.
 pub fn look(entry: &Entry) -> Result<(), Fault> {
     let is_own = entry.major == 1 && *entry.library == *OURS_1;
     // Providers leave the names of the registry open, which has loaded them otherwise.
@@ -95,8 +102,8 @@ pub fn look(entry: &Entry) -> Result<(), Fault> {
         });
     let library = match loaded {
         Ok(library) => library,
-        // The program that reads the line has it already, wherever it is.
-        Err(_) if is_own => return Ok(()),
+        // The program that reads the line has it already, if it was told where that is.
+        Err(said) if is_own => return Err(Fault::of_library(Reason::OwnLibrary(said))),
         Err(said) => return Err(Fault::of_library(Reason::Library(said))),
     };
     let own = library.find(EXPLAIN);
@@ -159,15 +166,31 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_have_no_registry_are_named_and_our_own_library_is_there() {
+    fn versions_that_have_no_registry_are_named_and_so_is_our_own_library_where_the_loader_lacks_it()
+     {
         let content = "a u3.0 nonthreadsafe default libc.so.6 v.1.0 \"\" \"\"\n\
                        b u1.2 nonthreadsafe default libdat.so.1 v.1.0 \"mock\" \"\"\n\
                        c u2.0 nonthreadsafe default libdat.so.1 v.1.0 \"mock\" \"\"\n";
         let configuration = Configuration::parse(Path::new("dat.conf"), content.as_bytes());
         let found = diagnose(configuration, look);
-        let lines: Vec<Option<usize>> = found.problems().iter().map(|one| one.line).collect();
-        assert_eq!(lines, [Some(1), Some(3)]);
-        assert_eq!(found.problems()[0].reason, Reason::NoRegistry(3));
+        let problems = found.problems();
+        let told: Vec<_> = problems
+            .iter()
+            .map(|one| (one.line, one.is_error()))
+            .collect();
+        // Programs that are linked with it may have been told where it is, where the loader of this host was not.
+        let lacks_it = Library::load(OURS_1).is_err();
+        let own = lacks_it.then_some((Some(2), false));
+        let expected: Vec<_> = [Some((Some(1), true)), own, Some((Some(3), true))]
+            .into_iter()
+            .flatten()
+            .collect();
+        assert_eq!(told, expected);
+        assert_eq!(problems[0].reason, Reason::NoRegistry(3));
+        assert_eq!(
+            lacks_it,
+            matches!(problems[1].reason, Reason::OwnLibrary(_))
+        );
     }
 
     #[test]

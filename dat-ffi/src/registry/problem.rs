@@ -32,6 +32,8 @@ pub enum Reason {
     Repeated(usize),
     /// The library cannot be loaded: what the loader says.
     Library(String),
+    /// Our own library for 1.2 cannot be loaded: what the loader says. Whoever reads the line is linked with that library, and may have been told where it is.
+    OwnLibrary(String),
     /// The library has no such symbol, so that it is no provider.
     Symbol,
     /// No registry is for this major version of the interface.
@@ -72,6 +74,11 @@ impl fmt::Display for Reason {
                  loaded"
             ),
             Self::Library(said) => write!(f, "it cannot be loaded: {said}"),
+            Self::OwnLibrary(said) => write!(
+                f,
+                "it cannot be loaded here: {said}; programs for 1.2 are linked with it, and start only if LD_LIBRARY_PATH or a path in the program names its \
+                 folder: do that, or put it into a folder of the loader and run `ldconfig`"
+            ),
             Self::Symbol => f.write_str("the library has no such symbol, so it is no provider"),
             Self::NoRegistry(major) => write!(
                 f,
@@ -118,9 +125,10 @@ impl Problem {
         }
     }
 
-    /// Whether entries are lost by it. An entry that is there twice is used all the same, if there is need.
+    /// Whether entries are lost by it. An entry that is there twice is used all the same, if there is need; and one with our own library is good for programs
+    /// that have it from elsewhere.
     pub fn is_error(&self) -> bool {
-        !matches!(self.reason, Reason::Repeated(_))
+        !matches!(self.reason, Reason::Repeated(_) | Reason::OwnLibrary(_))
     }
 }
 
