@@ -196,6 +196,49 @@ fn what_is_wrong_with_the_file_of_nodes_is_said_once() {
     assert_eq!(said(&nodes, Some("four"), Some("1")), number);
 }
 
+/// What a file of ids has wrong, and which controllers there are, is said to those who ask for it, and to nobody else.
+///
+/// Spec: RSMCT-01, RSMCT-05, RSMID-02, RSMID-03
+#[test]
+fn why_there_are_no_ids_and_no_controller_is_said() {
+    let built = build("topology", &[]);
+    let said = |mode: &str, wanted: Option<&str>| {
+        let mut command = command(&built, &[]);
+        command.arg(mode).env_remove("RSM_NODES");
+        command.env_remove("DAT_DBG_TYPE");
+        if let Some(wanted) = wanted {
+            command.env("DAT_DBG_TYPE", wanted);
+        }
+        let ran = finish(&built, &mut command);
+        String::from_utf8(ran.stderr).expect("text")
+    };
+    let file = built.folder.path().join("rsm.segmentid");
+    let lines: String = [
+        ": it cannot be read: No such file or directory (os error 2)",
+        ":5: 1 word instead of 4",
+        ":2: `keep` is neither reserve nor reserved",
+        ":3: `0xg` is no id in hexadecimal, as 0x600000 is",
+    ]
+    .iter()
+    .map(|what| format!("librsm.so.2: {}{what}\n", file.display()))
+    .collect();
+    assert_eq!(said("ids", Some("1")), lines);
+    let absent = said("absent", Some("1"));
+    let names: Vec<&str> = absent
+        .lines()
+        .filter_map(|line| line.strip_prefix("librsm.so.2: no controller is called "))
+        .filter(|rest| rest.contains("loopback"))
+        .filter_map(|rest| rest.split_once(':'))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(names, ["`nowhere`", "`\u{FFFD}`"], "{absent}");
+    assert_eq!(absent.lines().count(), 2, "{absent}");
+    for mode in ["ids", "absent"] {
+        assert_eq!(said(mode, None), "");
+        assert_eq!(said(mode, Some("0")), "");
+    }
+}
+
 /// The header can be used from every C, and from C++; the names of both the guide and the library work.
 ///
 /// Spec: RSMGEN-01

@@ -14,11 +14,14 @@ pub fn get_controller(name: Text, controller: Out<CHandle>) -> Code {
     code(|| {
         let place = handle_place(controller, RsmError::BadControllerHandle)?;
         let name = name.get();
-        let name = match &name {
-            Some(name) => name.to_str().map_err(|_| RsmError::ControllerNotPresent)?,
-            None => LOOPBACK,
-        };
-        let opened = Process::this()?.open(name)?;
+        let process = Process::this()?;
+        let opened = match &name {
+            Some(name) => match name.to_str() {
+                Ok(name) => process.open(name),
+                Err(_) => Err(process.absent(&name.to_string_lossy())),
+            },
+            None => process.open(LOOPBACK),
+        }?;
         let controller = with_site!(opened, site => site.get())?;
         place.put(told(controller));
         Ok(())

@@ -16,7 +16,7 @@ use crate::boundary::{forks, page_size, without_signals};
 use crate::complaint::complain;
 
 /// This library, as the loader knows it.
-const LIBRARY: &str = "librsm.so.2";
+pub(super) const LIBRARY: &str = "librsm.so.2";
 /// The controller that reaches the own node only.
 pub(super) const LOOPBACK: &str = "loopback";
 /// Where the engine of `loopback` listens on its fabric.
@@ -72,7 +72,10 @@ impl Controller {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let opened = self.make(node)?;
+        let opened = self.make(node).inspect_err(|code| {
+            let name = self.name;
+            complain(LIBRARY, format_args!("{name} cannot be opened: {code}"));
+        })?;
         Ok(self.opened.get_or_init(|| opened))
     }
 
@@ -89,9 +92,23 @@ impl Controller {
         let Some(device) = &self.device else {
             return loopback(self.name, node, &self.nodes);
         };
-        let gone = |error| match error {
-            BackendError::Resources => RsmError::InsufficientResources,
-            _ => RsmError::ControllerNotPresent,
+        let gone = |error| {
+            let (code, why) = match error {
+                BackendError::Resources => (
+                    RsmError::InsufficientResources,
+                    "there is no memory, thread or descriptor left for it",
+                ),
+                BackendError::Address => (
+                    RsmError::ControllerNotPresent,
+                    "its network interface has no address any more",
+                ),
+                _ => (
+                    RsmError::ControllerNotPresent,
+                    "it is gone, or may not be opened by this user",
+                ),
+            };
+            complain(LIBRARY, format_args!("the device {}: {why}", device.name));
+            code
         };
         let backend = VerbsBackend::open(&device.name, VerbsOptions::default()).map_err(gone)?;
         let waits = backend.waits();
@@ -226,10 +243,32 @@ impl Process {
     /// # Errors
     /// CTLR_NOT_PRESENT: there is none, or its device is gone. INSUFFICIENT_RESOURCES: it cannot be opened for want of memory or descriptors. BAD_CONF: there is none, and the file of nodes cannot be used.
     pub(super) fn open(&'static self, name: &str) -> Result<&'static Opened> {
-        let absent = self.fault.unwrap_or(RsmError::ControllerNotPresent);
         let mut known = self.controllers.iter();
-        let controller = known.find(|known| is_same_controller(known.name, name));
-        controller.ok_or(absent)?.open(self.node)
+        match known.find(|known| is_same_controller(known.name, name)) {
+            Some(controller) => controller.open(self.node),
+            // What is wrong with the file of nodes was said when it was found.
+            None => Err(self.fault.unwrap_or_else(|| self.absent(name))),
+        }
+    }
+
+    /// Says that there is no controller of a name, and which there are.
+    pub(super) fn absent(&self, name: &str) -> RsmError {
+        let known: Vec<&str> = self.controllers.iter().map(|known| known.name).collect();
+        let devices = match self.controllers.iter().any(|known| known.device.is_some()) {
+            true => "",
+            false if cfg!(feature = "verbs") => {
+                "; an RDMA device is one if it has an address, and if the file of nodes, where there is one, has a line with that"
+            }
+            false => {
+                "; RDMA devices are none, since this library was built without the feature `verbs`"
+            }
+        };
+        let known = known.join(", ");
+        complain(
+            LIBRARY,
+            format_args!("no controller is called `{name}`: there is {known}{devices}"),
+        );
+        RsmError::ControllerNotPresent
     }
 
     /// The sites that are open.

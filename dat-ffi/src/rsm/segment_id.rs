@@ -1,12 +1,15 @@
 //! Ids that are reserved for applications: the file `rsm.segmentid`.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use dat_rsm::RsmError;
-use dat_rsm::segment_id::find_range_in_file;
+use dat_rsm::segment_id::{SegmentIdRange, look_up_range};
+use dat_rsm::{Result, RsmError};
 
+use super::process::LIBRARY;
 use super::{Code, code, place};
 use crate::boundary::{Out, Text, trusted_variable};
+use crate::complaint::complain;
 
 /// The variable that names the file.
 const FILE: &str = "RSM_SEGMENTID";
@@ -25,9 +28,29 @@ pub fn segment_id_range(application: Text, base: Out<u32>, length: Out<u32>) -> 
             .to_str()
             .map_err(|_| RsmError::BadApplicationId)?;
         let file = trusted_variable(FILE).map_or_else(|| PathBuf::from(CUSTOMARY), PathBuf::from);
-        let range = find_range_in_file(&file, application)?;
+        let range = range_in(&file, application)?;
         base.put(range.base);
         length.put(range.length);
         Ok(())
     })
+}
+
+/// Finds the ids of an application, and says what is wrong with the file if that is wanted.
+///
+/// # Errors
+/// BAD_APPID: the file does not have the application. BAD_CONF: it cannot be read, or a line is in the way.
+fn range_in(file: &Path, application: &str) -> Result<SegmentIdRange> {
+    let place = file.display();
+    let text = fs::read_to_string(file).map_err(|error| {
+        complain(LIBRARY, format_args!("{place}: it cannot be read: {error}"));
+        RsmError::BadConfiguration
+    })?;
+    let found = look_up_range(&text, application).map_err(|bad| {
+        complain(
+            LIBRARY,
+            format_args!("{place}:{}: {}", bad.line, bad.reason),
+        );
+        RsmError::BadConfiguration
+    })?;
+    found.ok_or(RsmError::BadApplicationId)
 }

@@ -1,5 +1,7 @@
 //! Segment ids: which there are, and who may use which.
 
+use core::fmt;
+
 use crate::error::{Result, RsmError};
 
 /// The id of a segment; 0 is none.
@@ -47,8 +49,68 @@ pub fn check_application_id(id: SegmentId) -> Result<()> {
 ///
 /// Spec: RSMID-01, RSMID-02, RSMID-03
 pub fn find_range(text: &str, application: &str) -> Result<SegmentIdRange> {
-    for line in text.lines() {
-        let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
+    match look_up_range(text, application) {
+        Ok(Some(range)) => Ok(range),
+        Ok(None) => Err(RsmError::BadApplicationId),
+        Err(_) => Err(RsmError::BadConfiguration),
+    }
+}
+
+/// A line of an `rsm.segmentid` file that keeps an application from its ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadLine<'t> {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub reason: BadLineReason<'t>,
+}
+
+/// What is wrong with a line of an `rsm.segmentid` file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadLineReason<'t> {
+    /// There are not four words, but so many.
+    Words(usize),
+    /// It is neither `reserve` nor `reserved`.
+    Keyword(&'t str),
+    /// It is no id in hexadecimal.
+    Base(&'t str),
+    /// It is no number in decimal.
+    Length(&'t str),
+    /// There are not so many ids from that one on.
+    Beyond,
+}
+
+impl fmt::Display for BadLineReason<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Words(1) => formatter.write_str("1 word instead of 4"),
+            Self::Words(count) => write!(formatter, "{count} words instead of 4"),
+            Self::Keyword(said) => write!(formatter, "`{said}` is neither reserve nor reserved"),
+            Self::Base(said) => {
+                write!(
+                    formatter,
+                    "`{said}` is no id in hexadecimal, as 0x600000 is"
+                )
+            }
+            Self::Length(said) => write!(formatter, "`{said}` is no number of ids, as 16 is"),
+            Self::Beyond => formatter.write_str("there are not so many ids from the first one on"),
+        }
+    }
+}
+
+/// As [`find_range`], for those who tell what is wrong; `None` if the application is not listed.
+///
+/// # Errors
+/// The line because of which the file cannot be used for this application.
+///
+/// Spec: RSMID-01, RSMID-02, RSMID-03
+pub fn look_up_range<'t>(
+    text: &'t str,
+    application: &str,
+) -> core::result::Result<Option<SegmentIdRange>, BadLine<'t>> {
+    for (line, content) in (1..).zip(text.lines()) {
+        let mut words = content.split([' ', '\t']).filter(|word| !word.is_empty());
+        let count = words.clone().count();
         let Some(keyword) = words.next() else {
             continue;
         };
@@ -57,27 +119,41 @@ pub fn find_range(text: &str, application: &str) -> Result<SegmentIdRange> {
         }
         let (Some(name), Some(base), Some(length)) = (words.next(), words.next(), words.next())
         else {
-            return Err(RsmError::BadConfiguration);
+            let reason = BadLineReason::Words(count);
+            return Err(BadLine { line, reason });
         };
-        if !name.eq_ignore_ascii_case(application) {
-            continue;
+        if name.eq_ignore_ascii_case(application) {
+            let range = range_of(keyword, base, length);
+            return range.map(Some).map_err(|reason| BadLine { line, reason });
         }
-        let keyword =
-            keyword.eq_ignore_ascii_case("reserve") || keyword.eq_ignore_ascii_case("reserved");
-        let digits = base
-            .strip_prefix("0x")
-            .or_else(|| base.strip_prefix("0X"))
-            .unwrap_or(base);
-        let base = number(digits, 16);
-        let length = number(length, 10);
-        return match (keyword, base, length) {
-            (true, Some(base), Some(length)) if base.checked_add(length).is_some() => {
-                Ok(SegmentIdRange { base, length })
-            }
-            _ => Err(RsmError::BadConfiguration),
-        };
     }
-    Err(RsmError::BadApplicationId)
+    Ok(None)
+}
+
+/// What the line of an application reserves.
+fn range_of<'t>(
+    keyword: &'t str,
+    base: &'t str,
+    length: &'t str,
+) -> core::result::Result<SegmentIdRange, BadLineReason<'t>> {
+    if !["reserve", "reserved"]
+        .iter()
+        .any(|known| keyword.eq_ignore_ascii_case(known))
+    {
+        return Err(BadLineReason::Keyword(keyword));
+    }
+    let digits = base
+        .strip_prefix("0x")
+        .or_else(|| base.strip_prefix("0X"))
+        .unwrap_or(base);
+    let range = SegmentIdRange {
+        base: number(digits, 16).ok_or(BadLineReason::Base(base))?,
+        length: number(length, 10).ok_or(BadLineReason::Length(length))?,
+    };
+    match range.base.checked_add(range.length) {
+        Some(_) => Ok(range),
+        None => Err(BadLineReason::Beyond),
+    }
 }
 
 /// Digits only: a sign is no part of the format.
@@ -102,6 +178,8 @@ pub fn find_range_in_file(path: &std::path::Path, application: &str) -> Result<S
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     /// Spec: RSMPB-02
@@ -147,6 +225,48 @@ mod tests {
             find_range("# web\n", "web"),
             Err(RsmError::BadApplicationId)
         );
+    }
+
+    /// Spec: RSMID-02, RSMID-03
+    #[test]
+    fn the_line_that_is_in_the_way_is_named() {
+        for (application, line, reason, said) in [
+            (
+                "wrong",
+                6,
+                BadLineReason::Base("0xyz"),
+                "`0xyz` is no id in hexadecimal, as 0x600000 is",
+            ),
+            (
+                "other",
+                7,
+                BadLineReason::Keyword("keep"),
+                "`keep` is neither reserve nor reserved",
+            ),
+            (
+                "signed",
+                8,
+                BadLineReason::Length("+16"),
+                "`+16` is no number of ids, as 16 is",
+            ),
+            (
+                "wide",
+                9,
+                BadLineReason::Beyond,
+                "there are not so many ids from the first one on",
+            ),
+            (
+                "behind",
+                10,
+                BadLineReason::Words(2),
+                "2 words instead of 4",
+            ),
+        ] {
+            let found = look_up_range(FILE, application);
+            assert_eq!(found, Err(BadLine { line, reason }), "{application}");
+            assert_eq!(reason.to_string(), said);
+        }
+        assert_eq!(look_up_range("", "web"), Ok(None));
     }
 
     /// Spec: RSMID-01

@@ -83,10 +83,27 @@ static void bad_nodes(void)
     OK(rsm_release_controller(controller));
 }
 
+/* RSMCT-01, RSMCT-05: controllers that there are not. */
+static void absent(void)
+{
+    rsmapi_controller_handle_t controller = (rsmapi_controller_handle_t)0x5555;
+    EXPECT(RSMERR_CTLR_NOT_PRESENT, rsm_get_controller("nowhere", &controller));
+    CHECK(controller == NULL);
+    EXPECT(RSMERR_CTLR_NOT_PRESENT, rsm_get_controller("\xFF", &controller));
+}
+
 int main(int count, char **arguments)
 {
     if (count > 1 && strcmp(arguments[1], "bad") == 0) {
         bad_nodes();
+        return 0;
+    }
+    if (count > 1 && strcmp(arguments[1], "ids") == 0) {
+        ids();
+        return 0;
+    }
+    if (count > 1 && strcmp(arguments[1], "absent") == 0) {
+        absent();
         return 0;
     }
     topology(count > 1 ? (rsm_node_id_t)atoi(arguments[1]) : 1);
