@@ -51,6 +51,17 @@ fn make_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
+/// Builds what [`write_of_program`] runs, with what `built` says, for cargo.
+pub(crate) fn build_writer(workspace: &Workspace, built: &[String]) -> Result<()> {
+    let shell = &workspace.shell;
+    let quiet = cmd!(
+        shell,
+        "cargo build --quiet --package dat-cli --example manual {built...}"
+    );
+    quiet.quiet().run()?;
+    Ok(())
+}
+
 /// Writes what `kind` says into a folder. The work is done by an example of the program's package, so that these tasks do not have
 /// to be built from everything that the program is built from. The example is built with what `built` says, for cargo.
 pub(crate) fn write_of_program(
@@ -59,6 +70,7 @@ pub(crate) fn write_of_program(
     kind: &str,
     folder: &Path,
 ) -> Result<()> {
+    build_writer(workspace, built)?;
     make_folder(folder)?;
     let shell = &workspace.shell;
     let quiet = cmd!(

@@ -41,6 +41,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         destdir,
         features: Vec::new(),
         library: Vec::new(),
+        except: Vec::new(),
     };
     let options = to(prefix.clone(), None);
     let plan = Plan::new(&options, DEBUG);

@@ -36,6 +36,9 @@ pub(crate) struct Options {
     /// Only this library, and no program; may be repeated [default: all, and the program]
     #[arg(long, value_name = "LIBRARY", value_parser = libraries::names())]
     library: Vec<String>,
+    /// All but this library; may be repeated. `dat2` takes the place of a packaged libdat2 in folders of the loader
+    #[arg(long, value_name = "LIBRARY", value_parser = libraries::names(), conflicts_with = "library")]
+    except: Vec<String>,
 }
 
 /// A profile of cargo.
@@ -117,6 +120,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     plan.install(workspace, &places)?;
     if options.destdir.is_none() && options.library.is_empty() {
         println!("a new library in a folder of the loader is found after `ldconfig`");
+        if plan.libraries.iter().any(|library| library.name == "dat2") {
+            println!(
+                "libdat2.so.2 takes the place of a packaged one then, for all programs; `--except dat2` leaves it out"
+            );
+        }
     }
     Ok(())
 }
@@ -132,9 +140,11 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn new(options: &'a Options, profile: Profile) -> Self {
         let all = options.library.is_empty();
-        let chosen = LIBRARIES
-            .iter()
-            .filter(|library| all || options.library.iter().any(|name| name == library.name));
+        let is_chosen = |library: &&Library| {
+            let has = |names: &[String]| names.iter().any(|name| name == library.name);
+            (all || has(&options.library)) && !has(&options.except)
+        };
+        let chosen = LIBRARIES.iter().filter(is_chosen);
         Self {
             libraries: chosen.collect(),
             has_program: all,
@@ -143,10 +153,19 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Builds all of it, and what writes pages of the program, before the first folder is made: where it cannot be built nothing is installed in part.
+    fn build(&self, workspace: &Workspace) -> Result<()> {
+        self.build_parts(workspace)?;
+        if self.has_program {
+            manual::build_writer(workspace, &self.as_built(workspace))?;
+        }
+        Ok(())
+    }
+
     /// Builds all of it with one call of cargo, so that what they share is built once. For release the program is built by itself: what it needs is
     /// optimised for a program then, as `cargo run --release` and the pages have it. Those need not build it again, but what depends on the
     /// features of all default members.
-    fn build(&self, workspace: &Workspace) -> Result<()> {
+    fn build_parts(&self, workspace: &Workspace) -> Result<()> {
         let libraries: Vec<&str> = self
             .libraries
             .iter()
@@ -175,6 +194,10 @@ impl<'a> Plan<'a> {
         packages: &[&str],
         targets: &[&str],
     ) -> Result<()> {
+        if packages.is_empty() {
+            // Cargo would build others then.
+            return Ok(());
+        }
         let profile = self.profile.name;
         let scope = packages.iter().flat_map(|package| ["--package", package]);
         let features = self.features_of(workspace, packages);
@@ -244,9 +267,14 @@ impl<'a> Plan<'a> {
 
     /// What [`manual::write_of_program`] does, by what the program was built from.
     fn write_of_program(&self, workspace: &Workspace, kind: &str, folder: &Path) -> Result<()> {
+        manual::write_of_program(workspace, &self.as_built(workspace), kind, folder)
+    }
+
+    /// How the program was built, for cargo.
+    fn as_built(&self, workspace: &Workspace) -> Vec<String> {
         let mut as_built = vec![format!("--profile={}", self.profile.name)];
         as_built.extend(self.features_of(workspace, &[PROGRAM]));
-        manual::write_of_program(workspace, &as_built, kind, folder)
+        as_built
     }
 }
 
@@ -301,4 +329,39 @@ fn write(path: &Path, text: &str) -> Result<()> {
 fn link(name: &Path, to: &str) -> Result<()> {
     make_room(name)?;
     symlink(to, name).with_context(|| cannot("make", name))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn chosen(arguments: &[&str]) -> Option<(Vec<&'static str>, bool)> {
+        let line = [&["install"], arguments].concat();
+        let options = Line::try_parse_from(line).ok()?.options;
+        let plan = Plan::new(&options, RELEASE);
+        let names = plan.libraries.iter().map(|library| library.name);
+        Some((names.collect(), plan.has_program))
+    }
+
+    #[test]
+    fn parts_are_chosen_or_left_out() {
+        let all = vec!["dat", "dat2", "dat_provider", "rsm"];
+        assert_eq!(chosen(&[]), Some((all, true)));
+        let without = vec!["dat", "dat_provider", "rsm"];
+        assert_eq!(chosen(&["--except", "dat2"]), Some((without, true)));
+        let two = vec!["dat", "rsm"];
+        let except = ["--except", "dat2", "--except", "dat_provider"];
+        assert_eq!(chosen(&except), Some((two, true)));
+        assert_eq!(chosen(&["--library", "rsm"]), Some((vec!["rsm"], false)));
+        assert_eq!(chosen(&["--except", "dat3"]), None);
+        assert_eq!(chosen(&["--library", "rsm", "--except", "dat2"]), None);
+    }
 }
