@@ -86,12 +86,13 @@ unsafe impl Backend for TestBackend {
     fn create_window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
         let mut device = self.device();
         device.refuse()?;
-        device.windows += 1;
-        Ok(WindowKey(device.key()))
+        let key = device.key();
+        device.windows.insert(key);
+        Ok(WindowKey(key))
     }
 
-    fn destroy_window(&mut self, _window: WindowKey) {
-        self.device().windows -= 1;
+    fn destroy_window(&mut self, window: WindowKey) {
+        assert!(self.device().windows.remove(&window.0), "no such window");
     }
 
     fn create_completion_queue(

@@ -35,7 +35,7 @@ impl TestBackend {
             shared: BTreeMap::new(),
             listeners: BTreeMap::new(),
             domains: 0,
-            windows: 0,
+            windows: BTreeSet::new(),
             regions: 0,
             live: BTreeSet::new(),
             control: VecDeque::new(),
@@ -104,7 +104,7 @@ impl TestBackend {
         [
             device.domains,
             device.regions,
-            device.windows,
+            device.windows.len(),
             device.completions.len(),
             device.pairs.len(),
             device.shared.len(),

@@ -128,7 +128,8 @@ pub(super) struct Device {
     pub(super) shared: BTreeMap<usize, SharedReceives>,
     pub(super) listeners: BTreeMap<usize, u64>,
     pub(super) domains: usize,
-    pub(super) windows: usize,
+    /// Keys of the windows.
+    pub(super) windows: BTreeSet<usize>,
     pub(super) regions: usize,
     /// Keys of the regions for local segments.
     pub(super) live: BTreeSet<u32>,

@@ -228,6 +228,12 @@ fn refusals_leave_no_trace() {
             refused(ep, asked, &[piece], &odd, NONE),
             argument(5, Cause::Misaligned)
         );
+        // As long as a number: that is not what is wrong.
+        let odd = RmrTriplet { length: 8, ..odd };
+        assert_eq!(
+            refused(ep, asked, &[piece], &odd, NONE),
+            argument(5, Cause::Misaligned)
+        );
         assert_eq!(
             refused(ep, asked, &[small], &REMOTE, NONE).0,
             ErrorKind::LengthError
