@@ -7,6 +7,7 @@ pub mod config;
 pub mod device;
 pub mod rsm_wire;
 pub mod sched;
+pub mod serve_wire;
 pub mod sideband_wire;
 #[cfg(feature = "c")]
 pub mod verbs;

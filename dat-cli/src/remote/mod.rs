@@ -20,5 +20,8 @@ mod both;
 #[cfg(feature = "verbs")]
 pub(crate) mod verbs;
 
+/// No client is given more than the programs may have.
+const _: () = assert!(protocol::MOST_BYTES == crate::host::MOST_MEMORY);
+
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use arbitrary::{Arbitrary, Unstructured};
-use dat_fuzz::{cabi, config, device, rsm_wire, sched, sideband_wire, verbs};
+use dat_fuzz::{cabi, config, device, rsm_wire, sched, serve_wire, sideband_wire, verbs};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args_os().skip(1);
@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "cabi_rsm" => cabi::rsm::run(input),
             "device" => device::run(input),
             "sched" => sched::run(input),
+            "serve_wire" => serve_wire::run(input),
             "verbs" => verbs::run(input),
             _ => return Err(format!("there is no target {target}").into()),
         }

@@ -1,0 +1,208 @@
+//! What a client and a server of `dat serve` take apart of what the other one says: the module itself, without the program around it, which would take
+//! minutes to build.
+//!
+//! An input is taken for a request, for the answer to one, for a rejection and for a message. Whatever is accepted says the same when it is
+//! said again, byte by byte; and it is accepted if and only if the bytes, looked at here once more, are possible: no more memory than anybody may ask for, none
+//! that ends behind all addresses, a name that stays in its folder if it is called plain.
+
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::path::{Component, Path};
+
+use dat_core::memory::RmrTriplet;
+
+use protocol::{
+    MESSAGE, MOST_BYTES, MOST_DEPTH, Message, NAME, Refusal, Request, VERSION, Work, decode_answer,
+    decode_rejection, encode_answer, encode_rejection, is_plain_name,
+};
+
+#[path = "../../dat-cli/src/remote/protocol.rs"]
+#[expect(dead_code, reason = "what people are told is for the program")]
+mod protocol;
+
+const MAGIC: &[u8] = b"DATc";
+const GREETING: usize = 6;
+/// A transfer of 2 x 64 bytes, and one that needs no memory.
+const ASKED: [Request; 2] = [
+    Request {
+        work: Work::Write,
+        depth: 2,
+        size: 64,
+    },
+    Request {
+        work: Work::Echo,
+        depth: 2,
+        size: 64,
+    },
+];
+
+/// Takes an input apart in every way.
+pub fn run(input: &[u8]) {
+    let expected = refusal_of_greeting(input).or_else(|| refusal_of_request(input));
+    let request = Request::decode(input);
+    assert_eq!(request.err(), expected);
+    if let Ok(request) = request {
+        assert_eq!(request.encode(), input, "{request:?}");
+        assert!(request.bytes() <= MOST_BYTES, "{request:?}");
+    }
+    for asked in ASKED {
+        answer(input, &asked);
+    }
+    rejection(input);
+    message(input);
+}
+
+fn number(bytes: &[u8], at: Range<usize>) -> u64 {
+    let digits = bytes[at].iter().rev();
+    digits.fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Why a greeting is refused, if it is.
+fn refusal_of_greeting(bytes: &[u8]) -> Option<Refusal> {
+    if !bytes.starts_with(MAGIC) {
+        Some(Refusal::Unknown)
+    } else if bytes.len() < GREETING {
+        Some(Refusal::Malformed)
+    } else {
+        let same = number(bytes, 4..GREETING) == u64::from(VERSION);
+        (!same).then_some(Refusal::Version)
+    }
+}
+
+/// Why a request with a good greeting is refused, if it is.
+fn refusal_of_request(bytes: &[u8]) -> Option<Refusal> {
+    if bytes.len() != 24 {
+        return Some(Refusal::Malformed);
+    }
+    let [kind, depth, size, length, padding] =
+        [6..8, 8..10, 10..14, 14..22, 22..24].map(|at| number(bytes, at));
+    let means_something = (kind == 1 || matches!(kind, 2..=4) && length == 0)
+        && [depth, size].iter().all(|count| *count != 0)
+        && padding == 0;
+    if !means_something {
+        return Some(Refusal::Malformed);
+    }
+    let fits = depth <= u64::from(MOST_DEPTH) && depth * size <= MOST_BYTES;
+    (!fits).then_some(Refusal::TooLarge)
+}
+
+fn answer(bytes: &[u8], asked: &Request) {
+    let expected = refusal_of_greeting(bytes).or_else(|| {
+        let wanted = match asked.work {
+            Work::Echo => 0,
+            _ => asked.bytes(),
+        };
+        let fits = bytes.len() == 26
+            && number(bytes, 18..26) == wanted
+            && number(bytes, 10..18) <= u64::MAX - wanted;
+        (!fits).then_some(Refusal::Malformed)
+    });
+    let answer = decode_answer(bytes, asked);
+    assert_eq!(answer.err(), expected);
+    if let Ok(granted) = answer {
+        assert_eq!(encode_answer(Some(granted)), bytes, "{granted:?}");
+    }
+}
+
+/// Whatever it is, it is a rejection; the kernel adds zeros to it.
+fn rejection(bytes: &[u8]) {
+    let refusal = decode_rejection(bytes);
+    assert_eq!(refusal.is_none(), bytes.iter().all(|byte| *byte == 0));
+    if let Some(why) = refusal_of_greeting(bytes) {
+        assert!(refusal.is_none_or(|refusal| refusal == why));
+    } else if let Some(refusal) = refusal {
+        // A code that means nothing makes no sense either.
+        let said = encode_rejection(refusal);
+        let same = bytes.get(..7) == said.get(..7);
+        assert!(same || refusal == Refusal::Malformed, "{refusal:?}");
+    }
+}
+
+fn message(bytes: &[u8]) {
+    let Some(message) = Message::decode(bytes) else {
+        let length = match bytes.first() {
+            Some(1) => return,
+            Some(4 | 16 | 18) => 1,
+            Some(17) => 3,
+            Some(2) => 7,
+            Some(3 | 20) => 17,
+            Some(19) => 25,
+            _ => return,
+        };
+        assert_ne!(bytes.len(), length, "{bytes:?} is a message");
+        return;
+    };
+    assert_eq!(message.encode(), bytes, "{message:?}");
+    assert!(bytes.len() <= MESSAGE);
+    if let Message::Name(name) = message {
+        assert!((1..=NAME).contains(&name.len()));
+        let mut parts = Path::new(&name).components();
+        let part = (parts.next(), parts.next());
+        let stays = part == (Some(Component::Normal(OsStr::new(&name))), None);
+        assert!(stays || !is_plain_name(&name), "{name:?}");
+    }
+}
+
+/// Something of each kind that is said, by name: what the fuzzer begins with.
+pub fn seeds() -> Vec<(String, Vec<u8>)> {
+    let works = [
+        ("copy", Work::Copy { length: 1 << 20 }),
+        ("write", Work::Write),
+        ("read", Work::Read),
+        ("echo", Work::Echo),
+    ];
+    let requests = works.map(|(name, work)| {
+        let request = Request {
+            work,
+            depth: 16,
+            size: 4096,
+        };
+        (format!("request-{name}"), request.encode())
+    });
+    let too_large = Request {
+        work: Work::Write,
+        depth: MOST_DEPTH,
+        size: u32::MAX,
+    };
+    let granted = RmrTriplet {
+        context: 7,
+        address: 1 << 40,
+        length: ASKED[0].bytes(),
+    };
+    let messages = [
+        ("name", Message::Name("a file".into())),
+        ("name-hidden", Message::Name(".hidden".into())),
+        ("name-outside", Message::Name("../outside".into())),
+        (
+            "filled",
+            Message::Filled {
+                slot: 3,
+                length: 4096,
+            },
+        ),
+        ("end", Message::End { checksum: 1 << 100 }),
+        ("sum", Message::Sum),
+        ("ready", Message::Ready),
+        ("empty", Message::Empty { slot: 3 }),
+        ("here", Message::Here),
+        (
+            "stored",
+            Message::Stored {
+                length: 1 << 20,
+                checksum: 1 << 100,
+            },
+        ),
+        ("sum-is", Message::SumIs { checksum: 9 }),
+        ("refused", Message::Refused(Refusal::Exists)),
+    ];
+    let mut seeds = vec![
+        ("request-too-large".into(), too_large.encode()),
+        ("answer".into(), encode_answer(Some(granted))),
+        ("answer-without-memory".into(), encode_answer(None)),
+        ("rejection".into(), encode_rejection(Refusal::Busy)),
+        ("rejection-without-reason".into(), vec![0; 148]),
+    ];
+    seeds.extend(requests);
+    seeds.extend(messages.map(|(name, message)| (format!("message-{name}"), message.encode())));
+    seeds
+}
