@@ -4,7 +4,7 @@
 #: programs = ["dapltest", "dtest", "dtestcm", "dtestsrq", "dtestx", "env"]
 #: libraries = ["libdaplofa.so.2"]
 #: build = [{ package = "dat-provider", features = ["verbs"], release = true, target = { library = "dat_provider" } },
-#:     { package = "libdat2", release = true, target = { library = "dat2" } },
+#:     { package = "libdat2", target = { library = "dat2" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["dat-ffi/libdat/tests/programs/pair.c", "dat-ffi/libdat/tests/programs/alone.c"] }]
 # Arguments: the groups of programs to run (functional limits transactions performance dtest dtestcm dtestx dtestsrq mixed ours libdat); all but the first without
 # any, since `ours` has the same cases. And what takes long: repeated=200, many=20000 (with --timeout), storm. With `full`, groups have everything that
