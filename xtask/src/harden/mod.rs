@@ -256,6 +256,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     dependencies::check(workspace)?;
     mutants::check(workspace)?;
     coverage::check(workspace)?;
+    soak::check(workspace)?;
     models::check(workspace)
 }
 

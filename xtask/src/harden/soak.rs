@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::guest::{self, Counting};
@@ -13,10 +14,31 @@ use crate::workspace::Workspace;
 const JOB: &str = "soak";
 /// How much longer than the guest the mock is used, which takes no processor for a device.
 const LONGER: u32 = 3;
-const THREADS: u32 = 4;
-const ENDPOINTS: u32 = 64;
-/// How often it is looked what there is.
-const LOOKS: u32 = 18;
+
+/// How much there is.
+struct Load {
+    threads: u32,
+    /// Of each thread.
+    endpoints: u32,
+    /// How often it is looked what there is.
+    looks: u32,
+}
+
+const LONG: Load = Load {
+    threads: 4,
+    endpoints: 64,
+    looks: 18,
+};
+/// The short form, its seconds and its seed, which is the same each time: others are tried for long.
+const SHORT: (Load, u32, u64) = (
+    Load {
+        threads: 4,
+        endpoints: 16,
+        looks: 6,
+    },
+    6,
+    7,
+);
 
 const SOAK: Counting = Counting {
     jobs: &[JOB],
@@ -35,9 +57,23 @@ const SOAK: Counting = Counting {
 
 /// Uses the mock for three times so many minutes.
 pub(super) fn on_the_mock(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
-    let row = run(workspace, minutes * LONGER, seed)?;
+    let folder = tempfile::tempdir().context("a folder for the program")?;
+    let program = vm::program_of(workspace, JOB, false, folder.path())?;
+    let longer = minutes * LONGER;
+    let told = told(&program, &LONG, longer * 60, seed)?;
+    let row =
+        row(&told, longer, &LONG).with_context(|| format!("it ended with\n{}", told.join("\n")))?;
     let again = format!("`cargo xtask harden --only soak --minutes {minutes} --seed {seed}`");
     Ok(guest::section(SOAK.columns, &[row], &again))
+}
+
+/// Uses the mock for some seconds.
+pub(super) fn check(workspace: &Workspace) -> Result<()> {
+    let folder = tempfile::tempdir().context("a folder for the program")?;
+    let program = vm::program_of(workspace, JOB, true, folder.path())?;
+    let (load, seconds, seed) = SHORT;
+    println!("use of the mock for {seconds} s, with seed {seed}");
+    told(&program, &load, seconds, seed).map(|_lines| ())
 }
 
 /// Uses the device of a guest for so many minutes.
@@ -45,24 +81,22 @@ pub(super) fn in_a_guest(workspace: &Workspace, minutes: u32, seed: u64) -> Resu
     let arguments = [
         (minutes * 60).to_string(),
         seed.to_string(),
-        LOOKS.to_string(),
-        THREADS.to_string(),
-        ENDPOINTS.to_string(),
+        LONG.looks.to_string(),
+        LONG.threads.to_string(),
+        LONG.endpoints.to_string(),
     ];
     // What is emulated takes several times as long to begin, to look and to end.
     guest::run_with(workspace, &SOAK, &arguments, u64::from(minutes) * 180)
 }
 
-/// Runs the program on this machine; its row.
-fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<Vec<String>> {
-    let folder = tempfile::tempdir().context("a folder for the program")?;
-    let program = vm::program_of(workspace, JOB, folder.path())?;
+/// Runs the program on this machine, where its library is beside it; what it told.
+fn told(program: &Path, load: &Load, seconds: u32, seed: u64) -> Result<Vec<String>> {
     // Without lines of its own the registry has the mock.
-    let configuration = folder.path().join("dat.conf");
+    let configuration = program.with_file_name("dat.conf");
     fs::write(&configuration, "")?;
     let mut child = Command::new(program)
-        .args(["mock0", &(minutes * 60).to_string(), &LOOKS.to_string()])
-        .args([THREADS, ENDPOINTS].map(|number| number.to_string()))
+        .arg("mock0")
+        .args([seconds, load.looks, load.threads, load.endpoints].map(|it| it.to_string()))
         .arg(seed.to_string())
         .env("DAT_OVERRIDE", &configuration)
         .stdin(Stdio::piped())
@@ -84,11 +118,11 @@ fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<Vec<String>> {
     if !status.success() {
         bail!("on the mock, with seed {seed}: {status}");
     }
-    row(&told, minutes).with_context(|| format!("it ended with\n{}", told.join("\n")))
+    Ok(told)
 }
 
 /// What the table says of what the program told.
-fn row(told: &[String], minutes: u32) -> Option<Vec<String>> {
+fn row(told: &[String], minutes: u32, load: &Load) -> Option<Vec<String>> {
     let words = |name: &str| -> Option<Vec<&str>> {
         let line = told.iter().find(|line| line.starts_with(name))?;
         Some(line.split(' ').collect())
@@ -101,7 +135,7 @@ fn row(told: &[String], minutes: u32) -> Option<Vec<String>> {
         return None;
     };
     let looks = told.iter().filter(|line| line.starts_with("sample "));
-    let numbers = [minutes, THREADS * ENDPOINTS].map(|number| number.to_string());
+    let numbers = [minutes, load.threads * load.endpoints].map(|number| number.to_string());
     let mut row = vec!["the mock".to_owned()];
     row.extend(numbers);
     row.extend([operations, windows, connections].map(str::to_owned));
@@ -123,10 +157,10 @@ mod tests {
             "kibibytes 100 101",
         ];
         let told = told.map(str::to_owned);
-        let row = row(&told, 7).expect("a row");
+        let row = row(&told, 7, &LONG).expect("a row");
         let expected = ["the mock", "7", "256", "12", "3", "256", "2", "100", "101"];
         assert_eq!(row, expected);
         assert_eq!(row.len(), SOAK.columns.len());
-        assert_eq!(super::row(&told[..2], 7), None);
+        assert_eq!(super::row(&told[..2], 7, &LONG), None);
     }
 }

@@ -72,6 +72,9 @@ const STEPS: &[Step] = &[
                     "hosts",
                     "conformance",
                     "dapl",
+                    // Short forms of what `cargo xtask harden` runs for long, by the same seed each time: others are tried there.
+                    "hostile -- 1 7",
+                    "limits -- 1 7 servers programs files",
                 ],
             )?;
             firmware::check_nested(workspace)
@@ -127,7 +130,7 @@ const STEPS: &[Step] = &[
     ),
     step(
         "harden",
-        "threads in every interleaving, and that inventories and reasons are in step with the code",
+        "threads in every interleaving, use for seconds, and that inventories and reasons are in step with the code",
         harden::check,
     ),
     step("tour", "the program as a newcomer runs it", |workspace| {

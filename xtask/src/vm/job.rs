@@ -109,6 +109,13 @@ impl Job {
         })
     }
 
+    /// It is to be done in short: libraries for its programs in C are built as for tests, which takes a part of the time.
+    pub(crate) fn shorten(&mut self) {
+        for build in &mut self.needs.build {
+            build.release &= build.sources.is_empty();
+        }
+    }
+
     /// A job that is one command of the user.
     pub(crate) fn of_command(command: &str, programs: Vec<String>) -> Self {
         Self {
@@ -176,6 +183,18 @@ rping
         );
         let two = Job::parse("two", two).expect("job");
         assert!(two.needs.peer && two.needs.memory == Some(512));
+    }
+
+    #[test]
+    fn in_short_what_programs_in_c_need_is_built_as_for_tests() {
+        let two = r#"#: build = [{ package = "a", release = true, target = { library = "a" }, sources = ["a.c"] },
+#:     { package = "b", release = true, target = { program = "b" } }]
+"#;
+        let script = format!("#: about = \"it\"\n#: timeout = 1\n{two}");
+        let mut job = Job::parse("one", script).expect("job");
+        job.shorten();
+        let release: Vec<bool> = job.needs.build.iter().map(|build| build.release).collect();
+        assert_eq!(release, [false, true]);
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -
     )?;
     let folder = tempfile::tempdir().context("a folder for the job's programs")?;
     for build in &job.needs.build {
-        let file = std::path::absolute(built(workspace, build)?)?;
+        let file = std::path::absolute(built(workspace, job, build)?)?;
         symlink(file, folder.path().join(build.target.name()))?;
     }
     let script = folder.path().join("job");
@@ -146,23 +146,31 @@ fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -
     Ok(ExitCode::from(code))
 }
 
-/// Runs the jobs of these names, one guest each; fails at the first that does not pass.
-pub(crate) fn check(workspace: &Workspace, names: &[&str]) -> Result<()> {
+/// Runs jobs, one guest each; fails at the first that does not pass. Each is what the command line has: a name, and arguments of the job for its short form.
+pub(crate) fn check(workspace: &Workspace, lines: &[&str]) -> Result<()> {
     let folder = scripts(workspace).join("jobs");
-    let jobs = names.iter().map(|name| Job::load(&folder, name));
-    let jobs: Vec<Job> = jobs.collect::<Result<_>>()?;
+    let load = |line: &&str| {
+        let (name, arguments) = line.split_once(" -- ").unwrap_or((line, ""));
+        let mut job = Job::load(&folder, name)?;
+        let mut options = Options::default();
+        if !arguments.is_empty() {
+            job.shorten();
+            options.arguments = arguments.split(' ').map(str::to_owned).collect();
+        }
+        Ok((job, options))
+    };
+    let jobs: Vec<(Job, Options)> = lines.iter().map(load).collect::<Result<_>>()?;
     let failed = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| build_ahead(&jobs, &failed));
-        let run = |job: &Job| {
-            let verdict = run_job(workspace, job, &Options::default())?.verdict;
-            let name = &job.name;
-            if verdict.code() != 0 {
-                bail!("job {name} did not pass; repeat it alone with `cargo xtask vm {name}`");
+        scope.spawn(|| build_ahead(jobs.iter().map(|(job, _)| job), &failed));
+        let run = |(line, (job, options)): (&&str, &(Job, Options))| {
+            if run_job(workspace, job, options)?.verdict.code() != 0 {
+                let name = &job.name;
+                bail!("job {name} did not pass; repeat it alone with `cargo xtask vm {line}`");
             }
             Ok(())
         };
-        let result = jobs.iter().try_for_each(run);
+        let result = lines.iter().zip(&jobs).try_for_each(run);
         failed.store(result.is_err(), Ordering::Relaxed);
         result
     })
@@ -170,13 +178,15 @@ pub(crate) fn check(workspace: &Workspace, names: &[&str]) -> Result<()> {
 
 /// Builds what the jobs need, one job after the other, while the guests of those before run: a program that is linked as a whole occupies one processor for
 /// long, as a guest does. What does not build is told by the job that needs it.
-fn build_ahead(jobs: &[Job], failed: &AtomicBool) {
+fn build_ahead<'a>(jobs: impl Iterator<Item = &'a Job>, failed: &AtomicBool) {
     let Ok(workspace) = Workspace::load() else {
         return;
     };
-    for build in jobs.iter().flat_map(|job| &job.needs.build) {
-        if failed.load(Ordering::Relaxed) || built(&workspace, build).is_err() {
-            return;
+    for job in jobs {
+        for build in &job.needs.build {
+            if failed.load(Ordering::Relaxed) || built(&workspace, job, build).is_err() {
+                return;
+            }
         }
     }
 }
@@ -255,23 +265,24 @@ fn attempt_with(workspace: &Workspace, name: &str, options: &Options) -> Result<
     })
 }
 
-/// Builds the program in C of the job of this name, and puts it with its library into a folder; where it is then.
-pub(crate) fn program_of(workspace: &Workspace, name: &str, folder: &Path) -> Result<PathBuf> {
-    let job = Job::load(&scripts(workspace).join("jobs"), name)?;
+/// Builds the program in C of the job of this name, maybe that of its short form, and puts it with its library into a folder; where it is then.
+pub(crate) fn program_of(
+    workspace: &Workspace,
+    name: &str,
+    is_short: bool,
+    folder: &Path,
+) -> Result<PathBuf> {
+    let mut job = Job::load(&scripts(workspace).join("jobs"), name)?;
+    if is_short {
+        job.shorten();
+    }
     let sources = job.needs.build.iter().find_map(|build| {
         let source = build.sources.first()?;
         Some((build, source))
     });
     let (build, source) = sources.with_context(|| format!("job {name} has no program in C"))?;
-    let linked = named(workspace, &built(workspace, build)?)?;
-    let program = compiled(workspace, source, &linked, &build.links)?;
-    let copy = |file: &Path| -> Result<PathBuf> {
-        let copy = folder.join(file.file_name().context("a file has a name")?);
-        fs::copy(file, &copy)?;
-        Ok(copy)
-    };
-    copy(&linked)?;
-    copy(&program)
+    let linked = named(workspace, &built(workspace, &job, build)?, folder)?;
+    compiled(workspace, source, &linked, &build.links)
 }
 
 /// Where the console of a job is kept.
@@ -465,7 +476,7 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
         }
     }
     for build in &job.needs.build {
-        let file = built(workspace, build)?;
+        let file = built(workspace, job, build)?;
         let name = match build.target {
             Target::Program(_) | Target::Test(_) => OsStr::new(build.target.name()),
             Target::Library(_) => file.file_name().context("a library has a name")?,
@@ -474,7 +485,9 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
         if build.sources.is_empty() {
             continue;
         }
-        let linked = named(workspace, &file)?;
+        let folder = workspace.target().join("vm/linked");
+        fs::create_dir_all(&folder)?;
+        let linked = named(workspace, &file, &folder)?;
         let name = linked.file_name().context("a library has a name")?;
         image.program(&linked, name)?;
         for source in &build.sources {
@@ -552,20 +565,20 @@ fn provider_library() -> Result<PathBuf> {
         .with_context(|| format!("{} has no library for soft-RoCE", folder.display()))
 }
 
-/// Builds a program, a file of tests or a shared library, and tells where it is.
-fn built(workspace: &Workspace, build: &Build) -> Result<PathBuf> {
-    let package = workspace
-        .member(&build.package)
-        .with_context(|| format!("the workspace has no package {}", build.package))?;
-    if let Some(feature) = build
-        .features
-        .iter()
-        .find(|feature| !package.features.contains_key(*feature))
-    {
-        bail!(
-            "package {} has no feature {feature} yet, which this job needs",
-            build.package
-        );
+/// Builds a program, a file of tests or a shared library of a job, and tells where it is. All shared libraries of a job that are built alike are built with one call of cargo, as
+/// `cargo xtask install` does it: what is below them has the features that any of them needs, and is built once.
+fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<PathBuf> {
+    let beside = |other: &&Build| {
+        let are_libraries = [build, other].map(|one| matches!(one.target, Target::Library(_)));
+        std::ptr::eq(*other, build) || are_libraries == [true; 2] && other.release == build.release
+    };
+    let together: Vec<&Build> = job.needs.build.iter().filter(beside).collect();
+    let mut scope = Vec::new();
+    for one in together {
+        scope.extend(["--package".to_owned(), one.package.clone()]);
+        for feature in features(workspace, one)? {
+            scope.push(format!("--features={feature}"));
+        }
     }
     let name = build.target.name();
     let mut command = Command::new("cargo");
@@ -575,8 +588,7 @@ fn built(workspace: &Workspace, build: &Build) -> Result<PathBuf> {
         Target::Test(_) => command.args(["test", "--no-run", "--test", name]),
         Target::Library(_) => command.args(["build", "--lib"]),
     };
-    command.args(["--package", &build.package]);
-    command.args(["--features", &build.features.join(",")]);
+    command.args(scope);
     if build.release {
         command.arg("--release");
     }
@@ -596,11 +608,22 @@ fn built(workspace: &Workspace, build: &Build) -> Result<PathBuf> {
     Ok(file.into())
 }
 
-/// A copy of a library of the workspace under the name that programs look for.
-fn named(workspace: &Workspace, library: &Path) -> Result<PathBuf> {
+/// The features that something is built with, as cargo calls them where there are several packages.
+fn features(workspace: &Workspace, build: &Build) -> Result<Vec<String>> {
+    let name = &build.package;
+    let package = workspace
+        .member(name)
+        .with_context(|| format!("the workspace has no package {name}"))?;
+    let known = |feature: &String| match package.features.contains_key(feature) {
+        true => Ok(format!("{name}/{feature}")),
+        false => bail!("package {name} has no feature {feature} yet, which this job needs"),
+    };
+    build.features.iter().map(known).collect()
+}
+
+/// A copy of a library of the workspace in a folder, under the name that programs look for.
+fn named(workspace: &Workspace, library: &Path, folder: &Path) -> Result<PathBuf> {
     let shell = &workspace.shell;
-    let folder = workspace.target().join("vm/linked");
-    fs::create_dir_all(&folder)?;
     let said = cmd!(shell, "objdump --private-headers {library}")
         .quiet()
         .read()?;
@@ -733,7 +756,9 @@ mod tests {
                 sources: Vec::new(),
                 links: Vec::new(),
             };
-            built(&workspace, &build).expect_err("refused").to_string()
+            features(&workspace, &build)
+                .expect_err("refused")
+                .to_string()
         };
         assert!(refused("no-such-package", "a").contains("no-such-package"));
         assert!(refused("xtask", "no-such-feature").contains("no-such-feature"));

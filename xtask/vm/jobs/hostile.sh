@@ -80,7 +80,7 @@ beside() {
 echo "-- windows, zones, bounds, rights ($(now))"
 owner "$RDMA_DEVICE" > owned 2>&1 &
 owner=$!
-wait_until 20 listens 4712
+wait_until 60 listens 4712
 owner "$RDMA_DEVICE" "$RDMA_IPV4" > honest 2>&1 &
 honest=$!
 wait_until 60 has_begun honest
@@ -96,12 +96,12 @@ tail -n 1 honest
 cat owned
 # Three invalidations and a message that is too long in each round: the owner hears of each by an error of its receive.
 grep -q " $((4 * (rounds + 1))) refused" owned || failed=1
-wait_until 30 no_objects
+wait_until 60 no_objects
 
 echo "-- a server, while honest clients copy ($(now))"
 dat serve --into /run/into --force --json > served 2>&1 &
 server=$!
-wait_until 20 listens 7471
+wait_until 60 listens 7471
 copies() {
     local count=0 turned=0 over=
     trap 'over=yes' TERM
@@ -130,12 +130,12 @@ expect "$copier"
 expect "$server"
 tail -n 1 copied
 cat served
-wait_until 30 no_objects
+wait_until 60 no_objects
 
 echo "-- an exporter, while an honest importer puts and gets ($(now))"
 dat rsm export --size 4M --device "$RDMA_DEVICE" --port 7472 > exported 2>&1 &
 exporter=$!
-wait_until 20 listens 7472
+wait_until 60 listens 7472
 imports() {
     local count=0 turned=0 over=
     trap 'over=yes' TERM
@@ -170,6 +170,6 @@ timeout 60 dat rsm put file --connect "$RDMA_IPV4:7472" --quiet
 timeout 60 dat rsm get back --connect "$RDMA_IPV4:7472" --length 300001 --quiet
 cmp file back
 expect "$exporter"
-wait_until 30 no_objects
+wait_until 60 no_objects
 echo "nothing is left ($(now))"
 exit "$failed"

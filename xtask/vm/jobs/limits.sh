@@ -69,10 +69,10 @@ memory() {
     echo "-- little memory may be registered ($(now))"
     dat serve --into /run/into --force --quiet > served 2>&1 &
     server=$!
-    wait_until 20 listens 7471
+    wait_until 60 listens 7471
     dat rsm export --size 4M --device "$RDMA_DEVICE" --port 7472 > exported 2>&1 &
     exporter=$!
-    wait_until 20 listens 7472
+    wait_until 60 listens 7472
     timeout 30 dat rsm put small --connect "$RDMA_IPV4:7472" --quiet
     timeout 30 dat rsm get again --connect "$RDMA_IPV4:7472" --quiet
     sleep 0.5
@@ -98,13 +98,13 @@ memory() {
                 [ ! -e here ] && [ ! -e back ] || fail "a file is left"
             fi
             rm -f here back
-            wait_until 20 idle || fail "the device has $(device_objects), and before $idle"
+            wait_until 60 idle || fail "the device has $(device_objects), and before $idle"
         done
     done
     kill -TERM "$server" "$exporter"
     wait "$server"
     wait "$exporter"
-    wait_until 20 no_objects
+    wait_until 60 no_objects
 }
 servers() {
     local code
@@ -113,7 +113,7 @@ servers() {
     chmod 777 given
     limit -l 1024 dat serve --into /run/limits/given --quiet > served 2>&1 &
     server=$!
-    wait_until 20 listens 7471
+    wait_until 60 listens 7471
     code=0
     timeout 30 dat copy large large --connect "$RDMA_IPV4" --chunk 1M --depth 8 --quiet > said 2>&1 || code=$?
     echo "$(grep why: said)"
@@ -122,11 +122,11 @@ servers() {
     cmp file given/here
     kill -TERM "$server"
     wait "$server"
-    wait_until 20 no_objects
+    wait_until 60 no_objects
     code=0
     limited -l 1024 dat rsm export --size 4M --device "$RDMA_DEVICE" --port 7472 > said 2>&1 || code=$?
     judge "memory of an exporter" "$code" "why: .*RLIMIT_MEMLOCK" && fail "that is too much"
-    wait_until 20 no_objects
+    wait_until 60 no_objects
 }
 
 descriptors() {
@@ -137,7 +137,7 @@ descriptors() {
     echo "-- few files may be open ($(now))"
     dat serve --into /run/into --force --quiet > served 2>&1 &
     server=$!
-    wait_until 20 listens 7471
+    wait_until 60 listens 7471
     sleep 0.5
     idle=$(device_objects)
     idle() {
@@ -153,7 +153,7 @@ descriptors() {
             process=$!
             # Exporting and serving goes on until a signal comes, for which it is ready when it listens.
             if [[ $command = rsm\ export* || $command = serve* ]]; then
-                wait_until 50 listens_or_ended "${command##* }"
+                wait_until 60 listens_or_ended "${command##* }"
                 kill -TERM "$process" 2> /dev/null || true
             fi
             wait "$process" || code=$?
@@ -168,12 +168,12 @@ descriptors() {
             echo "$most descriptors: $command: $code"
             judge "descriptors of a command" "$code" "why: .*RLIMIT_NOFILE|error while loading shared libraries" || [ "$most" -lt 40 ] || fail "that is enough"
             rm -f here
-            wait_until 20 idle || fail "the device has $(device_objects), and before $idle"
+            wait_until 60 idle || fail "the device has $(device_objects), and before $idle"
         done
     done
     kill -TERM "$server"
     wait "$server"
-    wait_until 20 no_objects
+    wait_until 60 no_objects
 }
 
 # program WHAT COMMAND...: a program in C, which judges by itself what it is refused; it is counted under that name, and has what it said in `said`.
@@ -187,7 +187,7 @@ program() {
     intact[$what]=$((${intact[$what]:-0} + tries - refusals))
     reported[$what]=$((${reported[$what]:-0} + refusals))
     head -n 2 said
-    wait_until 20 no_objects || fail "the device has $(device_objects), and before $before"
+    wait_until 60 no_objects || fail "the device has $(device_objects), and before $before"
 }
 # registers WHAT KIB COMMAND...: as `program`, of one that may register so much, and has to get nearly all of it.
 registers() {
@@ -223,7 +223,7 @@ for name; do
         "$name"
     done
 done
-wait_until 20 no_objects
+wait_until 60 no_objects
 for name in "${names[@]}"; do
     count "$name" "${tried[$name]}" "${intact[$name]:-0}" "${reported[$name]:-0}"
 done
