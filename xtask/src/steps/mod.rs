@@ -75,6 +75,7 @@ const STEPS: &[Step] = &[
                     // Short forms of what `cargo xtask harden` runs for long, by the same seed each time: others are tried there.
                     "hostile -- 1 7",
                     "limits -- 1 7 servers programs files",
+                    "faults -- 1 7 network modules overrun",
                 ],
             )?;
             firmware::check_nested(workspace)

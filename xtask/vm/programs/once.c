@@ -330,7 +330,7 @@ static void use(const char *address, unsigned long long duration)
     DAT_EP_HANDLE endpoint;
     DAT_EVD_HANDLE requests, connections;
     struct grant grant;
-    unsigned long long units = 0, next = 0, last = 0, until;
+    unsigned long long units = 0, next = 0, last = 0, until, patience;
     DAT_LMR_TRIPLET piece;
     DAT_RMR_TRIPLET target;
     DAT_EVENT event;
@@ -387,8 +387,14 @@ static void use(const char *address, unsigned long long duration)
     }
     *(is_over ? &broke : &stood) += 1;
     (void)dat_ep_disconnect(endpoint, random_number() % 2 ? DAT_CLOSE_ABRUPT_FLAG : DAT_CLOSE_GRACEFUL_FLAG);
-    until = milliseconds() + 60000;
+    patience = milliseconds() + 20000;
+    until = patience + 40000;
     while ((next < last || !is_over) && milliseconds() < until) {
+        /* A graceful end waits for what is posted as long as the device does. Soft-RoCE whose link was down may do so for ever; an abrupt one ends that, too. */
+        if (!is_over && patience != 0 && milliseconds() >= patience) {
+            patience = 0;
+            (void)dat_ep_disconnect(endpoint, DAT_CLOSE_ABRUPT_FLAG);
+        }
         while (dat_evd_dequeue(requests, &event) == DAT_SUCCESS)
             unit_taken(&event, endpoint, &next, last, &is_given_up);
         if (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)
