@@ -28,7 +28,7 @@ use crate::options::VerbsOptions;
 use crate::queue_pair::{Pair, State};
 use crate::receive_queue::{Failing, Unattended, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
-use crate::signal::{Signal, Source, Watcher};
+use crate::signal::{Signal, Source, Sources, Watcher};
 use crate::table::Table;
 use crate::wait::{VerbsWait, VerbsWaits};
 
@@ -59,7 +59,7 @@ pub struct VerbsBackend {
     pub(crate) options: VerbsOptions,
     pub(crate) port: Port,
     pub(crate) signal: Arc<Signal>,
-    watcher: Watcher,
+    pub(crate) watcher: Watcher,
     completions: Arc<CompletionChannel>,
     pub(crate) channel: Arc<EventChannel>,
     pub(crate) context: Arc<Context>,
@@ -96,7 +96,7 @@ impl VerbsBackend {
         let channel = EventChannel::new()?;
         let completions = Arc::new(CompletionChannel::new(&context)?);
         let signal = Arc::new(Signal::new()?);
-        let watcher = Watcher::start(&signal, &channel, &context, &completions)?;
+        let watcher = Watcher::start(&signal, Sources::new(&channel, &context, &completions)?)?;
         Ok(Self {
             listeners: Table::default(),
             requests: Table::default(),

@@ -313,10 +313,14 @@ impl VerbsBackend {
             return false;
         }
         let Some(event) = self.channel.next() else {
+            if !self.watcher.sources.tells_of_connections() {
+                self.signal.set_ready(Source::Connections);
+            }
             return false;
         };
         // There may be more; it is not told again.
         self.signal.set_ready(Source::Connections);
+        self.watcher.sources.found_connection();
         self.take_in_connection(event);
         true
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -152,10 +152,19 @@ pub(crate) struct Sources {
     /// What the thread watches.
     epoll: Epoll,
     watched: Mutex<Watched>,
-    channel: Arc<EventChannel>,
-    context: Arc<Context>,
-    pub(crate) completions: Arc<CompletionChannel>,
+    /// The thread has told of connection events, and does not watch them now. As long as that is so their source may have something to say.
+    left: AtomicBool,
+    /// Looks for connection events since, one after the other, that found none.
+    in_vain: AtomicU32,
+    channel: RawFd,
+    device: RawFd,
+    completions: RawFd,
+    /// What the descriptors belong to.
+    _owners: Owners,
 }
+
+/// What has descriptors that are watched.
+type Owners = [Arc<dyn fmt::Debug + Send + Sync>; 3];
 
 /// How the thread watches what it does.
 #[derive(Debug)]
@@ -167,14 +176,60 @@ struct Watched {
     second: Option<[OwnedFd; 2]>,
     /// It watches those.
     by_second: bool,
+    /// Somebody hears of connection events from the thread alone, and so is to be told of each.
+    relied_on: bool,
 }
 
+/// So many looks for connection events that find none come before the thread watches them again. Each takes a call of the system, as does having it watch; and each
+/// time that the thread is woken takes a dozen.
+const LOOKS: u32 = 8;
+
 impl Sources {
+    pub(crate) fn new(
+        channel: &Arc<EventChannel>,
+        context: &Arc<Context>,
+        completions: &Arc<CompletionChannel>,
+    ) -> Result<Self, BackendError> {
+        Self::of(
+            [channel.fd(), context.async_fd(), completions.fd()],
+            [channel.clone(), context.clone(), completions.clone()],
+        )
+    }
+
+    /// From what connection manager, device and completion queues tell by.
+    fn of(fds: [RawFd; 3], owners: Owners) -> Result<Self, BackendError> {
+        let [channel, device, completions] = fds;
+        let sources = Self {
+            epoll: Epoll::new()?,
+            watched: Mutex::new(Watched {
+                wakes: Wakes::One,
+                second: None,
+                by_second: false,
+                relied_on: false,
+            }),
+            left: AtomicBool::new(false),
+            in_vain: AtomicU32::new(0),
+            channel,
+            device,
+            completions,
+            _owners: owners,
+        };
+        for (fd, source) in sources.of_events() {
+            sources.epoll.add(fd, source as u32, Wakes::One)?;
+        }
+        Ok(sources)
+    }
+
+    /// What notifications of completion queues are told by.
+    pub(crate) fn completions(&self) -> RawFd {
+        self.completions
+    }
+
     /// The descriptors of what tells without having been armed.
     fn of_events(&self) -> [(RawFd, Source); 2] {
         [
-            (self.channel.fd(), Source::Connections),
-            (self.context.async_fd(), Source::Device),
+            (self.channel, Source::Connections),
+            (self.device, Source::Device),
         ]
     }
 
@@ -184,7 +239,10 @@ impl Sources {
 
     /// A sleeper watches as well, and is told of events ahead of the thread, which need not be woken then. While it does not sleep the thread is
     /// told. Where that cannot be had the thread tells the sleeper, as it tells all.
-    pub(crate) fn watch_first(&self, sleeper: &Epoll) {
+    ///
+    /// # Errors
+    /// Nobody would tell the sleeper.
+    pub(crate) fn watch_first(&self, sleeper: &Epoll) -> Result<(), BackendError> {
         let mut watched = self.watched();
         let added = self.of_events().map(|(fd, source)| {
             let added = sleeper.add(fd, source as u32, Wakes::One);
@@ -195,7 +253,65 @@ impl Sources {
                 // It is there, or is not.
                 let _removed = sleeper.remove(fd);
             }
+            watched.relied_on = true;
+            return self.return_to_connections(&watched);
         }
+        Ok(())
+    }
+
+    /// The thread is about to tell of connection events. Until somebody looks for them there is no more to tell, and a program that is at work looks by itself: so
+    /// it leaves them, in place of being woken for each.
+    fn leave_connections(&self) {
+        let watched = self.watched();
+        if watched.relied_on || self.left.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.epoll.remove(self.connections(&watched)).is_ok() {
+            self.in_vain.store(0, Ordering::Relaxed);
+            // Before the source is marked: whoever takes that mark, and finds no event, sees this.
+            self.left.store(true, Ordering::Release);
+        }
+    }
+
+    /// Has the thread watch connection events again, behind all others. What is there then is told.
+    fn return_to_connections(&self, watched: &Watched) -> Result<(), BackendError> {
+        if !self.left.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (fd, number) = (self.connections(watched), Source::Connections as u32);
+        match self.epoll.add(fd, number, watched.wakes) {
+            // It is watched already, by both descriptors: one of them could not be removed.
+            Ok(()) | Err(BackendError::State) => {}
+            Err(other) => return Err(other),
+        }
+        self.left.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// The descriptor by which the thread watches connection events, or did.
+    fn connections(&self, watched: &Watched) -> RawFd {
+        match &watched.second {
+            Some([second, _]) if watched.by_second => second.as_raw_fd(),
+            _ => self.channel,
+        }
+    }
+
+    /// Somebody looked for a connection event, and there was one.
+    pub(crate) fn found_connection(&self) {
+        if self.left.load(Ordering::Relaxed) {
+            self.in_vain.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Somebody looked for a connection event, and there was none: whether the thread tells of the next one. If not, their source stays marked.
+    pub(crate) fn tells_of_connections(&self) -> bool {
+        if !self.left.load(Ordering::Acquire) {
+            return true;
+        }
+        if self.in_vain.fetch_add(1, Ordering::Relaxed) + 1 < LOOKS {
+            return false;
+        }
+        self.return_to_connections(&self.watched()).is_ok()
     }
 
     /// Has the thread watch behind all that do already. What is there then is told again.
@@ -221,6 +337,9 @@ impl Sources {
                 Ok(()) | Err(BackendError::State) => {}
                 Err(other) => return Err(other),
             }
+            if *source == Source::Connections {
+                self.left.store(false, Ordering::Release);
+            }
             // It is there, or went the last time.
             let _removed = self.epoll.remove(old);
         }
@@ -232,11 +351,11 @@ impl Sources {
     pub(crate) fn tell_all(&self) -> Result<(), BackendError> {
         let mut watched = self.watched();
         watched.wakes = Wakes::All;
+        watched.relied_on = true;
         self.watch_again(&mut watched)?;
-        let completions = self.completions.fd();
         match self
             .epoll
-            .add(completions, Source::Completions as u32, Wakes::All)
+            .add(self.completions, Source::Completions as u32, Wakes::All)
         {
             // It is watched already.
             Ok(()) | Err(BackendError::State) => Ok(()),
@@ -254,33 +373,15 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    pub(crate) fn start(
-        signal: &Arc<Signal>,
-        channel: &Arc<EventChannel>,
-        context: &Arc<Context>,
-        completions: &Arc<CompletionChannel>,
-    ) -> Result<Self, BackendError> {
-        let sources = Arc::new(Sources {
-            epoll: Epoll::new()?,
-            watched: Mutex::new(Watched {
-                wakes: Wakes::One,
-                second: None,
-                by_second: false,
-            }),
-            channel: Arc::clone(channel),
-            context: Arc::clone(context),
-            completions: Arc::clone(completions),
-        });
+    pub(crate) fn start(signal: &Arc<Signal>, sources: Sources) -> Result<Self, BackendError> {
+        let sources = Arc::new(sources);
         let end = EventFd::new()?;
-        for (fd, source) in sources.of_events() {
-            sources.epoll.add(fd, source as u32, Wakes::One)?;
-        }
         sources.epoll.add(end.fd(), END, Wakes::All)?;
         let thread = {
             let (sources, signal) = (Arc::clone(&sources), Arc::clone(signal));
             thread::Builder::new()
                 .name("dat-verbs".into())
-                .spawn(move || watch(&sources.epoll, &signal))
+                .spawn(move || watch(&sources, &signal))
                 .map_err(|_| BackendError::Resources)?
         };
         Ok(Self {
@@ -291,21 +392,29 @@ impl Watcher {
     }
 }
 
-fn watch(epoll: &Epoll, signal: &Signal) {
+fn watch(sources: &Sources, signal: &Signal) {
     loop {
         // No signal says anything to this thread.
-        let happened = epoll.wait(None).unwrap_or(0);
+        let happened = sources.epoll.wait(None).unwrap_or(0);
         if happened & 1 << END != 0 {
             return;
         }
-        for source in [Source::Connections, Source::Device, Source::Completions] {
-            if happened & 1 << source as u32 != 0 {
-                signal.set_ready(source);
-            }
+        tell(happened, sources, signal);
+    }
+}
+
+/// Marks what has something to say, and wakes whoever sleeps.
+fn tell(happened: u32, sources: &Sources, signal: &Signal) {
+    if happened & 1 << Source::Connections as u32 != 0 {
+        sources.leave_connections();
+    }
+    for source in [Source::Connections, Source::Device, Source::Completions] {
+        if happened & 1 << source as u32 != 0 {
+            signal.set_ready(source);
         }
-        if happened != 0 {
-            signal.alert();
-        }
+    }
+    if happened != 0 {
+        signal.alert();
     }
 }
 
@@ -321,7 +430,18 @@ impl Drop for Watcher {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    /// One of which nothing is marked.
+    fn calm_signal() -> Signal {
+        let signal = Signal::new().expect("a descriptor");
+        for source in [Source::Connections, Source::Device, Source::Completions] {
+            assert!(signal.take_ready(source));
+        }
+        signal
+    }
 
     /// Spec: GEN-09
     #[test]
@@ -366,10 +486,7 @@ mod tests {
     /// Spec: GEN-09
     #[test]
     fn a_notification_is_asked_for_once() {
-        let signal = Signal::new().expect("a descriptor");
-        for source in [Source::Connections, Source::Device, Source::Completions] {
-            assert!(signal.take_ready(source));
-        }
+        let signal = calm_signal();
         assert!(!signal.expects_completions());
         signal.armed();
         assert!(
@@ -385,5 +502,173 @@ mod tests {
         );
         signal.set_ready(Source::Completions);
         assert!(signal.expects_completions() && !signal.expects_completions());
+    }
+
+    /// Sources whose descriptors are raised by hand.
+    struct Raised {
+        fds: [Arc<EventFd>; 3],
+        sources: Sources,
+    }
+
+    impl Raised {
+        fn new() -> Self {
+            let fds = [(); 3].map(|()| Arc::new(EventFd::new().expect("a descriptor")));
+            let [connections, device, completions] = fds.each_ref().map(|fd| fd.fd());
+            let owners: Owners = fds
+                .each_ref()
+                .map(|fd| -> Arc<dyn fmt::Debug + Send + Sync> { fd.clone() });
+            let sources = Sources::of([connections, device, completions], owners);
+            Self {
+                fds,
+                sources: sources.expect("descriptors"),
+            }
+        }
+
+        fn connection_event(&self) {
+            self.fds[0].raise();
+        }
+
+        /// What the thread would be told now, if it slept.
+        fn told(&self) -> u32 {
+            let told = self.sources.epoll.wait(Some(Duration::ZERO));
+            told.expect("no signal")
+        }
+
+        /// The thread does what it does when it is told.
+        fn tell(&self, signal: &Signal) -> u32 {
+            let told = self.told();
+            tell(told, &self.sources, signal);
+            told
+        }
+    }
+
+    const CONNECTIONS: u32 = 1 << Source::Connections as u32;
+    const DEVICE: u32 = 1 << Source::Device as u32;
+
+    /// Or this never ends.
+    #[test]
+    fn the_thread_ends_with_the_watcher() {
+        for _ in 0..50 {
+            let raised = Raised::new();
+            let signal = Arc::new(calm_signal());
+            drop(Watcher::start(&signal, raised.sources).expect("a thread"));
+            assert_eq!(Arc::strong_count(&signal), 1);
+        }
+    }
+
+    /// Spec: GEN-09, EVW-01
+    #[test]
+    fn a_program_that_looks_by_itself_is_told_of_the_first_connection_event_alone() {
+        let (raised, signal) = (Raised::new(), calm_signal());
+        raised.connection_event();
+        assert_eq!(raised.tell(&signal), CONNECTIONS);
+        assert!(signal.take_ready(Source::Connections));
+        for _ in 0..3 {
+            raised.connection_event();
+            assert_eq!(raised.told(), 0, "it looks by itself");
+            raised.sources.found_connection();
+        }
+        raised.fds[1].raise();
+        assert_eq!(raised.tell(&signal), DEVICE, "the device is watched");
+        raised.fds[0].lower();
+        for _ in 1..LOOKS {
+            assert!(!raised.sources.tells_of_connections());
+        }
+        assert!(raised.sources.tells_of_connections() && raised.sources.tells_of_connections());
+        assert_eq!(raised.told(), 0);
+        raised.connection_event();
+        assert_eq!(raised.tell(&signal), CONNECTIONS);
+    }
+
+    /// Spec: GEN-09, EVW-01
+    #[test]
+    fn what_comes_between_the_last_look_and_the_watch_is_told() {
+        let (raised, signal) = (Raised::new(), calm_signal());
+        raised.connection_event();
+        assert_eq!(raised.tell(&signal), CONNECTIONS);
+        raised.fds[0].lower();
+        while !raised.sources.tells_of_connections() {
+            // After the look that found nothing.
+            raised.connection_event();
+        }
+        assert_eq!(raised.tell(&signal), CONNECTIONS);
+    }
+
+    /// Spec: EVW-01
+    #[test]
+    fn who_relies_on_the_thread_is_told_of_each_connection_event() {
+        let (raised, signal) = (Raised::new(), calm_signal());
+        raised.connection_event();
+        assert_eq!(raised.tell(&signal), CONNECTIONS);
+        raised.sources.tell_all().expect("descriptors");
+        for _ in 0..3 {
+            raised.connection_event();
+            assert_eq!(raised.tell(&signal), CONNECTIONS);
+            assert!(raised.sources.tells_of_connections());
+        }
+    }
+
+    /// Spec: EVW-01
+    #[test]
+    fn a_new_sleeper_finds_the_thread_behind_it_and_watching() {
+        let (raised, signal) = (Raised::new(), calm_signal());
+        raised.connection_event();
+        assert_eq!(raised.tell(&signal), CONNECTIONS);
+        raised.fds[0].lower();
+        let sleeper = Epoll::new().expect("a descriptor");
+        raised.sources.watch_first(&sleeper).expect("descriptors");
+        assert!(raised.sources.tells_of_connections());
+        raised.connection_event();
+        let woken = sleeper.wait(Some(Duration::ZERO)).expect("no signal");
+        assert_eq!(woken, CONNECTIONS);
+        assert_eq!(
+            raised.tell(&signal),
+            CONNECTIONS,
+            "the sleeper does not sleep"
+        );
+        raised.connection_event();
+        assert_eq!(raised.told(), 0, "it has left them again");
+    }
+
+    /// A poller that asks only where something is marked, a peer that says the next thing when the last one was heard, and the thread: each thing is
+    /// heard, or this never ends.
+    ///
+    /// Spec: GEN-09, EVW-01
+    #[test]
+    fn no_connection_event_is_lost_to_who_polls() {
+        const EVENTS: u32 = 300;
+        let (raised, signal, end) = (
+            Raised::new(),
+            calm_signal(),
+            EventFd::new().expect("a descriptor"),
+        );
+        let watched = raised.sources.epoll.add(end.fd(), END, Wakes::All);
+        watched.expect("watched");
+        let heard = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| watch(&raised.sources, &signal));
+            scope.spawn(|| {
+                for said in 0..EVENTS {
+                    while heard.load(Ordering::Acquire) != said {
+                        thread::yield_now();
+                    }
+                    raised.connection_event();
+                }
+            });
+            while heard.load(Ordering::Relaxed) != EVENTS {
+                if !signal.take_ready(Source::Connections) {
+                    thread::yield_now();
+                    continue;
+                }
+                if raised.fds[0].lower() {
+                    signal.set_ready(Source::Connections);
+                    raised.sources.found_connection();
+                    heard.fetch_add(1, Ordering::Release);
+                } else if !raised.sources.tells_of_connections() {
+                    signal.set_ready(Source::Connections);
+                }
+            }
+            end.raise();
+        });
     }
 }

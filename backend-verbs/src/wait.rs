@@ -93,10 +93,10 @@ impl VerbsWait {
         epoll.add(bell.descriptor.fd(), BELL, Wakes::All)?;
         epoll.add(signal.attention(), ATTENTION, Wakes::All)?;
         if heeds {
-            let completions = sources.completions.fd();
+            let completions = sources.completions();
             epoll.add(completions, Source::Completions as u32, Wakes::All)?;
         }
-        sources.watch_first(&epoll);
+        sources.watch_first(&epoll)?;
         Ok(Self {
             waker: Waker::from(Arc::clone(&bell)),
             bell,

@@ -62,11 +62,11 @@ impl EventFd {
         let _raised = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
-    /// Lowers it.
-    pub(crate) fn lower(&self) {
+    /// Lowers it; whether it was raised.
+    pub(crate) fn lower(&self) -> bool {
         let mut count = [0; 8];
         // It fails only when it is not raised.
-        let _lowered = (&self.0).read(&mut count);
+        (&self.0).read(&mut count).is_ok()
     }
 }
 
