@@ -216,6 +216,9 @@ fn keep(
     Ok(covered)
 }
 
+/// The input of a number.
+type MakeInput = fn(u64) -> Vec<u8>;
+
 fn main() -> io::Result<()> {
     let folder = env::args_os().nth(1).unwrap_or_else(|| "fuzz/seeds".into());
     let ops = Path::new(&folder).join("ops");
@@ -237,8 +240,7 @@ fn main() -> io::Result<()> {
     });
     keep(&ops, candidates.collect(), covered, "run")?;
     let mut covered = BTreeSet::new();
-    let kinds: [(&str, fn(u64) -> Vec<u8>); 2] =
-        [("run", rsm_bytes), ("fault", rsm_bytes_with_faults)];
+    let kinds: [(&str, MakeInput); 2] = [("run", rsm_bytes), ("fault", rsm_bytes_with_faults)];
     for (name, make) in kinds {
         let candidates = (0..CANDIDATES).map(|seed| {
             let bytes = make(seed);
