@@ -66,7 +66,8 @@ impl Signal {
     /// A source has something to say.
     pub(crate) fn set_ready(&self, source: Source) {
         if let Some(mark) = self.mark(source) {
-            mark.store(true, Ordering::Release);
+            // No plain store: whoever takes the mark sees what each of those did before that set it, and not the last one alone.
+            let _was_ready = mark.swap(true, Ordering::AcqRel);
         }
     }
 

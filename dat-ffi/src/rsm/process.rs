@@ -104,7 +104,7 @@ impl Controller {
                 ),
                 _ => (
                     RsmError::ControllerNotPresent,
-                    "it is gone, or may not be opened by this user",
+                    "it may be gone, or not be this user's to open",
                 ),
             };
             complain(LIBRARY, format_args!("the device {}: {why}", device.name));

@@ -73,7 +73,17 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let program = vm::program_of(workspace, JOB, true, folder.path())?;
     let (load, seconds, seed) = SHORT;
     println!("use of the mock for {seconds} s, with seed {seed}");
-    told(&program, &load, seconds, seed).map(|_lines| ())
+    let told = told(&program, &load, seconds, seed)?;
+    // Of transfers, windows and connections there were some.
+    row(&told, 0, &load)
+        .filter(|row| row.iter().skip(3).take(3).all(|count| count != "0"))
+        .with_context(|| {
+            format!(
+                "on the mock, with seed {seed}, it ended with\n{}",
+                told.join("\n")
+            )
+        })
+        .map(|_row| ())
 }
 
 /// Uses the device of a guest for so many minutes.

@@ -166,7 +166,9 @@ pub(crate) fn check(workspace: &Workspace, lines: &[&str]) -> Result<()> {
         let run = |(line, (job, options)): (&&str, &(Job, Options))| {
             if run_job(workspace, job, options)?.verdict.code() != 0 {
                 let name = &job.name;
-                bail!("job {name} did not pass; repeat it alone with `cargo xtask vm {line}`");
+                bail!(
+                    "job {name} did not pass; repeat it alone with `cargo xtask vm {line}`, or as it was built with `cargo xtask test --only vm`"
+                );
             }
             Ok(())
         };

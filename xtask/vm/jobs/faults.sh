@@ -49,8 +49,11 @@ lasting="connections of up to two seconds while packets are lost: not ended whil
 # kernel says so by a warning: that of `rxe_completer`, once until it is told to warn again. No library above it can tell such a read from another.
 given_up="reads that the device gives up with a warning of its kernel, and completes as if they were done"
 warned=0
+# Nor does it always complete what it was given when its link was down: a graceful end waits for that, and is made abrupt after a while. Nothing else may need that.
+stuck="graceful ends that the device, whose link was down, does not come to, made abrupt"
+was_down=
 warnings() {
-    dmesg | grep -c "WARNING: .* at drivers/infiniband/sw/rxe/rxe_comp\.c" || true
+    dmesg | grep -c "WARNING: .* at drivers/infiniband/sw/rxe/rxe_comp\.c:[0-9]* rxe_completer" || true
 }
 # warn_anew: what was warned of before says nothing of what comes.
 warn_anew() {
@@ -60,7 +63,7 @@ warn_anew() {
 gives_up() {
     [ "$(warnings)" -gt "$warned" ]
 }
-# forgive WHAT COUNT: so many reads did not bring what was written; the kernel has to have warned of it.
+# forgive WHAT COUNT: so many reads did not bring what was written; the kernel has to have warned meanwhile, which it does once for all of them.
 forgive() {
     gives_up || fail "$1: it does not bring what was written, and the kernel warned of nothing"
     counted "$given_up" "$2" 0 "$2"
@@ -94,19 +97,25 @@ counted() {
 }
 # watched WHAT: the program `once` ended well and says in `said` what came of its posts.
 watched() {
-    local posted well failed untrue
+    local posted well failed untrue abruptly
     read -r posted well failed < <(sed -n 's/^posted \([0-9]*\) well \([0-9]*\) failed \([0-9]*\)$/\1 \2 \3/p' said)
     [ -n "${failed:-}" ] || fail "$1: it does not say what came of it"
     counted "$1" "$posted" "$well" "$failed"
     untrue=$(sed -n 's/^untrue \([0-9]*\)$/\1/p' said)
     [ "${untrue:-0}" = 0 ] || forgive "$1" "$untrue"
+    abruptly=$(sed -n 's/^abruptly \([0-9]*\)$/\1/p' said)
+    if [ "${abruptly:-0}" != 0 ]; then
+        [ -n "$was_down" ] || fail "$1: $abruptly graceful ends did not come to their end, though the link was never down"
+        counted "$stuck" "$abruptly" 0 "$abruptly"
+    fi
 }
 # attempt WHAT COMMAND...: as `judge`, of a command over the network.
 attempt() {
     local code=0 words=$lost
     timeout 120 "${@:2}" > said 2>&1 || code=$?
-    if gives_up; then
-        words+="|is not what was sent|differs from what was sent"
+    if [ "$2 $3 $4" = "dat perf read" ] && grep -q "memory has the checksum" said; then
+        forgive "dat perf read" 1
+        words="memory has the checksum"
     fi
     judge "$1" "$code" "$words"
 }
@@ -207,12 +216,17 @@ network() {
         fi
         for operation in write read send; do
             if attempt "commands while packets are lost" dat perf "$operation" --connect "$PEER_IPV4" --size 20000 -n 20 --json; then
-                grep -q '"verified": true' said || forgive "dat perf $operation" 1
+                grep -q '"verified": true' said || fail "not verified"
             fi
         done
         if attempt "commands while packets are lost" dat rsm put file --connect "$PEER_IPV4:7472" --quiet &&
             attempt "commands while packets are lost" dat rsm get back --connect "$PEER_IPV4:7472" --length 300001 --quiet; then
-            cmp file back || forgive "dat rsm get" 1
+            if ! cmp file back; then
+                forgive "dat rsm get" 1
+                # It ended well, but for that.
+                intact["commands while packets are lost"]=$((${intact["commands while packets are lost"]} - 1))
+                reported["commands while packets are lost"]=$((${reported["commands while packets are lost"]:-0} + 1))
+            fi
         fi
         rm -f back
         timeout 120 once "$RDMA_DEVICE" "${ports[0]}" "$PEER_IPV4" 1500 "$RANDOM" 1 > said 2>&1 || fail "once: exit code $?"
@@ -350,7 +364,9 @@ link() {
         [ "$once_code" = 0 ] || fail "once: exit code $once_code"
         reported_before=${reported[$posts]:-0}
         broke_before=${reported[$connections]:-0}
+        [ "$kind" = cable ] || was_down=yes
         watched "$posts"
+        was_down=
         lived "$connections"
         if [ "$down" = "${DOWN[-1]}" ]; then
             [ "${reported[$posts]}" -gt "$reported_before" ] || fail "no post is lost, though nothing gets through for $down s"

@@ -8,7 +8,8 @@
  *
  * Prints how many were posted, how many completed well and how many were flushed or failed; and before it, of rounds, how many had a connection that nobody else ended while
  * it lasted, one that broke before, and none. A device that gives a read up and has it completed as if it had been done, which soft-RoCE does, ends the connection by that: such a
- * read counts as failed, nothing that was posted behind it may complete well, and how many there were is printed too; whoever runs this has to know that it was the device.
+ * read counts as failed, nothing that was posted behind it may complete well, and how many there were is printed too; whoever runs this has to know that it was the device. So are
+ * connections whose graceful end does not come, and which are ended abruptly then.
  *
  * DTO-01, DTO-05, EPD-02
  */
@@ -43,7 +44,7 @@ static unsigned char *memory;
 static DAT_LMR_CONTEXT local;
 static DAT_RMR_CONTEXT remote;
 static unsigned long long posted, well, failed, state;
-static unsigned long long stood, broke, unconnected, untrue;
+static unsigned long long stood, broke, unconnected, untrue, abruptly;
 static DAT_CONN_QUAL port;
 static volatile int over;
 
@@ -393,6 +394,7 @@ static void use(const char *address, unsigned long long duration)
         /* A graceful end waits for what is posted as long as the device does. Soft-RoCE whose link was down may do so for ever; an abrupt one ends that, too. */
         if (!is_over && patience != 0 && milliseconds() >= patience) {
             patience = 0;
+            abruptly++;
             (void)dat_ep_disconnect(endpoint, DAT_CLOSE_ABRUPT_FLAG);
         }
         while (dat_evd_dequeue(requests, &event) == DAT_SUCCESS)
@@ -487,7 +489,7 @@ int main(int count, char **arguments)
             use(arguments[3], strtoull(arguments[4], NULL, 0));
         OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
         printf("stood %llu broke %llu unconnected %llu\n", stood, broke, unconnected);
-        printf("untrue %llu\n", untrue);
+        printf("untrue %llu\nabruptly %llu\n", untrue, abruptly);
     }
     CHECK(posted == well + failed);
     printf("posted %llu well %llu failed %llu\n", posted, well, failed);
