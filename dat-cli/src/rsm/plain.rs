@@ -16,7 +16,7 @@ use dat_rsm::wire::{Body, GREETING_SIZE, Greeting, MESSAGE_SIZE, Message};
 use dat_rsm::{NodeId, Permission, SegmentId};
 
 use super::importer::Shape;
-use crate::failure::{During, Failure, Result};
+use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::{self, Adapter, HostBackend, Memory, Registered};
 
 /// Messages that the exporter may send.
@@ -274,8 +274,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
         loop {
             if let Event::Dto(done) = self.next(self.transfers)? {
                 if done.status != DtoStatus::Success {
-                    let why = format!("{:?}", done.status);
-                    return Err(Failure::operation("a plain transfer failed", why));
+                    return Err(failed(done.status));
                 }
                 if done.cookie == 0 {
                     return Ok(());
@@ -295,5 +294,37 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             .during("dat_ep_disconnect")?;
         self.next(self.connections)?;
         Ok(())
+    }
+}
+
+/// What a transfer that ended with this status says of the exporter.
+fn failed(status: DtoStatus) -> Failure {
+    let why = format!("an operation completed as {status:?}");
+    match status {
+        DtoStatus::Flushed | DtoStatus::Transport => Failure {
+            kind: FailureKind::Operation,
+            what: "the connection to the exporter is lost".into(),
+            why,
+            remedy: "look at the network and whether the exporter still runs, then repeat this"
+                .into(),
+        },
+        _ => Failure::operation("a plain transfer failed", why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_connection_is_no_fault_of_the_build() {
+        for status in [DtoStatus::Flushed, DtoStatus::Transport] {
+            let lost = failed(status);
+            assert_eq!(lost.what, "the connection to the exporter is lost");
+            assert!(lost.remedy.contains("network"), "{}", lost.remedy);
+        }
+        let odd = failed(DtoStatus::RemoteAccess);
+        assert_eq!(odd.what, "a plain transfer failed");
+        assert_eq!(odd.why, "an operation completed as RemoteAccess");
     }
 }
