@@ -95,16 +95,17 @@ counted() {
     reported[$1]=$((${reported[$1]:-0} + $4))
     [ "$2" = $(($3 + $4)) ] || fail "$1: of $2, $3 and $4 are not all"
 }
-# watched WHAT: the program `once` ended well and says in `said` what came of its posts.
+# watched WHAT: the program `once` ended well and says in `said` what came of its posts; `abruptly` is then how many of its graceful ends did not come.
 watched() {
-    local posted well failed untrue abruptly
+    local posted well failed untrue
     read -r posted well failed < <(sed -n 's/^posted \([0-9]*\) well \([0-9]*\) failed \([0-9]*\)$/\1 \2 \3/p' said)
     [ -n "${failed:-}" ] || fail "$1: it does not say what came of it"
     counted "$1" "$posted" "$well" "$failed"
     untrue=$(sed -n 's/^untrue \([0-9]*\)$/\1/p' said)
     [ "${untrue:-0}" = 0 ] || forgive "$1" "$untrue"
     abruptly=$(sed -n 's/^abruptly \([0-9]*\)$/\1/p' said)
-    if [ "${abruptly:-0}" != 0 ]; then
+    abruptly=${abruptly:-0}
+    if [ "$abruptly" != 0 ]; then
         [ -n "$was_down" ] || fail "$1: $abruptly graceful ends did not come to their end, though the link was never down"
         counted "$stuck" "$abruptly" 0 "$abruptly"
     fi
@@ -370,7 +371,7 @@ link() {
         lived "$connections"
         if [ "$down" = "${DOWN[-1]}" ]; then
             [ "${reported[$posts]}" -gt "$reported_before" ] || fail "no post is lost, though nothing gets through for $down s"
-            [ "${reported[$connections]}" -gt "$broke_before" ] || fail "the connection stands, though nothing gets through for $down s"
+            [ "${reported[$connections]}" -gt "$broke_before" ] || [ "$abruptly" != 0 ] || fail "the connection stands, though nothing gets through for $down s"
         fi
         cp said.command said
         if judge "commands while the link goes down" "$code" "$lost"; then
