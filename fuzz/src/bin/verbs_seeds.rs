@@ -21,6 +21,10 @@ const RECEIVES: u8 = 0;
 const REQUESTS: u8 = 1;
 const CONNECTIONS: u8 = 2;
 const ARRIVALS: u8 = 3;
+/// The first receive of the talk among what is open: before it come the requests.
+const FIRST_RECEIVE: u8 = 6;
+/// A kind of completion: of a receive that a write of the peer ended.
+const NUMBERED: u8 = 6;
 /// How connections change.
 const DISCONNECT: u8 = 0;
 const RESET: u8 = 1;
@@ -169,6 +173,15 @@ const SCENARIOS: &[(&str, [u8; SETUP_SIZE], &[Operation])] = &[
         "twice",
         PLAIN,
         &[forge(REQUESTS, 0, 0, 0, 0), forge(REQUESTS, 0, 0, 0, 0)],
+    ),
+    (
+        "with-a-number",
+        PLAIN,
+        &[
+            forge(RECEIVES, FIRST_RECEIVE, 0, 0, NUMBERED),
+            forge(RECEIVES, FIRST_RECEIVE, 0, 10, NUMBERED),
+            GO,
+        ],
     ),
     (
         "of-another-kind",

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use dat_core::attributes::{EpAttributes, SrqAttributes};
 use dat_core::backend::Backend;
 use dat_core::endpoint::{BatchOperation, BatchReceive, BatchRequest};
-use dat_core::event::{AsyncEventKind, DtoOperation, Event};
+use dat_core::event::{AsyncEventKind, DtoOperation, Event, ExtendedOperation};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, PspFlags,
 };
@@ -104,6 +104,8 @@ pub(crate) struct Side<'t, B: Backend, const ENDPOINTS: usize = PAIRS> {
     catastrophes: usize,
     /// Completions come from whichever queue the device says.
     pub(crate) any_dispatcher: bool,
+    /// Receives may complete with a number.
+    pub(crate) numbers: bool,
 }
 
 /// What is on an adapter at the beginning.
@@ -206,6 +208,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
                 posted: Vec::new(),
                 catastrophes: 0,
                 any_dispatcher: false,
+                numbers: false,
             }),
             Err(error) => {
                 assert!(may_lack, "device {number} refuses: {error}");
@@ -324,27 +327,51 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         Some(cookie)
     }
 
+    /// What was posted with a cookie, of which a completion on an endpoint tells for the first time.
+    fn completed(
+        &mut self,
+        from: usize,
+        cookie: u64,
+        receives: bool,
+        ep: EpId,
+        event: Event,
+    ) -> Posted {
+        let posted = self.posted.get_mut(cookie as usize);
+        let posted = posted.unwrap_or_else(|| panic!("never posted: {event:?}"));
+        assert!(!posted.done, "twice: {event:?}");
+        posted.done = true;
+        assert_eq!(
+            (posted.receives, posted.binds),
+            (receives, false),
+            "{event:?}"
+        );
+        let own = usize::from(!receives);
+        assert!(from == own || self.any_dispatcher, "{event:?} from {from}");
+        let sharing = posted.ep.unwrap_or(SHARING);
+        assert_eq!(ep, self.endpoints[sharing], "{event:?}");
+        *posted
+    }
+
     /// An event was taken; connection requests come back.
     pub(crate) fn taken(&mut self, from: usize, event: Event) -> Option<CrId> {
         match event {
             Event::Dto(done) => {
-                let posted = self.posted.get_mut(done.cookie as usize);
-                let posted = posted.unwrap_or_else(|| panic!("never posted: {done:?}"));
-                assert!(!posted.done, "twice: {done:?}");
-                posted.done = true;
                 let receives = done.operation == DtoOperation::Receive;
-                assert_eq!(
-                    (posted.receives, posted.binds),
-                    (receives, false),
-                    "{done:?}"
-                );
-                let own = usize::from(!receives);
-                assert!(from == own || self.any_dispatcher, "{done:?} from {from}");
-                let ep = posted.ep.unwrap_or(SHARING);
-                assert_eq!(done.ep, self.endpoints[ep], "{done:?}");
+                let posted = self.completed(from, done.cookie, receives, done.ep, event);
                 if done.status == DtoStatus::Success {
                     assert!(done.transferred_length <= posted.length, "{done:?}");
                     assert!(!posted.silent, "{done:?}");
+                }
+            }
+            // Nobody asks for one, but a device may say of a receive that it is one.
+            Event::Extended(done) if self.numbers => {
+                let ExtendedOperation::ReceiveImmediate { immediate } = done.operation else {
+                    panic!("nobody asked for {done:?}");
+                };
+                self.completed(from, done.cookie, true, done.ep, event);
+                // The buffer is not touched, whatever the length; the device says it once more as the number.
+                if done.status == DtoStatus::Success {
+                    assert_eq!(done.transferred_length, immediate.into(), "{done:?}");
                 }
             }
             Event::RmrBind(done) => {

@@ -101,6 +101,7 @@ fn play(operations: &[u8], may_lack: bool) {
     };
     // The core finds what was posted by its token: to ask for its queue as well would take time on every completion.
     side.any_dispatcher = true;
+    side.numbers = true;
     let mut world = World {
         side,
         arrived: Vec::new(),
