@@ -137,10 +137,6 @@ impl Target {
 
 /// The features of the fuzzer's package, all of them: for others everything would be built once more.
 const FEATURES: &str = "c,sched";
-/// Those that `FAST` targets need.
-const FEW: &str = "sched";
-/// How many of the targets are built without the crate behind the C libraries, which takes minutes.
-const FAST: usize = 7;
 const TARGETS: [Target; 12] = [
     Target::new("ops", 18, 1024),
     Target::new("rsm_ops", 14, 800),
@@ -156,15 +152,14 @@ const TARGETS: [Target; 12] = [
     Target::new("verbs", 6, 516),
 ];
 
-/// Runs the fuzz targets that are built fast, for half a minute together.
+/// Runs the fuzz targets for half a minute together.
 pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
-    let (fast, _) = TARGETS.split_at(FAST);
-    run_targets(workspace, fast, FEW, 24).map(|_counts| ())
+    run_targets(workspace, 30).map(|_counts| ())
 }
 
 /// Runs all fuzz targets for so many seconds together; returns how many inputs each had, as a table.
 pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
-    run_targets(workspace, &TARGETS, FEATURES, seconds)
+    run_targets(workspace, seconds)
 }
 
 /// What the seeds of all fuzz targets run of the code.
@@ -229,22 +224,17 @@ fn fuzzer(workspace: &Workspace) -> Result<PathBuf> {
     FUZZ.install(workspace)
 }
 
-/// Runs fuzz targets, built with these features, for so many seconds together; returns how many inputs each had, as a table.
+/// Runs all fuzz targets for so many seconds together; returns how many inputs each had, as a table.
 ///
 /// The fuzzer needs the nightly compiler, for the sanitizer; everything else is built with stable.
-fn run_targets(
-    workspace: &Workspace,
-    targets: &[Target],
-    features: &str,
-    seconds: u32,
-) -> Result<String> {
+fn run_targets(workspace: &Workspace, seconds: u32) -> Result<String> {
     let program = fuzzer(workspace)?;
     let shell = &workspace.shell;
     let mut table = String::from("| target | seconds | inputs |\n|---|---|---|\n");
     let folder = workspace.root().join("fuzz");
     let _folder = shell.push_dir(&folder);
-    let shares: u32 = targets.iter().map(|target| target.share).sum();
-    for target in targets {
+    let shares: u32 = TARGETS.iter().map(|target| target.share).sum();
+    for target in &TARGETS {
         let Target {
             name: target,
             share,
@@ -268,7 +258,7 @@ fn run_targets(
         ];
         let output = cmd!(
             shell,
-            "rustup run nightly {program} run --fuzz-dir {folder} --features {features} {target} {corpus} {seeds} -- {limits...}"
+            "rustup run nightly {program} run --fuzz-dir {folder} --features {FEATURES} {target} {corpus} {seeds} -- {limits...}"
         )
         .ignore_status()
         .output()?;
