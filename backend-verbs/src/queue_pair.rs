@@ -1,12 +1,18 @@
 //! Queue pairs as the control path knows them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use dat_core::backend::{PrivateData, QueuePairRequest};
+use dat_core::backend::{BackendError, PrivateData, QueuePairKey, QueuePairRequest};
+use dat_core::flags::CompletionFlags;
 
+use crate::backend::{VerbsBackend, count};
 use crate::directory::Directory;
-use crate::hal::{ConnectionId, QueuePair as Device};
-use crate::receive_queue::Failure;
+use crate::hal::{
+    ConnectionId, QueuePair as Device, QueuePairPlan, ReceiveList, SendList, WindowType,
+};
+use crate::receive_queue::{Failing, Failure, VerbsReceiveQueue};
+use crate::send_queue::VerbsSendQueue;
 
 /// How far a queue pair is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +102,177 @@ impl Pair {
     }
 }
 
+impl VerbsBackend {
+    /// A queue pair made from a request is gone.
+    pub(crate) fn forget_pair(&self, request: &QueuePairRequest, number: u32) {
+        self.directory.leave(number);
+        for queue in [request.receive_queue, request.request_queue] {
+            if let Some(queue) = self.known_queue(queue) {
+                queue.marks.detach();
+            }
+        }
+        self.objects.forget_queue_pair(number);
+    }
+
+    /// Makes the device's queue pair that a request asks for.
+    pub(crate) fn make_pair(
+        &mut self,
+        key: usize,
+        request: &QueuePairRequest,
+    ) -> Result<Arc<Device>, BackendError> {
+        let request_queue = self.queue(request.request_queue)?;
+        let receive_queue = self.queue(request.receive_queue)?;
+        let shared = match request.shared_receive_queue {
+            None => None,
+            Some(key) => {
+                let queue = self.shared_queues.get(key.0).ok_or(BackendError::State)?;
+                Some(Arc::clone(&queue.device))
+            }
+        };
+        let attributes = &request.attributes;
+        let places = places(
+            count(attributes.max_request_dtos),
+            self.window_type(),
+            self.port.limits.work_requests,
+        );
+        let device = Device::new(&QueuePairPlan {
+            number: key,
+            domain: self.domain(request.domain)?,
+            request_queue: &request_queue,
+            receive_queue: &receive_queue,
+            shared: shared.as_ref(),
+            requests: places,
+            receives: count(attributes.max_recv_dtos),
+            request_segments: count(attributes.max_request_iov),
+            receive_segments: count(attributes.max_recv_iov),
+            inline: if request.may_read_at_post() && attributes.max_request_dtos > 0 {
+                self.options.inline
+            } else {
+                0
+            },
+            port: self.port.number,
+            one_partition: self.port.has_one_partition(),
+            atomics: self.port.limits.atomics,
+        })?;
+        if !self.directory.enter(device.number(), request.token) {
+            return Err(BackendError::Device);
+        }
+        let solicited = attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT;
+        if let Some(queue) = self.known_queue(request.receive_queue) {
+            if shared.is_some() {
+                queue.marks.serves_shared.store(true, Ordering::Release);
+            }
+            queue.marks.attach(&queue.device, solicited);
+        }
+        if let Some(queue) = self.known_queue(request.request_queue) {
+            queue.marks.attach(&queue.device, false);
+        }
+        Ok(Arc::new(device))
+    }
+
+    pub(crate) fn send_list(
+        &self,
+        device: &Arc<Device>,
+        request: &QueuePairRequest,
+    ) -> Result<SendList, BackendError> {
+        let attributes = &request.attributes;
+        SendList::new(
+            Arc::clone(device),
+            count(attributes.max_request_dtos),
+            count(attributes.max_request_iov),
+        )
+    }
+
+    pub(crate) fn receive_list(
+        &self,
+        device: &Arc<Device>,
+        request: &QueuePairRequest,
+    ) -> Result<ReceiveList, BackendError> {
+        let attributes = &request.attributes;
+        ReceiveList::for_queue_pair(
+            Arc::clone(device),
+            count(attributes.max_recv_dtos),
+            count(attributes.max_recv_iov),
+        )
+    }
+
+    /// Puts another queue pair of the device in the place of the one that there is.
+    pub(crate) fn replace(
+        &mut self,
+        key: QueuePairKey,
+        send: &mut VerbsSendQueue,
+        receive: Option<&mut VerbsReceiveQueue>,
+        request: &QueuePairRequest,
+        keep_receives: bool,
+    ) -> Result<(), BackendError> {
+        let device = self.make_pair(key.0, request)?;
+        let undo = |backend: &Self, error| {
+            backend.forget_pair(request, device.number());
+            error
+        };
+        let send_list = self
+            .send_list(&device, request)
+            .map_err(|error| undo(self, error))?;
+        let mut receive_list = match &receive {
+            None => None,
+            Some(_) => Some(
+                self.receive_list(&device, request)
+                    .map_err(|error| undo(self, error))?,
+            ),
+        };
+        if let (Some(old), Some(new), true) = (&receive, &mut receive_list, keep_receives) {
+            old.list.repeat_on(new).map_err(|error| undo(self, error))?;
+        }
+        let pair = Pair::new(request, Arc::clone(&device));
+        send.list = send_list;
+        send.number = device.number();
+        if let (Some(queue), Some(list)) = (receive, receive_list) {
+            queue.list = list;
+            queue.attendant = Failing {
+                pair: Arc::clone(&device),
+                failure: Arc::clone(&pair.failure),
+            };
+        }
+        if let Some(place) = self.pairs.get_mut(key.0) {
+            let old = std::mem::replace(place, pair);
+            self.forget_pair(&old.request, old.number());
+        }
+        Ok(())
+    }
+}
+
 fn depth(asked: i32) -> u8 {
     u8::try_from(asked.clamp(0, i32::from(u8::MAX))).unwrap_or(u8::MAX)
+}
+
+/// Places for so many requests, and for their completions: a bind of a window of type 2 is two, and both complete if they
+/// are flushed. No more than the device has, unless more was asked for.
+pub(crate) fn places(requests: u32, windows: Option<WindowType>, most: i32) -> u32 {
+    match windows {
+        Some(WindowType::Two) => requests.saturating_mul(2).min(count(most)).max(requests),
+        _ => requests,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: DTO-13, RMB-22
+    #[test]
+    fn binds_of_two_requests_have_two_places() {
+        let (one, two) = (Some(WindowType::One), Some(WindowType::Two));
+        for (requests, windows, most, there_are) in [
+            (8, None, 100, 8),
+            (8, one, 100, 8),
+            (8, two, 100, 16),
+            (0, two, 100, 0),
+            (8, two, 10, 10),
+            (8, two, 4, 8),
+            (8, two, -1, 8),
+            (u32::MAX, two, i32::MAX, u32::MAX),
+        ] {
+            assert_eq!(places(requests, windows, most), there_are);
+        }
+    }
 }
