@@ -88,7 +88,7 @@ const NEEDED: &[SystemPackage] = &[
     file(
         "rustc-web",
         "/usr/bin/rustc",
-        "compiles the core for other processors",
+        "compiles the core for other processors and the thread sanitizer",
     ),
     SystemPackage {
         name: "rust-web-src",
@@ -97,7 +97,7 @@ const NEEDED: &[SystemPackage] = &[
             start: "rustc-",
             file: "library/core/Cargo.toml",
         },
-        why: "`core` for other processors",
+        why: "the standard library for other processors and the thread sanitizer",
     },
     programs("lld", &["ld.lld"], "links images for other processors"),
     programs(

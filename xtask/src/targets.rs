@@ -38,7 +38,7 @@ const TARGETS: &[Target] = &[
 ];
 
 /// Debian's compiler, of the package `rustc-web`, whose package of sources has the same version.
-const DISTRIBUTION: &str = "/usr/bin/rustc";
+pub(crate) const DISTRIBUTION: &str = "/usr/bin/rustc";
 
 /// Checks that the core, remote shared memory on it, which needs an allocator, and the driver of raw adapters compile for each target: with the toolchain in use where that has the target, or
 /// else with Debian's compiler, which builds `core` and `alloc` from their sources first.

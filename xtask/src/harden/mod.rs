@@ -257,6 +257,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     mutants::check(workspace)?;
     coverage::check(workspace)?;
     soak::check(workspace)?;
+    sanitizers::check(workspace)?;
     models::check(workspace)
 }
 

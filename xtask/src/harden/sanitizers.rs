@@ -7,6 +7,8 @@ use std::process::Command;
 use xshell::cmd;
 
 use crate::artifacts;
+use crate::packages;
+use crate::targets::DISTRIBUTION;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -19,19 +21,17 @@ struct Sanitizer {
     everywhere: bool,
 }
 
-const SANITIZERS: [Sanitizer; 2] = [
-    Sanitizer {
-        name: "address",
-        // Storage of adapters that live as long as the process is given up for good.
-        settings: ("ASAN_OPTIONS", "detect_leaks=0"),
-        everywhere: false,
-    },
-    Sanitizer {
-        name: "thread",
-        settings: ("TSAN_OPTIONS", "halt_on_error=1"),
-        everywhere: true,
-    },
-];
+const ADDRESS: Sanitizer = Sanitizer {
+    name: "address",
+    // Storage of adapters that live as long as the process is given up for good.
+    settings: ("ASAN_OPTIONS", "detect_leaks=0"),
+    everywhere: false,
+};
+const THREAD: Sanitizer = Sanitizer {
+    name: "thread",
+    settings: ("TSAN_OPTIONS", "halt_on_error=1"),
+    everywhere: true,
+};
 
 /// What the thread sanitizer takes for a race and is none.
 const SUPPRESSIONS: &str = "checks/assurance/thread-sanitizer.txt";
@@ -46,6 +46,30 @@ const PACKAGES: [&str; 7] = [
     "dat-tests",
 ];
 
+/// What moves bytes of consumers about: the short form looks at every access of memory that its tests make, but for the slow ones.
+const MOVES_BYTES: &str = "backend-mock";
+/// Tests of that with transfers of megabytes.
+const SLOW: &str = "pieces::";
+/// The core's tests in which threads meet: the short form looks at the order of all that they do.
+const MEET: [&str; 16] = [
+    "endpoint::tests::life::events_of_a_dying_endpoint_name_it",
+    "event::tests::drivers::a_deadline_is_known_while_another_thread_looks_for_it",
+    "event::tests::drivers::every_sleeping_thread_is_reached",
+    "event::tests::forged::a_buffer_completes_once_wherever_it_is_told",
+    "event::tests::waits::threads_park_until_another_thread_posts",
+    "ia::tests::a_close_leaves_nothing_of_what_others_make_meanwhile",
+    "memory::tests::bind_threads::a_refused_bind_keeps_no_region_from_being_freed",
+    "memory::tests::lookup::a_check_never_mixes_two_registrations",
+    "memory::tests::lookup::no_bind_slips_into_a_region_that_is_freed",
+    "memory::tests::posts::a_region_is_made_after_the_posts_that_may_have_guessed_it",
+    "memory::tests::posts::a_region_outlives_the_posts_that_saw_it",
+    "memory::tests::posts::no_post_reads_a_region_that_was_given_back",
+    "memory::tests::posts::other_calls_wait_for_no_post",
+    "sync::bytes::tests::copies_race_with_byte_atomics",
+    "sync::host::tests::a_panic_releases_the_lock",
+    "sync::host::tests::threads_that_meet_on_the_lock_exclude_each_other",
+];
+
 /// How many tests one process runs: what storage they give up, and what a sanitizer remembers of it, goes with the process.
 const AT_ONCE: usize = 100;
 
@@ -55,7 +79,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     cmd!(shell, "rustup component add --toolchain nightly rust-src").run()?;
     let host = tools::host(workspace)?;
     let mut table = String::from("| sanitizer | tests | findings |\n|---|---|---|\n");
-    for sanitizer in &SANITIZERS {
+    for sanitizer in [&ADDRESS, &THREAD] {
         let name = sanitizer.name;
         let mut passed = 0;
         for suite in build(workspace, sanitizer, &host)? {
@@ -69,6 +93,91 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
         let _ = writeln!(table, "| {name} | {passed} | 0 |");
     }
     Ok(table)
+}
+
+/// The short form: moving bytes under the address sanitizer, and the core's threads under the thread sanitizer.
+pub(super) fn check(workspace: &Workspace) -> Result<()> {
+    let host = tools::host(workspace)?;
+    let mut passed = 0;
+    for suite in programs(&mut mock_with_addresses(workspace, &host), &ADDRESS)? {
+        let mut names = suite.names()?;
+        names.retain(|name| !name.starts_with(SLOW));
+        passed += suite.run_these(workspace, &ADDRESS, &names)?;
+    }
+    if passed == 0 {
+        bail!("no test ran under the address sanitizer");
+    }
+    println!("address: {passed} tests of {MOVES_BYTES}");
+    let suites = programs(&mut core_with_threads(workspace, &host)?, &THREAD)?;
+    let [core] = &suites[..] else {
+        bail!("the core has {} programs of tests", suites.len());
+    };
+    let names = core.names()?;
+    if let Some(gone) = MEET.iter().find(|name| !names.iter().any(|it| it == *name)) {
+        bail!("the core has no test {gone} any more, which the thread sanitizer is to look at");
+    }
+    let meet = MEET.map(str::to_owned);
+    // An ignored test is none that ran.
+    if core.run_these(workspace, &THREAD, &meet)? != meet.len() as u64 {
+        bail!("a test of threads is ignored");
+    }
+    println!("thread: {} tests of dat-core", meet.len());
+    Ok(())
+}
+
+/// Builds for a sanitizer, as little of it as can be: where a finding is says the line.
+fn short(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Command {
+    let folder = workspace.target().join("sanitizers/short");
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(workspace.root())
+        .env("CARGO_INCREMENTAL", "0")
+        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+        .args(["test", "--no-run", "--lib"])
+        .args(["--target", host, "--target-dir"])
+        .arg(folder.join(sanitizer.name));
+    command
+}
+
+fn mock_with_addresses(workspace: &Workspace, host: &str) -> Command {
+    let mut command = short(workspace, &ADDRESS, host);
+    command
+        .env("RUSTUP_TOOLCHAIN", "nightly")
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        .args(["--tests", "--package", MOVES_BYTES]);
+    command
+}
+
+/// The thread sanitizer has to see the standard library too, or takes its locks for none. A nightly compiler may be without the library's sources, and nothing may bring
+/// them; Debian's compiler always has them here, and lacks the sanitizer's own library, which every nightly has.
+fn core_with_threads(workspace: &Workspace, host: &str) -> Result<Command> {
+    let shell = &workspace.shell;
+    packages::install_all(shell)?;
+    let folder = cmd!(shell, "rustup run nightly rustc --print target-libdir")
+        .quiet()
+        .read()?;
+    let runtime = format!("{folder}/librustc-nightly_rt.tsan.a");
+    let mut flags = vec![
+        "-Zsanitizer=thread".to_owned(),
+        "-Zexternal-clangrt".to_owned(),
+    ];
+    // Before what it uses of the C library.
+    for word in ["-Wl,--whole-archive", &runtime, "-Wl,--no-whole-archive"] {
+        flags.push(format!("-Zpre-link-arg={word}"));
+    }
+    let mut command = short(workspace, &THREAD, host);
+    command
+        .env("RUSTC", DISTRIBUTION)
+        // The one way to build the standard library with a compiler that is not a nightly.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
+        // Nobody looks at back-traces, whose crates take as long to build as the rest of `std`.
+        .args([
+            "-Zbuild-std=std,panic_unwind,test",
+            "-Zbuild-std-features=panic-unwind",
+        ])
+        .args(["--package", "dat-core", "--features", "dat-core/std"]);
+    Ok(command)
 }
 
 /// A program of tests.
@@ -98,7 +207,13 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
     for package in PACKAGES {
         command.args(["--package", package]);
     }
-    let built = artifacts::of(&mut command, &format!("the suite for the {name} sanitizer"))?;
+    programs(&mut command, sanitizer)
+}
+
+/// Builds programs of tests.
+fn programs(command: &mut Command, sanitizer: &Sanitizer) -> Result<Vec<Suite>> {
+    let what = format!("the suite for the {} sanitizer", sanitizer.name);
+    let built = artifacts::of(command, &what)?;
     let tests = built.into_iter().filter(|artifact| artifact.profile.test);
     tests
         .filter_map(|artifact| {
@@ -120,17 +235,31 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
 }
 
 impl Suite {
-    /// Runs all tests, so many at once; how many passed.
+    /// Runs all tests; how many passed.
     fn run(&self, workspace: &Workspace, sanitizer: &Sanitizer) -> Result<u64> {
+        self.run_these(workspace, sanitizer, &self.names()?)
+    }
+
+    /// The names of its tests.
+    fn names(&self) -> Result<Vec<String>> {
         let listed = self.command().args(["--list", "--format=terse"]).output()?;
         if !listed.status.success() {
             bail!("{} does not list its tests", self.name);
         }
         let listed = String::from_utf8(listed.stdout)?;
-        let names: Vec<&str> = listed
+        let names = listed
             .lines()
-            .filter_map(|line| line.strip_suffix(": test"))
-            .collect();
+            .filter_map(|line| line.strip_suffix(": test"));
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Runs these tests, so many at once; how many passed.
+    fn run_these(
+        &self,
+        workspace: &Workspace,
+        sanitizer: &Sanitizer,
+        names: &[String],
+    ) -> Result<u64> {
         let (variable, settings) = sanitizer.settings;
         let mut settings = settings.to_owned();
         if sanitizer.everywhere {
