@@ -411,11 +411,23 @@ static void sleep_a_moment(struct worker *worker)
         CHECK(DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED);
 }
 
+/* All threads sleep at once, on dispatchers on which nothing comes yet: an adapter keeps for good what threads sleep on, as much as ever slept at once, and each look is to find that. */
+static void sleep_together(struct worker *worker)
+{
+    DAT_EVENT event;
+    DAT_COUNT more;
+    pthread_barrier_wait(&all_rest);
+    EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(worker->near_transfers, SECOND, 1, &event, &more));
+    pthread_barrier_wait(&all_rest);
+}
+
 static void *work(void *argument)
 {
     struct worker *worker = argument;
-    double moved = seconds();
+    double moved;
     unsigned at;
+    sleep_together(worker);
+    moved = seconds();
     for (at = 0; at < endpoints; at++) {
         make_endpoints(worker, &worker->pairs[at]);
         connect_pair(worker, &worker->pairs[at]);
@@ -657,9 +669,12 @@ int main(int count, char **arguments)
     /* All handles that there ever will be are there before it begins. */
     while (count == 7 && made <= QUARANTINE)
         made += all_room(near_ia, near_zone, room);
-    begin = seconds();
     for (at = 0; at < threads; at++)
         CHECK(pthread_create(&workers[at].thread, NULL, work, &workers[at]) == 0);
+    pthread_barrier_wait(&all_rest);
+    /* Here they sleep. */
+    pthread_barrier_wait(&all_rest);
+    begin = seconds();
     for (sample = 1; sample <= samples; sample++) {
         struct sample *taken = &samples_taken[sample - 1];
         double left;
