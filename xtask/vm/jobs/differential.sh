@@ -3,14 +3,15 @@
 #: timeout = 900
 #: anywhere = true
 #: build = [{ package = "dat-tests", features = ["verbs"], release = true, target = { test = "verbs_differential" } }]
-# Arguments: rounds of twenty lists, and the seed of the first list. In what verbs differs is said in tests/src/differential/differences.rs. What is counted goes to
+# Arguments: rounds, the seed of the first list, and the lists of a round, which are twenty without it. In what verbs differs is said in tests/src/differential/differences.rs. What is counted goes to
 # `cargo xtask harden`.
 set -euo pipefail
 rounds=${1:-1}
 seed=${2:-1}
+lists=${3:-20}
 
 export DAT_DEVICE=$RDMA_DEVICE
-export DAT_SEED=$((seed * 1000)) DAT_LISTS=$((rounds * 20))
+export DAT_SEED=$((seed * 1000)) DAT_LISTS=$((rounds * lists))
 code=0
 verbs_differential --test-threads=1 --nocapture > said 2>&1 || code=$?
 tail -n 60 said

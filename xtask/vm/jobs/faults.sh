@@ -8,7 +8,7 @@
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["xtask/vm/programs/once.c"] }]
 # Arguments: rounds of each, a seed, and the names of what to do (network lives link modules overrun; all without any). A round of `lives` is 400 connections, one of `overrun` 100
-# times that nothing more can be posted: two of all are 1,000. Soft-RoCE of this kernel has its
+# times that nothing more can be posted: two of all are 1,000. `few` is a tenth of a round of `lives`. Soft-RoCE of this kernel has its
 # sockets in the first network namespace alone, so that the two ends of a network are two guests and not two namespaces.
 #
 # Whatever happens: data arrives as it was sent, or the command ends with 1 and says why; what a program posts completes once, in order; both hosts have what they had
@@ -41,9 +41,10 @@ fail() {
     peer 'cd /run; tail -n 5 served exported watched.*' || true
     exit 1
 }
-# Where `once` listens at the other host, and how many connections each of them gets one after the other in a round of `lives`.
+# Where `once` listens at the other host, how many connections each of them gets one after the other, and how often in a round of `lives`.
 ports=(4713 4714 4715 4716)
 LIVES=10
+times=10
 lasting="connections of up to two seconds while packets are lost: not ended while they lasted"
 # Soft-RoCE gives a read up when its answers come in an order that it does not expect. It ends the connection then, but completes the read as if it had been done, and its
 # kernel says so by a warning: that of `rxe_completer`, once until it is told to warn again. No library above it can tell such a read from another.
@@ -183,25 +184,27 @@ works() {
     rm again
 }
 
-# What the network does to packets, in the words of netem.
+# mischief VARIABLE: what the network does to packets, in the words of netem. In a shell of its own `$(...)` would not go by the seed.
 mischief() {
+    local does
     case $((RANDOM % 7)) in
-        0) echo "loss $((RANDOM % 5 + 1))%" ;;
-        1) echo "duplicate $((RANDOM % 20 + 1))%" ;;
-        2) echo "delay 5ms reorder $((RANDOM % 50 + 1))% 25%" ;;
-        3) echo "delay 15ms 10ms" ;;
-        4) echo "corrupt $((RANDOM % 3 + 1))%" ;;
-        5) echo "loss 1% duplicate 2% delay 3ms 2ms corrupt 1%" ;;
-        6) echo "loss $((RANDOM % 20 + 10))%" ;;
+        0) does="loss $((RANDOM % 5 + 1))%" ;;
+        1) does="duplicate $((RANDOM % 20 + 1))%" ;;
+        2) does="delay 5ms reorder $((RANDOM % 50 + 1))% 25%" ;;
+        3) does="delay 15ms 10ms" ;;
+        4) does="corrupt $((RANDOM % 3 + 1))%" ;;
+        5) does="loss 1% duplicate 2% delay 3ms 2ms corrupt 1%" ;;
+        6) does="loss $((RANDOM % 20 + 10))%" ;;
     esac
+    printf -v "$1" %s "$does"
 }
 network() {
     local round here there name copied operation
     echo "-- packets are lost, repeated, late and spoiled ($(now))"
     peer_serves
     for ((round = 0; round < rounds; round++)); do
-        here=$(mischief)
-        there=$(mischief)
+        mischief here
+        mischief there
         # For less than this the device has patience, so that something has to be whole, however few rounds there are.
         [ "$round" != 0 ] || here="loss 1%" there="delay 3ms"
         warn_anew
@@ -261,9 +264,9 @@ lives() {
     echo "-- connections come and go while packets are lost, repeated, late and spoiled ($(now))"
     lives_tried=yes
     peer_serves
-    for ((round = 0; round < rounds * 10; round++)); do
-        here=$(mischief)
-        there=$(mischief)
+    for ((round = 0; round < rounds * times; round++)); do
+        mischief here
+        mischief there
         echo "round $round: $here; from the other host: $there ($(now))"
         peer "tc qdisc replace dev $RDMA_INTERFACE root netem $there"
         # shellcheck disable=SC2086
@@ -286,9 +289,15 @@ lives() {
         tc qdisc del dev "$RDMA_INTERFACE" root
         peer "tc qdisc del dev $RDMA_INTERFACE root"
         all_back
-        [ $((round % 10)) != 9 ] || works
+        [ $((round % times)) != $((times - 1)) ] || works
     done
     peer_ends
+}
+# The short form of it.
+few() {
+    times=1
+    lives
+    times=10
 }
 
 # lose cable SECONDS: nothing gets through any more, in either direction; the other host finds out by itself that the time is over. lose link SECONDS: what is sent
@@ -325,11 +334,15 @@ device_anew() {
 connected() {
     rdma resource show qp | grep -q "state RTS.*pid $1\b"
 }
+# is_lost PROCESS: it has none any more.
+is_lost() {
+    ! connected "$1"
+}
 # How long: shorter than the device's patience, and longer than that and than what listens is silent for.
 DOWN=(0.05 0.3 8)
 # A command, and beside it a program that posts and watches. The first loss is one that the device has no patience for, under a command that has not come to its end before.
 link() {
-    local round code once_code down process once kind reported_before broke_before
+    local round code once_code down process once kind seconds reported_before broke_before
     local posts="posts while the link goes down" connections="connections while the link goes down: not ended while they lasted"
     echo "-- the link goes down and up in the middle ($(now))"
     peer_serves
@@ -338,16 +351,19 @@ link() {
         down=${DOWN[RANDOM % ${#DOWN[@]}]}
         kind=$((RANDOM % 5))
         [ "$round" != 0 ] || down=${DOWN[-1]} kind=$((RANDOM % 4 + 1))
+        # What has to be lost ends by that, and has time until then.
+        seconds=4
+        [ "$down" != "${DOWN[-1]}" ] || seconds=40
         case $kind in
             0) set -- dat copy large large --connect "$PEER_IPV4" --quiet ;;
-            1) set -- dat perf write --connect "$PEER_IPV4" --duration 4s --quiet ;;
-            2) set -- dat perf read --connect "$PEER_IPV4" --duration 4s --quiet ;;
-            3) set -- dat perf send --connect "$PEER_IPV4" --duration 4s --quiet ;;
-            4) set -- dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration 4s --quiet ;;
+            1) set -- dat perf write --connect "$PEER_IPV4" --duration "${seconds}s" --quiet ;;
+            2) set -- dat perf read --connect "$PEER_IPV4" --duration "${seconds}s" --quiet ;;
+            3) set -- dat perf send --connect "$PEER_IPV4" --duration "${seconds}s" --quiet ;;
+            4) set -- dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration "${seconds}s" --quiet ;;
         esac
         code=0
         once_code=0
-        once "$RDMA_DEVICE" "${ports[0]}" "$PEER_IPV4" 12000 "$RANDOM" 1 > said.once 2>&1 &
+        once "$RDMA_DEVICE" "${ports[0]}" "$PEER_IPV4" $(((seconds + 8) * 1000)) "$RANDOM" 1 > said.once 2>&1 &
         once=$!
         wait_until 20 connected "$once" || fail "once is not connected"
         "$@" > said.command 2>&1 &
@@ -357,6 +373,8 @@ link() {
         kind=link
         [ $((RANDOM % 2)) = 0 ] || kind=cable
         lose "$kind" "$down"
+        # A host that is busy counts the time that its device has patience for late.
+        [ "$kind $down" != "cable ${DOWN[-1]}" ] || wait_until 60 is_lost "$once" || fail "the connection stands, though nothing gets through"
         regain "$kind"
         wait "$process" || code=$?
         wait "$once" || once_code=$?

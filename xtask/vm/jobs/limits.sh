@@ -8,7 +8,8 @@
 #:     { package = "libdat2", target = { library = "dat2" }, sources = ["xtask/vm/programs/exhaust.c"] },
 #:     { package = "dat-provider", features = ["verbs"], target = { library = "dat_provider" } },
 #:     { package = "librsm", features = ["verbs"], target = { library = "rsm" }, sources = ["xtask/vm/programs/exhaust_rsm.c"] }]
-# Arguments: rounds of each, a seed, and the names of what to do (memory servers descriptors programs files; all of it without any). Whatever happens: a command
+# Arguments: rounds of each, a seed, and the names of what to do (memory servers descriptors programs files; all of it without any). `commands` is a part of memory and
+# of descriptors: each limit with some of the commands. Whatever happens: a command
 # ends well, or ends with 1 and says why; the device holds what it held before; the next one works. What is counted goes to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
@@ -62,6 +63,14 @@ limit() {
 limited() {
     (limit "$1" "$2" timeout 60 "${@:3}")
 }
+# Of commands and limits every so many are tried: all, but in `commands`.
+every=1
+at=0
+# is_due: whether it is the turn of the next one.
+is_due() {
+    at=$((at + 1))
+    [ $((at % every)) = 0 ]
+}
 # What a client hears of a server that may register no more.
 short="its system lets it register no more memory"
 memory() {
@@ -87,6 +96,7 @@ memory() {
             "perf send --connect $RDMA_IPV4 --size 100000 -n 5" "perf bind --device $RDMA_DEVICE --size 100000 -n 5" \
             "rsm put small --connect $RDMA_IPV4:7472" "rsm get back --connect $RDMA_IPV4:7472 --length 65536" \
             "rsm bench --device $RDMA_DEVICE --piece 4K -n 5"; do
+            is_due || continue
             code=0
             # shellcheck disable=SC2086
             limited -l "$limit" dat $command --quiet > said 2>&1 || code=$?
@@ -147,6 +157,7 @@ descriptors() {
         for command in "devices" "copy small copied --connect $RDMA_IPV4" "copy small here --device $RDMA_DEVICE" \
             "perf write --device $RDMA_DEVICE --size 1000 -n 5" "rsm bench --device $RDMA_DEVICE --piece 4K -n 5" \
             "rsm export --size 4K --device $RDMA_DEVICE --port 7473" "serve --port 7474"; do
+            is_due || continue
             code=0
             # shellcheck disable=SC2086
             (limit -n "$most" dat $command --quiet > said 2>&1) &
@@ -174,6 +185,20 @@ descriptors() {
     kill -TERM "$server"
     wait "$server"
     wait_until 60 no_objects
+}
+
+# The short form of both: some have to be refused, and some to be done.
+commands() {
+    local what
+    # Nine commands have a limit of memory, and seven one of descriptors: after so many limits each of them had its turn.
+    every=5
+    memory
+    descriptors
+    every=1
+    for what in "memory of a command" "descriptors of a command"; do
+        [ "${intact[$what]:-0}" -gt 0 ] && [ "${reported[$what]:-0}" -gt 0 ] ||
+            fail "$what: of ${tried[$what]:-0}, ${intact[$what]:-0} were done and ${reported[$what]:-0} refused"
+    done
 }
 
 # program WHAT COMMAND...: a program in C, which judges by itself what it is refused; it is counted under that name, and has what it said in `said`.
