@@ -74,8 +74,10 @@ const STEPS: &[Step] = &[
                     "dapl",
                     // Short forms of what `cargo xtask harden` runs for long, by the same seed each time: others are tried there.
                     "hostile -- 1 7",
-                    "limits -- 1 7 servers programs files",
-                    "faults -- 1 7 network modules overrun",
+                    "limits -- 1 7 servers commands programs files",
+                    "faults -- 1 7 network few link modules overrun",
+                    "differential -- 1 7 6",
+                    "soak -- 20 7 6 4 8",
                 ],
             )?;
             firmware::check_nested(workspace)
@@ -131,7 +133,7 @@ const STEPS: &[Step] = &[
     ),
     step(
         "harden",
-        "threads in every interleaving, use for seconds, and that inventories and reasons are in step with the code",
+        "threads in every interleaving, sanitizers, use for seconds, and that inventories and reasons are in step with the code",
         harden::check,
     ),
     step("tour", "the program as a newcomer runs it", |workspace| {
