@@ -14,6 +14,8 @@ pub enum Difference {
     BuffersAsPosted,
     /// Nothing is bound on an end that is not connected: after a bind that was flushed the window cannot be bound any more.
     BindsConnected,
+    /// No read is posted while another one of the endpoint, into the same memory, may be under way: which of them writes last is open.
+    ReadsApart,
 }
 
 /// The differences of each backend from the mock, and why.
@@ -44,6 +46,12 @@ pub const DIFFERENCES: &[(&str, Difference, &str)] = &[
         Difference::BindsConnected,
         "soft-RoCE's library counts the key of a window on with every post, its kernel with every bind that was carried out, and refuses binds \
          where the two differ",
+    ),
+    (
+        "verbs",
+        Difference::ReadsApart,
+        "in which order reads that are under way write the bytes that they share is open: soft-RoCE takes them as they were posted, the mock as \
+         the seed of its fabric wills",
     ),
 ];
 

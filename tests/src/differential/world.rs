@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use dat_core::Result;
 use dat_core::attributes::{EpAttributes, SrqAttributes};
-use dat_core::endpoint::ConnectParam;
+use dat_core::endpoint::{ConnectParam, EpStatus};
 use dat_core::event::Event;
 use dat_core::flags::{
     CloseFlags, CompletionFlags, ConnectFlags, DtoStatus, EndpointState, EvdFlags,
@@ -47,6 +47,8 @@ struct End {
     window: Option<RmrId>,
     /// Something was posted since the last rest.
     busy: bool,
+    /// A read was.
+    reads: bool,
 }
 
 struct Side<T: Testbed> {
@@ -121,6 +123,7 @@ impl<'b, T: Testbed> World<'b, T> {
                     opening: None,
                     window: (!without_windows).then(|| granted(ia.rmr_create(zone))),
                     busy: false,
+                    reads: false,
                 }
             });
             let ends = ends.collect();
@@ -315,6 +318,9 @@ impl<'b, T: Testbed> World<'b, T> {
                 from,
                 flags,
             } => {
+                if self.end_of(at).reads && self.differs(Difference::ReadsApart) {
+                    self.rest();
+                }
                 let pieces = self.pieces(at, READ, shape);
                 self.transfer(at, &pieces, SOURCE, from, wanted(flags));
             }
@@ -424,7 +430,9 @@ impl<'b, T: Testbed> World<'b, T> {
             side.ia.post_rdma_write(ep, pieces, cookie, &remote, flags)
         };
         self.returned(&posted);
-        self.end_of(at).busy |= posted.is_ok();
+        let end = self.end_of(at);
+        end.busy |= posted.is_ok();
+        end.reads |= posted.is_ok() && area == SOURCE;
     }
 
     fn bind(&mut self, at: Place, offset: u8, length: u8, writes: bool) {
@@ -638,9 +646,13 @@ impl<'b, T: Testbed> World<'b, T> {
         self.rest();
     }
 
-    fn state(&self, at: Place) -> EndpointState {
+    fn status(&self, at: Place) -> EpStatus {
         let side = &self.sides[at.side];
-        granted(side.ia.ep_get_status(side.ends[at.pair].ep)).state
+        granted(side.ia.ep_get_status(side.ends[at.pair].ep))
+    }
+
+    fn state(&self, at: Place) -> EndpointState {
+        self.status(at).state
     }
 
     /// Waits until the peer has a request, or the attempt has ended without.
@@ -660,7 +672,16 @@ impl<'b, T: Testbed> World<'b, T> {
 
     /// Whether nothing changes at the ends of a connection any more, unless somebody does something.
     fn is_settled(&self, pair: usize) -> bool {
-        let ends = [0, 1].map(|side| self.state(Place { side, pair }));
+        let status = [0, 1].map(|side| self.status(Place { side, pair }));
+        // Of a request that succeeds in silence no event tells.
+        if !status.iter().all(|end| end.request_idle) {
+            return false;
+        }
+        // Who is asked for a connection decides when the list wants it.
+        if self.sides.iter().any(|side| side.arrived.is_some()) {
+            return true;
+        }
+        let ends = status.map(|end| end.state);
         let [one, other] = ends.map(|state| state == EndpointState::Connected);
         one == other
             && !ends.into_iter().any(|state| {
@@ -677,7 +698,7 @@ impl<'b, T: Testbed> World<'b, T> {
     fn settle(&self) {
         self.net.settle();
         let bed = &self.net.bed;
-        if bed.stands_still() || self.sides.iter().any(|side| side.arrived.is_some()) {
+        if bed.stands_still() {
             return;
         }
         for _ in 0..bed.patience() {
@@ -711,7 +732,9 @@ impl<'b, T: Testbed> World<'b, T> {
                 for which in 0..3 {
                     self.take(number, pair, which);
                 }
-                self.end_of(Place { side: number, pair }).busy = false;
+                let end = self.end_of(Place { side: number, pair });
+                end.busy = false;
+                end.reads = false;
             }
             self.take_requests(number);
             let side = &mut self.sides[number];
