@@ -5,6 +5,7 @@ mod coverage;
 mod dependencies;
 mod differential;
 mod guest;
+mod history;
 mod models;
 mod mutants;
 mod sanitizers;
@@ -17,12 +18,16 @@ use std::fs;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
+use self::history::History;
 use crate::features;
 use crate::tools;
 use crate::workspace::Workspace;
 
 /// Where the counts go.
 const PAGE: &str = "docs/assurance.md";
+
+/// Begins what a section says of a proof that held.
+const AT: &str = "At revision";
 
 /// Begins what a section says of a proof that did not hold the last time.
 const FAILED: &str = "It failed at revision";
@@ -221,7 +226,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         };
         match (proof.run)(workspace, &effort) {
             Ok(Some(section)) => {
-                let section = format!("{section}\nAt revision {at}.\n");
+                let section = format!("{section}\n{AT} {at}.\n");
                 replace(workspace, proof.name, &section)?;
             }
             Ok(None) => {}
@@ -254,7 +259,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     unsafety::check(workspace)?;
     dependencies::check(workspace)?;
-    mutants::check(workspace)?;
+    let mut history = History::of(workspace)?;
+    history.check()?;
+    mutants::check(workspace, &mut history)?;
+    history.tell();
     coverage::check(workspace)?;
     soak::check(workspace)?;
     sanitizers::check(workspace)?;

@@ -10,7 +10,8 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
-use super::Effort;
+use super::history::History;
+use super::{Effort, PAGE};
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -18,6 +19,8 @@ use crate::workspace::Workspace;
 const ENDED: [i32; 3] = [0, 2, 3];
 /// Where faults are put, and those that no test can notice.
 const KEPT: &str = "checks/assurance/mutants.toml";
+/// What makes rows.
+const AGAIN: &str = "`cargo xtask harden --only mutants` tries it";
 /// How many times as long as without a fault the tests may take with one, and how long in any case: several are tried at once, beside whatever else the machine does.
 const PATIENCE: u32 = 20;
 const LEAST: Duration = Duration::from_secs(120);
@@ -61,21 +64,35 @@ struct Survivor {
     reason: String,
 }
 
-/// Fails unless every reason is about a line that there is.
-pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    for survivor in read(workspace)?.survivor {
+/// Fails unless every reason is about a line that there is, and every file has a row that was made of it as it is.
+pub(crate) fn check(workspace: &Workspace, history: &mut History<'_>) -> Result<()> {
+    let kept = read(workspace)?;
+    for survivor in &kept.survivor {
         let Survivor {
             file,
             line,
             fault,
             reason,
         } = survivor;
-        let text = fs::read_to_string(workspace.root().join(&file)).context(file.clone())?;
+        let text = fs::read_to_string(workspace.root().join(file)).context(file.clone())?;
         if reason.trim().is_empty() {
             bail!("{KEPT}: {file}: {fault} has no reason");
         }
-        if !text.lines().any(|known| known.contains(&line)) {
+        if !text.lines().any(|known| known.contains(line)) {
             bail!("{KEPT}: {file} has no line `{line}` any more");
+        }
+    }
+    let rows = known_rows(workspace)?;
+    if let Some(other) = rows.keys().find(|row| !kept.all().any(|it| it == *row)) {
+        bail!("{PAGE}: {KEPT} does not name {other}");
+    }
+    for file in kept.all() {
+        let row = rows
+            .get(file)
+            .with_context(|| format!("{PAGE}: {file} has no row; {AGAIN}"))?;
+        let at = revision_of(row);
+        if let Some(why) = history.complaint(at, Some(file))? {
+            bail!("{PAGE}: {file} at revision {at}: {why}; {AGAIN}");
         }
     }
     Ok(())
@@ -107,10 +124,17 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     }
     // A fault that makes the tests wait for ever counts as noticed, so that no other may take as long.
     let limit = alone.saturating_mul(PATIENCE).max(LEAST).as_secs();
-    // Those that were never tried come first, and of these the short ones, so that little time is not spent for no row.
+    // Those that were never tried as they are come first, and of these the short ones, so that little time is not spent for no row.
+    let mut history = History::of(workspace)?;
+    let mut fresh = BTreeSet::new();
+    for (file, row) in &rows {
+        if history.complaint(revision_of(row), Some(file))?.is_none() {
+            fresh.insert(file.clone());
+        }
+    }
     let length = |file: &str| fs::metadata(workspace.root().join(file)).map_or(0, |it| it.len());
     let mut files: Vec<&String> = kept.all().collect();
-    files.sort_by_key(|file| (rows.contains_key(*file), length(file)));
+    files.sort_by_key(|file| (fresh.contains(*file), length(file)));
     let revision = super::revision(workspace)?;
     let mut left = 0;
     for file in files {
@@ -198,6 +222,15 @@ fn known_rows(workspace: &Workspace) -> Result<BTreeMap<String, String>> {
                 .then(|| (file.to_owned(), line.to_owned()))
         })
         .collect())
+}
+
+/// The last column of a row.
+fn revision_of(row: &str) -> &str {
+    row.trim_end_matches('|')
+        .rsplit('|')
+        .next()
+        .unwrap_or_default()
+        .trim()
 }
 
 /// A fault that nothing noticed.
@@ -310,4 +343,23 @@ fn outcome(told: &str) -> Result<Outcome> {
         unviable: count("unviable")?,
         missed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, revision_of};
+
+    #[test]
+    fn a_row_tells_the_revision_that_it_was_made_at() {
+        let outcome = Outcome {
+            noticed: 3,
+            unviable: 2,
+            missed: Vec::new(),
+        };
+        let row = outcome.row("dat-core/src/id.rs", "0123456789");
+        assert_eq!(row, "| dat-core/src/id.rs | 5 | 3 | 2 | 0 | 0123456789 |");
+        assert_eq!(revision_of(&row), "0123456789");
+        let row = outcome.row("dat-core/src/id.rs", "0123456789, with changes");
+        assert_eq!(revision_of(&row), "0123456789, with changes");
+    }
 }
