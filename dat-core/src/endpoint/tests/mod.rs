@@ -1,5 +1,6 @@
 //! Endpoints: the machine, their parameters, their life.
 
+mod asked;
 mod batch;
 mod connect;
 mod extended;

@@ -526,3 +526,56 @@ fn a_failed_creation_does_not_call_the_agent() {
     ia.evd_create(4, Some(cno), EvdFlags::DTO).unwrap_err();
     ia.cno_free(cno).unwrap();
 }
+
+/// Exactly as many events as are queued, exactly as many as somebody waits for, and exactly as many as the device can hold
+/// are enough and not too many.
+///
+/// Spec: EVZ-01
+#[test]
+fn a_dispatcher_is_resized_to_the_very_number_that_is_needed() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, EvdFlags::SOFTWARE).unwrap();
+    let length = || ia.evd_query(evd, EvdFields::QLEN).unwrap().qlen;
+    for pointer in [1, 2, 3] {
+        ia.evd_post_se(evd, pointer).unwrap();
+    }
+    ia.evd_resize(evd, 3).unwrap();
+    assert_eq!(length(), 3);
+    assert_eq!(
+        ia.evd_post_se(evd, 4).unwrap_err().kind(),
+        ErrorKind::QueueFull
+    );
+    assert_eq!(drain(&ia, evd), [1, 2, 3]);
+    let wait = ia.evd_wait(evd, 2).unwrap();
+    ia.evd_resize(evd, 2).unwrap();
+    assert_eq!(length(), 2);
+    drop(wait);
+    ia.evd_resize(evd, IA_ATTRIBUTES.max_evd_qlen).unwrap();
+    assert_eq!(length(), IA_ATTRIBUTES.max_evd_qlen);
+}
+
+/// A queue that is to be as long as the slots that it has stays where it is if there are no others.
+///
+/// Spec: EVZ-01
+#[test]
+fn a_queue_keeps_its_slots_and_length_if_no_others_are_free() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(30, None, EvdFlags::SOFTWARE).unwrap();
+    let _rest = ia.evd_create(30, None, EvdFlags::SOFTWARE).unwrap();
+    for pointer in 0..30 {
+        ia.evd_post_se(evd, pointer).unwrap();
+    }
+    ia.evd_resize(evd, 30).unwrap();
+    assert_eq!(drain(&ia, evd), (0..30).collect::<std::vec::Vec<_>>());
+    for pointer in 0..30 {
+        ia.evd_post_se(evd, pointer).unwrap();
+    }
+    assert_eq!(
+        ia.evd_post_se(evd, 30).unwrap_err().kind(),
+        ErrorKind::QueueFull
+    );
+}
