@@ -9,6 +9,7 @@ mod lookup;
 mod posts;
 mod region;
 mod remote;
+mod slot;
 mod sync;
 #[cfg(feature = "std")]
 mod threads;

@@ -7,6 +7,7 @@ use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::BackendError;
 use crate::flags::{LMR_COOKIE_SIZE, LmrFields, MemoryType, MemoryTypes};
 use crate::id::LmrId;
+use crate::memory::lookup::zone_part;
 use crate::memory::{LmrSlot, LmrSource};
 use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
 
@@ -343,6 +344,75 @@ fn sharers_agree_on_all_bytes_of_the_cookie() {
             param.source,
             LmrSource::SharedVirtual { cookie, .. } if cookie == other
         ));
+    });
+}
+
+/// Memory that lies right before or right behind another's has nothing in common with it; one byte less of a distance has.
+///
+/// Spec: LMC-03
+#[test]
+fn shared_memory_may_touch_what_others_share() {
+    let refused = (
+        ErrorKind::InvalidState,
+        Subtype::NoSubtype,
+        Cause::SharedMemoryRefused,
+    );
+    with_ia(|ia, _| {
+        let pz = ia.pz_create().unwrap();
+        create(ia, shared_memory(BASE, LENGTH, COOKIE), pz).unwrap();
+        let other = [7; LMR_COOKIE_SIZE];
+        for (address, length) in [
+            (BASE - 8, 9),
+            (BASE + LENGTH - 1, 1),
+            (BASE, 1),
+            (BASE - 8, LENGTH + 16),
+        ] {
+            let outcome = create(ia, shared_memory(address, length, other), pz);
+            assert_eq!(refusal(outcome), refused, "{address:#x}");
+        }
+        for (address, length) in [(BASE - 8, 8), (BASE + LENGTH, 8)] {
+            let made = create(ia, shared_memory(address, length, other), pz).unwrap();
+            ia.lmr_free(made.lmr).unwrap();
+        }
+        // What is not shared contradicts nothing, and is not contradicted.
+        create(ia, virtual_memory(BASE, LENGTH), pz).unwrap();
+        create(ia, shared_memory(BASE - 8, 8, other), pz).unwrap();
+    });
+}
+
+/// A cookie that reads like a region that everybody may use is none: no context leads to it.
+///
+/// Spec: LMC-03, DTO-06, DTO-07
+#[test]
+fn a_cookie_is_never_taken_for_a_region() {
+    with_ia(|ia, _| {
+        let pz = ia.pz_create().unwrap();
+        let endpoint = TestEndpoint::new(ia, 0, pz);
+        let meta = zone_part(pz.index() as u16) | MemoryPrivileges::ALL.bits();
+        let words = [meta, 1, 1, 0, u32::MAX, 0, 0, 0, 0];
+        // In every second slot.
+        for number in 0..4 {
+            let mut cookie = [number; LMR_COOKIE_SIZE];
+            for (place, word) in cookie.chunks_exact_mut(4).zip(words) {
+                place.copy_from_slice(&word.to_be_bytes());
+            }
+            let address = BASE + LENGTH * usize::from(number);
+            create(ia, shared_memory(address, LENGTH, cookie), pz).unwrap();
+        }
+        for context in 0..16 {
+            let piece = LmrTriplet {
+                context,
+                address: 0,
+                length: 8,
+            };
+            let outcome = ia.post_send(endpoint.ep, &[piece], 0, CompletionFlags::empty());
+            let (kind, subtype, _) = refusal(outcome);
+            assert_eq!(
+                (kind, subtype),
+                (ErrorKind::PrivilegesViolation, Subtype::PrivilegesRead),
+                "{context}"
+            );
+        }
     });
 }
 

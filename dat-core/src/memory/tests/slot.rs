@@ -1,0 +1,88 @@
+//! The place of a region by itself: who may count windows on it, and until when.
+
+use super::*;
+use crate::backend::RegionKeys;
+use crate::memory::LmrSlot;
+use crate::memory::lmr::{Origin, Registered};
+
+/// Puts a region into the slot, under a context of this generation.
+fn publish(slot: &LmrSlot, generation: u32) -> u32 {
+    let region = Registered {
+        zone: 1,
+        privileges: MemoryPrivileges::ALL,
+        base: BASE,
+        length: LENGTH,
+        keys: RegionKeys::default(),
+        origin: Origin::Virtual,
+    };
+    let context = generation << 16;
+    slot.fill(generation, &region);
+    slot.publish(context, &region);
+    context
+}
+
+/// A region on which a window is counted cannot be closed; one that is closed takes no window, whoever just saw it open.
+///
+/// Spec: LMF-01, RMB-11
+#[test]
+fn a_region_is_closed_to_windows_or_held_by_them() {
+    let slot = LmrSlot::EMPTY;
+    let context = publish(&slot, 1);
+    assert!(slot.hold_window(context));
+    assert!(slot.hold_window_again::<false>(context));
+    assert!(slot.hold_window_again::<true>(context));
+    for _ in 0..3 {
+        assert!(!slot.close());
+        slot.release_window();
+    }
+    assert!(slot.close());
+    assert!(!slot.close());
+    assert!(!slot.hold_window(context));
+    assert!(!slot.hold_window_again::<false>(context));
+    assert!(!slot.hold_window_again::<true>(context));
+    // What was not counted is not left behind either.
+    let next = publish(&slot, 2);
+    assert!(slot.close());
+    let _open = publish(&slot, 2);
+    assert!(slot.hold_window(next));
+}
+
+/// A context that names nothing here, or nothing any more, holds nobody.
+///
+/// Spec: LMF-01, LMF-02
+#[test]
+fn a_stale_context_holds_no_region() {
+    let slot = LmrSlot::EMPTY;
+    assert!(!slot.hold_window(0));
+    assert!(!slot.hold_window(1 << 16));
+    let old = publish(&slot, 1);
+    let new = publish(&slot, 2);
+    assert!(!slot.hold_window(old));
+    assert!(!slot.hold_window(0));
+    // Seen alive, and gone by the time it is counted.
+    assert!(!slot.hold_window_again::<false>(old));
+    assert!(slot.close());
+    let _open = publish(&slot, 3);
+    assert!(!slot.hold_window_again::<false>(new));
+    assert!(slot.close());
+}
+
+/// A window that ends twice, or on a region that is gone, leaves the count as it is.
+///
+/// Spec: LMF-01
+#[test]
+fn a_window_less_than_none_changes_nothing() {
+    let slot = LmrSlot::EMPTY;
+    let context = publish(&slot, 1);
+    slot.release_window();
+    assert!(slot.hold_window(context));
+    assert!(!slot.close());
+    slot.release_window();
+    assert!(slot.close());
+    slot.release_window();
+    assert!(!slot.hold_window(context));
+    let context = publish(&slot, 2);
+    assert!(slot.hold_window(context));
+    slot.release_window();
+    assert!(slot.close());
+}
