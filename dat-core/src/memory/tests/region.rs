@@ -548,3 +548,32 @@ fn contexts_come_back_only_after_a_slot_wore_out() {
         assert_eq!(distance, 65_535);
     });
 }
+
+/// A region and its cookie come into the free slots that were used least, wherever these are.
+///
+/// Spec: LMC-04, LMC-03
+#[test]
+fn the_slots_that_were_used_least_are_taken() {
+    with_ia(|ia, _| {
+        let pz = ia.pz_create().unwrap();
+        let make = || region(ia, pz, MemoryPrivileges::ALL).lmr;
+        let all: Vec<_> = (0..8).map(|_| make()).collect();
+        let at = |index| *all.iter().find(|lmr| lmr.index() == index).unwrap();
+        let mut often = at(0);
+        for _ in 0..3 {
+            ia.lmr_free(often).unwrap();
+            often = make();
+            assert_eq!(often.index(), 0);
+        }
+        ia.lmr_free(often).unwrap();
+        ia.lmr_free(at(3)).unwrap();
+        let twice = make();
+        assert_eq!(twice.index(), 3);
+        ia.lmr_free(twice).unwrap();
+        ia.lmr_free(at(5)).unwrap();
+        // The least of three for the region, and the next one for its cookie.
+        let shared = create(ia, shared_memory(BASE, LENGTH, COOKIE), pz).unwrap();
+        assert_eq!(shared.lmr.index(), 5);
+        assert_eq!(make().index(), 0);
+    });
+}
