@@ -63,72 +63,65 @@ pub(super) struct History<'a> {
 }
 
 impl<'a> History<'a> {
-    pub(super) fn of(workspace: &'a Workspace) -> Result<Self> {
+    pub(super) fn of(workspace: &'a Workspace) -> Self {
         let shell = &workspace.shell;
         // Sources that were unpacked have none, and a checkout may have been made with the last commits alone.
         let told = cmd!(shell, "git rev-parse --is-shallow-repository")
             .quiet()
-            .ignore_status()
             .ignore_stderr()
-            .read()?;
-        Ok(Self {
+            .read();
+        Self {
             workspace,
-            whole: told == "false",
+            whole: told.is_ok_and(|told| told == "false"),
             untold: 0,
-        })
+        }
     }
 
     /// Why what was found at a revision does not hold for the file, or for anything at all, if so.
-    pub(super) fn complaint(
-        &mut self,
-        revision: &str,
-        file: Option<&str>,
-    ) -> Result<Option<&'static str>> {
+    pub(super) fn complaint(&mut self, revision: &str, file: Option<&str>) -> Option<&'static str> {
         if !is_revision(revision) {
-            return Ok(Some("that is no revision"));
+            return Some("that is no revision");
         }
-        let standing = self.standing(revision)?;
-        let changed = match file {
-            Some(file) if standing == Standing::Behind => {
-                !self.says(&["diff", "--quiet", revision, "HEAD", "--", file])?
-            }
-            _ => false,
-        };
-        Ok(match judge(self.whole, standing, changed) {
+        let standing = self.standing(revision);
+        let changed = standing == Standing::Behind
+            && file.is_some_and(|file| {
+                !self.agrees(&["diff", "--quiet", revision, "HEAD", "--", file])
+            });
+        match judge(self.whole, standing, changed) {
             Verdict::Holds => None,
             Verdict::Untold => {
                 self.untold += 1;
                 None
             }
             Verdict::Refused(why) => Some(why),
-        })
+        }
     }
 
-    fn standing(&self, revision: &str) -> Result<Standing> {
+    fn standing(&self, revision: &str) -> Standing {
         let commit = format!("{revision}^{{commit}}");
-        Ok(if !self.says(&["cat-file", "-e", &commit])? {
+        if !self.agrees(&["cat-file", "-e", &commit]) {
             Standing::Missing
-        } else if self.says(&["merge-base", "--is-ancestor", revision, "HEAD"])? {
+        } else if self.agrees(&["merge-base", "--is-ancestor", revision, "HEAD"]) {
             Standing::Behind
         } else {
             Standing::Apart
-        })
+        }
     }
 
-    /// Whether git ends well.
-    fn says(&self, arguments: &[&str]) -> Result<bool> {
-        let output = cmd!(self.workspace.shell, "git {arguments...}")
+    /// Whether git says yes.
+    fn agrees(&self, arguments: &[&str]) -> bool {
+        cmd!(self.workspace.shell, "git {arguments...}")
             .quiet()
-            .ignore_status()
-            .output()?;
-        Ok(output.status.success())
+            .ignore_stderr()
+            .run()
+            .is_ok()
     }
 
     /// Fails unless every proof on the page was run on what this came of.
     pub(super) fn check(&mut self) -> Result<()> {
         let page = fs::read_to_string(self.workspace.root().join(PAGE)).context(PAGE)?;
         for revision in named(&page) {
-            if let Some(why) = self.complaint(revision, None)? {
+            if let Some(why) = self.complaint(revision, None) {
                 bail!("{PAGE}: at revision {revision}: {why}");
             }
         }

@@ -259,7 +259,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     unsafety::check(workspace)?;
     dependencies::check(workspace)?;
-    let mut history = History::of(workspace)?;
+    let mut history = History::of(workspace);
     history.check()?;
     mutants::check(workspace, &mut history)?;
     history.tell();

@@ -91,7 +91,7 @@ pub(crate) fn check(workspace: &Workspace, history: &mut History<'_>) -> Result<
             .get(file)
             .with_context(|| format!("{PAGE}: {file} has no row; {AGAIN}"))?;
         let at = revision_of(row);
-        if let Some(why) = history.complaint(at, Some(file))? {
+        if let Some(why) = history.complaint(at, Some(file)) {
             bail!("{PAGE}: {file} at revision {at}: {why}; {AGAIN}");
         }
     }
@@ -125,13 +125,12 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     // A fault that makes the tests wait for ever counts as noticed, so that no other may take as long.
     let limit = alone.saturating_mul(PATIENCE).max(LEAST).as_secs();
     // Those that were never tried as they are come first, and of these the short ones, so that little time is not spent for no row.
-    let mut history = History::of(workspace)?;
-    let mut fresh = BTreeSet::new();
-    for (file, row) in &rows {
-        if history.complaint(revision_of(row), Some(file))?.is_none() {
-            fresh.insert(file.clone());
-        }
-    }
+    let mut history = History::of(workspace);
+    let fresh: BTreeSet<String> = rows
+        .iter()
+        .filter(|(file, row)| history.complaint(revision_of(row), Some(file)).is_none())
+        .map(|(file, _)| file.clone())
+        .collect();
     let length = |file: &str| fs::metadata(workspace.root().join(file)).map_or(0, |it| it.len());
     let mut files: Vec<&String> = kept.all().collect();
     files.sort_by_key(|file| (fresh.contains(*file), length(file)));

@@ -380,6 +380,31 @@ fn shared_memory_may_touch_what_others_share() {
     });
 }
 
+/// A cookie is kept for the last of those who share it, and goes with that one, whatever else lives.
+///
+/// Spec: LMC-03, LMQ-01
+#[test]
+fn a_cookie_stays_as_long_as_a_region_has_it() {
+    with_ia(|ia, _| {
+        let pz = ia.pz_create().unwrap();
+        let first = create(ia, shared_memory(BASE, LENGTH, COOKIE), pz).unwrap();
+        let last = create(ia, shared_memory(BASE, LENGTH, COOKIE), pz).unwrap();
+        ia.lmr_free(first.lmr).unwrap();
+        let param = ia.lmr_query(last.lmr, LmrFields::all()).unwrap();
+        let source = LmrSource::SharedVirtual {
+            address: BASE as u64,
+            cookie: COOKIE,
+        };
+        assert_eq!(param.source, source);
+        // One of eight slots is for another region; without the cookie all others are free.
+        region(ia, pz, MemoryPrivileges::ALL);
+        ia.lmr_free(last.lmr).unwrap();
+        for _ in 0..7 {
+            region(ia, pz, MemoryPrivileges::ALL);
+        }
+    });
+}
+
 /// A cookie that reads like a region that everybody may use is none: no context leads to it.
 ///
 /// Spec: LMC-03, DTO-06, DTO-07

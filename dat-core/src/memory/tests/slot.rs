@@ -5,6 +5,13 @@ use crate::backend::RegionKeys;
 use crate::memory::LmrSlot;
 use crate::memory::lmr::{Origin, Registered};
 
+/// What the device calls the region.
+const KEYS: RegionKeys = RegionKeys {
+    object: 5,
+    local: 6,
+    remote: 7,
+};
+
 /// Puts a region into the slot, under a context of this generation.
 fn publish(slot: &LmrSlot, generation: u32) -> u32 {
     let region = Registered {
@@ -12,13 +19,28 @@ fn publish(slot: &LmrSlot, generation: u32) -> u32 {
         privileges: MemoryPrivileges::ALL,
         base: BASE,
         length: LENGTH,
-        keys: RegionKeys::default(),
+        keys: KEYS,
         origin: Origin::Virtual,
     };
     let context = generation << 16;
     slot.fill(generation, &region);
     slot.publish(context, &region);
     context
+}
+
+/// What a bind tells the device of a region: all it calls it, or, where the queue bound the two before, its object alone.
+///
+/// Spec: RMB-11
+#[test]
+fn a_bind_tells_the_device_which_region_it_means() {
+    let slot = LmrSlot::EMPTY;
+    let _context = publish(&slot, 1);
+    assert_eq!(slot.region_keys(), KEYS);
+    let object = RegionKeys {
+        object: KEYS.object,
+        ..RegionKeys::default()
+    };
+    assert_eq!(slot.region_object(), object);
 }
 
 /// A region on which a window is counted cannot be closed; one that is closed takes no window, whoever just saw it open.
