@@ -1,9 +1,8 @@
 //! What a close and an opening find, wherever in its table it is.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-
 mod contexts;
+#[cfg(feature = "std")]
+mod threads;
 
 use super::Ia;
 use crate::attributes::SrqAttributes;
@@ -13,8 +12,7 @@ use crate::fixture::{Bench, PEER, QUALIFIER};
 use crate::flags::{CloseFlags, EvdFlags, MemoryPrivileges, PspFlags, PzFields};
 use crate::id::{LmrId, PzId};
 use crate::memory::{LmrMemory, LmrRequest, Region};
-use crate::storage::IaStorage;
-use crate::sync::{HostLock, NoLock};
+use crate::sync::NoLock;
 use crate::testing::{Call, TestBackend, TestStorage, open};
 use crate::time::Instant;
 
@@ -266,36 +264,4 @@ fn nothing_is_made_once_a_close_has_begun() {
     assert!(matches!(calls[..], [Call::Reject { request, .. }] if request == RequestKey(7)));
     let again = ia.shut(CloseFlags::Abrupt).unwrap_err();
     assert_eq!(again.cause(), Cause::Closing);
-}
-
-/// However the two meet, a close leaves nothing behind of what another thread makes.
-///
-/// Spec: IAC-01, IAC-05
-#[test]
-fn a_close_leaves_nothing_of_what_others_make_meanwhile() {
-    for round in 0..200 {
-        let device = TestBackend::default();
-        let mut storage: IaStorage<TestBackend, HostLock, 1, 2, 0, 4, 8, 1> = IaStorage::new();
-        let ia = Ia::open(device.clone(), storage.lend(), 1).unwrap();
-        let made = AtomicU32::new(0);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let error = loop {
-                    match ia.pz_create() {
-                        Ok(_) => made.fetch_add(1, Ordering::Relaxed),
-                        Err(error) if error.kind() == ErrorKind::InsufficientResources => {
-                            made.fetch_add(1, Ordering::Relaxed)
-                        }
-                        Err(error) => break error,
-                    };
-                };
-                assert_eq!(error.kind(), ErrorKind::InvalidHandle);
-            });
-            while made.load(Ordering::Relaxed) < round % 6 {
-                core::hint::spin_loop();
-            }
-            assert!(ia.shut(CloseFlags::Abrupt).is_ok());
-        });
-        assert_eq!(device.objects(), [0; 7], "{round}");
-    }
 }

@@ -1,0 +1,43 @@
+//! A close while another thread makes objects.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use crate::error::ErrorKind;
+use crate::flags::CloseFlags;
+use crate::ia::Ia;
+use crate::storage::IaStorage;
+use crate::sync::HostLock;
+use crate::testing::TestBackend;
+
+/// However the two meet, a close leaves nothing behind of what another thread makes.
+///
+/// Spec: IAC-01, IAC-05
+#[test]
+fn a_close_leaves_nothing_of_what_others_make_meanwhile() {
+    for round in 0..200 {
+        let device = TestBackend::default();
+        let mut storage: IaStorage<TestBackend, HostLock, 1, 2, 0, 4, 8, 1> = IaStorage::new();
+        let ia = Ia::open(device.clone(), storage.lend(), 1).unwrap();
+        let made = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let error = loop {
+                    match ia.pz_create() {
+                        Ok(_) => made.fetch_add(1, Ordering::Relaxed),
+                        Err(error) if error.kind() == ErrorKind::InsufficientResources => {
+                            made.fetch_add(1, Ordering::Relaxed)
+                        }
+                        Err(error) => break error,
+                    };
+                };
+                assert_eq!(error.kind(), ErrorKind::InvalidHandle);
+            });
+            while made.load(Ordering::Relaxed) < round % 6 {
+                core::hint::spin_loop();
+            }
+            assert!(ia.shut(CloseFlags::Abrupt).is_ok());
+        });
+        assert_eq!(device.objects(), [0; 7], "{round}");
+    }
+}
