@@ -132,7 +132,7 @@ impl<'a> History<'a> {
     pub(super) fn tell(&self) {
         if self.untold != 0 {
             println!(
-                "{PAGE}: {} revisions were not looked up, since the history is not here, or its last part alone",
+                "{PAGE}: {} revisions were not looked up, since the history is not here, or only the last part of it",
                 self.untold
             );
         }
