@@ -30,10 +30,9 @@ enum Verdict {
     Refused(&'static str),
 }
 
-/// Whether what was found at a revision may stand; `whole`: the history goes back to the begin. `changed`: what was tried is another since.
-fn judge(whole: bool, standing: Standing, changed: bool) -> Verdict {
+/// Whether what was found at a revision may stand; `whole`: the history goes back to the begin.
+fn judge(whole: bool, standing: Standing) -> Verdict {
     match standing {
-        Standing::Behind if changed => Verdict::Refused("it has changed since"),
         Standing::Behind => Verdict::Holds,
         Standing::Apart | Standing::Missing if !whole => Verdict::Untold,
         Standing::Apart => Verdict::Refused("what is checked out did not come of that revision"),
@@ -77,17 +76,12 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Why what was found at a revision does not hold for the file, or for anything at all, if so.
-    pub(super) fn complaint(&mut self, revision: &str, file: Option<&str>) -> Option<&'static str> {
+    /// Why nothing that was found at a revision can hold, if so.
+    pub(super) fn complaint(&mut self, revision: &str) -> Option<&'static str> {
         if !is_revision(revision) {
             return Some("that is no revision");
         }
-        let standing = self.standing(revision);
-        let changed = standing == Standing::Behind
-            && file.is_some_and(|file| {
-                !self.agrees(&["diff", "--quiet", revision, "HEAD", "--", file])
-            });
-        match judge(self.whole, standing, changed) {
+        match judge(self.whole, self.standing(revision)) {
             Verdict::Holds => None,
             Verdict::Untold => {
                 self.untold += 1;
@@ -95,6 +89,12 @@ impl<'a> History<'a> {
             }
             Verdict::Refused(why) => Some(why),
         }
+    }
+
+    /// Whether a file is another than at a revision that is here.
+    pub(super) fn has_changed(&self, revision: &str, file: &str) -> bool {
+        self.standing(revision) == Standing::Behind
+            && !self.agrees(&["diff", "--quiet", revision, "--", file])
     }
 
     fn standing(&self, revision: &str) -> Standing {
@@ -121,7 +121,7 @@ impl<'a> History<'a> {
     pub(super) fn check(&mut self) -> Result<()> {
         let page = fs::read_to_string(self.workspace.root().join(PAGE)).context(PAGE)?;
         for revision in named(&page) {
-            if let Some(why) = self.complaint(revision, None) {
+            if let Some(why) = self.complaint(revision) {
                 bail!("{PAGE}: at revision {revision}: {why}");
             }
         }
@@ -144,25 +144,13 @@ mod tests {
     use super::{Standing, Verdict, is_revision, judge, named};
 
     #[test]
-    fn a_row_stands_only_for_what_has_not_changed_since() {
-        assert_eq!(judge(true, Standing::Behind, false), Verdict::Holds);
-        assert!(matches!(
-            judge(true, Standing::Behind, true),
-            Verdict::Refused(_)
-        ));
-        // What is there of a history that was cut off says as much.
-        assert_eq!(judge(false, Standing::Behind, false), Verdict::Holds);
-        assert!(matches!(
-            judge(false, Standing::Behind, true),
-            Verdict::Refused(_)
-        ));
-    }
-
-    #[test]
     fn only_a_history_that_is_cut_off_excuses_a_revision_that_is_not_in_it() {
+        for whole in [true, false] {
+            assert_eq!(judge(whole, Standing::Behind), Verdict::Holds);
+        }
         for standing in [Standing::Apart, Standing::Missing] {
-            assert!(matches!(judge(true, standing, false), Verdict::Refused(_)));
-            assert_eq!(judge(false, standing, false), Verdict::Untold);
+            assert!(matches!(judge(true, standing), Verdict::Refused(_)));
+            assert_eq!(judge(false, standing), Verdict::Untold);
         }
     }
 

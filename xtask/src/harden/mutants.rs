@@ -64,7 +64,7 @@ struct Survivor {
     reason: String,
 }
 
-/// Fails unless every reason is about a line that there is, and every file has a row that was made of it as it is.
+/// Fails unless every reason is about a line that there is, and every file has a row of what this came of; says which files have changed since.
 pub(crate) fn check(workspace: &Workspace, history: &mut History<'_>) -> Result<()> {
     let kept = read(workspace)?;
     for survivor in &kept.survivor {
@@ -91,8 +91,12 @@ pub(crate) fn check(workspace: &Workspace, history: &mut History<'_>) -> Result<
             .get(file)
             .with_context(|| format!("{PAGE}: {file} has no row; {AGAIN}"))?;
         let at = revision_of(row);
-        if let Some(why) = history.complaint(at, Some(file)) {
+        if let Some(why) = history.complaint(at) {
             bail!("{PAGE}: {file} at revision {at}: {why}; {AGAIN}");
+        }
+        // It takes minutes, which nobody should have to spend for each change.
+        if history.has_changed(at, file) {
+            println!("{PAGE}: {file} has changed since revision {at}; {AGAIN}");
         }
     }
     Ok(())
@@ -128,7 +132,10 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     let mut history = History::of(workspace);
     let fresh: BTreeSet<String> = rows
         .iter()
-        .filter(|(file, row)| history.complaint(revision_of(row), Some(file)).is_none())
+        .filter(|(file, row)| {
+            let at = revision_of(row);
+            history.complaint(at).is_none() && !history.has_changed(at, file)
+        })
         .map(|(file, _)| file.clone())
         .collect();
     let length = |file: &str| fs::metadata(workspace.root().join(file)).map_or(0, |it| it.len());
