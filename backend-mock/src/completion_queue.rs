@@ -30,8 +30,8 @@ pub(crate) struct CompletionRing {
     /// Armed, and whether for solicited completions only.
     armed: Option<bool>,
     failure: Option<DeviceFailure>,
-    produced: u32,
-    notified: u32,
+    pub(crate) produced: u32,
+    pub(crate) notified: u32,
     /// Kept back until the next completion is delivered.
     kept_back: Option<Entry>,
     /// How many polls will find something; read without the lock.
@@ -127,7 +127,12 @@ impl World {
             completion,
             immediate,
         };
-        match self.faults.completion((adapter as u16, number), count) {
+        let fault = self.faults.completion((adapter as u16, number), count);
+        if fault.is_some() {
+            let way = self.way(owner);
+            self.faults.note_way(way);
+        }
+        match fault {
             None => self.deliver(adapter, number, entry),
             Some(CompletionFault::Drop) => {}
             Some(CompletionFault::Duplicate) => {

@@ -139,6 +139,7 @@ impl World {
             return 0;
         };
         queue_pair.state = State::Connecting;
+        queue_pair.asked = true;
         queue_pair.connection = connection;
         queue_pair.last_arrival = now;
         let node_number = self.adapters[queue_pair.adapter].node;
@@ -246,11 +247,13 @@ impl World {
     /// A message met a link that is down, or a dead host.
     fn lost(&mut self, message: Box<Message>) {
         let alive = !self.nodes[message.to].crashed && !self.nodes[message.from].crashed;
-        if !alive || !matches!(message.content, Content::Ended { .. }) {
+        if !alive {
             return;
         }
-        if let Some(at) = self.links.up_again(message.from, message.to, self.now) {
-            self.plan(at, Action::Message(message));
+        let again = self.links.up_again(message.from, message.to, self.now);
+        match again.filter(|_| matches!(message.content, Content::Ended { .. })) {
+            Some(at) => self.plan(at, Action::Message(message)),
+            None => self.note_outage(message.from, message.to),
         }
     }
 
@@ -360,6 +363,7 @@ impl World {
         let now = self.now;
         if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
             queue_pair.state = State::Accepting;
+            queue_pair.asked = false;
             queue_pair.connection = connection;
             queue_pair.peer = Some(active);
             queue_pair.last_arrival = now.max(answered);

@@ -83,6 +83,7 @@ impl World {
                 if self.count_retry(key, interval, limit, |queue_pair| &mut queue_pair.retries) {
                     return;
                 }
+                self.note_outage_of(key);
                 self.ended(key, number, DtoStatus::Transport);
             }
             Attempt::NotReady => {
@@ -93,6 +94,7 @@ impl World {
                 }) {
                     return;
                 }
+                self.note_not_ready(key);
                 self.ended(key, number, DtoStatus::ReceiverNotReady);
             }
             Attempt::Started => self.mark_started(key),
@@ -106,6 +108,15 @@ impl World {
         let jitter = 0..=latency.end().saturating_sub(*latency.start());
         let jitter = self.draw(&jitter);
         self.start_after(key, jitter);
+    }
+
+    /// A sender gave up because its receiver was not ready for too long; if a fault wanted that, it had its effect.
+    fn note_not_ready(&mut self, key: u32) {
+        let way = self.way(key);
+        let target = way.and_then(|way| self.adapters.get_mut(usize::from(way.to)));
+        if let Some(fault) = target.and_then(|target| target.refusing.take()) {
+            self.faults.note(fault, way);
+        }
     }
 
     fn mark_started(&mut self, key: u32) {
@@ -187,6 +198,8 @@ impl World {
             }
         }
         if first_try && let Some(error) = self.remote_error(adapter) {
+            let way = self.way(key);
+            self.faults.note_way(way);
             return Attempt::Ended(match error {
                 RemoteError::Access => DtoStatus::RemoteAccess,
                 RemoteError::Responder => DtoStatus::RemoteResponder,
@@ -432,6 +445,7 @@ impl World {
         };
         let status = match self.reach(key) {
             None => {
+                self.note_outage_of(key);
                 let patience = self
                     .options
                     .retry_interval

@@ -7,7 +7,7 @@ use dat_core::time::Instant;
 
 use crate::backend::MockBackend;
 use crate::coherence::Coherence;
-use crate::fault::Fault;
+use crate::fault::{Fault, Happened};
 use crate::link::same_host;
 use crate::node::{Adapter, Node};
 use crate::options::{FabricOptions, NodeOptions};
@@ -104,6 +104,18 @@ impl Fabric {
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::from_micros(self.shared.enter(|world| world.now))
+    }
+
+    /// The faults that had an effect so far, the first one first; one that cuts hosts apart each time that it has one.
+    #[must_use]
+    pub fn happened(&self) -> Vec<Happened> {
+        self.shared.enter(|world| world.faults.happened().to_vec())
+    }
+
+    /// Adds a fault to the plan, whose times and counts begin now.
+    pub fn inject_from_now(&self, fault: Fault) {
+        let fault = self.shared.enter(|world| world.from_now(fault));
+        self.inject(fault);
     }
 
     /// Adds a fault to the plan. What is counted, is counted from the beginning.

@@ -146,6 +146,29 @@ pub enum RemoteError {
     Silence,
 }
 
+/// Where a fault struck: an end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The adapter of this end.
+    pub from: u16,
+    /// The adapter of the other end.
+    pub to: u16,
+    /// Whether this end asked for the connection.
+    pub asked: bool,
+}
+
+/// A fault that had an effect.
+///
+/// What is within the patience of the fabric has none: a receiver that is ready again before the retries run out, a link that is
+/// back before anything is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happened {
+    /// The fault, as it was planned.
+    pub fault: Fault,
+    /// The connection it struck, if it struck one alone.
+    pub way: Option<Way>,
+}
+
 /// What a fault does to one completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompletionFault {
@@ -156,10 +179,11 @@ pub(crate) enum CompletionFault {
     Overrun,
 }
 
-/// The faults still to come.
+/// The faults still to come, and those that happened.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pending: Vec<Fault>,
+    happened: Vec<Happened>,
 }
 
 impl Faults {
@@ -167,14 +191,37 @@ impl Faults {
         self.pending.push(fault);
     }
 
+    /// A fault had an effect.
+    pub(crate) fn note(&mut self, fault: Fault, way: Option<Way>) {
+        self.happened.push(Happened { fault, way });
+    }
+
+    /// What happened last struck this connection.
+    pub(crate) fn note_way(&mut self, way: Option<Way>) {
+        if let Some(last) = self.happened.last_mut() {
+            last.way = way;
+        }
+    }
+
+    /// Those that had an effect, the first one first.
+    pub(crate) fn happened(&self) -> &[Happened] {
+        &self.happened
+    }
+
     /// Takes the first fault for which `pick` has an answer.
-    fn take<R>(&mut self, mut pick: impl FnMut(&Fault) -> Option<R>) -> Option<R> {
+    fn draw<R>(&mut self, mut pick: impl FnMut(&Fault) -> Option<R>) -> Option<(Fault, R)> {
         let (index, found) = self
             .pending
             .iter()
             .enumerate()
             .find_map(|(index, fault)| Some((index, pick(fault)?)))?;
-        self.pending.remove(index);
+        Some((self.pending.remove(index), found))
+    }
+
+    /// The same, of one that has its effect with that.
+    fn take<R>(&mut self, pick: impl FnMut(&Fault) -> Option<R>) -> Option<R> {
+        let (fault, found) = self.draw(pick)?;
+        self.note(fault, None);
         Some(found)
     }
 
@@ -267,8 +314,9 @@ impl Faults {
         })
     }
 
-    pub(crate) fn not_ready(&mut self, of: u16, count: u32) -> Option<u8> {
-        self.take(|fault| match *fault {
+    /// A receiver that is not ready from now on; it has an effect only if its sender gives up.
+    pub(crate) fn not_ready(&mut self, of: u16, count: u32) -> Option<(Fault, u8)> {
+        self.draw(|fault| match *fault {
             Fault::ReceiverNotReady {
                 adapter,
                 nth,

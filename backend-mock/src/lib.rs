@@ -93,7 +93,7 @@ mod world;
 pub use backend::MockBackend;
 pub use completion_queue::MockCompletionQueue;
 pub use fabric::Fabric;
-pub use fault::{Fault, FaultPlan, RemoteError};
+pub use fault::{Fault, FaultPlan, Happened, RemoteError, Way};
 pub use join::Name;
 pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
 pub use receive_queue::{MockReceiveQueue, MockReceiveSlot};

@@ -3,9 +3,12 @@
 use alloc::vec::Vec;
 use dat_core::attributes::IaAddress;
 
+use crate::fault::Fault;
+
 /// A time in which nothing passes between two hosts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Outage {
+    fault: Fault,
     between: (usize, usize),
     from: u64,
     until: Option<u64>,
@@ -18,9 +21,16 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Nothing passes between `a` and `b` from `from` until `until`, or for good.
-    pub(crate) fn cut(&mut self, a: usize, b: usize, from: u64, until: Option<u64>) {
+    /// Nothing passes between `a` and `b` from `from` until `until`, or for good, because of a fault.
+    pub(crate) fn cut(
+        &mut self,
+        fault: Fault,
+        (a, b): (usize, usize),
+        from: u64,
+        until: Option<u64>,
+    ) {
         self.outages.push(Outage {
+            fault,
             between: (a.min(b), a.max(b)),
             from,
             until,
@@ -39,6 +49,11 @@ impl Links {
     /// Whether something that arrives now gets through.
     pub(crate) fn is_up(&self, a: usize, b: usize, now: u64) -> bool {
         self.outage(a, b, now).is_none()
+    }
+
+    /// The fault that keeps two hosts apart now.
+    pub(crate) fn cause(&self, a: usize, b: usize, now: u64) -> Option<&Fault> {
+        Some(&self.outage(a, b, now)?.fault)
     }
 
     /// When the outage that holds now is over, if ever.
@@ -74,11 +89,19 @@ mod tests {
     #[test]
     fn outages_begin_and_end() {
         let mut links = Links::default();
-        links.cut(2, 1, 10, Some(20));
-        links.cut(0, 1, 5, None);
+        let down = |duration| Fault::LinkDown {
+            a: 2,
+            b: 1,
+            at: 10,
+            duration,
+        };
+        links.cut(down(Some(10)), (2, 1), 10, Some(20));
+        links.cut(down(None), (0, 1), 5, None);
         assert!(links.is_up(1, 2, 9));
         assert!(!links.is_up(1, 2, 10));
         assert!(!links.is_up(2, 1, 19));
+        assert_eq!(links.cause(1, 2, 19), Some(&down(Some(10))));
+        assert_eq!(links.cause(1, 2, 20), None);
         assert_eq!(links.up_again(2, 1, 19), Some(20));
         assert!(links.is_up(1, 2, 20));
         assert!(!links.is_up(1, 0, u64::MAX));

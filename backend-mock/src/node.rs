@@ -9,6 +9,7 @@ use dat_core::backend::ControlEvent;
 
 use crate::coherence::Coherence;
 use crate::completion_queue::CompletionRing;
+use crate::fault::Fault;
 use crate::options::NodeOptions;
 use crate::region::Memories;
 use crate::shared::Arc;
@@ -56,6 +57,8 @@ pub(crate) struct Adapter {
     pub(crate) takes: u32,
     /// Attempts that still have to find no receive buffer.
     pub(crate) refusals: u32,
+    /// The fault because of which they do.
+    pub(crate) refusing: Option<Fault>,
 }
 
 impl Adapter {
@@ -80,6 +83,7 @@ impl Adapter {
             messages: 0,
             takes: 0,
             refusals: 0,
+            refusing: None,
         }
     }
 

@@ -98,6 +98,8 @@ pub(crate) struct QueuePair {
     pub(crate) state: State,
     /// The other end.
     pub(crate) peer: Option<u32>,
+    /// Whether this end asked for the connection.
+    pub(crate) asked: bool,
     /// The number of the connection or attempt; never used twice.
     pub(crate) connection: u64,
     /// When what was sent last arrives; nothing sent later overtakes it.
@@ -147,6 +149,7 @@ impl QueuePair {
             receive_depth: 0,
             state: State::Unconnected,
             peer: None,
+            asked: false,
             connection: 0,
             last_arrival: 0,
             sends: VecDeque::new(),

@@ -96,7 +96,13 @@ impl WorkSlot for MockReceiveSlot<'_> {
     fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
         let queue = self.queue;
         let adapter = queue.adapter;
-        if queue.shared.watches_posts() && queue.shared.enter(|world| world.refuses_post(adapter)) {
+        let key = match queue.owner {
+            Owner::QueuePair(key) => Some(key),
+            Owner::Shared(_) => None,
+        };
+        if queue.shared.watches_posts()
+            && queue.shared.enter(|world| world.refuses_post(adapter, key))
+        {
             return Err(Rejected);
         }
         let next = queue.spare.pop().unwrap_or_default();

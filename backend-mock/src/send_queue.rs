@@ -67,8 +67,11 @@ impl MockSendQueue {
     }
 
     fn refused(&self) -> bool {
-        let adapter = self.adapter;
-        self.shared.watches_posts() && self.shared.enter(|world| world.refuses_post(adapter))
+        let (adapter, key) = (self.adapter, self.queue_pair);
+        self.shared.watches_posts()
+            && self
+                .shared
+                .enter(|world| world.refuses_post(adapter, Some(key)))
     }
 
     /// Hands everything that was committed to the fabric.
@@ -242,10 +245,15 @@ impl SendQueue for MockSendQueue {
 }
 
 impl World {
-    /// Counts a post, and says whether a fault refuses it.
-    pub(crate) fn refuses_post(&mut self, adapter: usize) -> bool {
+    /// Counts a post, to a queue pair or a shared queue, and says whether a fault refuses it.
+    pub(crate) fn refuses_post(&mut self, adapter: usize, key: Option<u32>) -> bool {
         let count = self.adapters[adapter].posts;
         self.adapters[adapter].posts = count.wrapping_add(1);
-        self.faults.refuses_post(adapter as u16, count)
+        let refused = self.faults.refuses_post(adapter as u16, count);
+        if refused {
+            let way = key.and_then(|key| self.way(key));
+            self.faults.note_way(way);
+        }
+        refused
     }
 }

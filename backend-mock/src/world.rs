@@ -9,7 +9,7 @@ use oorandom::Rand64;
 
 use crate::completion_queue::Entry;
 use crate::connection::{Message, PendingRequest};
-use crate::fault::{Fault, Faults};
+use crate::fault::{Fault, Faults, Way};
 use crate::join::Joining;
 use crate::link::Links;
 use crate::node::{Adapter, Node};
@@ -113,6 +113,99 @@ impl World {
         world
     }
 
+    /// A fault as it is to be planned if its times and counts begin now.
+    pub(crate) fn from_now(&mut self, mut fault: Fault) -> Fault {
+        let now = self.now;
+        match &mut fault {
+            Fault::DropCompletion {
+                adapter,
+                queue,
+                nth,
+            }
+            | Fault::DelayCompletion {
+                adapter,
+                queue,
+                nth,
+                ..
+            }
+            | Fault::DuplicateCompletion {
+                adapter,
+                queue,
+                nth,
+            }
+            | Fault::ReorderCompletion {
+                adapter,
+                queue,
+                nth,
+            }
+            | Fault::OverrunQueue {
+                adapter,
+                queue,
+                nth,
+            } => *nth = nth.saturating_add(self.counts_of(*adapter, *queue).0),
+            Fault::LoseNotification {
+                adapter,
+                queue,
+                nth,
+            } => *nth = nth.saturating_add(self.counts_of(*adapter, *queue).1),
+            Fault::LinkDown { at, .. } | Fault::Crash { at, .. } => *at = at.saturating_add(now),
+            Fault::AllocationFailure { adapter, nth } => {
+                self.count_on(*adapter, nth, |it| it.control_calls)
+            }
+            Fault::RefusePost { adapter, nth } => self.count_on(*adapter, nth, |it| it.posts),
+            Fault::RemoteError { adapter, nth, .. } => {
+                self.count_on(*adapter, nth, |it| it.operations)
+            }
+            Fault::ReceiverNotReady { adapter, nth, .. } => {
+                self.count_on(*adapter, nth, |it| it.messages)
+            }
+            Fault::FailSharedReceive { adapter, nth } => {
+                self.count_on(*adapter, nth, |it| it.takes)
+            }
+        }
+        fault
+    }
+
+    /// Adds what an adapter counted so far.
+    fn count_on(&self, adapter: u16, nth: &mut u32, counter: impl Fn(&Adapter) -> u32) {
+        let adapter = self.adapters.get(usize::from(adapter));
+        *nth = nth.saturating_add(adapter.map_or(0, counter));
+    }
+
+    /// Completions and notifications of a queue so far.
+    fn counts_of(&mut self, adapter: u16, queue: u16) -> (u32, u32) {
+        let adapter = self.adapters.get_mut(usize::from(adapter));
+        let ring = adapter.and_then(|adapter| adapter.completion_queue(queue));
+        ring.map_or((0, 0), |ring| (ring.produced, ring.notified))
+    }
+
+    /// Where a queue pair is connected to.
+    pub(crate) fn way(&self, key: u32) -> Option<Way> {
+        let queue_pair = self.queue_pairs.get(key)?;
+        let peer = self.queue_pairs.get(queue_pair.peer?)?;
+        Some(Way {
+            from: queue_pair.adapter as u16,
+            to: peer.adapter as u16,
+            asked: queue_pair.asked,
+        })
+    }
+
+    /// Something between two hosts was given up; if the link between them is down, that is why.
+    pub(crate) fn note_outage(&mut self, from: usize, to: usize) {
+        if let Some(fault) = self.links.cause(from, to, self.now) {
+            let fault = fault.clone();
+            self.faults.note(fault, None);
+        }
+    }
+
+    /// The same for something on the way from a queue pair.
+    pub(crate) fn note_outage_of(&mut self, key: u32) {
+        if let Some(Way { from, to, .. }) = self.way(key) {
+            let node = |adapter: u16| self.adapters[usize::from(adapter)].node;
+            self.note_outage(node(from), node(to));
+        }
+    }
+
     /// Adds a fault to the plan.
     pub(crate) fn inject(&mut self, fault: Fault) {
         match fault {
@@ -148,7 +241,7 @@ impl World {
                 return true;
             };
             let until = duration.map(|duration| at.saturating_add(u64::from(duration)));
-            links.cut(a, b, at, until);
+            links.cut(fault.clone(), (a, b), at, until);
             false
         });
     }
@@ -248,9 +341,11 @@ impl World {
             Action::Overrun { adapter, number } => self.break_users(adapter, number),
             Action::Message(message) => self.message(message),
             Action::AcceptTimeout { key, connection } => self.accept_timeout(key, connection),
-            Action::Crash { adapter } => {
-                if let Some(adapter) = self.adapters.get(usize::from(adapter)) {
+            Action::Crash { adapter: number } => {
+                if let Some(adapter) = self.adapters.get(usize::from(number)) {
                     self.crash(adapter.node);
+                    let (adapter, at) = (number, self.now);
+                    self.faults.note(Fault::Crash { adapter, at }, None);
                 }
             }
         }

@@ -34,6 +34,7 @@ impl ReferenceStateMachine for Segments {
                     credentials,
                     default_access,
                     empty: empty == 0,
+                    ..Setup::default()
                 },
                 ops: Vec::new(),
             })

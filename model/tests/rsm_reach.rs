@@ -17,6 +17,7 @@ fn every_call_succeeds_and_is_refused_somewhere() {
             credentials: (seed % 3) as u8,
             default_access: (seed / 3 % 8) as u8,
             empty: seed % 5 == 4,
+            ..Setup::default()
         };
         let bytes = bytes(seed, 1200);
         let mut input = Unstructured::new(&bytes);

@@ -102,8 +102,9 @@ impl World {
         if first_try {
             let count = adapter.messages;
             adapter.messages = count.wrapping_add(1);
-            if let Some(attempts) = self.faults.not_ready(adapter_number, count) {
+            if let Some((fault, attempts)) = self.faults.not_ready(adapter_number, count) {
                 adapter.refusals = u32::from(attempts);
+                adapter.refusing = Some(fault);
             }
         }
         let refuses = adapter.refusals > 0;

@@ -404,3 +404,69 @@ fn a_plan_may_name_adapters_before_they_exist() {
     let (a, b) = (near.end(attributes()), far.end(attributes()));
     connect(&mut near, &a, &mut far, &b);
 }
+
+/// What the fabric says of a fault: nothing before it has an effect, and where it had one.
+#[test]
+fn a_fault_that_had_an_effect_is_told_of() {
+    let (adapter, nth) = (0, 1);
+    let fault = Fault::RemoteError {
+        adapter,
+        nth,
+        error: RemoteError::Responder,
+    };
+    let mut couple = Couple::new(with(FabricOptions::default(), [fault.clone()]));
+    for token in 0..2 {
+        assert_eq!(couple.fabric.happened(), []);
+        couple.b.receive(token, &[]);
+        couple.a.send(token, &[]);
+        couple.run();
+    }
+    let happened = couple.fabric.happened();
+    let way = happened.first().and_then(|it| it.way);
+    assert_eq!(happened.len(), 1);
+    assert_eq!(happened[0].fault, fault);
+    assert!(way.is_some_and(|way| (way.from, way.to, way.asked) == (0, 1, true)));
+}
+
+/// A receiver that is ready again in time had no effect.
+#[test]
+fn what_is_within_the_patience_of_the_fabric_is_not_told_of() {
+    for (attempts, told) in [(6, false), (7, true)] {
+        let fault = Fault::ReceiverNotReady {
+            adapter: 1,
+            nth: 0,
+            attempts,
+        };
+        let mut couple = Couple::new(FabricOptions::default());
+        couple.fabric.inject_from_now(fault.clone());
+        couple.b.receive(0, &[]);
+        couple.a.send(0, &[]);
+        couple.run();
+        let faults: Vec<Fault> = couple
+            .fabric
+            .happened()
+            .into_iter()
+            .map(|it| it.fault)
+            .collect();
+        assert_eq!(faults, if told { vec![fault] } else { Vec::new() });
+    }
+}
+
+/// A link that is back in time had no effect.
+#[test]
+fn a_short_outage_is_not_told_of() {
+    for (duration, told) in [(Some(600), false), (Some(900), true), (None, true)] {
+        let fault = Fault::LinkDown {
+            a: 0,
+            b: 1,
+            at: 0,
+            duration,
+        };
+        let mut couple = Couple::new(FabricOptions::default());
+        couple.fabric.inject_from_now(fault);
+        couple.b.receive(0, &[]);
+        couple.a.send(0, &[]);
+        couple.run();
+        assert_eq!(!couple.fabric.happened().is_empty(), told, "{duration:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Writes inputs for the fuzz targets `ops` and `rsm_ops` that get far, into the folder given: `seed-corpus fuzz/seeds`.
 //!
-//! Those of `ops` are the scenarios of this crate, and random runs that do what no scenario does; those of `rsm_ops` are random runs.
+//! Those of `ops` are the scenarios of this crate, and random runs that do what no scenario does; those of `rsm_ops` are random runs, without faults
+//! and with some.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -107,8 +108,33 @@ fn faults(seed: u64) -> Vec<Fault> {
 
 fn rsm_bytes(seed: u64) -> Vec<u8> {
     let mut bytes = seed.to_le_bytes().to_vec();
-    bytes.extend([seed as u8, (seed / 3) as u8, 0]);
+    bytes.extend([seed as u8, (seed / 3) as u8, 0, 0]);
     bytes.extend(noise(seed).take(LENGTH));
+    bytes
+}
+
+/// A run with one to three faults, in which one operation follows the other until the bytes are used up.
+fn rsm_bytes_with_faults(seed: u64) -> Vec<u8> {
+    let count = (seed % 3) as usize;
+    let mut bytes = seed.to_le_bytes().to_vec();
+    // See `Faults`: so many more than one.
+    let faults = 129 + count as u8;
+    bytes.extend([
+        seed as u8,
+        (seed / 3) as u8,
+        u8::from(seed % 8 == 7),
+        faults,
+    ]);
+    let some: Vec<u8> = noise(seed).take(4 * (count + 1) + LENGTH).collect();
+    let (faults, rest) = some.split_at(4 * (count + 1));
+    bytes.extend(faults);
+    let mut noise = Unstructured::new(rest);
+    while !noise.is_empty() {
+        let at = rest.len() - noise.len();
+        let _operation = rsm::Op::arbitrary(&mut noise);
+        bytes.push(1);
+        bytes.extend(&rest[at..rest.len() - noise.len()]);
+    }
     bytes
 }
 
@@ -139,8 +165,8 @@ fn reached(input: &Input) -> BTreeSet<String> {
     }
 }
 
-/// The calls that succeed in a run of remote shared memory.
-fn rsm_successes(bytes: &[u8]) -> BTreeSet<String> {
+/// The calls that succeed in a run of remote shared memory, and those that fail because of its faults.
+fn rsm_outcomes(bytes: &[u8]) -> BTreeSet<String> {
     let Ok(input) = rsm::Input::arbitrary_take_rest(Unstructured::new(bytes)) else {
         return BTreeSet::new();
     };
@@ -154,7 +180,7 @@ fn rsm_successes(bytes: &[u8]) -> BTreeSet<String> {
     }
     let tally = runner.tally().iter();
     tally
-        .filter(|(_, counts)| counts[0] > 0)
+        .filter(|(call, counts)| counts[0] > 0 || call.contains(':'))
         .map(|(call, _)| call.clone())
         .collect()
 }
@@ -167,7 +193,8 @@ fn keep(
     folder: &Path,
     mut candidates: Vec<Candidate>,
     mut covered: BTreeSet<String>,
-) -> io::Result<()> {
+    name: &str,
+) -> io::Result<BTreeSet<String>> {
     let mut kept = 0;
     while kept < KEPT {
         candidates.sort_by_key(|(_, _, does)| (does.difference(&covered).count(), does.len()));
@@ -177,7 +204,7 @@ fn keep(
         if does.is_subset(&covered) {
             break;
         }
-        fs::write(folder.join(format!("run-{seed:03}")), bytes)?;
+        fs::write(folder.join(format!("{name}-{seed:03}")), bytes)?;
         covered.extend(does);
         kept += 1;
     }
@@ -186,8 +213,11 @@ fn keep(
         folder.display(),
         covered.len()
     );
-    Ok(())
+    Ok(covered)
 }
+
+/// The input of a number.
+type MakeInput = fn(u64) -> Vec<u8>;
 
 fn main() -> io::Result<()> {
     let folder = env::args_os().nth(1).unwrap_or_else(|| "fuzz/seeds".into());
@@ -208,11 +238,16 @@ fn main() -> io::Result<()> {
         let input = input(seed);
         (seed, input.encode(), reached(&input))
     });
-    keep(&ops, candidates.collect(), covered)?;
-    let candidates = (0..CANDIDATES).map(|seed| {
-        let bytes = rsm_bytes(seed);
-        let does = rsm_successes(&bytes);
-        (seed, bytes, does)
-    });
-    keep(&rsm_ops, candidates.collect(), BTreeSet::new())
+    keep(&ops, candidates.collect(), covered, "run")?;
+    let mut covered = BTreeSet::new();
+    let kinds: [(&str, MakeInput); 2] = [("run", rsm_bytes), ("fault", rsm_bytes_with_faults)];
+    for (name, make) in kinds {
+        let candidates = (0..CANDIDATES).map(|seed| {
+            let bytes = make(seed);
+            let does = rsm_outcomes(&bytes);
+            (seed, bytes, does)
+        });
+        covered = keep(&rsm_ops, candidates.collect(), covered, name)?;
+    }
+    Ok(())
 }

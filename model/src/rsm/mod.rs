@@ -1,12 +1,14 @@
 //! The same for remote shared memory: operations on two engines, and a model of what they must do.
 //!
 //! The two nodes export, import from each other and from themselves, move vectors and single buffers in both modes, and
-//! exchange signals; nothing goes wrong on their fabric. Every return and residual is compared, and whenever everything is at rest
-//! the states of all connections, the pending signals and every byte of both nodes.
+//! exchange signals. Where nothing goes wrong on their fabric every return and residual is compared, and whenever everything is at rest
+//! the states of all connections, the pending signals and every byte of both nodes. With faults outcomes are open, and what holds in spite of them is
+//! compared: see `runner/doubt.rs`.
 //!
 //! Transfers in explicit mode may stay on the way over the next operations. Where their order then would decide what is in a
 //! byte, the runner lets everything come to rest first.
 
+mod faults;
 mod op;
 mod runner;
 mod transfer;
@@ -15,6 +17,7 @@ mod world;
 use arbitrary::Arbitrary;
 
 use crate::Mismatch;
+pub use faults::Faults;
 pub use op::{
     Access, BarrierOp, Entry, ExportOp, ImportOp, Local, LocalOp, Op, Segment, SignalOp, TransferOp,
 };

@@ -2,15 +2,17 @@
 
 mod arguments;
 mod call;
+mod doubt;
 mod export;
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Waker;
 
 use arbitrary::Arbitrary;
-use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions};
 use dat_core::event::{Wait, WakeReason};
 use dat_core::memory::Region;
 use dat_core::sync::SpinLock;
@@ -25,7 +27,9 @@ use dat_rsm::{
 use self_cell::{MutBorrow, self_cell};
 
 use arguments::{application_id, node_number, wanted_permission};
+use doubt::Doubt;
 
+use super::faults::Faults;
 use super::op::{
     BarrierOp, Entry, ExportOp, ImportOp, Local, LocalOp, Op, Segment, SignalOp, TransferOp,
     prologue,
@@ -59,12 +63,16 @@ pub struct Setup {
     pub default_access: u8,
     /// Whether to begin without segments and connections.
     pub empty: bool,
+    /// What goes wrong after that. If anything does, only what holds all the same is checked.
+    pub faults: Faults,
 }
 
 const CONTROLLER: &str = "rsm0";
 const QUALIFIER: u64 = 7;
 /// More actions than any call needs.
 const PATIENCE: usize = 200_000;
+/// More waits than any call needs.
+const WAITS: usize = 20_000;
 /// Rights on segments without a list.
 const DEFAULT_ACCESS: [u32; 8] = [0o666, 0o666, 0o666, 0o666, 0o666, 0o640, 0o604, 0o444];
 /// Bytes that a buffer of the caller's own has, at most.
@@ -89,6 +97,7 @@ struct Others<'w, 's> {
     fabric: &'w Fabric,
     other: &'w Engine<'s>,
     patience: usize,
+    endless: &'w Cell<bool>,
 }
 
 impl Wait for Others<'_, '_> {
@@ -104,6 +113,7 @@ impl Wait for Others<'_, '_> {
         let now = self.now();
         self.patience = self.patience.saturating_sub(1);
         if self.patience == 0 {
+            self.endless.set(true);
             return WakeReason::Interrupted;
         }
         if self.other.progress(now) != 0 || self.fabric.step() {
@@ -132,6 +142,10 @@ pub struct Runner {
     /// Bytes whose value depends on the order of overlapping reads (RSMPV-33 orders them in implicit mode alone).
     undefined: Vec<(Memory, Range<usize>)>,
     buffers: u8,
+    /// With faults: what is open.
+    doubt: Option<Doubt>,
+    /// A call waited longer than any may.
+    endless: Cell<bool>,
     call: String,
     tally: Tally,
 }
@@ -190,12 +204,33 @@ impl Runner {
             outstanding: Vec::new(),
             undefined: Vec::new(),
             buffers: 0,
+            doubt: None,
+            endless: Cell::new(false),
             call: String::new(),
             tally: Tally::new(),
         };
         if !setup.empty {
             for op in prologue() {
                 runner.apply(&op)?;
+            }
+        }
+        if !setup.faults.0.is_empty() {
+            runner.doubt = Some(Doubt::new(&setup.faults, &runner.world));
+            let now = runner.fabric.now().as_micros();
+            for fault in &setup.faults.0 {
+                runner.fabric.inject(match fault.clone() {
+                    Fault::Crash { adapter, at } => Fault::Crash {
+                        adapter,
+                        at: now + at,
+                    },
+                    Fault::LinkDown { a, b, at, duration } => Fault::LinkDown {
+                        a,
+                        b,
+                        at: now + at,
+                        duration,
+                    },
+                    fault => fault,
+                });
             }
         }
         Ok(runner)
@@ -222,6 +257,7 @@ impl Runner {
         if !goes_on {
             self.rest()?;
         }
+        self.begin_call();
         match op {
             Op::Export(side, op) => self.export(*side, op)?,
             Op::Import(side, op) => self.import(*side, op)?,
@@ -231,6 +267,7 @@ impl Runner {
             Op::Signal(side, op) => self.signal(*side, op)?,
             Op::Settle => self.rest()?,
         }
+        self.hear()?;
         if self.outstanding.is_empty() {
             self.rest()?;
         }
@@ -244,16 +281,20 @@ impl Runner {
     pub fn finish(mut self) -> Result<(), Mismatch> {
         self.call = "the end of the run".into();
         self.rest()?;
+        self.begin_call();
         for side in [Side::A, Side::B] {
             let controller = self.controllers[side.index()];
             let released = self.on(side, |engine, wait| {
                 engine.release_controller(controller, wait)
             });
-            self.judge("release", Ok(()), released)?;
+            self.judge(side, "release", Ok(()), released)?;
+        }
+        if self.doubt.is_some() {
+            return self.check_tables();
         }
         for side in [Side::A, Side::B] {
             let again = self.on(side, |engine, _| engine.get_controller(Some(CONTROLLER)));
-            self.judge("get", Ok(()), again)?;
+            self.judge(side, "get", Ok(()), again)?;
         }
         Ok(())
     }
@@ -267,7 +308,8 @@ impl Runner {
             let mut wait = Others {
                 fabric: &self.fabric,
                 other: &engines[side.other().index()],
-                patience: PATIENCE,
+                patience: WAITS,
+                endless: &self.endless,
             };
             act(&engines[side.index()], &mut wait)
         })
@@ -284,11 +326,16 @@ impl Runner {
     /// Compares how a call ended; `Some` with its value if it succeeded.
     fn judge<T: fmt::Debug>(
         &mut self,
+        side: Side,
         name: &str,
         expected: Expected,
         actual: Result<T, RsmError>,
     ) -> Outcome<Option<T>> {
-        if expected.err() != actual.as_ref().err().copied() {
+        if self.endless.get() {
+            return self.mismatch("an end", "there is none");
+        }
+        let error = actual.as_ref().err().copied();
+        if expected.err() != error && !self.excuse(side, name, error) {
             return self.mismatch(expected, actual);
         }
         let counts = self.tally.entry(name.into()).or_default();
@@ -313,6 +360,8 @@ impl Runner {
     }
 
     fn compare(&mut self) -> Outcome {
+        self.hear()?;
+        self.adopt_open();
         for (memory, range) in std::mem::take(&mut self.undefined) {
             let (Memory::Pages(side) | Memory::Local(side)) = memory else {
                 continue;
@@ -342,10 +391,11 @@ impl Runner {
         let node = self.world.node(side);
         for (_, handle, export) in node.exports.live() {
             let id = ExportId::from_handle(handle);
-            let expected = (Ok(export.length as u64), Ok(export.signals != 0));
             let actual = self.on(side, |engine, _| {
                 (engine.export_length(id), engine.signal_pending(id))
             });
+            let pending = self.pending(export.signals, actual.1);
+            let expected = (Ok(export.length as u64), pending);
             if actual != expected {
                 return self.mismatch((handle, expected), actual);
             }
@@ -353,10 +403,6 @@ impl Runner {
         for (_, handle, import) in node.imports.live() {
             let id = ImportId::from_handle(handle);
             let (mode, state) = (mode(import.explicit), state(import.aborted));
-            let expected = (
-                (Ok(state), Ok(import.length as u64), Ok(mode)),
-                (Ok(import.permission), Ok(import.signals != 0)),
-            );
             let actual = self.on(side, |engine, _| {
                 (
                     (
@@ -367,11 +413,24 @@ impl Runner {
                     (engine.import_permission(id), engine.signal_pending(id)),
                 )
             });
+            let pending = self.pending(import.signals, actual.1.1);
+            let expected = (
+                (Ok(state), Ok(import.length as u64), Ok(mode)),
+                (Ok(import.permission), pending),
+            );
             if actual != expected {
                 return self.mismatch((handle, expected), actual);
             }
         }
         Ok(())
+    }
+
+    /// Whether a signal is there; with faults one may be lost, but none is there that was not sent.
+    fn pending(&self, sent: u32, actual: Result<bool, RsmError>) -> Result<bool, RsmError> {
+        match actual {
+            Ok(false) if self.doubt.is_some() => Ok(false),
+            _ => Ok(sent != 0),
+        }
     }
 
     fn picked_export(&self, side: Side, which: Pick) -> Picked {
@@ -411,7 +470,9 @@ impl Runner {
             } => {
                 let node = node_number(node);
                 let (id, permission) = (self.wanted_id(node, id), wanted_permission(permission));
-                let (expected, import) = match self.world.connect(side, node, id, permission) {
+                let counts = self.doubt.is_none();
+                let import = self.world.connect(side, (node, id), permission, counts);
+                let (expected, import) = match import {
                     Ok(import) => (Ok(()), Some(import)),
                     Err(error) => (Err(error), None),
                 };
@@ -420,7 +481,7 @@ impl Runner {
                 let made = self.on(side, |engine, wait| {
                     engine.import_connect(controller, node, id, permission, wait)
                 });
-                let made = self.judge("import_connect", expected, made)?;
+                let made = self.judge(side, "import_connect", expected, made)?;
                 if let (Some(id), Some(import)) = (made, import) {
                     let imports = &mut self.world.node_mut(side).imports;
                     imports.add(id.handle(), import);
@@ -438,14 +499,17 @@ impl Runner {
                 };
                 let (import, mode) = (ImportId::from_handle(handle), mode(explicit));
                 let done = self.on(side, |engine, _| engine.set_mode(import, mode));
-                self.judge("set_mode", expected, done)?;
+                self.judge(side, "set_mode", expected, done)?;
             }
             ImportOp::Disconnect { import } => {
                 let (handle, place) = self.picked_import(side, import);
                 let expected = self.world.disconnect(side, place);
                 let import = ImportId::from_handle(handle);
                 let done = self.on(side, |engine, wait| engine.import_disconnect(import, wait));
-                self.judge("import_disconnect", expected, done)?;
+                let done = self.judge(side, "import_disconnect", expected, done)?;
+                if let (Some(()), Some(place)) = (done, place) {
+                    self.note_quiet(side, place, None);
+                }
             }
         }
         Ok(())
@@ -492,7 +556,7 @@ impl Runner {
                 let made = self.on(side, |engine, _| {
                     engine.create_local_memory(controller, region, access)
                 });
-                if let Some(local) = self.judge("create_local_memory", expected, made)? {
+                if let Some(local) = self.judge(side, "create_local_memory", expected, made)? {
                     let object = world::Local {
                         start,
                         length,
@@ -516,7 +580,7 @@ impl Runner {
                 let done = self.on(side, |engine, wait| {
                     engine.free_local_memory(controller, local, wait)
                 });
-                self.judge("free_local_memory", expected, done)?;
+                self.judge(side, "free_local_memory", expected, done)?;
             }
             LocalOp::Store { at, value, count } => {
                 let start = usize::from(at) * 2;
@@ -525,6 +589,7 @@ impl Runner {
                 for byte in &self.memory[side.index()][1][start..end] {
                     byte.store(value, Ordering::Relaxed);
                 }
+                self.note_store(side, start..end);
             }
         }
         Ok(())
@@ -538,7 +603,7 @@ impl Runner {
                 let import = ImportId::from_handle(handle);
                 let scope = BarrierScope::default();
                 let made = self.on(side, |engine, _| engine.init_barrier(import, scope));
-                let made = self.judge("init_barrier", expected.map(drop), made)?;
+                let made = self.judge(side, "init_barrier", expected.map(drop), made)?;
                 if let (Some(id), Ok(import)) = (made, expected) {
                     let barrier = world::Barrier {
                         import,
@@ -553,28 +618,32 @@ impl Runner {
                 let expected = self.world.barrier_open(side, place);
                 let barrier = BarrierId::from_handle(handle);
                 let done = self.on(side, |engine, _| engine.open_barrier(barrier));
-                self.judge("open_barrier", expected, done)?;
+                if self.judge(side, "open_barrier", expected, done)?.is_some() {
+                    self.note_open_barrier(side, place);
+                }
             }
             BarrierOp::Order { barrier } => {
                 let (handle, place) = self.picked_barrier(side, barrier);
                 let expected = self.world.barrier_end(side, place, false);
                 let barrier = BarrierId::from_handle(handle);
                 let done = self.on(side, |engine, wait| engine.order_barrier(barrier, wait));
-                self.judge("order_barrier", expected, done)?;
+                self.judge(side, "order_barrier", expected, done)?;
+                self.note_span(side, place, done);
             }
             BarrierOp::Close { barrier } => {
                 let (handle, place) = self.picked_barrier(side, barrier);
                 let expected = self.world.barrier_end(side, place, true);
                 let barrier = BarrierId::from_handle(handle);
                 let done = self.on(side, |engine, wait| engine.close_barrier(barrier, wait));
-                self.judge("close_barrier", expected, done)?;
+                self.judge(side, "close_barrier", expected, done)?;
+                self.note_span(side, place, done);
             }
             BarrierOp::Destroy { barrier } => {
                 let (handle, place) = self.picked_barrier(side, barrier);
                 let expected = self.world.barrier_destroy(side, place);
                 let barrier = BarrierId::from_handle(handle);
                 let done = self.on(side, |engine, _| engine.destroy_barrier(barrier));
-                self.judge("destroy_barrier", expected, done)?;
+                self.judge(side, "destroy_barrier", expected, done)?;
             }
         }
         Ok(())
@@ -601,49 +670,66 @@ impl Runner {
                 no_accumulate,
             } => {
                 let (handle, place, export) = self.picked_segment(side, segment);
-                let expected = if export {
-                    self.world.post_to_importers(side, place, no_accumulate)
+                let post = if export {
+                    World::post_to_importers
                 } else {
-                    self.world.post_to_exporter(side, place, no_accumulate)
+                    World::post_to_exporter
                 };
+                let expected = post(&mut self.world, side, place, no_accumulate);
                 let mut flags = SignalFlags::empty();
                 flags.set(SignalFlags::NO_ACCUMULATE, no_accumulate);
                 let done = self.on(side, |engine, wait| engine.signal_post(handle, flags, wait));
-                self.judge("signal_post", expected, done)?;
+                let done = self.judge(side, "signal_post", expected, done)?;
+                if done.is_none() && expected.is_ok() {
+                    // That it failed does not say that it did not arrive.
+                    let _counted = post(&mut self.world, side, place, no_accumulate);
+                }
             }
             SignalOp::Take { segment } => {
                 let (handle, place, export) = self.picked_segment(side, segment);
                 let expected = self.world.take(side, place, export);
                 let taken = self.on(side, |engine, _| engine.signal_take(handle));
+                if self.doubt.is_some() {
+                    return self.judge_taken("signal_take", expected, taken);
+                }
                 if taken != expected {
                     return self.mismatch(expected, taken);
                 }
-                self.judge("signal_take", expected.map(drop), taken)?;
+                self.judge(side, "signal_take", expected.map(drop), taken)?;
             }
             SignalOp::Wait { segment } => {
                 let (handle, place, export) = self.picked_segment(side, segment);
-                let expected = match self.world.take(side, place, export) {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(RsmError::TimedOut),
-                    Err(error) => Err(error),
-                };
+                let expected = self.world.take(side, place, export);
                 let now = self.fabric.now();
                 let waited = self.on(side, |engine, wait| {
                     engine.signal_wait(handle, Some(now), wait)
                 });
-                self.judge("signal_wait", expected, waited)?;
+                if self.doubt.is_some() {
+                    let taken = match waited {
+                        Ok(()) => Ok(true),
+                        Err(RsmError::TimedOut) => Ok(false),
+                        Err(error) => Err(error),
+                    };
+                    return self.judge_taken("signal_wait", expected, taken);
+                }
+                let expected = match expected {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(RsmError::TimedOut),
+                    Err(error) => Err(error),
+                };
+                self.judge(side, "signal_wait", expected, waited)?;
             }
             SignalOp::AcquirePoll { segment } => {
                 let (handle, place, export) = self.picked_segment(side, segment);
                 let expected = self.world.poll(side, place, export, true);
                 let done = self.on(side, |engine, _| engine.acquire_poll(handle));
-                self.judge("acquire_poll", expected, done)?;
+                self.judge(side, "acquire_poll", expected, done)?;
             }
             SignalOp::ReleasePoll { segment } => {
                 let (handle, place, export) = self.picked_segment(side, segment);
                 let expected = self.world.poll(side, place, export, false);
                 let done = self.on(side, |engine, _| engine.release_poll(handle));
-                self.judge("release_poll", expected, done)?;
+                self.judge(side, "release_poll", expected, done)?;
             }
         }
         Ok(())

@@ -49,6 +49,8 @@ pub(crate) enum Memory {
 /// Bytes that move.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
+    /// The piece that they are of.
+    pub(crate) entry: usize,
     pub(crate) local: (Memory, Range<usize>),
     pub(crate) remote: (Memory, Range<usize>),
 }
@@ -97,6 +99,7 @@ impl World {
                     let remote = export.start + piece.remote_offset as usize;
                     if length != 0 {
                         plan.moves.push(Move {
+                            entry: index,
                             local: (memory, start..start + length),
                             remote: (Memory::Pages(place.exporter), remote..remote + length),
                         });

@@ -31,7 +31,7 @@ pub(crate) fn number_of(side: Side) -> u32 {
 }
 
 /// Objects of one kind, dead ones included.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Objects<T>(Vec<(Handle, Option<T>)>);
 
 impl<T> Default for Objects<T> {
@@ -116,13 +116,13 @@ pub(crate) fn pick<T>(
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Publication {
     pub(crate) id: SegmentId,
     pub(crate) access: Vec<AccessEntry>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Export {
     pub(crate) start: usize,
     pub(crate) length: usize,
@@ -133,7 +133,7 @@ pub(crate) struct Export {
     pub(crate) polls: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Import {
     pub(crate) exporter: Side,
     pub(crate) export: usize,
@@ -141,18 +141,20 @@ pub(crate) struct Import {
     pub(crate) permission: Permission,
     pub(crate) explicit: bool,
     pub(crate) aborted: bool,
+    /// The segment was taken back, but the importer does not know; only where messages are lost.
+    pub(crate) revoked: bool,
     pub(crate) barriers: u32,
     pub(crate) signals: u32,
     pub(crate) polls: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Barrier {
     pub(crate) import: usize,
     pub(crate) open: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Local {
     pub(crate) start: usize,
     pub(crate) length: usize,
@@ -160,7 +162,7 @@ pub(crate) struct Local {
 }
 
 /// A node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) exports: Objects<Export>,
     pub(crate) imports: Objects<Import>,
@@ -200,7 +202,7 @@ impl Node {
 }
 
 /// Both nodes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct World(pub(crate) [Node; 2]);
 
 impl World {
@@ -373,15 +375,15 @@ impl World {
         Ok(())
     }
 
-    /// The connection that is made.
+    /// The connection that is made. The exporter counts those that there are, unless it does not know them all.
     ///
     /// Spec: RSMIM-01..06, RSMPB-03
     pub(crate) fn connect(
         &self,
         side: Side,
-        node: u32,
-        id: SegmentId,
+        (node, id): (u32, SegmentId),
         permission: u32,
+        counts: bool,
     ) -> Expected<Import> {
         if ![0o400, 0o200, 0o600].contains(&permission) {
             return Err(RsmError::PermissionDenied);
@@ -421,7 +423,7 @@ impl World {
         let own = self.node(side).imports.live();
         let importers = own.filter(|(_, _, it)| it.exporter == exporter && !it.aborted);
         // No node may have more than its share.
-        if importers.count() >= MOST_IMPORTERS / NODES {
+        if counts && importers.count() >= MOST_IMPORTERS / NODES {
             return Err(RsmError::InsufficientResources);
         }
         Ok(Import {
@@ -431,6 +433,7 @@ impl World {
             permission,
             explicit: false,
             aborted: false,
+            revoked: false,
             barriers: 0,
             signals: 0,
             polls: 0,

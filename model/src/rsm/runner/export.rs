@@ -25,7 +25,7 @@ impl Runner {
                 let made = self.on(side, |engine, _| {
                     engine.export_create(controller, region, bits)
                 });
-                if let Some(export) = self.judge("export_create", expected, made)? {
+                if let Some(export) = self.judge(side, "export_create", expected, made)? {
                     let object = world::Export {
                         start,
                         length,
@@ -45,7 +45,7 @@ impl Runner {
                 let expected = self.world.publish(side, place, id, &access);
                 let export = ExportId::from_handle(handle);
                 let done = self.on(side, |engine, _| engine.export_publish(export, id, &access));
-                let done = self.judge("export_publish", expected.map(drop), done)?;
+                let done = self.judge(side, "export_publish", expected.map(drop), done)?;
                 if done != expected.ok() {
                     return self.mismatch(expected, done);
                 }
@@ -56,14 +56,14 @@ impl Runner {
                 let expected = self.world.republish(side, place, &access);
                 let export = ExportId::from_handle(handle);
                 let done = self.on(side, |engine, _| engine.export_republish(export, &access));
-                self.judge("export_republish", expected, done)?;
+                self.judge(side, "export_republish", expected, done)?;
             }
             ExportOp::Unpublish { export } => {
                 let (handle, place) = self.picked_export(side, *export);
                 let expected = self.world.unpublish(side, place);
                 let export = ExportId::from_handle(handle);
                 let done = self.on(side, |engine, wait| engine.export_unpublish(export, wait));
-                self.judge("export_unpublish", expected, done)?;
+                self.judge(side, "export_unpublish", expected, done)?;
             }
             ExportOp::Rebind {
                 export,
@@ -80,14 +80,14 @@ impl Runner {
                 let done = self.on(side, |engine, wait| {
                     engine.export_rebind(export, region, wait)
                 });
-                self.judge("export_rebind", expected, done)?;
+                self.judge(side, "export_rebind", expected, done)?;
             }
             ExportOp::Destroy { export } => {
                 let (handle, place) = self.picked_export(side, *export);
                 let expected = self.world.destroy(side, place);
                 let export = ExportId::from_handle(handle);
                 let done = self.on(side, |engine, wait| engine.export_destroy(export, wait));
-                self.judge("export_destroy", expected, done)?;
+                self.judge(side, "export_destroy", expected, done)?;
             }
         }
         Ok(())
