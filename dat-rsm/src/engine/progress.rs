@@ -26,6 +26,9 @@ const EVENTS_PER_CALL: usize = 64;
 /// Rounds that one call makes for others that came meanwhile, so that its time is bounded.
 const ROUNDS_PER_CALL: usize = 8;
 
+/// Microseconds after which a message is sent again that the device refused.
+const REFUSED: u32 = 1_000;
+
 /// Nobody makes progress.
 pub(crate) const IDLE: u8 = 0;
 /// Somebody does.
@@ -504,7 +507,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
         handled = handled.saturating_add(self.connect_imports(now));
         self.state.with(|state| {
-            self.tidy_messages(state);
+            self.tidy_messages(state, now);
             if self.options.probe_interval != 0 {
                 state.probe(&self.ports, now, self.options.probe_interval);
             }
@@ -514,7 +517,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 
     /// Says what is due to be said.
-    fn tidy_messages(&self, state: &mut State) {
+    fn tidy_messages(&self, state: &mut State, now: Instant) {
         let mut place = 0;
         while let Some((at, handle)) = state.imports.find_from(place, |import| {
             import
@@ -538,8 +541,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             place = at.saturating_add(1);
             state.pump(&self.ports, handle, &self.options);
         }
-        // A message that finds no room waits for a request to come back, which is a reminder of its own.
+        // A message that finds no room waits for a request to come back, which is a reminder of its own. Where none is on
+        // the way the device refused it, and nothing else would remind of it.
         state.urgent = urgent;
+        if state
+            .links
+            .find(|link| link.is_stuck(&self.options))
+            .is_some()
+        {
+            state.remind(now.after(REFUSED));
+        }
     }
 
     /// Asks for connections that are on no link, and for links for them.

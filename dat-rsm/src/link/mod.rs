@@ -181,6 +181,12 @@ impl Link {
         self.is_up() && self.outbox.is_empty() && self.credits > 0 && self.free != 0
     }
 
+    /// Whether there is something to say that may be said, and nothing on the way whose end would remind of it.
+    pub(crate) fn is_stuck(&self, options: &Options) -> bool {
+        let says = self.credits > 0 && !self.outbox.is_empty();
+        self.is_up() && self.requests == 0 && (says || self.owed >= low(options))
+    }
+
     /// Whether more answers wait than any peer that keeps the protocol lets gather. What this side says by itself is
     /// bounded by its own tables, and is no fault of the peer.
     pub(crate) fn is_clogged(&self, options: &Options) -> bool {
@@ -285,10 +291,9 @@ impl State {
                 None
             };
             // Credits go with whatever is sent, or alone when the peer might run out.
-            let low = options.credits.clamp(1, 60).div_ceil(2);
             let waiting = match waiting {
                 Some(waiting) => waiting,
-                None if link.owed >= low => Waiting {
+                None if link.owed >= low(options) => Waiting {
                     body: Body::Credit,
                     import: Handle::NULL,
                     told: Handle::NULL,
@@ -461,6 +466,11 @@ impl State {
             Owner::Span | Owner::Probe => {}
         }
     }
+}
+
+/// Messages taken in that the peer is told of by themselves, if nothing else is said.
+fn low(options: &Options) -> u16 {
+    options.credits.clamp(1, 60).div_ceil(2)
 }
 
 /// Microseconds that an ended link waits for its requests to come back.

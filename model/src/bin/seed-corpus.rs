@@ -1,7 +1,7 @@
 //! Writes inputs for the fuzz targets `ops` and `rsm_ops` that get far, into the folder given: `seed-corpus fuzz/seeds`.
 //!
-//! Those of `ops` are the scenarios of this crate, and random runs that do what no scenario does; those of `rsm_ops` are random runs, without faults
-//! and with some.
+//! Those of `ops` are the scenarios of this crate, and random runs that do what no scenario does; those of `rsm_ops` are random runs without
+//! faults, and for each kind of fault one in which it has an effect.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -113,21 +113,32 @@ fn rsm_bytes(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// A run with one to three faults, in which one operation follows the other until the bytes are used up.
-fn rsm_bytes_with_faults(seed: u64) -> Vec<u8> {
-    let count = (seed % 3) as usize;
+/// The kinds of faults by their numbers in `rsm::fault`.
+const RSM_FAULTS: [&str; rsm::KINDS as usize] = [
+    "completion-dropped",
+    "completion-late",
+    "completion-twice",
+    "completion-out-of-order",
+    "queue-overrun",
+    "notification-lost",
+    "link-down",
+    "nothing-left",
+    "post-refused",
+    "answer",
+    "no-buffer",
+    "host-dead",
+];
+
+/// A run with one fault, in which one operation follows the other until the bytes are used up.
+fn rsm_bytes_with_fault(kind: u8, seed: u64) -> Vec<u8> {
     let mut bytes = seed.to_le_bytes().to_vec();
-    // See `Faults`: so many more than one.
-    let faults = 129 + count as u8;
-    bytes.extend([
-        seed as u8,
-        (seed / 3) as u8,
-        u8::from(seed % 8 == 7),
-        faults,
-    ]);
-    let some: Vec<u8> = noise(seed).take(4 * (count + 1) + LENGTH).collect();
-    let (faults, rest) = some.split_at(4 * (count + 1));
-    bytes.extend(faults);
+    // See `rsm::Faults`: one fault.
+    let count = 129;
+    let empty = u8::from(seed % 8 == 7);
+    bytes.extend([seed as u8, (seed / 3) as u8, empty, count, kind]);
+    let some: Vec<u8> = noise(seed).take(3 + LENGTH).collect();
+    let (fault, rest) = some.split_at(3);
+    bytes.extend(fault);
     let mut noise = Unstructured::new(rest);
     while !noise.is_empty() {
         let at = rest.len() - noise.len();
@@ -136,6 +147,26 @@ fn rsm_bytes_with_faults(seed: u64) -> Vec<u8> {
         bytes.extend(&rest[at..rest.len() - noise.len()]);
     }
     bytes
+}
+
+/// For each kind of fault the run in which it leads to most, if it has an effect there at all.
+fn keep_faults(folder: &Path) -> io::Result<()> {
+    for (kind, name) in (0..).zip(RSM_FAULTS) {
+        let candidates = (0..CANDIDATES / 3).map(|seed| rsm_bytes_with_fault(kind, seed));
+        let struck = candidates.filter_map(|bytes| Some((rsm_outcomes(&bytes)?, bytes)));
+        let best = struck
+            .filter(|((_, happened), _)| *happened)
+            .max_by_key(|((does, _), _)| {
+                let excused = does.iter().filter(|call| call.contains(':'));
+                (excused.count(), does.len())
+            });
+        let ((does, _), bytes) = best.ok_or_else(|| {
+            io::Error::other(format!("no run in which the fault {name} has an effect"))
+        })?;
+        println!("fault-{name}: {does:?}");
+        fs::write(folder.join(format!("fault-{name}")), bytes)?;
+    }
+    Ok(())
 }
 
 fn noise(seed: u64) -> impl Iterator<Item = u8> {
@@ -165,24 +196,22 @@ fn reached(input: &Input) -> BTreeSet<String> {
     }
 }
 
-/// The calls that succeed in a run of remote shared memory, and those that fail because of its faults.
-fn rsm_outcomes(bytes: &[u8]) -> BTreeSet<String> {
-    let Ok(input) = rsm::Input::arbitrary_take_rest(Unstructured::new(bytes)) else {
-        return BTreeSet::new();
-    };
-    let Ok(mut runner) = rsm::Runner::new(&input.setup) else {
-        return BTreeSet::new();
-    };
+/// The calls that succeed in a run of remote shared memory, those that fail because of its faults, and whether any had an effect;
+/// nothing if it does not come to its end.
+fn rsm_outcomes(bytes: &[u8]) -> Option<(BTreeSet<String>, bool)> {
+    let input = rsm::Input::arbitrary_take_rest(Unstructured::new(bytes)).ok()?;
+    let mut runner = rsm::Runner::new(&input.setup).ok()?;
     for op in input.ops() {
-        if runner.apply(op).is_err() {
-            break;
-        }
+        runner.apply(op).ok()?;
     }
     let tally = runner.tally().iter();
-    tally
+    let outcomes = tally
         .filter(|(call, counts)| counts[0] > 0 || call.contains(':'))
         .map(|(call, _)| call.clone())
-        .collect()
+        .collect();
+    let happened = !runner.happened().is_empty();
+    runner.finish().ok()?;
+    Some((outcomes, happened))
 }
 
 /// A candidate: its seed, its bytes, and what it does.
@@ -193,8 +222,7 @@ fn keep(
     folder: &Path,
     mut candidates: Vec<Candidate>,
     mut covered: BTreeSet<String>,
-    name: &str,
-) -> io::Result<BTreeSet<String>> {
+) -> io::Result<()> {
     let mut kept = 0;
     while kept < KEPT {
         candidates.sort_by_key(|(_, _, does)| (does.difference(&covered).count(), does.len()));
@@ -204,7 +232,7 @@ fn keep(
         if does.is_subset(&covered) {
             break;
         }
-        fs::write(folder.join(format!("{name}-{seed:03}")), bytes)?;
+        fs::write(folder.join(format!("run-{seed:03}")), bytes)?;
         covered.extend(does);
         kept += 1;
     }
@@ -213,11 +241,8 @@ fn keep(
         folder.display(),
         covered.len()
     );
-    Ok(covered)
+    Ok(())
 }
-
-/// The input of a number.
-type MakeInput = fn(u64) -> Vec<u8>;
 
 fn main() -> io::Result<()> {
     let folder = env::args_os().nth(1).unwrap_or_else(|| "fuzz/seeds".into());
@@ -238,16 +263,12 @@ fn main() -> io::Result<()> {
         let input = input(seed);
         (seed, input.encode(), reached(&input))
     });
-    keep(&ops, candidates.collect(), covered, "run")?;
-    let mut covered = BTreeSet::new();
-    let kinds: [(&str, MakeInput); 2] = [("run", rsm_bytes), ("fault", rsm_bytes_with_faults)];
-    for (name, make) in kinds {
-        let candidates = (0..CANDIDATES).map(|seed| {
-            let bytes = make(seed);
-            let does = rsm_outcomes(&bytes);
-            (seed, bytes, does)
-        });
-        covered = keep(&rsm_ops, candidates.collect(), covered, name)?;
-    }
-    Ok(())
+    keep(&ops, candidates.collect(), covered)?;
+    let candidates = (0..CANDIDATES).map(|seed| {
+        let bytes = rsm_bytes(seed);
+        let does = rsm_outcomes(&bytes).map(|(does, _)| does);
+        (seed, bytes, does.unwrap_or_default())
+    });
+    keep(&rsm_ops, candidates.collect(), BTreeSet::new())?;
+    keep_faults(&rsm_ops)
 }

@@ -3,12 +3,16 @@
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::{Fault, RemoteError};
 
-/// Faults of the two adapters. They come after what most runs begin with, and their times count from there.
+/// Faults of the two adapters. They come after what most runs begin with: their times and counts begin there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults(pub Vec<Fault>);
 
+/// How many kinds of faults there are.
+pub const KINDS: u8 = 12;
 /// Microseconds of the fabric from one moment that a byte names to the next.
-const MOMENT: u64 = 8;
+const MOMENT: u64 = 4;
+/// The completion queues of a controller: those of messages and of requests.
+const QUEUES: [u16; 2] = [3, 4];
 
 impl<'a> Arbitrary<'a> for Faults {
     /// None in every other run, and few in the others; each where it happens early.
@@ -17,20 +21,23 @@ impl<'a> Arbitrary<'a> for Faults {
             0..=127 => 0,
             more => more % 3 + 1,
         };
-        let faults: arbitrary::Result<Vec<Fault>> = (0..count).map(|_| fault(u)).collect();
+        let faults: arbitrary::Result<Vec<Fault>> = (0..count)
+            .map(|_| {
+                let (kind, adapter, which, nth) = u.arbitrary()?;
+                Ok(fault(kind, adapter, which, nth))
+            })
+            .collect();
         faults.map(Self)
     }
 }
 
-fn fault(u: &mut Unstructured<'_>) -> arbitrary::Result<Fault> {
-    let (kind, adapter, which, nth): (u8, u8, u8, u8) = u.arbitrary()?;
+/// The fault of a kind by number, of an adapter, and when it happens; `which` is what else there is to say of it.
+pub fn fault(kind: u8, adapter: u8, which: u8, nth: u8) -> Fault {
     let adapter = u16::from(adapter & 1);
-    // The dispatchers of a controller, and that of the adapter.
-    let queue = u16::from(which % 5);
+    let queue = QUEUES[usize::from(which & 1)];
     let at = u64::from(nth) * MOMENT;
-    // What most runs begin with takes a good part of these.
-    let nth = u32::from(nth % 96);
-    Ok(match kind % 12 {
+    let nth = u32::from(nth % 24);
+    match kind % KINDS {
         0 => Fault::DropCompletion {
             adapter,
             queue,
@@ -40,7 +47,7 @@ fn fault(u: &mut Unstructured<'_>) -> arbitrary::Result<Fault> {
             adapter,
             queue,
             nth,
-            by: 50,
+            by: 5 << (which >> 5),
         },
         2 => Fault::DuplicateCompletion {
             adapter,
@@ -60,13 +67,13 @@ fn fault(u: &mut Unstructured<'_>) -> arbitrary::Result<Fault> {
         5 => Fault::LoseNotification {
             adapter,
             queue,
-            nth,
+            nth: nth % 16,
         },
         6 => Fault::LinkDown {
             a: 0,
             b: 1,
             at,
-            duration: (which & 3 != 0).then(|| 10 << (which & 15)),
+            duration: (which & 3 != 0).then(|| 100 << (which & 7)),
         },
         7 => Fault::AllocationFailure { adapter, nth },
         8 => Fault::RefusePost { adapter, nth },
@@ -83,8 +90,8 @@ fn fault(u: &mut Unstructured<'_>) -> arbitrary::Result<Fault> {
         10 => Fault::ReceiverNotReady {
             adapter,
             nth,
-            attempts: which,
+            attempts: which % 16,
         },
         _ => Fault::Crash { adapter, at },
-    })
+    }
 }

@@ -1,23 +1,27 @@
 //! The same for remote shared memory: operations on two engines, and a model of what they must do.
 //!
 //! The two nodes export, import from each other and from themselves, move vectors and single buffers in both modes, and
-//! exchange signals. Where nothing goes wrong on their fabric every return and residual is compared, and whenever everything is at rest
-//! the states of all connections, the pending signals and every byte of both nodes. With faults outcomes are open, and what holds in spite of them is
-//! compared: see `runner/doubt.rs`.
+//! exchange signals. Every return and residual is compared, and whenever everything is at rest the states of all connections, the
+//! pending signals and every byte of both nodes.
+//!
+//! In some runs something goes wrong on their fabric. What a fault excuses, if it had an effect, is in `damage/table.rs`; what may be
+//! open because of it is in `runner/doubt.rs`. Everything else is compared as ever.
 //!
 //! Transfers in explicit mode may stay on the way over the next operations. Where their order then would decide what is in a
 //! byte, the runner lets everything come to rest first.
 
+mod damage;
 mod faults;
 mod op;
 mod runner;
+mod signals;
 mod transfer;
 mod world;
 
 use arbitrary::Arbitrary;
 
 use crate::Mismatch;
-pub use faults::Faults;
+pub use faults::{Faults, KINDS, fault};
 pub use op::{
     Access, BarrierOp, Entry, ExportOp, ImportOp, Local, LocalOp, Op, Segment, SignalOp, TransferOp,
 };

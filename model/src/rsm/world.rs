@@ -3,6 +3,7 @@
 use dat_rsm::segment_id::{FIRST_APPLICATION_ID, FIRST_SYSTEM_ID, LAST_APPLICATION_ID};
 use dat_rsm::{AccessEntry, Handle, Permission, RsmError, SegmentId};
 
+use super::signals::Signals;
 use crate::op::{Pick, Side};
 
 /// Bytes of a page of these nodes.
@@ -129,7 +130,7 @@ pub(crate) struct Export {
     pub(crate) rebind: bool,
     pub(crate) locks: bool,
     pub(crate) publication: Option<Publication>,
-    pub(crate) signals: u32,
+    pub(crate) signals: Signals,
     pub(crate) polls: u32,
 }
 
@@ -143,8 +144,10 @@ pub(crate) struct Import {
     pub(crate) aborted: bool,
     /// The segment was taken back, but the importer does not know; only where messages are lost.
     pub(crate) revoked: bool,
+    /// The importer said that it is aborted.
+    pub(crate) told: bool,
     pub(crate) barriers: u32,
-    pub(crate) signals: u32,
+    pub(crate) signals: Signals,
     pub(crate) polls: u32,
 }
 
@@ -152,6 +155,9 @@ pub(crate) struct Import {
 pub(crate) struct Barrier {
     pub(crate) import: usize,
     pub(crate) open: bool,
+    /// When the span began: what had gone wrong by then, and which call it was.
+    pub(crate) since: usize,
+    pub(crate) begun: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -434,8 +440,9 @@ impl World {
             explicit: false,
             aborted: false,
             revoked: false,
+            told: false,
             barriers: 0,
-            signals: 0,
+            signals: Signals::default(),
             polls: 0,
         })
     }
@@ -486,7 +493,7 @@ impl World {
         }
     }
 
-    /// Nothing fails on this fabric, so that only the end of the segment makes a span fail.
+    /// Where nothing fails below, only the end of the segment makes a span fail.
     ///
     /// Spec: RSMBR-05, RSMBR-07, RSMBR-11, RSMST-01
     pub(crate) fn barrier_end(
@@ -538,9 +545,24 @@ impl World {
         }
         let (exporter, export) = (import.exporter, import.export);
         if let Some(export) = self.node_mut(exporter).exports.get_mut(export) {
-            count(&mut export.signals, no_accumulate);
+            export.signals.count(no_accumulate);
         }
         Ok(())
+    }
+
+    /// The signals of a segment, exported or imported.
+    pub(crate) fn signals(
+        &mut self,
+        side: Side,
+        place: usize,
+        export: bool,
+    ) -> Option<&mut Signals> {
+        let node = self.node_mut(side);
+        if export {
+            Some(&mut node.exports.get_mut(place)?.signals)
+        } else {
+            Some(&mut node.imports.get_mut(place)?.signals)
+        }
     }
 
     /// A signal to all importers of a segment.
@@ -557,7 +579,7 @@ impl World {
             for import in node.imports.live_mut() {
                 let here = (import.exporter, Some(import.export)) == (side, place);
                 if here && !import.aborted {
-                    count(&mut import.signals, no_accumulate);
+                    import.signals.count(no_accumulate);
                 }
             }
         }
@@ -583,13 +605,9 @@ impl World {
             let import = import.ok_or(RsmError::BadSegmentHandle)?;
             (&mut import.signals, import.aborted)
         };
-        match *signals {
-            0 if dead => Err(RsmError::ConnectionAborted),
-            0 => Ok(false),
-            _ => {
-                *signals -= 1;
-                Ok(true)
-            }
+        match signals.take() {
+            false if dead => Err(RsmError::ConnectionAborted),
+            taken => Ok(taken),
         }
     }
 
@@ -620,12 +638,5 @@ impl World {
             polls.saturating_sub(1)
         };
         Ok(())
-    }
-}
-
-/// A signal arrives.
-fn count(signals: &mut u32, no_accumulate: bool) {
-    if !(no_accumulate && *signals != 0) {
-        *signals += 1;
     }
 }

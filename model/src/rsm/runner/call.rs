@@ -126,7 +126,7 @@ impl Runner {
         let manner = Manner { put, single: None };
         let plan = self.world.plan(side, place, manner, &pieces);
         self.keep_order(&plan, put)?;
-        let mut model = buffers.clone();
+        let model = buffers.clone();
         let shared = self.memory[side.index()][1];
         let import = ImportId::from_handle(handle);
         let done = if put {
@@ -166,43 +166,21 @@ impl Runner {
         };
         let count = pieces.len();
         let name = if put { "putv" } else { "getv" };
-        if self.doubt.is_some() {
-            let signal = bits.contains(VectorFlags::IMPLICIT_SIGPOST);
-            let ended = Ended {
-                name,
-                side,
-                place,
-                put,
-                count,
-                moves: pieces.iter().any(|piece| piece.length != 0),
-                signal: signal.then_some(bits.contains(VectorFlags::SIGPOST_NO_ACCUMULATE)),
-                outcome: done.map_err(|failed| (failed.error, failed.residual)),
-            };
-            return self.settle(&ended, &plan, model, &buffers);
+        let signal = bits.contains(VectorFlags::IMPLICIT_SIGPOST);
+        let wrong = done.err().filter(|failed| failed.count != count);
+        if let Some(failed) = wrong {
+            return self.mismatch(count, failed);
         }
-        let expected = plan.outcome.map_err(|(error, residual)| VectorError {
-            error,
-            residual,
-            count,
-        });
-        if done != expected {
-            return self.mismatch(expected, done);
-        }
-        self.judge(
-            side,
+        let ended = Ended {
             name,
-            plan.outcome.map_err(|(error, _)| error),
-            done.map_err(RsmError::from),
-        )?;
-        self.world.apply(&plan, put, &mut model);
-        if buffers != model {
-            return self.mismatch(model, buffers);
-        }
-        if done.is_ok() && bits.contains(VectorFlags::IMPLICIT_SIGPOST) {
-            let no_accumulate = bits.contains(VectorFlags::SIGPOST_NO_ACCUMULATE);
-            let posted = self.world.post_to_exporter(side, place, no_accumulate);
-            posted.or_else(|error| self.mismatch("a connection", error))?;
-        }
+            side,
+            place,
+            put,
+            pieces: &pieces,
+            signal: signal.then_some(bits.contains(VectorFlags::SIGPOST_NO_ACCUMULATE)),
+            outcome: done.map_err(|failed| (failed.error, failed.residual)),
+        };
+        self.settle(&ended, &plan, model, &buffers)?;
         self.leave(plan, put);
         Ok(())
     }
@@ -249,15 +227,8 @@ impl Runner {
         side: Side,
         place: Option<usize>,
         manner: Manner,
-        offset: u64,
-        length: usize,
+        piece: Piece,
     ) -> Outcome<Plan> {
-        let piece = Piece {
-            place: Place::Buffer(0, length),
-            local_offset: 0,
-            remote_offset: offset,
-            length: length as u64,
-        };
         let plan = self.world.plan(side, place, manner, &[piece]);
         self.keep_order(&plan, manner.put)?;
         Ok(plan)
@@ -278,9 +249,15 @@ impl Runner {
             put,
             single: Some(size.unwrap_or(1) as u64),
         };
-        let plan = self.expect_single(side, place, manner, offset, length)?;
+        let piece = Piece {
+            place: Place::Buffer(0, length),
+            local_offset: 0,
+            remote_offset: offset,
+            length: length as u64,
+        };
+        let plan = self.expect_single(side, place, manner, piece)?;
         let mut bytes = self.fresh(length);
-        let mut model = vec![bytes.clone()];
+        let model = vec![bytes.clone()];
         let done = self.on(side, |engine, wait| match (size, put) {
             (None, true) => engine.put(import, offset, &bytes, wait),
             (None, false) => engine.get(import, offset, &mut bytes, wait),
@@ -299,24 +276,16 @@ impl Runner {
             (Some(_), true) => "put_items",
             (Some(_), false) => "get_items",
         };
-        if self.doubt.is_some() {
-            let ended = Ended {
-                name,
-                side,
-                place,
-                put,
-                count: 1,
-                moves: length != 0,
-                signal: None,
-                outcome: done.map_err(|error| (error, 1)),
-            };
-            return self.settle(&ended, &plan, model, &[bytes]);
-        }
-        self.judge(side, name, plan.outcome.map_err(|(error, _)| error), done)?;
-        self.world.apply(&plan, put, &mut model);
-        if model[0] != bytes {
-            return self.mismatch(model, bytes);
-        }
+        let ended = Ended {
+            name,
+            side,
+            place,
+            put,
+            pieces: &[piece],
+            signal: None,
+            outcome: done.map_err(|error| (error, 1)),
+        };
+        self.settle(&ended, &plan, model, &[bytes])?;
         self.leave(plan, put);
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::arguments::{access_list, published_id, stretch};
 use super::*;
+use crate::rsm::signals::Signals;
 
 impl Runner {
     pub(super) fn export(&mut self, side: Side, op: &ExportOp) -> Outcome {
@@ -32,7 +33,7 @@ impl Runner {
                         rebind,
                         locks,
                         publication: None,
-                        signals: 0,
+                        signals: Signals::default(),
                         polls: 0,
                     };
                     let exports = &mut self.world.node_mut(side).exports;

@@ -1,0 +1,363 @@
+//! What the judge accepts, and what it refuses, for each kind of fault.
+
+use backend_mock::{RemoteError, Way};
+
+use super::*;
+use RsmError::*;
+
+const NEAR: Link = Link {
+    importer: Side::A,
+    exporter: Side::B,
+};
+const FAR: Link = Link {
+    importer: Side::B,
+    exporter: Side::A,
+};
+const OWN: Link = Link {
+    importer: Side::A,
+    exporter: Side::A,
+};
+const OTHERS_OWN: Link = Link {
+    importer: Side::B,
+    exporter: Side::B,
+};
+const TRANSFER: Kind = Kind::Transfer { signal: false };
+const SIGNALLED: Kind = Kind::Transfer { signal: true };
+
+/// On the link by which A uses what B exports.
+const ON_NEAR: Option<Way> = Some(Way {
+    from: 0,
+    to: 1,
+    asked: true,
+});
+
+fn after(fault: Fault, way: Option<Way>) -> Damage {
+    let mut damage = Damage::default();
+    damage.hear(&[Happened { fault, way }]);
+    damage
+}
+
+fn call(kind: Kind, link: Link) -> Call {
+    Call {
+        kind,
+        side: link.importer,
+        link: Some(link),
+        since: 0,
+    }
+}
+
+/// A call of a side that uses no link.
+fn local(kind: Kind, side: Side) -> Call {
+    Call {
+        kind,
+        side,
+        link: None,
+        since: 0,
+    }
+}
+
+/// Every error of the interface that a call may return after this.
+fn excused(fault: &Fault, way: Option<Way>, call: &Call) -> Vec<RsmError> {
+    let all = RsmError::ALL.iter().copied();
+    all.filter(|error| after(fault.clone(), way).excuses(call, *error))
+        .collect()
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Table,
+    Kind::Device,
+    Kind::Connect,
+    TRANSFER,
+    SIGNALLED,
+    Kind::Signal,
+    Kind::Span,
+    Kind::Ends,
+];
+
+/// Nothing is excused to calls on these links, whatever they are.
+fn spares(fault: &Fault, way: Option<Way>, links: &[Link]) {
+    for link in links {
+        for kind in KINDS {
+            let call = call(kind, *link);
+            assert_eq!(excused(fault, way, &call), [], "{fault:?} {call:?}");
+        }
+    }
+}
+
+/// Spec: RSMPV-50, RSMBR-05, RSMBR-09
+#[test]
+fn what_is_late_out_of_order_or_told_twice_excuses_nothing() {
+    let (adapter, queue, nth) = (0, 3, 0);
+    let benign = [
+        Fault::DelayCompletion {
+            adapter,
+            queue,
+            nth,
+            by: 50,
+        },
+        Fault::ReorderCompletion {
+            adapter,
+            queue,
+            nth,
+        },
+        Fault::DuplicateCompletion {
+            adapter,
+            queue,
+            nth,
+        },
+    ];
+    for fault in benign {
+        spares(&fault, ON_NEAR, &[NEAR, FAR, OWN, OTHERS_OWN]);
+        let damage = after(fault, ON_NEAR);
+        assert!(!damage.may_lose(NEAR) && !damage.may_abort(NEAR) && !damage.broke(NEAR, 0));
+    }
+}
+
+/// Spec: RSMPV-50, RSMPV-74, RSMBR-09
+#[test]
+fn a_request_that_failed_is_told_as_what_it_was_and_where_it_was() {
+    let answer = |error| Fault::RemoteError {
+        adapter: 0,
+        nth: 0,
+        error,
+    };
+    let denied = answer(RemoteError::Access);
+    let transfer = call(TRANSFER, NEAR);
+    assert_eq!(excused(&denied, ON_NEAR, &transfer), [PermissionDenied]);
+    for error in [
+        RemoteError::Responder,
+        RemoteError::BadResponse,
+        RemoteError::Silence,
+    ] {
+        let failed = answer(error);
+        assert_eq!(excused(&failed, ON_NEAR, &transfer), [BarrierFailure]);
+    }
+    let signalled = call(SIGNALLED, NEAR);
+    assert_eq!(
+        excused(&denied, ON_NEAR, &signalled),
+        [PermissionDenied, RemoteNodeUnreachable]
+    );
+    let signal = call(Kind::Signal, NEAR);
+    assert_eq!(excused(&denied, ON_NEAR, &signal), [RemoteNodeUnreachable]);
+    for kind in [Kind::Table, Kind::Device, Kind::Connect, Kind::Ends] {
+        assert_eq!(excused(&denied, ON_NEAR, &call(kind, NEAR)), []);
+    }
+    spares(&denied, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
+    let damage = after(denied.clone(), ON_NEAR);
+    assert!(!damage.may_abort(NEAR), "the link is made anew");
+    assert!(damage.may_lose(NEAR) && !damage.may_lose(FAR));
+    // The other end of the link is where B is asked by A.
+    let asked = Some(Way {
+        from: 0,
+        to: 1,
+        asked: false,
+    });
+    assert_eq!(
+        excused(&denied, asked, &call(TRANSFER, FAR)),
+        [PermissionDenied]
+    );
+}
+
+/// Spec: RSMBR-05, RSMBR-09
+#[test]
+fn a_span_in_which_a_request_failed_cannot_end_well() {
+    let failed = Fault::RemoteError {
+        adapter: 0,
+        nth: 0,
+        error: RemoteError::Silence,
+    };
+    let damage = after(failed, ON_NEAR);
+    assert!(damage.broke(NEAR, 0));
+    assert!(!damage.broke(NEAR, damage.now()), "it began later");
+    assert!(!damage.broke(FAR, 0), "another link");
+}
+
+/// Spec: RSMPV-50
+#[test]
+fn what_is_over_once_everything_came_to_rest_excuses_nothing_later() {
+    let failed = Fault::ReceiverNotReady {
+        adapter: 1,
+        nth: 0,
+        attempts: 9,
+    };
+    let mut damage = after(failed, ON_NEAR);
+    assert!(damage.excuses(&call(TRANSFER, NEAR), BarrierFailure));
+    damage.rest();
+    let later = Call {
+        since: damage.rested(),
+        ..call(TRANSFER, NEAR)
+    };
+    assert!(!damage.excuses(&later, BarrierFailure));
+    assert!(!damage.may_lose(NEAR));
+}
+
+/// Spec: RSMST-05
+#[test]
+fn what_is_not_left_is_missed_once_and_on_that_side() {
+    let none = Fault::AllocationFailure { adapter: 0, nth: 0 };
+    for kind in [Kind::Device, TRANSFER, Kind::Connect] {
+        let mut damage = after(none.clone(), None);
+        let wrong = [
+            BarrierFailure,
+            ConnectionAborted,
+            InternalError,
+            Interrupted,
+        ];
+        for error in wrong {
+            assert!(!damage.excuses(&call(kind, NEAR), error), "{kind:?}");
+        }
+        assert!(damage.excuses(&call(kind, NEAR), InsufficientResources));
+        assert!(!damage.excuses(&call(kind, NEAR), InsufficientResources));
+    }
+    assert_eq!(excused(&none, None, &local(Kind::Device, Side::B)), []);
+    assert_eq!(excused(&none, None, &call(TRANSFER, FAR)), []);
+    assert_eq!(
+        excused(&none, None, &call(Kind::Connect, FAR)),
+        [InsufficientResources],
+        "the exporter has nothing left"
+    );
+    for kind in [Kind::Table, Kind::Signal, Kind::Span, Kind::Ends] {
+        assert_eq!(excused(&none, None, &call(kind, NEAR)), []);
+    }
+    assert!(!after(none, None).may_abort(NEAR), "nothing broke");
+}
+
+/// Spec: RSMPV-50, RSMST-05
+#[test]
+fn a_refused_post_is_missing_resources_once_or_a_broken_link() {
+    let refused = Fault::RefusePost { adapter: 0, nth: 0 };
+    let mut damage = after(refused.clone(), ON_NEAR);
+    assert!(!damage.excuses(&call(TRANSFER, NEAR), PermissionDenied));
+    assert!(!damage.excuses(&call(TRANSFER, NEAR), Interrupted));
+    assert!(damage.excuses(&call(TRANSFER, NEAR), InsufficientResources));
+    assert!(!damage.excuses(&call(TRANSFER, NEAR), InsufficientResources));
+    assert!(damage.excuses(&call(Kind::Span, NEAR), BarrierFailure));
+    spares(&refused, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
+}
+
+/// Spec: RSMPV-83
+#[test]
+fn who_is_not_woken_is_interrupted_and_nobody_else() {
+    let lost = Fault::LoseNotification {
+        adapter: 0,
+        queue: 3,
+        nth: 0,
+    };
+    for kind in [
+        TRANSFER,
+        Kind::Connect,
+        Kind::Signal,
+        Kind::Span,
+        Kind::Ends,
+    ] {
+        assert_eq!(excused(&lost, None, &call(kind, NEAR)), [Interrupted]);
+    }
+    for kind in [Kind::Table, Kind::Device] {
+        assert_eq!(excused(&lost, None, &call(kind, NEAR)), []);
+    }
+    spares(&lost, None, &[FAR, OTHERS_OWN]);
+    let damage = after(lost, None);
+    assert!(!damage.may_lose(NEAR) && !damage.may_abort(NEAR));
+}
+
+/// Spec: RSMBR-09, RSMST-03
+#[test]
+fn what_never_comes_back_excuses_its_own_link_alone() {
+    let lost = Fault::DropCompletion {
+        adapter: 0,
+        queue: 4,
+        nth: 0,
+    };
+    let transfer = excused(&lost, ON_NEAR, &call(TRANSFER, NEAR));
+    for wrong in [PermissionDenied, BadAddress, InternalError, TimedOut] {
+        assert!(!transfer.contains(&wrong), "{wrong:?}");
+    }
+    assert!(transfer.contains(&Interrupted));
+    assert_eq!(
+        excused(&lost, ON_NEAR, &call(Kind::Ends, NEAR)),
+        [Interrupted]
+    );
+    assert_eq!(
+        excused(&lost, ON_NEAR, &local(Kind::Ends, Side::B)),
+        [],
+        "memory of the other side"
+    );
+    for kind in [Kind::Table, Kind::Device] {
+        assert_eq!(excused(&lost, ON_NEAR, &call(kind, NEAR)), []);
+    }
+    spares(&lost, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
+}
+
+/// Spec: RSMST-03, RSMBR-09
+#[test]
+fn a_link_that_is_down_keeps_apart_two_nodes_and_nothing_else() {
+    let down = Fault::LinkDown {
+        a: 0,
+        b: 1,
+        at: 0,
+        duration: None,
+    };
+    assert_eq!(
+        excused(&down, None, &call(Kind::Span, NEAR)),
+        [BarrierFailure, ConnectionAborted]
+    );
+    let transfer = excused(&down, None, &call(TRANSFER, FAR));
+    assert_eq!(transfer, [BarrierFailure, ConnectionAborted]);
+    for kind in [Kind::Table, Kind::Device, Kind::Ends] {
+        assert_eq!(excused(&down, None, &call(kind, NEAR)), []);
+    }
+    spares(&down, None, &[OWN, OTHERS_OWN]);
+    let damage = after(down, None);
+    assert!(damage.may_abort(NEAR) && damage.may_abort(FAR) && !damage.may_abort(OWN));
+}
+
+/// Spec: RSMST-03, RSMGEN-07
+#[test]
+fn a_side_without_links_or_without_life_excuses_nothing_between_others() {
+    let faults = [
+        Fault::OverrunQueue {
+            adapter: 0,
+            queue: 4,
+            nth: 0,
+        },
+        Fault::Crash { adapter: 0, at: 0 },
+    ];
+    for fault in faults {
+        spares(&fault, None, &[OTHERS_OWN]);
+        for link in [NEAR, FAR, OWN] {
+            let transfer = excused(&fault, None, &call(TRANSFER, link));
+            for wrong in [PermissionDenied, BadAddress, TimedOut, BadSegmentHandle] {
+                assert!(!transfer.contains(&wrong), "{wrong:?}");
+            }
+            assert_eq!(excused(&fault, None, &call(Kind::Table, link)), []);
+            assert!(after(fault.clone(), None).may_abort(link));
+        }
+        assert_eq!(excused(&fault, None, &local(Kind::Device, Side::B)), []);
+    }
+}
+
+/// Spec: RSMST-03
+#[test]
+fn a_link_that_broke_where_nothing_is_left_may_be_gone() {
+    let failed = Fault::RemoteError {
+        adapter: 0,
+        nth: 0,
+        error: RemoteError::Silence,
+    };
+    let none = Fault::AllocationFailure { adapter: 0, nth: 0 };
+    let mut damage = Damage::default();
+    let mut happened = vec![Happened {
+        fault: failed,
+        way: ON_NEAR,
+    }];
+    damage.hear(&happened);
+    assert!(!damage.may_abort(NEAR));
+    happened.push(Happened {
+        fault: none,
+        way: None,
+    });
+    damage.hear(&happened);
+    assert!(damage.may_abort(NEAR) && !damage.may_abort(OTHERS_OWN));
+    damage.rest();
+    assert!(!damage.may_abort(NEAR), "that is over");
+}

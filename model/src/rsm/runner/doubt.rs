@@ -1,0 +1,584 @@
+//! The two sides of the comparison where something went wrong: what may be open then, and for how long.
+//!
+//! - What a call in implicit mode counts as done is in memory, also the entries before one that failed (RSMPV-54, RSMPV-56). What is
+//!   not done leaves each byte of its target as it was or as it should be; no other byte changes.
+//! - What a call in explicit mode began may be missing if its link lost something before everything came to rest, unless a
+//!   barrier that covers it was closed with success (RSMBR-05).
+//! - A connection that is aborted stays so (RSMST-03), and nobody reaches a segment that was taken back, whether the message that says
+//!   so arrived or not (RSMPB-21).
+//! - A signal may be missing if its link lost something while it was on the way; none is there that was not posted.
+
+use std::ops::Range;
+
+use super::*;
+use crate::rsm::damage::{Call, Kind, Link, kind as kind_of};
+use crate::rsm::signals::Signals;
+
+/// Bytes that may still be what they were.
+#[derive(Debug)]
+struct Old {
+    link: Link,
+    import: (Side, usize),
+    /// The call that began it.
+    begun: u64,
+    to: (Memory, Range<usize>),
+    was: Vec<u8>,
+    /// Whether that does not depend on what the link loses.
+    failed: bool,
+}
+
+/// A signal on the way: its segment, what was there before, and the link it goes by.
+#[derive(Debug)]
+struct Sent {
+    segment: (Side, usize),
+    export: bool,
+    before: Signals,
+    link: Link,
+}
+
+/// What is open until everything comes to rest.
+#[derive(Debug)]
+pub(super) struct Doubt {
+    olds: Vec<Old>,
+    sent: Vec<Sent>,
+    calls: u64,
+    /// The model before the call.
+    before: World,
+}
+
+/// A transfer that ended.
+pub(super) struct Ended<'p> {
+    pub(super) name: &'static str,
+    pub(super) side: Side,
+    pub(super) place: Option<usize>,
+    pub(super) put: bool,
+    pub(super) pieces: &'p [Piece],
+    /// The signal that goes with it: whether it gives way to others.
+    pub(super) signal: Option<bool>,
+    /// The error, and how many entries are left.
+    pub(super) outcome: Result<(), (RsmError, usize)>,
+}
+
+/// How far an entry of a transfer came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Not begun.
+    Nowhere,
+    /// It may have been begun, and may have moved.
+    Begun,
+    /// Begun; it is known later how it went.
+    Accepted,
+    Done,
+}
+
+impl Doubt {
+    pub(super) fn new(world: &World) -> Self {
+        Self {
+            olds: Vec::new(),
+            sent: Vec::new(),
+            calls: 0,
+            before: world.clone(),
+        }
+    }
+
+    /// Whether a call failed that may have moved something.
+    pub(super) fn has_failed(&self) -> bool {
+        self.olds.iter().any(|old| old.failed)
+    }
+}
+
+impl Runner {
+    pub(super) fn begin_call(&mut self) -> Outcome {
+        self.hear()?;
+        self.doubt.calls += 1;
+        self.doubt.before.clone_from(&self.world);
+        Ok(())
+    }
+
+    /// The call did nothing.
+    fn undo(&mut self) {
+        self.world.clone_from(&self.doubt.before);
+    }
+
+    /// The link by which a connection goes.
+    pub(super) fn link_of(&self, side: Side, place: Option<usize>) -> Option<Link> {
+        let import = place.and_then(|place| self.world.node(side).imports.get(place))?;
+        Some(Link {
+            importer: side,
+            exporter: import.exporter,
+        })
+    }
+
+    /// The link by which the connection of a barrier goes.
+    pub(super) fn link_of_barrier(&self, side: Side, place: Option<usize>) -> Option<Link> {
+        let barrier = place.and_then(|place| self.world.node(side).barriers.get(place))?;
+        self.link_of(side, Some(barrier.import))
+    }
+
+    /// A call failed where it would not without faults; says whether it may.
+    pub(super) fn excuse(&mut self, call: Call, import: Option<usize>, error: RsmError) -> bool {
+        if error == RsmError::ConnectionAborted {
+            let import = import.and_then(|at| self.world.node(call.side).imports.get(at));
+            if !import.is_some_and(|import| import.aborted) {
+                return false;
+            }
+        }
+        self.damage.excuses(&call, error)
+    }
+
+    /// Compares how a call ended that may use a link; `Some` with its value if it succeeded.
+    pub(super) fn judge_on<T: fmt::Debug>(
+        &mut self,
+        side: Side,
+        name: &str,
+        (link, import): (Option<Link>, Option<usize>),
+        expected: Expected,
+        actual: Result<T, RsmError>,
+    ) -> Outcome<Option<T>> {
+        self.hear()?;
+        if self.endless.get() {
+            return self.mismatch("an end", "there is none");
+        }
+        let error = actual.as_ref().err().copied();
+        if expected.err() != error {
+            let call = Call {
+                kind: kind_of(name),
+                side,
+                link,
+                since: self.damage.rested(),
+            };
+            let Some(error) = error.filter(|error| self.excuse(call, import, *error)) else {
+                return self.mismatch(expected, actual);
+            };
+            self.undo();
+            self.hear()?;
+            self.note_excuse(name, error);
+        }
+        self.count(name, actual.is_ok());
+        Ok(actual.ok())
+    }
+
+    pub(super) fn count(&mut self, name: &str, done: bool) {
+        self.tally.entry(name.into()).or_default()[usize::from(!done)] += 1;
+    }
+
+    fn note_excuse(&mut self, name: &str, error: RsmError) {
+        let counts = self.tally.entry(format!("{name}: {error:?}")).or_default();
+        counts[1] += 1;
+    }
+
+    /// Takes in what the fabric and the engines say of what goes wrong.
+    pub(super) fn hear(&mut self) -> Outcome {
+        let happened = self.fabric.happened();
+        self.damage.hear(&happened);
+        if self.damage.now() == 0 {
+            return Ok(());
+        }
+        for side in [Side::A, Side::B] {
+            let imports = self.world.node(side).imports.live();
+            let all: Vec<(usize, Handle)> = imports.map(|(at, handle, _)| (at, handle)).collect();
+            for (place, handle) in all {
+                let told = self.on(side, |engine, _| {
+                    engine.import_state(ImportId::from_handle(handle))
+                });
+                self.hear_state(side, place, told)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_state(
+        &mut self,
+        side: Side,
+        place: usize,
+        told: Result<ImportState, RsmError>,
+    ) -> Outcome {
+        let Some(link) = self.link_of(side, Some(place)) else {
+            return Ok(());
+        };
+        let (may_abort, lasts) = (self.damage.may_abort(link), self.damage.lasts(link));
+        let Some(import) = self.world.node_mut(side).imports.get_mut(place) else {
+            return Ok(());
+        };
+        match told {
+            Ok(ImportState::Aborted) if import.aborted || import.revoked || may_abort => {
+                (import.aborted, import.told, import.revoked) = (true, true, false);
+            }
+            Ok(ImportState::Connected) if !import.told => {
+                // It was not told yet; where something goes on it may never be.
+                if import.aborted && lasts {
+                    (import.aborted, import.revoked) = (false, true);
+                }
+            }
+            told => return self.mismatch(("a connection", place, "of", side, link), told),
+        }
+        Ok(())
+    }
+
+    /// Bytes that may be what they were are that, if they are; what was lost of the signals is known.
+    pub(super) fn settle_doubt(&mut self) {
+        for old in std::mem::take(&mut self.doubt.olds) {
+            let (Memory::Pages(side) | Memory::Local(side)) = old.to.0 else {
+                continue;
+            };
+            if !old.failed && !self.damage.may_lose(old.link) {
+                continue;
+            }
+            let actual = load(&self.memory[side.index()][kind(old.to.0)][old.to.1.clone()]);
+            let known = &mut self.world.memory(old.to.0, &mut [])[old.to.1];
+            for ((known, actual), was) in known.iter_mut().zip(actual).zip(old.was) {
+                if actual == was {
+                    *known = actual;
+                }
+            }
+        }
+        for sent in std::mem::take(&mut self.doubt.sent) {
+            if !self.damage.may_lose(sent.link) {
+                continue;
+            }
+            let (side, place) = sent.segment;
+            if let Some(signals) = self.world.signals(side, place, sent.export) {
+                signals.doubt_since(sent.before);
+            }
+        }
+    }
+
+    /// A signal of an import is on the way; if it failed it may be missing, whatever became of the link.
+    pub(super) fn send_to_exporter(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        no_accumulate: bool,
+        failed: bool,
+    ) -> Expected {
+        let found = self.link_of(side, place);
+        let import = place.and_then(|place| self.world.node(side).imports.get(place));
+        let export = import.map(|import| import.export);
+        let (Some(link), Some(export)) = (found, export) else {
+            return self.world.post_to_exporter(side, place, no_accumulate);
+        };
+        let before = self.world.signals(link.exporter, export, true).copied();
+        let outcome = self.world.post_to_exporter(side, place, no_accumulate);
+        if let Some(before) = before {
+            if failed && let Some(signals) = self.world.signals(link.exporter, export, true) {
+                signals.doubt_since(before);
+            }
+            self.doubt.sent.push(Sent {
+                segment: (link.exporter, export),
+                export: true,
+                before,
+                link,
+            });
+        }
+        outcome
+    }
+
+    /// A signal of an export is on the way to all importers.
+    pub(super) fn send_to_importers(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        no_accumulate: bool,
+    ) -> Expected {
+        for importer in [Side::A, Side::B] {
+            for (at, _, import) in self.world.node(importer).imports.live() {
+                let link = Link {
+                    importer,
+                    exporter: side,
+                };
+                if (import.exporter, Some(import.export)) == (side, place) {
+                    self.doubt.sent.push(Sent {
+                        segment: (importer, at),
+                        export: false,
+                        before: import.signals,
+                        link,
+                    });
+                }
+            }
+        }
+        self.world.post_to_importers(side, place, no_accumulate)
+    }
+
+    pub(super) fn note_open_barrier(&mut self, side: Side, place: Option<usize>) {
+        let (since, begun) = (self.damage.now(), self.doubt.calls);
+        let barriers = &mut self.world.node_mut(side).barriers;
+        if let Some(barrier) = place.and_then(|place| barriers.get_mut(place)) {
+            (barrier.since, barrier.begun) = (since, begun);
+        }
+    }
+
+    /// Judges the end of a span, or that of a part of it.
+    ///
+    /// Spec: RSMBR-05, RSMBR-07, RSMBR-08, RSMBR-09
+    pub(super) fn judge_span(
+        &mut self,
+        side: Side,
+        place: Option<usize>,
+        close: bool,
+        actual: Result<(), RsmError>,
+    ) -> Outcome {
+        self.hear()?;
+        let name = if close {
+            "close_barrier"
+        } else {
+            "order_barrier"
+        };
+        let link = self.link_of_barrier(side, place);
+        let barrier = place.and_then(|place| self.world.node(side).barriers.get(place));
+        let span = barrier.map(|barrier| (barrier.import, barrier.since, barrier.begun));
+        let mut expected = self.world.barrier_end(side, place, close);
+        let (Some(link), Some((import, since, begun))) = (link, span) else {
+            self.judge(side, name, expected, actual)?;
+            return Ok(());
+        };
+        if self.endless.get() {
+            return self.mismatch("an end", "there is none");
+        }
+        if expected.is_ok() && self.damage.broke(link, since) {
+            expected = Err(RsmError::BarrierFailure);
+        }
+        if let Err(error) = actual
+            && Err(error) != expected
+        {
+            let call = Call {
+                kind: Kind::Span,
+                side,
+                link: Some(link),
+                since,
+            };
+            let opened = expected != Err(RsmError::BarrierNotOpened);
+            // That a wait is not woken excuses it only while it waits.
+            let asleep = error == RsmError::Interrupted;
+            let since = if asleep { self.damage.rested() } else { since };
+            if !(opened && self.excuse(Call { since, ..call }, Some(import), error)) {
+                return self.mismatch(expected, actual);
+            }
+            if asleep {
+                // The span goes on.
+                self.undo();
+                self.hear()?;
+            }
+            self.note_excuse(name, error);
+        } else if actual != expected {
+            return self.mismatch(expected, actual);
+        }
+        self.count(name, actual.is_ok());
+        if actual.is_ok() {
+            self.vouch(side, import, begun, close);
+        }
+        Ok(())
+    }
+
+    /// All that was begun on a connection since a call is done; before a barrier is closed that is known of what was written.
+    fn vouch(&mut self, side: Side, import: usize, begun: u64, close: bool) {
+        let covered = |old: &Old| {
+            let read = matches!(old.to.0, Memory::Local(_));
+            old.import == (side, import) && old.begun >= begun && !old.failed && (close || !read)
+        };
+        self.doubt.olds.retain(|old| !covered(old));
+    }
+
+    /// Judges a transfer, and does it to the model.
+    pub(super) fn settle(
+        &mut self,
+        ended: &Ended<'_>,
+        plan: &Plan,
+        mut model: Vec<Vec<u8>>,
+        buffers: &[Vec<u8>],
+    ) -> Outcome {
+        self.hear()?;
+        let &Ended {
+            name,
+            side,
+            place,
+            outcome,
+            ..
+        } = ended;
+        if self.endless.get() {
+            return self.mismatch("an end", "there is none");
+        }
+        let link = self.link_of(side, place);
+        let import = place.and_then(|at| self.world.node(side).imports.get(at));
+        let revoked = import.is_some_and(|import| import.revoked);
+        let mut refused = false;
+        if outcome != plan.outcome {
+            let Err((error, residual)) = outcome else {
+                return self.mismatch(plan.outcome, outcome);
+            };
+            let call = Call {
+                kind: Kind::Transfer {
+                    signal: ended.signal.is_some(),
+                },
+                side,
+                link,
+                since: self.damage.rested(),
+            };
+            let taken_back = revoked
+                && matches!(
+                    error,
+                    RsmError::PermissionDenied | RsmError::ConnectionAborted
+                );
+            refused = error == RsmError::InsufficientResources;
+            let fits = self.residual_fits(ended, plan, error, residual);
+            if !(fits && (taken_back || self.excuse(call, place, error))) {
+                return self.mismatch(plan.outcome, outcome);
+            }
+            self.note_excuse(name, error);
+        }
+        if outcome.is_ok() && revoked && !plan.explicit && !plan.moves.is_empty() {
+            return self.mismatch("an error: the segment was taken back", outcome);
+        }
+        self.count(name, outcome.is_ok());
+        if ended.put && buffers != model {
+            return self.mismatch(model, buffers);
+        }
+        if revoked {
+            return self.compare_buffers(&model, buffers, &[]);
+        }
+        let olds = self.move_bytes(ended, plan, refused, &mut model);
+        self.compare_buffers(&model, buffers, &olds)?;
+        let left = outcome.map_or_else(|(_, residual)| residual, |()| 0);
+        if let (Some(no_accumulate), 0, Ok(())) = (ended.signal, left, plan.outcome) {
+            let failed = outcome.is_err();
+            let posted = self.send_to_exporter(side, place, no_accumulate, failed);
+            posted.or_else(|error| self.mismatch("a connection", error))?;
+        }
+        Ok(())
+    }
+
+    /// Whether so many entries may be left.
+    ///
+    /// Spec: RSMPV-52, RSMPV-54, RSMPV-74
+    fn residual_fits(
+        &self,
+        ended: &Ended<'_>,
+        plan: &Plan,
+        error: RsmError,
+        residual: usize,
+    ) -> bool {
+        let count = ended.pieces.len();
+        let least = match (plan.outcome, error) {
+            (Err((_, residual)), _) => residual,
+            // All of it was done when the wait for the end, or the signal, was interrupted.
+            (Ok(()), RsmError::Interrupted) => 0,
+            // Nothing is left but the signal, and only then is nothing left.
+            (Ok(()), RsmError::RemoteNodeUnreachable) => return residual == 0,
+            (Ok(()), RsmError::ConnectionAborted) if ended.signal.is_some() => 0,
+            (Ok(()), _) => 1,
+        };
+        (least..=count).contains(&residual)
+    }
+
+    /// Moves the model's bytes, and says which bytes of buffers may be what they were.
+    fn move_bytes(
+        &mut self,
+        ended: &Ended<'_>,
+        plan: &Plan,
+        refused: bool,
+        model: &mut [Vec<u8>],
+    ) -> Vec<((Memory, Range<usize>), Vec<u8>)> {
+        let mut olds = Vec::new();
+        let (Some(place), Some(link)) = (ended.place, self.link_of(ended.side, ended.place)) else {
+            return olds;
+        };
+        let accepted = match ended.outcome {
+            Ok(()) => ended.pieces.len(),
+            Err((_, residual)) => ended.pieces.len() - residual,
+        };
+        let lossy = self.damage.may_lose(link);
+        for step in &plan.moves {
+            let reach = match step.entry < accepted {
+                true if plan.explicit => Reach::Accepted,
+                true => Reach::Done,
+                false if refused => Reach::Nowhere,
+                false => Reach::Begun,
+            };
+            if reach == Reach::Nowhere {
+                continue;
+            }
+            let (from, to) = if ended.put {
+                (&step.local, &step.remote)
+            } else {
+                (&step.remote, &step.local)
+            };
+            let bytes = self.world.memory(from.0, model)[from.1.clone()].to_vec();
+            let place_of = &mut self.world.memory(to.0, model)[to.1.clone()];
+            let was = place_of.to_vec();
+            place_of.copy_from_slice(&bytes);
+            let failed = reach == Reach::Begun;
+            match to.0 {
+                _ if reach == Reach::Done => {}
+                Memory::Buffer(_) if failed || lossy => olds.push((to.clone(), was)),
+                Memory::Buffer(_) => {}
+                Memory::Pages(_) | Memory::Local(_) => self.doubt.olds.push(Old {
+                    link,
+                    import: (ended.side, place),
+                    begun: self.doubt.calls,
+                    to: to.clone(),
+                    was,
+                    failed,
+                }),
+            }
+        }
+        olds
+    }
+
+    /// Compares the buffers of a call, but for bytes that may be what they were.
+    fn compare_buffers(
+        &self,
+        model: &[Vec<u8>],
+        buffers: &[Vec<u8>],
+        olds: &[((Memory, Range<usize>), Vec<u8>)],
+    ) -> Outcome {
+        for (index, (known, actual)) in model.iter().zip(buffers).enumerate() {
+            for at in 0..known.len() {
+                let was = |((memory, range), was): &((Memory, Range<usize>), Vec<u8>)| {
+                    *memory == Memory::Buffer(index)
+                        && range.contains(&at)
+                        && was[at - range.start] == actual[at]
+                };
+                if known[at] != actual[at] && !olds.iter().any(was) {
+                    return self.mismatch(known, actual);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every object that the controllers may have can be had again, and what reaches the other node still does.
+    pub(super) fn check_tables(&mut self) -> Outcome {
+        for side in [Side::A, Side::B] {
+            if self.damage.is_dead(side) {
+                continue;
+            }
+            let mut wanted = 1 + world::MOST_LOCALS + world::MOST_EXPORTS;
+            let mut controller = ControllerId::NULL;
+            while wanted != 0 {
+                let memory = Region::from_static(&self.memory[side.index()][1][..8]);
+                let page = self.pages(side, 0, PAGE);
+                let made = self.on(side, |engine, _| {
+                    if wanted > world::MOST_LOCALS + world::MOST_EXPORTS {
+                        let got = engine.get_controller(Some(CONTROLLER));
+                        got.map(|got| controller = got)
+                    } else if wanted > world::MOST_EXPORTS {
+                        let access = LocalAccess::ReadWrite;
+                        let made = engine.create_local_memory(controller, memory, access);
+                        made.map(drop)
+                    } else {
+                        let flags = ExportFlags::empty();
+                        let made = engine.export_create(controller, page, flags);
+                        made.map(drop)
+                    }
+                });
+                let name = if wanted > world::MOST_LOCALS + world::MOST_EXPORTS {
+                    "get_controller"
+                } else {
+                    "create_local_memory"
+                };
+                let made = self.judge(side, name, Ok(()), made)?;
+                wanted -= usize::from(made.is_some());
+            }
+        }
+        Ok(())
+    }
+}

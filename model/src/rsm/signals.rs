@@ -1,0 +1,93 @@
+//! Signals of a segment that wait to be taken, where some may have got lost.
+
+/// Signals that wait: at most so many, and at least so many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signals {
+    most: u32,
+    least: u32,
+}
+
+impl Signals {
+    /// A signal arrives.
+    ///
+    /// Spec: RSMSG-02, RSMSG-04
+    pub(crate) fn count(&mut self, no_accumulate: bool) {
+        if no_accumulate {
+            // Whether or not one was there, one is now.
+            self.most = self.most.max(1);
+            self.least = self.least.max(1);
+        } else {
+            self.most += 1;
+            self.least += 1;
+        }
+    }
+
+    /// What arrived since `before` may not have.
+    pub(crate) fn doubt_since(&mut self, before: Self) {
+        self.least = self.least.min(before.least);
+    }
+
+    /// It was seen whether any waits. What was seen may be impossible: [`any`](Self::any) does not agree then.
+    pub(crate) fn saw(&mut self, any: bool) {
+        if any {
+            self.least = self.least.max(self.most.min(1));
+        } else if self.least == 0 {
+            self.most = 0;
+        }
+    }
+
+    /// Whether any waits, once it was seen.
+    pub(crate) fn any(self) -> bool {
+        self.most != 0
+    }
+
+    /// Takes one; false if none is there.
+    pub(crate) fn take(&mut self) -> bool {
+        let any = self.any();
+        self.most = self.most.saturating_sub(1);
+        self.least = self.least.saturating_sub(1);
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: RSMSG-02, RSMSG-04
+    #[test]
+    fn a_signal_that_arrived_cannot_be_missing() {
+        let mut signals = Signals::default();
+        signals.count(false);
+        signals.saw(false);
+        assert!(signals.any(), "it is still expected");
+        signals.count(true);
+        assert!(signals.take());
+        assert!(!signals.take(), "the second one gave way");
+    }
+
+    /// Spec: RSMSG-02
+    #[test]
+    fn a_signal_that_was_not_posted_cannot_be_there() {
+        let mut signals = Signals::default();
+        signals.saw(true);
+        assert!(!signals.any());
+    }
+
+    /// Spec: RSMSG-02, RSMSG-04
+    #[test]
+    fn a_signal_that_may_be_lost_is_what_was_seen() {
+        let mut signals = Signals::default();
+        signals.count(false);
+        let before = signals;
+        signals.count(false);
+        signals.doubt_since(before);
+        assert!(signals.take());
+        let mut gone = signals;
+        gone.saw(false);
+        assert!(!gone.any());
+        signals.saw(true);
+        assert!(signals.take());
+        assert!(!signals.any());
+    }
+}

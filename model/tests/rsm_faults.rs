@@ -1,0 +1,147 @@
+//! Random runs of remote shared memory in which something goes wrong below.
+//!
+//! `DAT_MODEL_SEED` sets the seed that a failure printed.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arbitrary::{Arbitrary, Unstructured};
+use backend_mock::Fault;
+use dat_model::rsm::{Faults, ImportOp, KINDS, Op, Runner, Setup, fault, shrink};
+use dat_model::{Side, Tally};
+use random_runs::{add, bytes};
+
+mod random_runs;
+
+/// Runs with each kind of fault alone, and with several kinds at once.
+const ALONE: u64 = 40;
+const TOGETHER: u64 = 120;
+
+/// What a run did, and how many faults had an effect.
+struct Done {
+    tally: Tally,
+    happened: usize,
+}
+
+fn run(seed: u64, faults: Vec<Fault>) -> Done {
+    let setup = Setup {
+        seed,
+        credentials: (seed % 3) as u8,
+        default_access: (seed / 3 % 8) as u8,
+        empty: seed % 8 == 7,
+        faults: Faults(faults),
+    };
+    let bytes = bytes(seed, 800);
+    let mut input = Unstructured::new(&bytes);
+    let mut ops = Vec::new();
+    let mut runner = Runner::new(&setup).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    while !input.is_empty() {
+        let Ok(op) = Op::arbitrary(&mut input) else {
+            break;
+        };
+        ops.push(op.clone());
+        if let Err(mismatch) = runner.apply(&op) {
+            panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(&setup, &ops));
+        }
+    }
+    let (tally, happened) = (runner.tally().clone(), runner.happened().len());
+    if let Err(mismatch) = runner.finish() {
+        panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(&setup, &ops));
+    }
+    Done { tally, happened }
+}
+
+/// The fault of a kind that belongs to a seed.
+fn seeded(kind: u8, seed: u64) -> Fault {
+    let random = bytes(seed ^ 0x5EED, 3);
+    fault(kind, random[0], random[1], random[2])
+}
+
+/// The calls that ended as they would not have without faults.
+fn excused(tally: &Tally) -> Vec<&String> {
+    tally.keys().filter(|call| call.contains(':')).collect()
+}
+
+/// Whether a fault of this kind excuses nothing, whatever its effect.
+fn is_benign(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::DelayCompletion { .. }
+            | Fault::DuplicateCompletion { .. }
+            | Fault::ReorderCompletion { .. }
+    )
+}
+
+/// Runs that are the same each time.
+///
+/// Spec: RSMPV-50, RSMPV-54, RSMPV-56, RSMBR-05, RSMBR-09, RSMST-03
+#[test]
+fn each_kind_of_fault_strikes_and_excuses_no_more_than_it_may() {
+    for kind in 0..KINDS {
+        let mut total = Tally::new();
+        let mut struck = 0;
+        for seed in 0..ALONE {
+            let done = run(seed, vec![seeded(kind, seed)]);
+            struck += usize::from(done.happened != 0);
+            if done.happened == 0 {
+                assert_eq!(excused(&done.tally), [&String::new(); 0], "{kind} {seed}");
+            }
+            add(&mut total, &done.tally);
+        }
+        let fault = seeded(kind, 0);
+        println!("{fault:?}: {struck} of {ALONE}: {:?}", excused(&total));
+        assert!(struck > 0, "{fault:?} never had an effect");
+        if is_benign(&fault) {
+            assert_eq!(excused(&total), [&String::new(); 0], "{fault:?}");
+        }
+    }
+}
+
+/// Nobody asked for the link but the other node, and nothing else was on the way that would have reminded of the answer: the node waited
+/// in vain until it gave up.
+///
+/// Spec: RSMIM-02
+#[test]
+fn an_answer_that_the_device_refuses_once_is_sent_again() {
+    let setup = Setup {
+        seed: 63,
+        empty: true,
+        // Behind the buffers for messages and the one that is posted again.
+        faults: Faults(vec![Fault::RefusePost {
+            adapter: 0,
+            nth: 19,
+        }]),
+        ..Setup::default()
+    };
+    let connect = ImportOp::Connect {
+        node: 0,
+        id: 197,
+        permission: 158,
+    };
+    let mut runner = Runner::new(&setup).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    let done = runner.apply(&Op::Import(Side::B, connect));
+    assert_eq!(runner.happened().len(), 1);
+    done.unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    assert_eq!(excused(runner.tally()), [&String::new(); 0]);
+}
+
+/// Runs that are others each time, with several faults.
+///
+/// Spec: RSMPV-50, RSMPV-54, RSMPV-56, RSMBR-05, RSMBR-09, RSMST-03
+#[test]
+fn random_faults_together_excuse_no_more_than_they_may() {
+    let given = std::env::var("DAT_MODEL_SEED").ok();
+    let first = given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.map_or(1, |elapsed| elapsed.as_nanos() as u64)
+    });
+    println!("DAT_MODEL_SEED={first}");
+    let mut happened = 0;
+    for seed in (0..TOGETHER).map(|step| first.wrapping_add(step)) {
+        let random = bytes(!seed, 16);
+        let count = usize::from(random[15] % 3) + 1;
+        let some = random.chunks(5).take(count);
+        let faults = some.map(|four| fault(four[0], four[1], four[2], four[3]));
+        happened += run(seed, faults.collect()).happened;
+    }
+    assert!(happened > 0, "nothing went wrong");
+}
