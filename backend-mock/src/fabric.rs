@@ -114,7 +114,7 @@ impl Fabric {
 
     /// Adds a fault to the plan, whose times and counts begin now.
     pub fn inject_from_now(&self, fault: Fault) {
-        let fault = self.shared.enter(|world| world.from_now(fault));
+        let fault = self.shared.enter(|world| world.begin_now(fault));
         self.inject(fault);
     }
 

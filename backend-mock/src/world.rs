@@ -114,7 +114,7 @@ impl World {
     }
 
     /// A fault as it is to be planned if its times and counts begin now.
-    pub(crate) fn from_now(&mut self, mut fault: Fault) -> Fault {
+    pub(crate) fn begin_now(&mut self, mut fault: Fault) -> Fault {
         let now = self.now;
         match &mut fault {
             Fault::DropCompletion {

@@ -27,6 +27,9 @@ struct Old {
     failed: bool,
 }
 
+/// Bytes of a buffer, and what they were before the call.
+type Was = ((Memory, Range<usize>), Vec<u8>);
+
 /// A signal on the way: its segment, what was there before, and the link it goes by.
 #[derive(Debug)]
 struct Sent {
@@ -476,7 +479,7 @@ impl Runner {
         plan: &Plan,
         refused: bool,
         model: &mut [Vec<u8>],
-    ) -> Vec<((Memory, Range<usize>), Vec<u8>)> {
+    ) -> Vec<Was> {
         let mut olds = Vec::new();
         let (Some(place), Some(link)) = (ended.place, self.link_of(ended.side, ended.place)) else {
             return olds;
@@ -524,15 +527,10 @@ impl Runner {
     }
 
     /// Compares the buffers of a call, but for bytes that may be what they were.
-    fn compare_buffers(
-        &self,
-        model: &[Vec<u8>],
-        buffers: &[Vec<u8>],
-        olds: &[((Memory, Range<usize>), Vec<u8>)],
-    ) -> Outcome {
+    fn compare_buffers(&self, model: &[Vec<u8>], buffers: &[Vec<u8>], olds: &[Was]) -> Outcome {
         for (index, (known, actual)) in model.iter().zip(buffers).enumerate() {
             for at in 0..known.len() {
-                let was = |((memory, range), was): &((Memory, Range<usize>), Vec<u8>)| {
+                let was = |((memory, range), was): &Was| {
                     *memory == Memory::Buffer(index)
                         && range.contains(&at)
                         && was[at - range.start] == actual[at]
