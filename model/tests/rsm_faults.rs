@@ -16,6 +16,9 @@ mod random_runs;
 const ALONE: u64 = 40;
 const TOGETHER: u64 = 120;
 
+/// No call at all.
+const NOTHING: [&String; 0] = [];
+
 /// What a run did, and how many faults had an effect.
 struct Done {
     tally: Tally,
@@ -83,7 +86,7 @@ fn each_kind_of_fault_strikes_and_excuses_no_more_than_it_may() {
             let done = run(seed, vec![seeded(kind, seed)]);
             struck += usize::from(done.happened != 0);
             if done.happened == 0 {
-                assert_eq!(excused(&done.tally), [&String::new(); 0], "{kind} {seed}");
+                assert_eq!(excused(&done.tally), NOTHING, "{kind} {seed}");
             }
             add(&mut total, &done.tally);
         }
@@ -91,7 +94,7 @@ fn each_kind_of_fault_strikes_and_excuses_no_more_than_it_may() {
         println!("{fault:?}: {struck} of {ALONE}: {:?}", excused(&total));
         assert!(struck > 0, "{fault:?} never had an effect");
         if is_benign(&fault) {
-            assert_eq!(excused(&total), [&String::new(); 0], "{fault:?}");
+            assert_eq!(excused(&total), NOTHING, "{fault:?}");
         }
     }
 }
@@ -121,7 +124,7 @@ fn an_answer_that_the_device_refuses_once_is_sent_again() {
     let done = runner.apply(&Op::Import(Side::B, connect));
     assert_eq!(runner.happened().len(), 1);
     done.unwrap_or_else(|mismatch| panic!("{mismatch}"));
-    assert_eq!(excused(runner.tally()), [&String::new(); 0]);
+    assert_eq!(excused(runner.tally()), NOTHING);
 }
 
 /// Runs that are others each time, with several faults.

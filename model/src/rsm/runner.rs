@@ -4,6 +4,7 @@ mod arguments;
 mod call;
 mod doubt;
 mod export;
+mod seen;
 
 use std::cell::Cell;
 use std::fmt;
@@ -390,29 +391,6 @@ impl Runner {
         Ok(())
     }
 
-    /// Sees of each segment of a side whether a signal is pending.
-    fn see_signals(&mut self, side: Side) {
-        let node = self.world.node(side);
-        let exports = node.exports.live();
-        let exports = exports.map(|(at, handle, _)| (at, ExportId::from_handle(handle).into()));
-        let imports = node.imports.live();
-        let imports = imports.map(|(at, handle, _)| (at, ImportId::from_handle(handle).into()));
-        let all: [Vec<(usize, SegmentHandle)>; 2] = [exports.collect(), imports.collect()];
-        for (segments, export) in all.into_iter().zip([true, false]) {
-            for (place, segment) in segments {
-                let pending = self.on(side, |engine, _| engine.signal_pending(segment));
-                self.saw_signal(side, Some(place), export, pending == Ok(true));
-            }
-        }
-    }
-
-    fn saw_signal(&mut self, side: Side, place: Option<usize>, export: bool, any: bool) {
-        let signals = place.and_then(|place| self.world.signals(side, place, export));
-        if let Some(signals) = signals {
-            signals.saw(any);
-        }
-    }
-
     fn compare_objects(&mut self, side: Side) -> Outcome {
         self.see_signals(side);
         let node = self.world.node(side);
@@ -679,26 +657,6 @@ impl Runner {
                 (ImportId::from_handle(handle).into(), place, false)
             }
         }
-    }
-
-    fn judge_taken(
-        &mut self,
-        side: Side,
-        name: &str,
-        (place, export): (Option<usize>, bool),
-        taken: Result<bool, RsmError>,
-    ) -> Outcome {
-        self.hear()?;
-        self.saw_signal(side, place, export, taken == Ok(true));
-        let expected = self.world.take(side, place, export);
-        if taken != expected {
-            return self.mismatch(expected, taken);
-        }
-        self.count(
-            name,
-            taken.is_ok_and(|taken| taken || name == "signal_take"),
-        );
-        Ok(())
     }
 
     fn signal(&mut self, side: Side, op: &SignalOp) -> Outcome {
