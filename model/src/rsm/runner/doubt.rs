@@ -261,11 +261,18 @@ impl Runner {
             return self.world.post_to_exporter(side, place, no_accumulate);
         };
         let before = self.world.signals(link.exporter, export, true).copied();
-        let outcome = self.world.post_to_exporter(side, place, no_accumulate);
-        if let Some(before) = before {
-            if failed && let Some(signals) = self.world.signals(link.exporter, export, true) {
+        let outcome = if failed {
+            // It may have arrived, also where the connection is aborted since.
+            let signals = self.world.signals(link.exporter, export, true);
+            if let (Some(signals), Some(before)) = (signals, before) {
+                signals.count(no_accumulate);
                 signals.doubt_since(before);
             }
+            Ok(())
+        } else {
+            self.world.post_to_exporter(side, place, no_accumulate)
+        };
+        if let Some(before) = before {
             self.doubt.sent.push(Sent {
                 segment: (link.exporter, export),
                 export: true,
