@@ -113,8 +113,8 @@ impl World {
     /// A sender gave up because its receiver was not ready for too long; if a fault wanted that, it had its effect.
     fn note_not_ready(&mut self, key: u32) {
         let way = self.way(key);
-        let target = way.and_then(|way| self.adapters.get_mut(usize::from(way.to)));
-        if let Some(fault) = target.and_then(|target| target.refusing.take()) {
+        let target = way.and_then(|way| self.adapters.get(usize::from(way.to)));
+        if let Some(fault) = target.and_then(|target| target.refusing.clone()) {
             self.faults.note(fault, way);
         }
     }

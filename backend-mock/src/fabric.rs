@@ -106,7 +106,7 @@ impl Fabric {
         Instant::from_micros(self.shared.enter(|world| world.now))
     }
 
-    /// The faults that had an effect so far, the first one first; one that cuts hosts apart each time that it has one.
+    /// The faults that had an effect so far, the first one first; one that cuts hosts apart, or takes buffers away, each time that it has one.
     #[must_use]
     pub fn happened(&self) -> Vec<Happened> {
         self.shared.enter(|world| world.faults.happened().to_vec())

@@ -109,6 +109,10 @@ impl World {
         }
         let refuses = adapter.refusals > 0;
         adapter.refusals = adapter.refusals.saturating_sub(1);
+        if !refuses {
+            // Whoever gives up from now on does so for want of buffers.
+            adapter.refusing = None;
+        }
         refuses
     }
 

@@ -452,6 +452,23 @@ fn what_is_within_the_patience_of_the_fabric_is_not_told_of() {
     }
 }
 
+/// What wants for buffers later is no effect of a fault that was over before.
+#[test]
+fn a_fault_that_is_over_is_not_told_of_for_what_comes_later() {
+    let fault = Fault::ReceiverNotReady {
+        adapter: 1,
+        nth: 0,
+        attempts: 6,
+    };
+    let mut couple = Couple::new(with(FabricOptions::default(), [fault]));
+    couple.b.receive(0, &[]);
+    for token in 0..2 {
+        couple.a.send(token, &[]);
+        couple.run();
+    }
+    assert_eq!(couple.fabric.happened(), []);
+}
+
 /// A link that is back in time had no effect.
 #[test]
 fn a_short_outage_is_not_told_of() {

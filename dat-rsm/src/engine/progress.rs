@@ -544,11 +544,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         // A message that finds no room waits for a request to come back, which is a reminder of its own. Where none is on
         // the way the device refused it, and nothing else would remind of it.
         state.urgent = urgent;
-        if state
-            .links
-            .find(|link| link.is_stuck(&self.options))
-            .is_some()
-        {
+        let refused = |link: &Link| link.is_stuck(&self.options) && state.admits_message(link);
+        if state.requests.has_room() && state.links.find(refused).is_some() {
             state.remind(now.after(REFUSED));
         }
     }

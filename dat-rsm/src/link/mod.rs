@@ -181,7 +181,7 @@ impl Link {
         self.is_up() && self.outbox.is_empty() && self.credits > 0 && self.free != 0
     }
 
-    /// Whether there is something to say that may be said, and nothing on the way whose end would remind of it.
+    /// Whether the peer may be told something, and nothing is on the way there whose end would remind of it.
     pub(crate) fn is_stuck(&self, options: &Options) -> bool {
         let says = self.credits > 0 && !self.outbox.is_empty();
         self.is_up() && self.requests == 0 && (says || self.owed >= low(options))

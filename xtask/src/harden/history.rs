@@ -91,7 +91,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Whether a file is another than at a revision that is here.
+    /// Whether a file is another than at a revision that is here, or git does not say that it is the same.
     pub(super) fn has_changed(&self, revision: &str, file: &str) -> bool {
         self.standing(revision) == Standing::Behind
             && !self.agrees(&["diff", "--quiet", revision, "--", file])

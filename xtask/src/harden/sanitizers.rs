@@ -57,7 +57,7 @@ const MEET: [&str; 16] = [
     "event::tests::drivers::every_sleeping_thread_is_reached",
     "event::tests::forged::a_buffer_completes_once_wherever_it_is_told",
     "event::tests::waits::threads_park_until_another_thread_posts",
-    "ia::tests::a_close_leaves_nothing_of_what_others_make_meanwhile",
+    "ia::tests::threads::a_close_leaves_nothing_of_what_others_make_meanwhile",
     "memory::tests::bind_threads::a_refused_bind_keeps_no_region_from_being_freed",
     "memory::tests::lookup::a_check_never_mixes_two_registrations",
     "memory::tests::lookup::no_bind_slips_into_a_region_that_is_freed",

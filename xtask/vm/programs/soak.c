@@ -417,7 +417,7 @@ static void sleep_together(struct worker *worker)
     DAT_EVENT event;
     DAT_COUNT more;
     pthread_barrier_wait(&all_rest);
-    EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(worker->near_transfers, SECOND, 1, &event, &more));
+    EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(worker->near_transfers, 5 * SECOND, 1, &event, &more));
     pthread_barrier_wait(&all_rest);
 }
 
