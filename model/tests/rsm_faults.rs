@@ -1,7 +1,8 @@
 //! Random runs of remote shared memory in which something goes wrong below.
 //!
-//! `DAT_MODEL_SEED` sets the first seed of the runs with several faults. With others than the usual ones some runs disagree that should not:
-//! what a fault leaves open is not known well enough yet, and so the fuzz target has none.
+//! `DAT_MODEL_SEED` sets the first seed, and `DAT_MODEL_RUNS` how many runs there are: of each kind of fault alone, and of several faults
+//! together. Without them the runs are the same each time. With others some runs disagree that should not: what a fault leaves open is not
+//! known well enough yet, and so the fuzz target has none.
 
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::Fault;
@@ -52,6 +53,23 @@ fn run(seed: u64, faults: Vec<Fault>) -> Done {
     Done { tally, happened }
 }
 
+/// The seeds of a test: as the environment says, or the usual ones.
+fn seeds(first: u64, runs: u64) -> impl Iterator<Item = u64> {
+    let given = |name, usual| {
+        let text = std::env::var(name).ok();
+        let number = text.map(|text| text.parse());
+        number.map_or(usual, |number| {
+            number.unwrap_or_else(|error| panic!("{name}: {error}"))
+        })
+    };
+    let (first, runs): (u64, u64) = (
+        given("DAT_MODEL_SEED", first),
+        given("DAT_MODEL_RUNS", runs),
+    );
+    println!("DAT_MODEL_SEED={first} DAT_MODEL_RUNS={runs}");
+    (0..runs).map(move |step| first.wrapping_add(step))
+}
+
 /// The fault of a kind that belongs to a seed.
 fn seeded(kind: u8, seed: u64) -> Fault {
     let random = bytes(seed ^ 0x5EED, 3);
@@ -81,14 +99,15 @@ fn each_kind_of_fault_strikes_and_excuses_no_more_than_it_may() {
     let mut met = 0;
     for kind in 0..KINDS {
         let mut total = Tally::new();
-        let mut struck = 0;
-        for seed in 0..ALONE {
+        let (mut struck, mut runs) = (0, 0);
+        for seed in seeds(0, ALONE) {
+            runs += 1;
             let done = run(seed, vec![seeded(kind, seed)]);
             struck += usize::from(done.happened != 0);
             add(&mut total, &done.tally);
         }
         let fault = seeded(kind, 0);
-        println!("{fault:?}: {struck} of {ALONE}: {:?}", excused(&total));
+        println!("{fault:?}: {struck} of {runs}: {:?}", excused(&total));
         assert!(struck > 0, "{fault:?} never had an effect");
         if is_benign(&fault) {
             assert_eq!(excused(&total), NOTHING, "{fault:?}");
@@ -132,11 +151,8 @@ fn an_answer_that_the_device_refuses_once_is_sent_again() {
 /// Spec: RSMPV-50, RSMPV-54, RSMPV-56, RSMBR-05, RSMBR-09, RSMST-03
 #[test]
 fn random_faults_together_excuse_no_more_than_they_may() {
-    let given = std::env::var("DAT_MODEL_SEED").ok();
-    let first: u64 = given.and_then(|text| text.parse().ok()).unwrap_or(1);
-    println!("DAT_MODEL_SEED={first}");
     let mut happened = 0;
-    for seed in (0..TOGETHER).map(|step| first.wrapping_add(step)) {
+    for seed in seeds(1, TOGETHER) {
         let random = bytes(!seed, 16);
         let count = usize::from(random[15] % 3) + 1;
         let some = random.chunks(5).take(count);

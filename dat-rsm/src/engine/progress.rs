@@ -15,7 +15,7 @@ use crate::engine::state::State;
 use crate::engine::wait::earliest;
 use crate::error::{Result, RsmError};
 use crate::id::Handle;
-use crate::import::{Attach, ImportState};
+use crate::import::{Attach, Import, ImportState};
 use crate::link::wire::{Body, Greeting, MESSAGE_SIZE, Rejection};
 use crate::link::{Link, LinkState};
 use crate::options::NodeId;
@@ -550,14 +550,24 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Asks for connections that are on no link, and for links for them.
+    /// Asks for connections that are on no link, and for links for them. Those that were connected before come first: the
+    /// exporter may give the place of one that does not come back to a new one.
+    ///
+    /// Spec: RSMBR-09, RSMST-05
     fn connect_imports(&self, now: Instant) -> usize {
+        let again = self.connect_those(ImportState::Connected, now);
+        let anew = self.connect_those(ImportState::Connecting, now);
+        again.saturating_add(anew)
+    }
+
+    fn connect_those(&self, before: ImportState, now: Instant) -> usize {
         let mut handled = 0_usize;
         let mut place = 0;
         loop {
-            let found = self
-                .state
-                .with(|state| state.imports.find_from(place, |import| import.is_waiting()));
+            let found = self.state.with(|state| {
+                let wanted = |import: &Import| import.state == before && import.is_waiting();
+                state.imports.find_from(place, wanted)
+            });
             let Some((at, handle)) = found else {
                 return handled;
             };

@@ -126,6 +126,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let mut place = offset;
         for some in items.chunks_mut(CHUNK / T::SIZE) {
             let mut chunk = Chunk([0; CHUNK]);
+            // In explicit mode nobody says here whether they came: those that did not stay what they were, as with `get`.
+            for (to, item) in chunk.0.chunks_exact_mut(T::SIZE).zip(&*some) {
+                item.store(swapped, to);
+            }
             let length = some.len().saturating_mul(T::SIZE);
             let part = chunk.0.get_mut(..length).unwrap_or_default();
             self.get(import, place, part, wait)?;
