@@ -156,6 +156,8 @@ impl Effect {
             (Self::Breaks(_), Kind::Connect | Kind::Device | Kind::Ends) => vec![],
 
             (Self::Asleep, Kind::Device) => vec![],
+            // Its own time ends it, before it has looked.
+            (Self::Asleep, Kind::Connect) => vec![Interrupted, RemoteNodeUnreachable],
             (Self::Asleep, _) => vec![Interrupted],
 
             (Self::Lost, Kind::Connect) => {

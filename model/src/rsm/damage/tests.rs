@@ -243,15 +243,12 @@ fn who_is_not_woken_is_interrupted_and_nobody_else() {
         queue: 3,
         nth: 0,
     };
-    for kind in [
-        TRANSFER,
-        Kind::Connect,
-        Kind::Signal,
-        Kind::Span,
-        Kind::Ends,
-    ] {
+    for kind in [TRANSFER, Kind::Signal, Kind::Span, Kind::Ends] {
         assert_eq!(excused(&lost, None, &call(kind, NEAR)), [Interrupted]);
     }
+    // A connection is given up after a time of its own.
+    let connect = excused(&lost, None, &call(Kind::Connect, NEAR));
+    assert_eq!(connect, [RemoteNodeUnreachable, Interrupted]);
     for kind in [Kind::Table, Kind::Device] {
         assert_eq!(excused(&lost, None, &call(kind, NEAR)), []);
     }
