@@ -146,6 +146,31 @@ fn an_answer_that_the_device_refuses_once_is_sent_again() {
     assert_eq!(excused(runner.tally()), NOTHING);
 }
 
+/// The exporter gave the place of a connection that was on its way back from a broken link to a new one that asked first: the old one
+/// was aborted, and the new one was more than there may be.
+///
+/// Spec: RSMBR-09, RSMST-05
+#[test]
+fn a_connection_that_comes_back_keeps_its_place_from_a_new_one() {
+    // Posts that are refused, wrong answers, receivers that are not ready.
+    for (kind, seed) in [(8, 2352), (8, 3363), (9, 3124), (10, 274)] {
+        let done = run(seed, vec![seeded(kind, seed)]);
+        assert!(done.happened > 0, "{kind} {seed}");
+    }
+}
+
+/// Items that a get in explicit mode did not bring were zeros, where bytes are what they were.
+///
+/// Spec: RSMGP-01, RSMPV-42
+#[test]
+fn items_that_do_not_come_stay_what_they_were() {
+    // A completion that is lost, a host that dies.
+    for (kind, seed) in [(0, 1438), (11, 4784)] {
+        let done = run(seed, vec![seeded(kind, seed)]);
+        assert!(done.happened > 0, "{kind} {seed}");
+    }
+}
+
 /// Several faults at once.
 ///
 /// Spec: RSMPV-50, RSMPV-54, RSMPV-56, RSMBR-05, RSMBR-09, RSMST-03
