@@ -346,7 +346,7 @@ is_lost() {
 DOWN=(0.05 0.3 8)
 # A command, and beside it a program that posts and watches. The first loss is one that the device has no patience for, under a command that has not come to its end before.
 link() {
-    local round code once_code down process once kind seconds draw reported_before broke_before
+    local round code once_code down process once kind how seconds draw reported_before broke_before
     local posts="posts while the link goes down" connections="connections while the link goes down: not ended while they lasted"
     echo "-- the link goes down and up in the middle ($(now))"
     peer_serves
@@ -355,9 +355,12 @@ link() {
         down=${DOWN[RANDOM % ${#DOWN[@]}]}
         kind=$((RANDOM % 5))
         [ "$round" != 0 ] || down=${DOWN[-1]} kind=$((RANDOM % 4 + 1))
+        how=link
+        [ $((RANDOM % 2)) = 0 ] || how=cable
+        [ "$round" != 0 ] || how=cable
         # What has to be lost ends by that, and has time until then.
         seconds=4
-        [ "$down" != "${DOWN[-1]}" ] || seconds=40
+        [ "$how $down" != "cable ${DOWN[-1]}" ] || seconds=40
         case $kind in
             0) set -- dat copy large large --connect "$PEER_IPV4" --quiet ;;
             1) set -- dat perf write --connect "$PEER_IPV4" --duration "${seconds}s" --quiet ;;
@@ -375,20 +378,18 @@ link() {
         process=$!
         wait_until 20 connected "$process" || fail "it is not connected: $*: $(cat said.command)"
         sleep "0.$((RANDOM % 10))"
-        kind=link
-        [ $((RANDOM % 2)) = 0 ] || kind=cable
-        lose "$kind" "$down"
-        # A host that is busy counts the time that its device has patience for late; one whose link is down may leave what was posted as it is.
-        [ "$down" != "${DOWN[-1]}" ] || wait_until 30 is_lost "$once" || [ "$kind" = link ] || fail "the connection stands, though nothing gets through"
-        regain "$kind"
+        lose "$how" "$down"
+        # A host that is busy counts the time that its device has patience for late.
+        [ "$how $down" != "cable ${DOWN[-1]}" ] || wait_until 30 is_lost "$once" || fail "the connection stands, though nothing gets through"
+        regain "$how"
         wait "$process" || code=$?
         wait "$once" || once_code=$?
-        echo "round $round: no $kind for $down s under $1 $2 $3: $code ($(now))"
+        echo "round $round: no $how for $down s under $1 $2 $3: $code ($(now))"
         cp said.once said
         [ "$once_code" = 0 ] || fail "once: exit code $once_code"
         reported_before=${reported[$posts]:-0}
         broke_before=${reported[$connections]:-0}
-        [ "$kind" = cable ] || was_down=yes
+        [ "$how" = cable ] || was_down=yes
         watched "$posts"
         was_down=
         lived "$connections"
@@ -402,7 +403,7 @@ link() {
             [ "$2" != copy ] || same large large
         fi
         all_back
-        [ "$kind" = cable ] || device_anew
+        [ "$how" = cable ] || device_anew
         works
     done
     peer_ends
