@@ -1,8 +1,7 @@
 //! Random runs of remote shared memory in which something goes wrong below.
 //!
 //! `DAT_MODEL_SEED` sets the first seed, and `DAT_MODEL_RUNS` how many runs there are: of each kind of fault alone, and of several faults
-//! together. Without them the runs are the same each time. With others some runs disagree that should not: what a fault leaves open is not
-//! known well enough yet, and so the fuzz target has none.
+//! together. Without them the runs are the same each time.
 
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::Fault;
