@@ -1,4 +1,4 @@
-//! Random runs of remote shared memory in which something goes wrong below.
+//! Random runs of remote shared memory get everywhere, also where something goes wrong below.
 //!
 //! `DAT_MODEL_SEED` sets the first seed, and `DAT_MODEL_RUNS` how many runs there are: of each kind of fault alone, and of several faults
 //! together. Without them the runs are the same each time.
@@ -24,32 +24,60 @@ struct Done {
     happened: usize,
 }
 
-fn run(seed: u64, faults: Vec<Fault>) -> Done {
-    let setup = Setup {
-        seed,
-        credentials: (seed % 3) as u8,
-        default_access: (seed / 3 % 8) as u8,
-        empty: seed % 8 == 7,
-        faults: Faults(faults),
-    };
-    let bytes = bytes(seed, 800);
+/// Does the operations that so many bytes of a seed hold.
+fn play(setup: &Setup, length: usize) -> Done {
+    let bytes = bytes(setup.seed, length);
     let mut input = Unstructured::new(&bytes);
     let mut ops = Vec::new();
-    let mut runner = Runner::new(&setup).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    let mut runner = Runner::new(setup).unwrap_or_else(|mismatch| panic!("{mismatch}"));
     while !input.is_empty() {
         let Ok(op) = Op::arbitrary(&mut input) else {
             break;
         };
         ops.push(op.clone());
         if let Err(mismatch) = runner.apply(&op) {
-            panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(&setup, &ops));
+            panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(setup, &ops));
         }
     }
     let (tally, happened) = (runner.tally().clone(), runner.happened().len());
     if let Err(mismatch) = runner.finish() {
-        panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(&setup, &ops));
+        panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(setup, &ops));
     }
     Done { tally, happened }
+}
+
+/// A set-up that is a seed's, without faults; one in so many begins without segments and connections.
+fn set_up(seed: u64, empty: u64) -> Setup {
+    Setup {
+        seed,
+        credentials: (seed % 3) as u8,
+        default_access: (seed / 3 % 8) as u8,
+        empty: seed % empty == empty - 1,
+        ..Setup::default()
+    }
+}
+
+fn run(seed: u64, faults: Vec<Fault>) -> Done {
+    let setup = Setup {
+        faults: Faults(faults),
+        ..set_up(seed, 8)
+    };
+    play(&setup, 800)
+}
+
+/// Spec: RSMGEN-01, RSMGEN-05
+#[test]
+fn every_call_succeeds_and_is_refused_somewhere() {
+    let mut total = Tally::new();
+    for seed in 0..250 {
+        add(&mut total, &play(&set_up(seed, 5), 1200).tally);
+    }
+    println!("{total:#?}");
+    for (call, [done, refused]) in &total {
+        assert!(*done > 0, "{call} never succeeded");
+        assert!(*refused > 0, "{call} was never refused");
+    }
+    assert_eq!(total.len(), 27, "calls");
 }
 
 /// The seeds of a test: as the environment says, or the usual ones.
