@@ -374,41 +374,41 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Detaches a dispatcher that goes on without the notification object, or is freed: if it was
     /// the last one then, all that wait are released (CNW-05, EVF-04). Called under the control lock.
-    pub(super) fn detach_from_cno(
-        &self,
-        cno: u16,
-        evd: EvdId,
-        freed: bool,
-        aftermath: &mut Aftermath,
-    ) {
+    pub(super) fn detach_from_cno(&self, cno: u16, freed: bool, aftermath: &mut Aftermath) {
         let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
             return;
         };
-        let was_last_to_fire = freed && slot.main.with(|object| object.triggered == Some(evd));
-        let other = was_last_to_fire
-            .then(|| self.evd_attached_to(cno))
-            .flatten();
         slot.main.with(|object| {
             object.dispatchers = object.dispatchers.saturating_sub(1);
-            // Others may have fired before it did, of which nobody has heard: who waits has to look (CNW-03).
-            if other.is_some() && object.triggered == Some(evd) {
-                object.triggered = other;
-            }
             if freed && object.dispatchers == 0 {
                 object.release_all(aftermath);
             }
         });
     }
 
-    /// A dispatcher that is attached to the notification object at an index. Called under the control lock.
-    fn evd_attached_to(&self, cno: u16) -> Option<EvdId> {
-        let mut slots = self.shared.event_dispatchers.made().iter();
-        slots.find_map(|slot| {
+    /// The dispatcher to look at for a notification: the one that fired last, or where that is gone by now, one that is attached. What others
+    /// told before it is there all the same. `None` if none is attached. No lock may be held.
+    pub(super) fn told_by(&self, cno: CnoId, fired: EvdId) -> Option<EvdId> {
+        let index = cno.index() as u16;
+        let dispatchers = &self.shared.event_dispatchers;
+        let slot = dispatchers.get(fired.index());
+        if slot.is_some_and(|slot| slot.queue.with(|queue| queue.id == fired)) {
+            return Some(fired);
+        }
+        let mut best = None;
+        for slot in dispatchers.made() {
             slot.queue.with(|queue| {
-                let attached = queue.cno == Some(cno) && !queue.id.is_null();
-                attached.then_some(queue.id)
-            })
-        })
+                if queue.cno != Some(index) || queue.id.is_null() {
+                    return;
+                }
+                let notifies = queue.enabled && queue.waiter.is_none();
+                let score = (notifies, queue.queued() != 0);
+                if best.is_none_or(|(highest, _)| score > highest) {
+                    best = Some((score, queue.id));
+                }
+            });
+        }
+        best.map(|(_, evd)| evd)
     }
 
     /// The handle of the notification object that lives at an index.

@@ -54,7 +54,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// makes it a poll, none at all waits forever. Calls `progress` itself.
     ///
     /// Returns the dispatcher that fired last, as a hint: its events may be taken by now, and others
-    /// may have fired too. `None` if the last dispatcher of the object was freed.
+    /// may have fired too. If it is gone by now another one that is attached is told. `None` if there is none.
     ///
     /// # Errors
     /// - INVALID_HANDLE (CNO): not a live notification object of this adapter.
@@ -79,7 +79,7 @@ impl<B: Backend, L: RawLock> CnoWait<'_, '_, B, L> {
     /// Takes a notification if one is there; otherwise `waker` is woken by the next one. Once it
     /// was ready the wait is over.
     ///
-    /// `None` if the last dispatcher of the object was freed.
+    /// `None` if the dispatcher that fired is gone, and none is attached.
     ///
     /// # Errors
     /// ABORT: the object was destroyed, or the wait is over.
@@ -106,7 +106,10 @@ impl<B: Backend, L: RawLock> CnoWait<'_, '_, B, L> {
             .unwrap_or((Poll::Ready(Err(Error::abort())), Wakers::default()));
         self.finished = outcome.is_ready();
         wakers.settle();
-        outcome
+        match outcome {
+            Poll::Ready(Ok(Some(fired))) => Poll::Ready(Ok(self.ia.told_by(self.cno, fired))),
+            other => other,
+        }
     }
 }
 

@@ -95,7 +95,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let cno = cno.map(|cno| self.attach_to_cno(cno)).transpose()?;
             let undo = |aftermath: &mut Aftermath| {
                 if let Some(cno) = cno {
-                    self.detach_from_cno(cno, EvdId::NULL, false, aftermath);
+                    self.detach_from_cno(cno, false, aftermath);
                 }
             };
             let Some(ring) = slot::allocate(&self.shared.events, index, length) else {
@@ -186,7 +186,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Ok(before)
             })?;
             if let Some(before) = before {
-                self.detach_from_cno(before, evd, false, &mut aftermath);
+                self.detach_from_cno(before, false, &mut aftermath);
             }
             Ok(())
         });
@@ -390,17 +390,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(index)) else {
             return;
         };
-        let (id, cno, completions) = slot.queue.with(|queue| {
+        let (cno, completions) = slot.queue.with(|queue| {
             if let Some(waker) = queue.end_wait() {
                 aftermath.wake(waker);
             }
-            (queue.id, queue.cno, queue.discard(&self.shared))
+            (queue.cno, queue.discard(&self.shared))
         });
         if let (Some(completions), Ok(backend)) = (completions, control.backend()) {
             backend.destroy_completion_queue(completions);
         }
         if let Some(cno) = cno {
-            self.detach_from_cno(cno, id, true, aftermath);
+            self.detach_from_cno(cno, true, aftermath);
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum Effect {
 ///
 /// | fault | effect |
 /// |---|---|
-/// | a completion that is late, out of order, or told twice | nothing |
+/// | a completion that is late by less than a link's patience, out of order, or told twice | nothing |
 /// | a receiver that is not ready, a link that is down, for less than the fabric's patience | nothing: the fabric does not tell of it |
 /// | a receiver that is not ready for longer | the link breaks, BARRIER_FAILURE |
 /// | an answer that says that the access is not allowed | the link breaks, PERM_DENIED |
@@ -191,7 +191,6 @@ impl Effect {
             (Self::Stopped | Self::Dead, Kind::Ends) => vec![Interrupted],
             (Self::Stopped | Self::Dead, _) => vec![
                 BarrierFailure,
-                ConnectionAborted,
                 InternalError,
                 InsufficientResources,
                 Interrupted,

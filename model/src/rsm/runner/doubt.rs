@@ -121,9 +121,13 @@ impl Runner {
     /// A call failed where it would not without faults; says whether it may.
     pub(super) fn excuse(&mut self, call: Call, import: Option<usize>, error: RsmError) -> bool {
         if error == RsmError::ConnectionAborted {
-            // Whether the connection may be aborted is judged where it says so of itself.
-            let import = import.and_then(|at| self.world.node(call.side).imports.get(at));
-            return call.kind.ends_with_connection() && import.is_some_and(|import| import.aborted);
+            // Whether the connection may be aborted is judged where it says so of itself; of one that was before the call the model knows.
+            let is_aborted = |world: &World| {
+                let import = import.and_then(|at| world.node(call.side).imports.get(at));
+                import.is_some_and(|import| import.aborted)
+            };
+            let since = is_aborted(&self.world) && !is_aborted(&self.doubt.before);
+            return call.kind.ends_with_connection() && since;
         }
         self.damage.excuses(&call, error)
     }
