@@ -6,8 +6,8 @@ use std::vec::Vec;
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
     BackendError, BindRequest, Completion, ControlEvent, DeviceFailure, DisconnectMode,
-    ExtendedRequest, Extensions, ListenerKey, QueuePairKey, ReceiveRequest, RegionKeys, RequestKey,
-    Segment, SendRequest, SharedReceiveQueueKey, SyncDirection,
+    ExtendedRequest, Extensions, ListenerKey, QueuePairKey, ReceiveInfo, ReceiveRequest,
+    RegionKeys, RequestKey, Segment, SendRequest, SharedReceiveQueueKey, SyncDirection,
 };
 use crate::flags::DtoStatus;
 use crate::time::Instant;
@@ -144,6 +144,10 @@ pub(super) struct Device {
     /// Numbers that come with completions, by their tokens.
     pub(super) immediates: BTreeMap<u64, u32>,
     pub(super) extensions: Extensions,
+    /// It cannot tell how many buffers a shared queue has.
+    pub(super) counts_no_shared: bool,
+    /// What it tells of the receives of any queue pair.
+    pub(super) receive_info: ReceiveInfo,
     pub(super) during_post: Step,
 }
 

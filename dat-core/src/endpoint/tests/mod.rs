@@ -10,3 +10,4 @@ mod parameters;
 mod refusals;
 mod segments;
 mod short_ways;
+mod told;
