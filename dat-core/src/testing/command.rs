@@ -59,7 +59,12 @@ impl TestBackend {
 
     /// The next call that can fail fails with this.
     pub(crate) fn refuse_next(&self, error: BackendError) {
-        self.device().refusals.push_back(error);
+        self.device().refusals.push_back(Err(error));
+    }
+
+    /// The next call that can fail, behind those that were spoken of, does not.
+    pub(crate) fn pass_next(&self) {
+        self.device().refusals.push_back(Ok(()));
     }
 
     /// The device does not take the newest requests that the next doorbell tells it of, so many.

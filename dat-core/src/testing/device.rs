@@ -135,7 +135,8 @@ pub(super) struct Device {
     pub(super) live: BTreeSet<u32>,
     pub(super) control: VecDeque<ControlEvent>,
     pub(super) calls: Vec<Call>,
-    pub(super) refusals: VecDeque<BackendError>,
+    /// What the next calls that can fail come to.
+    pub(super) refusals: VecDeque<Result<(), BackendError>>,
     /// The next doorbell finds the device unwilling.
     pub(super) doorbell_refuses: u32,
     pub(super) doorbells: usize,
@@ -169,10 +170,7 @@ impl Device {
 
     /// The error the test wants the next call to fail with.
     pub(super) fn refuse(&mut self) -> Result<(), BackendError> {
-        match self.refusals.pop_front() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        self.refusals.pop_front().unwrap_or(Ok(()))
     }
 
     pub(super) fn complete(&mut self, queue: Option<u16>, completion: Completion) {

@@ -408,6 +408,8 @@ fn try_file(
         "{program} mutants --package dat-core --file {file} {chosen...} --features std --baseline skip --jobs {jobs} --timeout {limit} --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib --cargo-arg=--config={runner} -- -- {skipped...}"
     )
     .env("CARGO_PROFILE_DEV_DEBUG", "none")
+    // Nobody looks where a test failed.
+    .env("RUST_BACKTRACE", "0")
     .env("RUSTFLAGS", flags);
     let status = Command::from(tried).status().context("cargo-mutants")?;
     if !status.code().is_some_and(|code| ENDED.contains(&code)) {

@@ -2,6 +2,7 @@
 
 mod asked;
 mod batch;
+mod changes;
 mod connect;
 mod extended;
 mod life;
