@@ -126,12 +126,7 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     let mut rows = known_rows(workspace)?;
     rows.retain(|file, _| kept.all().any(|known| known == file));
     let mut faults = Vec::new();
-    let mut alone = Duration::ZERO;
-    for flags in ["", HALVES] {
-        alone = alone.max(sound(workspace, flags)?);
-    }
-    // A fault that makes the tests wait for ever counts as noticed, so that no other may take as long.
-    let limit = alone.saturating_mul(PATIENCE).max(LEAST).as_secs();
+    let mut limits = BTreeMap::new();
     // Those that were never tried come first, and then those that have changed since; of these the short ones, so that little time is not spent for no row.
     let mut history = History::of(workspace);
     let fresh: BTreeSet<String> = rows
@@ -163,6 +158,16 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
             HALVES
         } else {
             ""
+        };
+        let limit = match limits.get(flags) {
+            Some(limit) => *limit,
+            None => {
+                // A fault that makes the tests wait for ever counts as noticed, so that no other may take as long.
+                let alone = sound(workspace, flags)?;
+                let limit = alone.saturating_mul(PATIENCE).max(LEAST).as_secs();
+                limits.insert(flags, limit);
+                limit
+            }
         };
         let earlier = if fresh.contains(file) {
             None
