@@ -218,3 +218,42 @@ fn a_queue_pair_without_its_watermarks_is_none() {
     bench.ia.ep_modify(ep, EpFields::PZ, &wanted).unwrap();
     assert_eq!(bench.device.objects()[4], 1);
 }
+
+/// Receives that were posted before their queue became longer keep their old records, but not beyond a reset: what is left then
+/// is the new length.
+///
+/// Spec: EPR-01, EPM-03, GEN-15
+#[test]
+fn a_reset_gives_back_what_a_longer_queue_left() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ep = bench.endpoint();
+    for cookie in 0..4 {
+        bench.receive(ep, cookie);
+    }
+    let mut wanted = bench.ia.ep_query(ep, EpFields::all()).unwrap();
+    wanted.attributes.max_recv_dtos = 60;
+    let length = EpFields::MAX_RECV_DTOS;
+    bench.ia.ep_modify(ep, length, &wanted).unwrap();
+    bench.connect(ep);
+    bench.establish(ep);
+    bench
+        .ia
+        .ep_disconnect(ep, crate::flags::CloseFlags::Abrupt)
+        .unwrap();
+    bench.ia.ep_reset(ep).unwrap();
+    // Of 256 records the queues have 64.
+    let rest = |count| {
+        crate::record::allocate_list(
+            &bench.ia.shared.records,
+            crate::record::Owner::Requests(EpId::new(0, 1, 7)),
+            count,
+            crate::record::NO_RECORD,
+        )
+    };
+    assert!(rest(193).is_none());
+    assert!(rest(192).is_some());
+    for cookie in 0..60 {
+        bench.receive(ep, cookie);
+    }
+}
