@@ -257,3 +257,50 @@ fn a_reset_gives_back_what_a_longer_queue_left() {
         bench.receive(ep, cookie);
     }
 }
+
+/// A device may be done with receives before there is a connection, and nobody may have looked when their queue becomes longer:
+/// as many more fit in as it is long by then, all of them may complete before the first is dequeued, and none is lost.
+///
+/// Spec: EPM-03, EPM-07, DTO-13
+#[test]
+fn completions_that_nobody_looked_for_survive_a_change() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    // No longer than its stream makes it.
+    let receives = bench.ia.evd_create(1, None, EvdFlags::DTO).unwrap();
+    let ep = bench
+        .ia
+        .ep_create(
+            Some(bench.pz),
+            Some(receives),
+            Some(bench.data),
+            Some(bench.connections),
+            Some(&SMALL),
+        )
+        .unwrap();
+    let pair = bench.pair(ep);
+    let complete_all = || {
+        while bench
+            .device
+            .complete_receive(pair, crate::flags::DtoStatus::Flushed, 0, false)
+        {}
+    };
+    for cookie in 0..4 {
+        bench.receive(ep, cookie);
+    }
+    complete_all();
+    let mut wanted = bench.ia.ep_query(ep, EpFields::all()).unwrap();
+    wanted.attributes.max_recv_dtos = 6;
+    let length = EpFields::MAX_RECV_DTOS;
+    bench.ia.ep_modify(ep, length, &wanted).unwrap();
+    for cookie in 4..10 {
+        bench.receive(ep, cookie);
+    }
+    complete_all();
+    let cookies: std::vec::Vec<_> = core::iter::from_fn(|| match bench.ia.evd_dequeue(receives) {
+        Ok(crate::event::Event::Dto(done)) => Some(done.cookie),
+        _ => None,
+    })
+    .collect();
+    assert!(cookies.into_iter().eq(0..10));
+}
