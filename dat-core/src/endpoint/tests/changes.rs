@@ -304,3 +304,34 @@ fn completions_that_nobody_looked_for_survive_a_change() {
     .collect();
     assert!(cookies.into_iter().eq(0..10));
 }
+
+/// Of its old records a queue that became longer keeps those that receives were posted to, and no other; and all of its new ones
+/// are its own.
+///
+/// Spec: EPM-03, EPM-07
+#[test]
+fn a_longer_queue_leaves_no_record_that_it_does_not_use() {
+    for posted in [0_u64, 1, 4] {
+        let mut storage = TestStorage::new();
+        let bench = Bench::new(&mut storage);
+        let ep = bench.endpoint();
+        for cookie in 0..posted {
+            bench.receive(ep, cookie);
+        }
+        let mut wanted = bench.ia.ep_query(ep, EpFields::all()).unwrap();
+        wanted.attributes.max_recv_dtos = 60;
+        let length = EpFields::MAX_RECV_DTOS;
+        bench.ia.ep_modify(ep, length, &wanted).unwrap();
+        let rest = |count| {
+            crate::record::allocate_list(
+                &bench.ia.shared.records,
+                crate::record::Owner::Requests(EpId::new(0, 1, 7)),
+                count,
+                crate::record::NO_RECORD,
+            )
+        };
+        let free = 256 - 4 - 60 - posted as u32;
+        assert!(rest(free + 1).is_none(), "{posted}");
+        assert!(rest(free).is_some(), "{posted}");
+    }
+}
