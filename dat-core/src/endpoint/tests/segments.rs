@@ -334,7 +334,7 @@ fn each_operation_asks_for_its_own_right_and_its_own_flags() {
 
 /// Where an endpoint may have no segment one is one too many, whatever it names, and however little; a post of none is good.
 ///
-/// Spec: EPW-38, EPV-05, EPC-10
+/// Spec: EPW-38, EPC-10
 #[test]
 fn an_endpoint_that_may_have_no_segment_takes_none() {
     let mut storage = TestStorage::new();

@@ -228,7 +228,7 @@ fn a_queue_holds_its_own_zone() {
 
 /// A buffer that the device does not take was never posted: the next one comes into its place.
 ///
-/// Spec: SRQR-27, GEN-06
+/// Spec: SRQR-26, GEN-06
 #[test]
 fn a_buffer_that_the_device_refuses_keeps_no_place() {
     with_setting(|on| {
