@@ -27,6 +27,8 @@ pub(crate) struct Entry {
 pub(crate) struct CompletionRing {
     entries: VecDeque<Entry>,
     depth: usize,
+    /// Places for what a fault delivers twice or late, when its own place may be another's. They take none from others.
+    spare: usize,
     /// Armed, and whether for solicited completions only.
     armed: Option<bool>,
     failure: Option<DeviceFailure>,
@@ -44,6 +46,7 @@ impl CompletionRing {
         Self {
             entries: VecDeque::with_capacity(depth.min(1 << 12)),
             depth,
+            spare: 0,
             armed: None,
             failure: None,
             produced: 0,
@@ -78,11 +81,15 @@ impl CompletionRing {
 
     /// Changes the depth, if what is there still fits.
     pub(crate) fn resize(&mut self, depth: u32) -> bool {
-        if self.entries.len() > depth as usize {
+        if self.entries.len() > (depth as usize).saturating_add(self.spare) {
             return false;
         }
         self.depth = depth as usize;
         true
+    }
+
+    fn has_room(&self) -> bool {
+        self.entries.len() < self.depth.saturating_add(self.spare)
     }
 
     /// Whether a completion waits to be overtaken.
@@ -136,10 +143,12 @@ impl World {
             None => self.deliver(adapter, number, entry),
             Some(CompletionFault::Drop) => {}
             Some(CompletionFault::Duplicate) => {
+                self.spare_place(adapter, number);
                 self.deliver(adapter, number, entry);
                 self.deliver(adapter, number, entry);
             }
             Some(CompletionFault::Delay(by)) => {
+                self.spare_place(adapter, number);
                 let action = Action::Deliver {
                     adapter,
                     number,
@@ -148,15 +157,27 @@ impl World {
                 self.schedule
                     .add(self.now.saturating_add(u64::from(by)), 0, action);
             }
-            Some(CompletionFault::Reorder) => {
-                if let Some(ring) = self.adapters[adapter].completion_queue(number) {
-                    ring.kept_back = Some(entry);
-                    let action = Action::Release { adapter, number };
-                    self.schedule
-                        .add(self.now.saturating_add(KEPT_BACK), 0, action);
-                }
-            }
+            Some(CompletionFault::Reorder) => self.keep_back(adapter, number, entry),
             Some(CompletionFault::Overrun) => self.overrun(adapter, number),
+        }
+    }
+
+    /// Keeps a completion until another one overtakes it; one that comes while another is kept is that other one.
+    fn keep_back(&mut self, adapter: usize, number: u16, entry: Entry) {
+        match self.adapters[adapter].completion_queue(number) {
+            Some(ring) if ring.kept_back.is_none() => {
+                ring.kept_back = Some(entry);
+                let action = Action::Release { adapter, number };
+                self.schedule
+                    .add(self.now.saturating_add(KEPT_BACK), 0, action);
+            }
+            _ => self.deliver(adapter, number, entry),
+        }
+    }
+
+    fn spare_place(&mut self, adapter: usize, number: u16) {
+        if let Some(ring) = self.adapters[adapter].completion_queue(number) {
+            ring.spare = ring.spare.saturating_add(1);
         }
     }
 
@@ -168,14 +189,14 @@ impl World {
         if ring.failure.is_some() {
             return;
         }
-        if ring.entries.len() >= ring.depth {
+        if !ring.has_room() {
             self.overrun(adapter, number);
             return;
         }
         ring.entries.push_back(entry);
         let completion = entry.completion;
         let mut notable = completion.solicited || completion.status != DtoStatus::Success;
-        if ring.entries.len() < ring.depth
+        if ring.has_room()
             && let Some(late) = ring.kept_back.take()
         {
             notable |= late.completion.solicited || late.completion.status != DtoStatus::Success;

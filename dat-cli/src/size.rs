@@ -10,16 +10,28 @@ use crate::host::MOST_MEMORY;
 
 /// Reads `4096`, `4K`, `4KiB` or `1.5M`, from 1 byte to 1 GiB; all units are powers of two.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    parse_bytes(text, "a size", 1)
+}
+
+/// Reads where something begins, as a size is written, from 0 on.
+pub(crate) fn parse_offset(text: &str) -> Result<u64, String> {
+    parse_bytes(text, "an offset", 0)
+}
+
+fn parse_bytes(text: &str, what: &str, least: u64) -> Result<u64, String> {
     let limits = || {
         format!(
-            "a size is at least 1 byte and at most {}",
+            "{what} is at least {} and at most {}",
+            counted(least, "byte"),
             size(MOST_MEMORY)
         )
     };
     match Config::new().with_binary().parse_size(text) {
-        Ok(size) if (1..=MOST_MEMORY).contains(&size) => Ok(size),
+        Ok(size) if (least..=MOST_MEMORY).contains(&size) => Ok(size),
         Ok(_) | Err(Error::PosOverflow) => Err(limits()),
-        Err(_) => Err("this is no size; write for example 4096, 64K or 1M".into()),
+        Err(_) => Err(format!(
+            "this is not {what}; write for example 4096, 64K or 1M"
+        )),
     }
 }
 
@@ -119,10 +131,10 @@ mod tests {
             assert_eq!(parse_size(text), Ok(size), "{text}");
         }
         for (text, word) in [
-            ("", "no size"),
-            ("-1", "no size"),
-            ("many", "no size"),
-            ("4 Q", "no size"),
+            ("", "not a size"),
+            ("-1", "not a size"),
+            ("many", "not a size"),
+            ("4 Q", "not a size"),
             ("0", "at least 1"),
             ("1.1G", "at most 1 GiB"),
             ("99999999999999999999", "at most 1 GiB"),
@@ -131,6 +143,15 @@ mod tests {
             assert!(error.contains(word), "{text}: {error}");
         }
         assert_eq!(parse_size("1G"), Ok(MOST_MEMORY));
+        assert_eq!(parse_offset("0"), Ok(0));
+        assert_eq!(parse_offset("4K"), Ok(4096));
+        for (text, word) in [
+            ("x", "not an offset"),
+            ("2G", "an offset is at least 0 bytes"),
+        ] {
+            let error = parse_offset(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
         assert_eq!(size(1 << 30), "1 GiB");
         for (bytes, text) in [(1, "1"), (1023, "1023"), (1 << 15, "32K"), (1 << 30, "1G")] {
             assert_eq!(argument(bytes), text);

@@ -1,7 +1,7 @@
 //! Operations of remote shared memory on two engines of a mock fabric, compared with the reference model.
 //!
-//! The input holds the setup (seed, who the processes are, default rights) and the operations. Every return, residual, state,
-//! signal and byte is compared.
+//! The input holds the setup (seed, who the processes are, default rights, faults) and the operations. Every return, residual,
+//! state, signal and byte is compared, but for what a fault that had an effect excuses.
 
 #![no_main]
 

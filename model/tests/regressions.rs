@@ -89,6 +89,38 @@ fn a_bind_that_was_carried_out_outlives_its_endpoint() {
     );
 }
 
+/// What one dispatcher had told was forgotten when another one was freed that had fired later; behind the last one it may be.
+///
+/// Spec: CNW-01, CNW-05, EVF-04
+#[test]
+fn a_notification_outlives_other_dispatchers() {
+    // Behind those that every run begins with.
+    let (cno, one, two) = (Pick::Live(0), Pick::Live(5), Pick::Live(6));
+    let event = |op| Op::Event(Side::A, op);
+    let wait = || event(EventOp::CnoWaits { cno, waits: 0 });
+    let mut ops = vec![event(EventOp::CnoCreate)];
+    for _ in [one, two] {
+        ops.push(event(EventOp::EvdCreate {
+            length: 9,
+            cno: Some(cno),
+            flags: 6,
+        }));
+    }
+    for evd in [one, two] {
+        ops.push(event(EventOp::EvdPostSe { evd, pointer: 3 }));
+    }
+    ops.extend([event(EventOp::EvdFree { evd: two }), wait()]);
+    ops.extend([
+        event(EventOp::EvdPostSe {
+            evd: one,
+            pointer: 4,
+        }),
+        event(EventOp::EvdFree { evd: one }),
+        wait(),
+    ]);
+    check(Prologue::Pair, &ops);
+}
+
 /// The null handle equalled the mark of an endpoint that takes no posts, so that it posted on the endpoint in slot 0.
 ///
 /// Spec: GEN-03, EPS-02, EPD-02

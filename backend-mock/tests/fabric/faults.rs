@@ -76,6 +76,58 @@ fn completions_get_lost_late_doubled_and_swapped() {
     }
 }
 
+/// What a fault tells twice, or late, has a place of its own: a queue that is as deep as what was posted holds the rest as well.
+///
+/// Spec: DTO-13
+#[test]
+fn what_is_told_twice_or_late_takes_no_place_from_others() {
+    for options in variety() {
+        let (adapter, queue, nth) = (0, REQUESTS, 1);
+        let twice = Fault::DuplicateCompletion {
+            adapter,
+            queue,
+            nth,
+        };
+        let late = Fault::DelayCompletion {
+            adapter,
+            queue,
+            nth,
+            by: 500,
+        };
+        for (fault, told) in [(twice, [0, 1, 1, 2].as_slice()), (late, &[0, 2, 1])] {
+            let mut couple = Couple::new(with(options.clone(), vec![fault]));
+            let requests = &mut couple.near.requests;
+            let backend = &mut couple.near.backend;
+            backend.resize_completion_queue(requests, 3).unwrap();
+            for token in 0..3 {
+                couple.a.write(token, &[], couple_remote());
+            }
+            couple.run();
+            let tokens: Vec<u64> = couple.near.sent().iter().map(|entry| entry.0).collect();
+            assert_eq!(tokens, told);
+        }
+    }
+}
+
+/// The second of two neighbours that are to be overtaken overtakes the first: none is lost.
+#[test]
+fn two_neighbours_out_of_order_are_both_told() {
+    for options in variety() {
+        let faults = [1, 2].map(|nth| Fault::ReorderCompletion {
+            adapter: 0,
+            queue: REQUESTS,
+            nth,
+        });
+        let mut couple = Couple::new(with(options, faults.to_vec()));
+        for token in 0..4 {
+            couple.a.write(token, &[], couple_remote());
+        }
+        couple.run();
+        let tokens: Vec<u64> = couple.near.sent().iter().map(|entry| entry.0).collect();
+        assert_eq!(tokens, [0, 2, 1, 3]);
+    }
+}
+
 /// Spec: DTO-13
 #[test]
 fn an_overrun_kills_the_queue_and_its_queue_pairs() {

@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use crate::arguments::{WaitingArguments, at_least_one, check_is_outside, up_to, wanted};
 use crate::failure::Failure;
 use crate::peer::{Peer, QUALIFIER, parse_peer};
-use crate::size::{counted, parse_duration, parse_size};
+use crate::size::{counted, parse_duration, parse_offset, parse_size};
 
 /// The id that segments have unless another one is chosen.
 const SEGMENT: &str = "0x600000";
@@ -272,20 +272,12 @@ fn parse_permission(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "three octal digits of 0, 2, 4 and 6 are needed, such as 644".into())
 }
 
-/// Reads a size that may be 0.
-fn parse_offset(text: &str) -> Result<u64, String> {
-    if text == "0" {
-        return Ok(0);
-    }
-    parse_size(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ids_permissions_and_offsets() {
+    fn ids_and_permissions() {
         assert_eq!(parse_segment("0x600000"), Ok(0x60_0000));
         assert_eq!(parse_segment("4194304"), Ok(0x40_0000));
         for text in ["", "0", "0x3fffff", "0x80000000", "600000x", "-1", "0x"] {
@@ -298,8 +290,5 @@ mod tests {
         ] {
             assert!(parse_permission(text).is_err(), "{text}");
         }
-        assert_eq!(parse_offset("0"), Ok(0));
-        assert_eq!(parse_offset("4K"), Ok(4096));
-        assert!(parse_offset("x").is_err());
     }
 }

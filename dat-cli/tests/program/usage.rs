@@ -73,7 +73,7 @@ fn usage_errors_name_their_cause() {
     refused(
         &["perf", "read", "--size", "-1"],
         2,
-        &["--size", "no size", "64K"],
+        &["--size", "not a size", "64K"],
     );
     refused(&["perf", "read", "--force"], 2, &["--plot"]);
     refused(
@@ -145,7 +145,7 @@ fn usage_errors_as_documents() {
         ),
         (
             &["perf", "write", "--size", "-5"],
-            "this is no size",
+            "this is not a size",
             "write for example 4096",
         ),
         (

@@ -384,16 +384,31 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
             return;
         };
+        let was_last_to_fire = freed && slot.main.with(|object| object.triggered == Some(evd));
+        let other = was_last_to_fire
+            .then(|| self.evd_attached_to(cno))
+            .flatten();
         slot.main.with(|object| {
             object.dispatchers = object.dispatchers.saturating_sub(1);
-            if freed && object.triggered == Some(evd) {
-                object.triggered = None;
-                object.pending = 0;
+            // Others may have fired before it did, of which nobody has heard: who waits has to look (CNW-03).
+            if other.is_some() && object.triggered == Some(evd) {
+                object.triggered = other;
             }
             if freed && object.dispatchers == 0 {
                 object.release_all(aftermath);
             }
         });
+    }
+
+    /// A dispatcher that is attached to the notification object at an index. Called under the control lock.
+    fn evd_attached_to(&self, cno: u16) -> Option<EvdId> {
+        let mut slots = self.shared.event_dispatchers.made().iter();
+        slots.find_map(|slot| {
+            slot.queue.with(|queue| {
+                let attached = queue.cno == Some(cno) && !queue.id.is_null();
+                attached.then_some(queue.id)
+            })
+        })
     }
 
     /// The handle of the notification object that lives at an index.

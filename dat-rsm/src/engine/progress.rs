@@ -9,7 +9,7 @@ use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 use portable_atomic::Ordering;
 
-use crate::controller::port::{PortIds, same_host};
+use crate::controller::port::{Port, PortIds, same_host};
 use crate::engine::Rsm;
 use crate::engine::state::State;
 use crate::engine::wait::earliest;
@@ -17,7 +17,7 @@ use crate::error::{Result, RsmError};
 use crate::id::Handle;
 use crate::import::{Attach, Import, ImportState};
 use crate::link::wire::{Body, Greeting, MESSAGE_SIZE, Rejection};
-use crate::link::{Link, LinkState};
+use crate::link::{Link, LinkState, PATIENCE};
 use crate::options::NodeId;
 
 /// Events of one dispatcher that one call handles, so that its time is bounded.
@@ -408,9 +408,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             return;
         };
         let DtoCompletion { ep, cookie, .. } = *completion;
-        // Of a shorter message the rest would be what came to its place before.
-        let is_whole = completion.transferred_length == MESSAGE_SIZE as u64;
-        let taken = self.state.with(|state| {
+        let came = self.state.with(|state| {
             let (_, handle) = state
                 .links
                 .find_from((cookie >> 8) as usize, |link| {
@@ -421,36 +419,45 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 return None;
             }
             let link = state.links.get_mut(handle)?;
+            // Of a shorter message the rest would be what came to its place before.
+            let is_whole = completion.transferred_length == MESSAGE_SIZE as u64;
+            if !is_whole || link.message_came((cookie & 0xFF) as usize).is_err() {
+                state.end_link(handle, now, &self.options);
+            }
+            state.urgent = true;
+            Some(handle)
+        });
+        while let Some((link, body)) =
+            came.and_then(|link| Some((link, self.next_message(link, port, now)?)))
+        {
+            self.heard(index, link, body);
+        }
+    }
+
+    /// Takes in the next message of a link, if it has come.
+    fn next_message(&self, handle: Handle, port: &Port<'_, B, L>, now: Instant) -> Option<Body> {
+        self.state.with(|state| {
+            let link = state.links.get_mut(handle)?;
             if link.state == LinkState::Over {
                 return None;
             }
             let incarnation = link.peer.map(|peer| peer.incarnation);
-            let bytes = link.take_message(handle, (cookie & 0xFF) as usize, port);
-            let message = bytes
-                .ok()
-                .filter(|_| is_whole)
-                .and_then(|bytes| crate::link::wire::Message::decode(&bytes).ok())
-                .filter(|message| Some(message.incarnation) == incarnation);
-            match message {
-                Some(message) => {
-                    link.account(&message);
-                    if link.is_clogged(&self.options) {
-                        state.end_link(handle, now, &self.options);
-                        return None;
-                    }
-                    state.urgent = true;
-                    Some((handle, message.body))
-                }
-                None => {
-                    // The peer does not keep to the protocol: nothing it says later can be trusted.
-                    state.end_link(handle, now, &self.options);
-                    None
-                }
+            let message = match link.take_message(handle, port) {
+                Ok(None) => return None,
+                Ok(Some(bytes)) => crate::link::wire::Message::decode(&bytes).ok(),
+                Err(_) => None,
+            };
+            let message = message.filter(|message| Some(message.incarnation) == incarnation);
+            if let Some(message) = &message {
+                link.account(message);
             }
-        });
-        if let Some((link, body)) = taken {
-            self.heard(index, link, body);
-        }
+            if message.is_none() || link.is_clogged(&self.options) {
+                // The peer does not keep to the protocol: nothing it says later can be trusted.
+                state.end_link(handle, now, &self.options);
+                return None;
+            }
+            message.map(|message| message.body)
+        })
     }
 
     /// Puts in order what the last events left behind.
@@ -535,6 +542,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 self.tell(state, acknowledge.link, body);
             }
         }
+        self.tidy_receives(state, now);
         let urgent = state.urgent;
         let mut place = 0;
         while let Some((at, handle)) = state.links.find_from(place, Link::is_up) {
@@ -547,6 +555,31 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let refused = |link: &Link| link.is_stuck(&self.options) && state.admits_message(link);
         if state.requests.has_room() && state.links.find(refused).is_some() {
             state.remind(now.after(REFUSED));
+        }
+    }
+
+    /// Posts places for messages again that the device did not take. A link that misses one, or a message that others have overtaken, for too
+    /// long will not hear of it any more, and is over.
+    fn tidy_receives(&self, state: &mut State, now: Instant) {
+        let mut place = 0;
+        while let Some((at, handle)) = state
+            .links
+            .find_from(place, |link| link.misses() || link.missing_until.is_some())
+        {
+            place = at.saturating_add(1);
+            let Some(link) = state.links.get_mut(handle) else {
+                continue;
+            };
+            let port = self.ports.get(link.port);
+            let posted = port.map(|port| link.post_again(handle, port));
+            let until = link.missing_until.or(now.after(PATIENCE));
+            link.missing_until = until.filter(|_| link.misses());
+            let in_vain = link.missing_until.is_some_and(|until| until <= now);
+            if in_vain || posted != Some(Ok(())) {
+                state.end_link(handle, now, &self.options);
+            } else if link.misses() {
+                state.remind(now.after(REFUSED));
+            }
         }
     }
 

@@ -70,6 +70,14 @@ pub(crate) struct Link {
     credits: u32,
     /// Messages taken in that the peer has not been told of.
     owed: u16,
+    /// Places in which a message is that was not taken in.
+    arrived: u64,
+    /// The place of the next message: the device fills them in turn.
+    next: usize,
+    /// Places before that one which the device has not taken back yet.
+    unposted: usize,
+    /// When a message that others have overtaken, or a place for one, has been missing too long.
+    pub(crate) missing_until: Option<Instant>,
     /// Places for messages to be sent.
     free: u64,
     outbox: VecDeque<Waiting>,
@@ -103,6 +111,10 @@ impl Link {
             slots,
             credits: 0,
             owed: 0,
+            arrived: 0,
+            next: 0,
+            unposted: 0,
+            missing_until: None,
             free: u64::MAX >> 64_usize.saturating_sub(slots).min(63),
             outbox: VecDeque::new(),
         })
@@ -144,23 +156,62 @@ impl Link {
             .post_recv(self.ep, &[piece], cookie, CompletionFlags::empty())?)
     }
 
-    /// Copies a received message out, and posts its place again.
+    /// A message is in a place. The device may tell of it before those that were sent earlier.
+    pub(crate) fn message_came(&mut self, slot: usize) -> Result<()> {
+        let place = 1_u64.checked_shl(slot as u32).filter(|_| slot < self.slots);
+        let place = place.ok_or(RsmError::InternalError)?;
+        self.arrived |= place;
+        Ok(())
+    }
+
+    /// Copies the next message out, in the order in which they were sent, and posts its place again; `None` if it has not come.
     pub(crate) fn take_message<B: Backend, L: RawLock>(
         &mut self,
         link: Handle,
-        slot: usize,
         port: &Port<'_, B, L>,
-    ) -> Result<[u8; MESSAGE_SIZE]> {
-        if slot >= self.slots {
-            return Err(RsmError::InternalError);
+    ) -> Result<Option<[u8; MESSAGE_SIZE]>> {
+        let place = 1_u64.checked_shl(self.next as u32).unwrap_or(0);
+        if self.arrived & place == 0 {
+            return Ok(None);
         }
         let block = self.block.as_ref().ok_or(RsmError::InternalError)?;
-        let place = slot.wrapping_mul(MESSAGE_SIZE);
         let mut bytes = [0; MESSAGE_SIZE];
-        let from = block.bytes().get(place..).unwrap_or_default();
-        load_bytes(from, &mut bytes);
-        self.post_receive(link, slot, port)?;
-        Ok(bytes)
+        let from = block.bytes().get(self.next.wrapping_mul(MESSAGE_SIZE)..);
+        load_bytes(from.unwrap_or_default(), &mut bytes);
+        self.arrived &= !place;
+        self.next = self.in_turn(1);
+        self.missing_until = None;
+        self.unposted = self.unposted.saturating_add(1);
+        self.post_again(link, port)?;
+        Ok(Some(bytes))
+    }
+
+    /// The place so many behind the next one.
+    fn in_turn(&self, behind: usize) -> usize {
+        let place = self.next.saturating_add(behind);
+        place.checked_rem(self.slots).unwrap_or(0)
+    }
+
+    /// Posts the places of messages that were taken in, as far as the device takes them.
+    pub(crate) fn post_again<B: Backend, L: RawLock>(
+        &mut self,
+        link: Handle,
+        port: &Port<'_, B, L>,
+    ) -> Result<()> {
+        while self.unposted != 0 {
+            let first = self.in_turn(self.slots.saturating_sub(self.unposted));
+            match self.post_receive(link, first, port) {
+                Ok(()) => self.unposted = self.unposted.saturating_sub(1),
+                Err(RsmError::InsufficientResources) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a message has not come that others have overtaken, or places wait to be posted again.
+    pub(crate) fn misses(&self) -> bool {
+        self.state != LinkState::Over && (self.arrived != 0 || self.unposted != 0)
     }
 
     /// Counts what a message says of credits, and what it took.
@@ -169,6 +220,12 @@ impl Link {
         if message.body != Body::Credit {
             self.owed = self.owed.saturating_add(1);
         }
+    }
+
+    /// Messages that the peer may be told it can send again: for each one there is a place.
+    fn returns(&self) -> u16 {
+        let unposted = u16::try_from(self.unposted).unwrap_or(u16::MAX);
+        self.owed.saturating_sub(unposted)
     }
 
     /// Whether the endpoint takes a transfer more; the last places are for messages.
@@ -184,7 +241,7 @@ impl Link {
     /// Whether the peer may be told something, and nothing is on the way there whose end would remind of it.
     pub(crate) fn is_stuck(&self, options: &Options) -> bool {
         let says = self.credits > 0 && !self.outbox.is_empty();
-        self.is_up() && self.requests == 0 && (says || self.owed >= low(options))
+        self.is_up() && self.requests == 0 && (says || self.returns() >= low(options))
     }
 
     /// Whether more answers wait than any peer that keeps the protocol lets gather. What this side says by itself is
@@ -293,7 +350,7 @@ impl State {
             // Credits go with whatever is sent, or alone when the peer might run out.
             let waiting = match waiting {
                 Some(waiting) => waiting,
-                None if link.owed >= low(options) => Waiting {
+                None if link.returns() >= low(options) => Waiting {
                     body: Body::Credit,
                     import: Handle::NULL,
                     told: Handle::NULL,
@@ -306,9 +363,10 @@ impl State {
                 return;
             }
             let slot = link.free.trailing_zeros() as u8;
+            let credits = link.returns();
             let message = Message {
                 incarnation: options.incarnation,
-                credits: link.owed,
+                credits,
                 body: waiting.body,
             };
             let place = link
@@ -346,7 +404,7 @@ impl State {
                 return;
             };
             link.free &= !(1_u64.checked_shl(u32::from(slot)).unwrap_or(0));
-            link.owed = 0;
+            link.owed = link.owed.saturating_sub(credits);
             link.requests = link.requests.saturating_add(1);
             if !is_credit {
                 link.credits = link.credits.saturating_sub(1);
@@ -475,3 +533,6 @@ fn low(options: &Options) -> u16 {
 
 /// Microseconds that an ended link waits for its requests to come back.
 const DRAIN: u32 = 50_000;
+
+/// Microseconds after which what a link misses will not come.
+pub(crate) const PATIENCE: u32 = 50_000;

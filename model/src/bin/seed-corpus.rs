@@ -1,6 +1,7 @@
 //! Writes inputs for the fuzz targets `ops` and `rsm_ops` that get far, into the folder given: `seed-corpus fuzz/seeds`.
 //!
-//! Those of `ops` are the scenarios of this crate, and random runs that do what no scenario does; those of `rsm_ops` are random runs.
+//! Those of `ops` are the scenarios of this crate, and random runs that do what no scenario does; those of `rsm_ops` are random runs without
+//! faults, and for each kind of fault one in which it has an effect.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -107,9 +108,65 @@ fn faults(seed: u64) -> Vec<Fault> {
 
 fn rsm_bytes(seed: u64) -> Vec<u8> {
     let mut bytes = seed.to_le_bytes().to_vec();
-    bytes.extend([seed as u8, (seed / 3) as u8, 0]);
+    bytes.extend([seed as u8, (seed / 3) as u8, 0, 0]);
     bytes.extend(noise(seed).take(LENGTH));
     bytes
+}
+
+/// The kinds of faults by their numbers in `rsm::fault`.
+const RSM_FAULTS: [&str; rsm::KINDS as usize] = [
+    "completion-dropped",
+    "completion-late",
+    "completion-twice",
+    "completion-out-of-order",
+    "queue-overrun",
+    "notification-lost",
+    "link-down",
+    "nothing-left",
+    "post-refused",
+    "answer",
+    "no-buffer",
+    "host-dead",
+];
+
+/// A run with one fault, in which one operation follows the other until the bytes are used up.
+fn rsm_bytes_with_fault(kind: u8, seed: u64) -> Vec<u8> {
+    let mut bytes = seed.to_le_bytes().to_vec();
+    // See `rsm::Faults`: one fault.
+    let count = 129;
+    let empty = u8::from(seed % 8 == 7);
+    bytes.extend([seed as u8, (seed / 3) as u8, empty, count, kind]);
+    let some: Vec<u8> = noise(seed).take(3 + LENGTH).collect();
+    let (fault, rest) = some.split_at(3);
+    bytes.extend(fault);
+    let mut noise = Unstructured::new(rest);
+    while !noise.is_empty() {
+        let at = rest.len() - noise.len();
+        let _operation = rsm::Op::arbitrary(&mut noise);
+        bytes.push(1);
+        bytes.extend(&rest[at..rest.len() - noise.len()]);
+    }
+    bytes
+}
+
+/// For each kind of fault the run in which it leads to most, if it has an effect there at all.
+fn keep_faults(folder: &Path) -> io::Result<()> {
+    for (kind, name) in (0..).zip(RSM_FAULTS) {
+        let candidates = (0..CANDIDATES / 3).map(|seed| rsm_bytes_with_fault(kind, seed));
+        let struck = candidates.filter_map(|bytes| Some((rsm_outcomes(&bytes)?, bytes)));
+        let best = struck
+            .filter(|((_, happened), _)| *happened)
+            .max_by_key(|((does, _), _)| {
+                let excused = does.iter().filter(|call| call.contains(':'));
+                (excused.count(), does.len())
+            });
+        let ((does, _), bytes) = best.ok_or_else(|| {
+            io::Error::other(format!("no run in which the fault {name} has an effect"))
+        })?;
+        println!("fault-{name}: {does:?}");
+        fs::write(folder.join(format!("fault-{name}")), bytes)?;
+    }
+    Ok(())
 }
 
 fn noise(seed: u64) -> impl Iterator<Item = u8> {
@@ -139,24 +196,22 @@ fn reached(input: &Input) -> BTreeSet<String> {
     }
 }
 
-/// The calls that succeed in a run of remote shared memory.
-fn rsm_successes(bytes: &[u8]) -> BTreeSet<String> {
-    let Ok(input) = rsm::Input::arbitrary_take_rest(Unstructured::new(bytes)) else {
-        return BTreeSet::new();
-    };
-    let Ok(mut runner) = rsm::Runner::new(&input.setup) else {
-        return BTreeSet::new();
-    };
+/// The calls that succeed in a run of remote shared memory, those that fail because of its faults, and whether any had an effect;
+/// nothing if it does not come to its end.
+fn rsm_outcomes(bytes: &[u8]) -> Option<(BTreeSet<String>, bool)> {
+    let input = rsm::Input::arbitrary_take_rest(Unstructured::new(bytes)).ok()?;
+    let mut runner = rsm::Runner::new(&input.setup).ok()?;
     for op in input.ops() {
-        if runner.apply(op).is_err() {
-            break;
-        }
+        runner.apply(op).ok()?;
     }
     let tally = runner.tally().iter();
-    tally
-        .filter(|(_, counts)| counts[0] > 0)
+    let outcomes = tally
+        .filter(|(call, counts)| counts[0] > 0 || call.contains(':'))
         .map(|(call, _)| call.clone())
-        .collect()
+        .collect();
+    let happened = !runner.happened().is_empty();
+    runner.finish().ok()?;
+    Some((outcomes, happened))
 }
 
 /// A candidate: its seed, its bytes, and what it does.
@@ -211,8 +266,9 @@ fn main() -> io::Result<()> {
     keep(&ops, candidates.collect(), covered)?;
     let candidates = (0..CANDIDATES).map(|seed| {
         let bytes = rsm_bytes(seed);
-        let does = rsm_successes(&bytes);
-        (seed, bytes, does)
+        let does = rsm_outcomes(&bytes).map(|(does, _)| does);
+        (seed, bytes, does.unwrap_or_default())
     });
-    keep(&rsm_ops, candidates.collect(), BTreeSet::new())
+    keep(&rsm_ops, candidates.collect(), BTreeSet::new())?;
+    keep_faults(&rsm_ops)
 }

@@ -1,5 +1,6 @@
-//! What goes wrong below a run.
+//! What goes wrong below a run, as bytes hold it.
 
+use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::{Fault, RemoteError};
 
 /// Faults of the two adapters. They come after what most runs begin with: their times and counts begin there.
@@ -12,6 +13,23 @@ pub const KINDS: u8 = 12;
 const MOMENT: u64 = 4;
 /// The completion queues of a controller: those of messages and of requests.
 const QUEUES: [u16; 2] = [3, 4];
+
+impl<'a> Arbitrary<'a> for Faults {
+    /// None in every other run, and few in the others; each where it happens early.
+    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let count = match u8::arbitrary(u)? {
+            0..=127 => 0,
+            more => more % 3 + 1,
+        };
+        let faults: arbitrary::Result<Vec<Fault>> = (0..count)
+            .map(|_| {
+                let (kind, adapter, which, nth) = u.arbitrary()?;
+                Ok(fault(kind, adapter, which, nth))
+            })
+            .collect();
+        faults.map(Self)
+    }
+}
 
 /// The fault of a kind by number, of an adapter, and when it happens; `which` is what else there is to say of it.
 pub fn fault(kind: u8, adapter: u8, which: u8, nth: u8) -> Fault {

@@ -4,7 +4,7 @@
 //! exchange signals. Every return and residual is compared, and whenever everything is at rest the states of all connections, the
 //! pending signals and every byte of both nodes.
 //!
-//! In runs of tests something may go wrong on their fabric. What a fault excuses, if it had an effect, is in `damage/table.rs`; what may be
+//! In some runs something goes wrong on their fabric. What a fault excuses, if it had an effect, is in `damage/table.rs`; what may be
 //! open because of it is in `runner/doubt.rs`. Everything else is compared as ever.
 //!
 //! Transfers in explicit mode may stay on the way over the next operations. Where their order then would decide what is in a

@@ -65,8 +65,7 @@ pub struct Setup {
     pub default_access: u8,
     /// Whether to begin without segments and connections.
     pub empty: bool,
-    /// What goes wrong after that; nothing where a run is read from bytes.
-    #[arbitrary(default)]
+    /// What goes wrong after that.
     pub faults: Faults,
 }
 

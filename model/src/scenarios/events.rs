@@ -405,6 +405,13 @@ fn notification() -> Vec<Op> {
         event(EventOp::EvdFree { evd: software }),
         event(EventOp::CnoFree { cno: FIRST }),
     ]);
+    // It goes with what it told, and leaves one that is attached as well.
+    ops.push(evd(6, Some(SECOND)));
+    ops.extend([
+        post_se(software, 5),
+        event(EventOp::EvdFree { evd: software }),
+    ]);
+    ops.extend(cno_wait(SECOND));
     ops.push(evd(6, Some(SECOND)));
     for waits in [0, 1, 6, 7, 8, 9, 11] {
         ops.extend([FIRST, SECOND].map(|cno| event(EventOp::CnoWaits { cno, waits })));

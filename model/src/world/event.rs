@@ -500,8 +500,13 @@ impl World {
             }
         }
         let cno = evd.and_then(|evd| evd.cno);
-        // CNW-05: the last dispatcher gone releases waiters; whether a trigger is remembered is open.
+        // CNW-05: the last dispatcher gone releases waiters; whether a trigger is remembered is open then, and not before.
         self.touch_cno(cno, false);
+        if !self.evds.values().any(|evd| evd.cno == cno)
+            && let Some(cno) = cno.and_then(|key| self.cnos.get_mut(&key))
+        {
+            cno.triggered = false;
+        }
     }
 
     /// EVZ-01.

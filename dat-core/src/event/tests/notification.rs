@@ -259,6 +259,43 @@ fn the_last_dispatcher_releases_everybody() {
     assert_eq!(fired(ia.cno_wait(cno).unwrap().poll(&waker)), Some(three));
 }
 
+/// A notification was forgotten with the dispatcher that fired last, also that of another one before it.
+///
+/// Spec: CNW-01, CNW-03, EVF-04
+#[test]
+fn what_one_dispatcher_told_outlives_another() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let cno = ia.cno_create(None).unwrap();
+    let evds = [(); 3].map(|()| ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE).unwrap());
+    let [stays, goes, other] = evds;
+    let unattached = ia.evd_create(8, None, EvdFlags::SOFTWARE).unwrap();
+    ia.evd_post_se(stays, 1).unwrap();
+    ia.evd_post_se(goes, 2).unwrap();
+    ia.evd_free(goes).unwrap();
+    let (_, waker) = WakeCount::new();
+    let hint = fired(ia.cno_wait(cno).unwrap().poll(&waker));
+    assert!([Some(stays), Some(other)].contains(&hint), "{hint:?}");
+    assert_eq!(drain(&ia, stays), [1]);
+    assert!(ia.cno_wait(cno).unwrap().poll(&waker).is_pending());
+
+    // Two that were woken have not looked when the second one's dispatcher goes.
+    let mut waits = [(); 2].map(|()| ia.cno_wait(cno).unwrap());
+    for wait in &mut waits {
+        assert!(wait.poll(&waker).is_pending());
+    }
+    ia.evd_post_se(stays, 3).unwrap();
+    ia.evd_post_se(other, 4).unwrap();
+    ia.evd_free(other).unwrap();
+    for wait in &mut waits {
+        assert_eq!(fired(wait.poll(&waker)), Some(stays));
+    }
+    ia.evd_free(stays).unwrap();
+    assert!(ia.cno_wait(cno).unwrap().poll(&waker).is_pending());
+    ia.evd_free(unattached).unwrap();
+}
+
 /// Spec: CNF-01, CNC-03, GEN-03
 #[test]
 fn freeing_needs_an_idle_object() {

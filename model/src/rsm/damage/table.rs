@@ -13,7 +13,7 @@ pub(crate) enum Effect {
     Nothing,
     /// A call that needs the device finds nothing left on one side, once.
     Scarce,
-    /// The device of one side does not take a request, once; if it was a buffer for messages, its link breaks.
+    /// The device of one side does not take a request, once. A message, or a place for one, is posted again.
     Refused,
     /// A request fails, and its link breaks and is made anew. Whoever made the request is told this.
     Breaks(RsmError),
@@ -105,6 +105,13 @@ pub(crate) fn kind(name: &str) -> Kind {
     }
 }
 
+impl Kind {
+    /// Whether a call fails when its connection is aborted meanwhile.
+    pub(crate) const fn ends_with_connection(self) -> bool {
+        matches!(self, Self::Transfer { .. } | Self::Signal | Self::Span)
+    }
+}
+
 impl Effect {
     /// Whether it goes on for the rest of the run, and not only until everything has come to rest.
     pub(crate) const fn lasts(self) -> bool {
@@ -123,11 +130,11 @@ impl Effect {
 
     /// Whether it may take from a link what is on the way there.
     pub(crate) const fn loses(self) -> bool {
-        matches!(self, Self::Breaks(_) | Self::Refused) || self.lasts()
+        matches!(self, Self::Breaks(_)) || self.lasts()
     }
 
-    /// The errors that a call may return because of it, on top of those that it returns without. CONN_ABORTED is one only if
-    /// the connection says of itself that it is aborted.
+    /// The errors that a call may return because of it, on top of those that it returns without, and CONN_ABORTED,
+    /// which the connection itself is asked about.
     pub(crate) fn errors(self, kind: Kind) -> Vec<RsmError> {
         use RsmError::*;
         match (self, kind) {
@@ -138,14 +145,8 @@ impl Effect {
             }
             (Self::Scarce, _) => vec![],
 
-            (Self::Refused, Kind::Connect) => vec![InsufficientResources],
-            (Self::Refused, Kind::Transfer { signal: false }) => vec![InsufficientResources],
-            (Self::Refused, Kind::Transfer { signal: true }) => {
-                vec![InsufficientResources, RemoteNodeUnreachable]
-            }
-            (Self::Refused, Kind::Signal) => vec![RemoteNodeUnreachable],
-            (Self::Refused, Kind::Span) => vec![BarrierFailure],
-            (Self::Refused, Kind::Device | Kind::Ends) => vec![],
+            (Self::Refused, Kind::Connect | Kind::Transfer { .. }) => vec![InsufficientResources],
+            (Self::Refused, _) => vec![],
 
             (Self::Breaks(error), Kind::Transfer { signal: false }) => vec![error],
             (Self::Breaks(error), Kind::Transfer { signal: true }) => {
@@ -164,29 +165,24 @@ impl Effect {
                 vec![RemoteNodeUnreachable, InsufficientResources, Interrupted]
             }
             (Self::Lost, Kind::Transfer { .. }) => {
-                vec![
-                    BarrierFailure,
-                    RemoteNodeUnreachable,
-                    ConnectionAborted,
-                    Interrupted,
-                ]
+                vec![BarrierFailure, RemoteNodeUnreachable, Interrupted]
             }
             (Self::Lost, Kind::Signal) => {
-                vec![RemoteNodeUnreachable, ConnectionAborted, Interrupted]
+                vec![RemoteNodeUnreachable, Interrupted]
             }
-            (Self::Lost, Kind::Span) => vec![BarrierFailure, ConnectionAborted, Interrupted],
+            (Self::Lost, Kind::Span) => vec![BarrierFailure, Interrupted],
             (Self::Lost, Kind::Ends) => vec![Interrupted],
             (Self::Lost, Kind::Device) => vec![],
 
             (Self::Cut, Kind::Connect) => vec![RemoteNodeUnreachable, InsufficientResources],
             (Self::Cut, Kind::Transfer { signal: false }) => {
-                vec![BarrierFailure, ConnectionAborted]
+                vec![BarrierFailure]
             }
             (Self::Cut, Kind::Transfer { signal: true }) => {
-                vec![BarrierFailure, ConnectionAborted, RemoteNodeUnreachable]
+                vec![BarrierFailure, RemoteNodeUnreachable]
             }
-            (Self::Cut, Kind::Signal) => vec![RemoteNodeUnreachable, ConnectionAborted],
-            (Self::Cut, Kind::Span) => vec![BarrierFailure, ConnectionAborted],
+            (Self::Cut, Kind::Signal) => vec![RemoteNodeUnreachable],
+            (Self::Cut, Kind::Span) => vec![BarrierFailure],
             (Self::Cut, Kind::Ends | Kind::Device) => vec![],
 
             (Self::Stopped | Self::Dead, Kind::Device) => {

@@ -121,10 +121,9 @@ impl Runner {
     /// A call failed where it would not without faults; says whether it may.
     pub(super) fn excuse(&mut self, call: Call, import: Option<usize>, error: RsmError) -> bool {
         if error == RsmError::ConnectionAborted {
+            // Whether the connection may be aborted is judged where it says so of itself.
             let import = import.and_then(|at| self.world.node(call.side).imports.get(at));
-            if !import.is_some_and(|import| import.aborted) {
-                return false;
-            }
+            return call.kind.ends_with_connection() && import.is_some_and(|import| import.aborted);
         }
         self.damage.excuses(&call, error)
     }

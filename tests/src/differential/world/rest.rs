@@ -1,0 +1,151 @@
+//! How everything comes to rest, and what is noted then: events and memory.
+
+use dat_core::event::Event;
+use dat_core::flags::{DtoStatus, EndpointState};
+
+use super::super::operation::{PAIRS, Place};
+use super::World;
+use crate::fixture::{Testbed, granted};
+
+impl<T: Testbed> World<'_, T> {
+    /// Waits until the peer has a request, or the attempt has ended without.
+    pub(super) fn await_request(&mut self, at: Place) {
+        for _ in 0..self.net.bed.patience() {
+            self.take_requests(1 - at.side);
+            let asks = self.state(at) == EndpointState::ActiveConnectionPending;
+            if !asks || self.sides[1 - at.side].arrived.is_some() {
+                return;
+            }
+            let moved = self.net.step();
+            if self.net.bed.stands_still() && !moved {
+                return;
+            }
+        }
+    }
+
+    /// Whether nothing changes at the ends of a connection any more, unless somebody does something.
+    fn is_settled(&self, pair: usize) -> bool {
+        let status = [0, 1].map(|side| self.status(Place { side, pair }));
+        // Of a request that succeeds in silence no event tells.
+        if !status.iter().all(|end| end.request_idle) {
+            return false;
+        }
+        // Who is asked for a connection decides when the list wants it.
+        if self.sides.iter().any(|side| side.arrived.is_some()) {
+            return true;
+        }
+        let ends = status.map(|end| end.state);
+        let [one, other] = ends.map(|state| state == EndpointState::Connected);
+        one == other
+            && !ends.into_iter().any(|state| {
+                matches!(
+                    state,
+                    EndpointState::ActiveConnectionPending
+                        | EndpointState::CompletionPending
+                        | EndpointState::DisconnectPending
+                )
+            })
+    }
+
+    /// Lets everything come to rest. On a device of its own, that nothing happens for some time does not say that nothing will.
+    fn settle(&self) {
+        self.net.settle();
+        let bed = &self.net.bed;
+        if bed.stands_still() {
+            return;
+        }
+        for _ in 0..bed.patience() {
+            if (0..PAIRS).all(|pair| self.is_settled(pair)) {
+                break;
+            }
+            self.net.step();
+        }
+        self.net.settle();
+    }
+
+    /// Notes requests for connections that have come to a side.
+    fn take_requests(&mut self, number: usize) {
+        let side = &mut self.sides[number];
+        while let Ok(event) = side.ia.evd_dequeue(side.arrivals) {
+            let Event::ConnectionRequest { cr, .. } = event else {
+                panic!("{event:?}");
+            };
+            side.arrived = Some(cr);
+            let asked = granted(side.ia.cr_query(cr, Default::default()));
+            let told = format!("asked with {:?}", asked.private_data);
+            self.record.event(number, usize::MAX, told);
+        }
+    }
+
+    /// Lets everything come to rest, and notes events and memory.
+    pub(super) fn rest(&mut self) {
+        self.settle();
+        for number in 0..2 {
+            for pair in 0..PAIRS {
+                for which in 0..3 {
+                    self.take(number, pair, which);
+                }
+                let end = self.end_of(Place { side: number, pair });
+                end.busy = false;
+                end.reads = false;
+            }
+            self.take_requests(number);
+            let side = &mut self.sides[number];
+            for evd in [side.software, side.ia.async_evd()] {
+                while let Ok(event) = side.ia.evd_dequeue(evd) {
+                    let told = match event {
+                        Event::Software { pointer } => format!("software {pointer:?}"),
+                        Event::Async { kind, .. } => format!("{kind:?}"),
+                        other => panic!("{other:?}"),
+                    };
+                    self.record.event(number, usize::MAX, told);
+                }
+            }
+        }
+        for (number, side) in self.sides.iter().enumerate() {
+            self.record.memory(number, side.memory.content());
+        }
+    }
+
+    fn take(&mut self, number: usize, pair: usize, which: usize) {
+        let side = &mut self.sides[number];
+        let end = &mut side.ends[pair];
+        while let Ok(event) = side.ia.evd_dequeue(end.dispatchers[which]) {
+            let told = match event {
+                Event::Dto(done) if done.status == DtoStatus::Success => format!(
+                    "{:?} {} of {}",
+                    done.operation, done.cookie, done.transferred_length
+                ),
+                Event::Dto(done) => {
+                    format!("{:?} {} {:?}", done.operation, done.cookie, done.status)
+                }
+                Event::RmrBind(done) => {
+                    if let Some((cookie, opened)) = end.opening.take()
+                        && cookie == done.cookie
+                        && done.status == DtoStatus::Success
+                    {
+                        end.opened = Some(opened);
+                    }
+                    format!("bind {} {:?}", done.cookie, done.status)
+                }
+                Event::Connection {
+                    kind,
+                    private_data_size,
+                    ..
+                } => {
+                    end.opened = None;
+                    end.opening = None;
+                    format!("{kind:?} with {private_data_size} bytes")
+                }
+                other => panic!("{other:?}"),
+            };
+            if let Event::Dto(done) = event
+                && done.status != DtoStatus::Success
+                && which == 0
+            {
+                end.waiting.pop();
+            }
+            self.record.event(number, pair, told);
+        }
+    }
+}
