@@ -59,6 +59,9 @@ enum Task {
     Harden(harden::Options),
     /// Check the dependencies against the advisory database (needs a network)
     Advisories,
+    /// Run a program of tests until one of them fails: what cargo calls when faults are tried
+    #[command(hide = true)]
+    FirstFailure(harden::FirstFailure),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +75,9 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode> {
+    if let Task::FirstFailure(options) = &arguments.task {
+        return harden::first_failure(options);
+    }
     let workspace = Workspace::load()?;
     match arguments.task {
         Task::Vm(options) => return vm::run(&workspace, &options),
@@ -86,6 +92,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Man(options) => manual::write_pages(&workspace, &options),
         Task::Harden(options) => harden::run(&workspace, &options),
         Task::Advisories => tools::advisories(&workspace),
+        Task::FirstFailure(_) => Ok(()),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! What a close and an opening find, wherever in its table it is.
 
+mod close;
 mod contexts;
 #[cfg(feature = "std")]
 mod threads;

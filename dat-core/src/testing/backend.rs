@@ -206,6 +206,7 @@ unsafe impl Backend for TestBackend {
         device
             .shared
             .get(&key.0)
+            .filter(|_| !device.counts_no_shared)
             .map(|shared| shared.receives.len() as u32)
     }
 
@@ -314,7 +315,7 @@ unsafe impl Backend for TestBackend {
     }
 
     fn receive_info(&self, _key: QueuePairKey) -> ReceiveInfo {
-        ReceiveInfo::default()
+        self.device().receive_info
     }
 
     fn listen(

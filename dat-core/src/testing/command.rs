@@ -8,7 +8,7 @@ use super::device::{Call, Device, Posted, Step};
 use super::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
-    BackendError, Completion, ControlEvent, DeviceFailure, Extensions, QueuePairKey,
+    BackendError, Completion, ControlEvent, DeviceFailure, Extensions, QueuePairKey, ReceiveInfo,
     SharedReceiveQueueKey,
 };
 use crate::flags::DtoStatus;
@@ -47,6 +47,8 @@ impl TestBackend {
             before_destroy: Step::default(),
             immediates: BTreeMap::new(),
             extensions: Extensions::empty(),
+            counts_no_shared: false,
+            receive_info: ReceiveInfo::default(),
             during_post: Step::default(),
         })))
     }
@@ -57,7 +59,12 @@ impl TestBackend {
 
     /// The next call that can fail fails with this.
     pub(crate) fn refuse_next(&self, error: BackendError) {
-        self.device().refusals.push_back(error);
+        self.device().refusals.push_back(Err(error));
+    }
+
+    /// The next call that can fail, behind those that were spoken of, does not.
+    pub(crate) fn pass_next(&self) {
+        self.device().refusals.push_back(Ok(()));
     }
 
     /// The device does not take the newest requests that the next doorbell tells it of, so many.
@@ -236,6 +243,16 @@ impl TestBackend {
     /// What the device has beyond the interface; to be said before it is opened.
     pub(crate) fn set_extensions(&self, extensions: Extensions) {
         self.device().extensions = extensions;
+    }
+
+    /// The device cannot tell how many buffers a shared receive queue has.
+    pub(crate) fn count_no_shared(&self) {
+        self.device().counts_no_shared = true;
+    }
+
+    /// What the device tells of the receives of any queue pair.
+    pub(crate) fn tell_receives(&self, info: ReceiveInfo) {
+        self.device().receive_info = info;
     }
 
     /// A queue pair takes the buffer at `position` of a shared receive queue and completes it.

@@ -6,8 +6,8 @@ use std::vec::Vec;
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
     BackendError, BindRequest, Completion, ControlEvent, DeviceFailure, DisconnectMode,
-    ExtendedRequest, Extensions, ListenerKey, QueuePairKey, ReceiveRequest, RegionKeys, RequestKey,
-    Segment, SendRequest, SharedReceiveQueueKey, SyncDirection,
+    ExtendedRequest, Extensions, ListenerKey, QueuePairKey, ReceiveInfo, ReceiveRequest,
+    RegionKeys, RequestKey, Segment, SendRequest, SharedReceiveQueueKey, SyncDirection,
 };
 use crate::flags::DtoStatus;
 use crate::time::Instant;
@@ -135,7 +135,8 @@ pub(super) struct Device {
     pub(super) live: BTreeSet<u32>,
     pub(super) control: VecDeque<ControlEvent>,
     pub(super) calls: Vec<Call>,
-    pub(super) refusals: VecDeque<BackendError>,
+    /// What the next calls that can fail come to.
+    pub(super) refusals: VecDeque<Result<(), BackendError>>,
     /// The next doorbell finds the device unwilling.
     pub(super) doorbell_refuses: u32,
     pub(super) doorbells: usize,
@@ -144,6 +145,10 @@ pub(super) struct Device {
     /// Numbers that come with completions, by their tokens.
     pub(super) immediates: BTreeMap<u64, u32>,
     pub(super) extensions: Extensions,
+    /// It cannot tell how many buffers a shared queue has.
+    pub(super) counts_no_shared: bool,
+    /// What it tells of the receives of any queue pair.
+    pub(super) receive_info: ReceiveInfo,
     pub(super) during_post: Step,
 }
 
@@ -165,10 +170,7 @@ impl Device {
 
     /// The error the test wants the next call to fail with.
     pub(super) fn refuse(&mut self) -> Result<(), BackendError> {
-        match self.refusals.pop_front() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        self.refusals.pop_front().unwrap_or(Ok(()))
     }
 
     pub(super) fn complete(&mut self, queue: Option<u16>, completion: Completion) {

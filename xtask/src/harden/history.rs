@@ -41,7 +41,7 @@ fn judge(whole: bool, standing: Standing) -> Verdict {
 }
 
 /// Whether it is what git calls a commit, and nothing else: no option, no name of a branch, no `, with changes`.
-fn is_revision(text: &str) -> bool {
+pub(super) fn is_revision(text: &str) -> bool {
     text.len() >= DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

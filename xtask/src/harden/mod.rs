@@ -4,6 +4,7 @@ mod connections;
 mod coverage;
 mod dependencies;
 mod differential;
+mod first_failure;
 mod guest;
 mod history;
 mod models;
@@ -18,6 +19,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
+pub(crate) use self::first_failure::{FirstFailure, first_failure};
 use self::history::History;
 use crate::features;
 use crate::tools;

@@ -1,16 +1,18 @@
 //! Faults put into the core's validation and state tables one at a time: its own tests have to notice each.
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fmt::Write as _;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
-use super::history::History;
+use super::history::{History, is_revision};
 use super::{Effort, PAGE};
 use crate::tools;
 use crate::workspace::Workspace;
@@ -26,12 +28,14 @@ const PATIENCE: u32 = 20;
 const LEAST: Duration = Duration::from_secs(120);
 /// What the compiler is told for 64-bit words in halves.
 const HALVES: &str = "--cfg halves";
-/// Tests that look for races or compare speeds of copying: they take long, and have nothing to do with validation.
-const SLOW: [&str; 4] = [
+/// Tests that look for races or compare speeds of copying: they take long, and what they look for is no answer to a call of one thread.
+const SLOW: [&str; 6] = [
     "ia::tag",
     "sync::bytes",
     "posts::no_post",
     "a_refused_bind_keeps",
+    "a_close_leaves_nothing",
+    "lookup::a_check_never_mixes",
 ];
 
 #[derive(Deserialize)]
@@ -122,13 +126,8 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     let mut rows = known_rows(workspace)?;
     rows.retain(|file, _| kept.all().any(|known| known == file));
     let mut faults = Vec::new();
-    let mut alone = Duration::ZERO;
-    for flags in ["", HALVES] {
-        alone = alone.max(sound(workspace, flags)?);
-    }
-    // A fault that makes the tests wait for ever counts as noticed, so that no other may take as long.
-    let limit = alone.saturating_mul(PATIENCE).max(LEAST).as_secs();
-    // Those that were never tried as they are come first, and of these the short ones, so that little time is not spent for no row.
+    let mut limits = BTreeMap::new();
+    // Those that were never tried come first, and then those that have changed since; of these the short ones, so that little time is not spent for no row.
     let mut history = History::of(workspace);
     let fresh: BTreeSet<String> = rows
         .iter()
@@ -140,7 +139,13 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
         .collect();
     let length = |file: &str| fs::metadata(workspace.root().join(file)).map_or(0, |it| it.len());
     let mut files: Vec<&String> = kept.all().collect();
-    files.sort_by_key(|file| (fresh.contains(*file), length(file)));
+    files.sort_by_key(|file| {
+        (
+            rows.contains_key(*file),
+            fresh.contains(*file),
+            length(file),
+        )
+    });
     let revision = super::revision(workspace)?;
     let mut left = 0;
     for file in files {
@@ -154,7 +159,23 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
         } else {
             ""
         };
-        let outcome = try_file(workspace, file, flags, limit)?;
+        let limit = match limits.get(flags) {
+            Some(limit) => *limit,
+            None => {
+                // A fault that makes the tests wait for ever counts as noticed, so that no other may take as long.
+                let alone = sound(workspace, flags)?;
+                let limit = alone.saturating_mul(PATIENCE).max(LEAST).as_secs();
+                limits.insert(flags, limit);
+                limit
+            }
+        };
+        let earlier = if fresh.contains(file) {
+            None
+        } else {
+            earlier(workspace, file, &revision)?
+        };
+        let outcome = try_file(workspace, file, flags, limit, earlier)?;
+        keep(workspace, file, &revision, &outcome)?;
         let survivors: Vec<&Survivor> = kept
             .survivor
             .iter()
@@ -240,11 +261,15 @@ fn revision_of(row: &str) -> &str {
 }
 
 /// A fault that nothing noticed.
+#[derive(Serialize, Deserialize)]
 struct Missed {
     line: String,
     fault: String,
+    /// All that `cargo mutants` calls it.
+    name: String,
 }
 
+#[derive(Default, Serialize, Deserialize)]
 struct Outcome {
     noticed: u32,
     unviable: u32,
@@ -252,6 +277,15 @@ struct Outcome {
 }
 
 impl Outcome {
+    /// With what came of those that nothing noticed.
+    fn with(&self, later: Self) -> Self {
+        Self {
+            noticed: self.noticed + later.noticed,
+            unviable: self.unviable + later.unviable,
+            missed: later.missed,
+        }
+    }
+
     fn row(&self, file: &str, revision: &str) -> String {
         let Self {
             noticed,
@@ -264,7 +298,90 @@ impl Outcome {
     }
 }
 
-fn try_file(workspace: &Workspace, file: &str, flags: &str, limit: u64) -> Result<Outcome> {
+/// What a run found of a file, for the next one.
+#[derive(Deserialize)]
+struct Found {
+    revision: String,
+    /// Tests that were left out.
+    skipped: Vec<String>,
+    outcome: Outcome,
+}
+
+/// Where that is kept.
+fn found_of(workspace: &Workspace, file: &str) -> PathBuf {
+    let name = file.replace('/', "-");
+    workspace
+        .target()
+        .join("mutants/found")
+        .join(name)
+        .with_extension("json")
+}
+
+fn keep(workspace: &Workspace, file: &str, revision: &str, outcome: &Outcome) -> Result<()> {
+    let path = found_of(workspace, file);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let told = serde_json::to_string(&serde_json::json!({
+        "revision": revision,
+        "skipped": SLOW,
+        "outcome": outcome,
+    }))?;
+    fs::write(&path, told).with_context(|| path.display().to_string())
+}
+
+/// What an earlier run found of a file, if nothing but tests was added since: what was noticed then is noticed now, and only the rest
+/// has to be tried again.
+fn earlier(workspace: &Workspace, file: &str, revision: &str) -> Result<Option<Outcome>> {
+    let Ok(told) = fs::read_to_string(found_of(workspace, file)) else {
+        return Ok(None);
+    };
+    let found: Found = serde_json::from_str(&told)?;
+    let since = &found.revision;
+    if !(is_revision(since) && is_revision(revision)) || found.skipped != SLOW {
+        return Ok(None);
+    }
+    let shell = &workspace.shell;
+    let Ok(changes) = cmd!(
+        shell,
+        "git diff --numstat {since} {revision} -- dat-core Cargo.toml Cargo.lock"
+    )
+    .quiet()
+    .ignore_stderr()
+    .read() else {
+        return Ok(None);
+    };
+    Ok(only_adds_tests(&changes).then_some(found.outcome))
+}
+
+/// Whether all that `git diff --numstat` names are files of tests, from which nothing was taken away.
+fn only_adds_tests(changes: &str) -> bool {
+    changes.lines().all(|line| {
+        let mut columns = line.split('\t').skip(1);
+        columns.next() == Some("0") && columns.next().is_some_and(|path| path.contains("/tests/"))
+    })
+}
+
+/// A name as a pattern that means nothing else.
+fn pattern(name: &str) -> String {
+    let escaped: String = name
+        .chars()
+        .flat_map(|letter| {
+            let means_more = r"\.+*?()|[]{}^$".contains(letter);
+            means_more.then_some('\\').into_iter().chain([letter])
+        })
+        .collect();
+    format!("^{escaped}$")
+}
+
+/// Puts each fault into a file, or those that nothing noticed earlier.
+fn try_file(
+    workspace: &Workspace,
+    file: &str,
+    flags: &str,
+    limit: u64,
+    earlier: Option<Outcome>,
+) -> Result<Outcome> {
     let limit = limit.to_string();
     let program = tools::MUTANTS.install(workspace)?;
     let shell = &workspace.shell;
@@ -275,13 +392,29 @@ fn try_file(workspace: &Workspace, file: &str, flags: &str, limit: u64) -> Resul
     if told.is_dir() {
         fs::remove_dir_all(&told).with_context(|| told.display().to_string())?;
     }
+    let mut chosen = Vec::new();
+    for missed in earlier.iter().flat_map(|earlier| &earlier.missed) {
+        chosen.extend(["--re".to_owned(), pattern(&missed.name)]);
+    }
+    if let Some(earlier) = &earlier {
+        let left = earlier.missed.len();
+        println!(
+            "only tests were added since it was tried; again: the {left} that nothing noticed"
+        );
+        if left == 0 {
+            return Ok(earlier.with(Outcome::default()));
+        }
+    }
+    let runner = runner()?;
     // One that makes the tests wait for ever keeps no processor busy.
     let jobs = (available_parallelism()?.get() * 2).to_string();
     let tried = cmd!(
         shell,
-        "{program} mutants --package dat-core --file {file} --features std --baseline skip --jobs {jobs} --timeout {limit} --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib -- -- {skipped...}"
+        "{program} mutants --package dat-core --file {file} {chosen...} --features std --baseline skip --jobs {jobs} --timeout {limit} --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib --cargo-arg=--config={runner} -- -- {skipped...}"
     )
     .env("CARGO_PROFILE_DEV_DEBUG", "none")
+    // Nobody looks where a test failed.
+    .env("RUST_BACKTRACE", "0")
     .env("RUSTFLAGS", flags);
     let status = Command::from(tried).status().context("cargo-mutants")?;
     if !status.code().is_some_and(|code| ENDED.contains(&code)) {
@@ -289,7 +422,21 @@ fn try_file(workspace: &Workspace, file: &str, flags: &str, limit: u64) -> Resul
     }
     let told = fs::read_to_string(told.join("outcomes.json"))
         .context("cargo-mutants tells of no outcomes")?;
-    outcome(&told)
+    let outcome = outcome(&told)?;
+    Ok(match earlier {
+        Some(earlier) => earlier.with(outcome),
+        None => outcome,
+    })
+}
+
+/// What tells cargo to end the tests with the first one that fails.
+fn runner() -> Result<String> {
+    let own = env::current_exe()?;
+    let own = own
+        .to_str()
+        .context("the path of this program is no text")?;
+    let command = toml::Value::from(vec![own, "first-failure"]);
+    Ok(format!("target.\"cfg(all())\".runner={command}"))
 }
 
 /// The tests pass without any fault: with one that fails anyhow every fault would be noticed. How long they take when they are built.
@@ -329,6 +476,7 @@ fn outcome(told: &str) -> Result<Outcome> {
         let mutant = &outcome["scenario"]["Mutant"];
         let file = mutant["file"].as_str().unwrap_or_default();
         let at = mutant["span"]["start"]["line"].as_u64().unwrap_or_default();
+        let name = mutant["name"].as_str().unwrap_or_default();
         let source = fs::read_to_string(file).unwrap_or_default();
         missed.push(Missed {
             line: source
@@ -336,11 +484,12 @@ fn outcome(told: &str) -> Result<Outcome> {
                 .nth((at as usize).saturating_sub(1))
                 .unwrap_or_default()
                 .to_owned(),
-            fault: mutant["name"]
-                .as_str()
-                .and_then(|name| Some(name.split_once(": ")?.1))
+            fault: name
+                .split_once(": ")
+                .map(|(_, fault)| fault)
                 .unwrap_or_default()
                 .to_owned(),
+            name: name.to_owned(),
         });
     }
     Ok(Outcome {
@@ -353,7 +502,7 @@ fn outcome(told: &str) -> Result<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, revision_of};
+    use super::{Missed, Outcome, only_adds_tests, pattern, revision_of};
 
     #[test]
     fn a_row_tells_the_revision_that_it_was_made_at() {
@@ -367,5 +516,49 @@ mod tests {
         assert_eq!(revision_of(&row), "0123456789");
         let row = outcome.row("dat-core/src/id.rs", "0123456789, with changes");
         assert_eq!(revision_of(&row), "0123456789, with changes");
+    }
+    #[test]
+    fn only_tests_that_are_added_leave_noticed_what_was() {
+        let added =
+            "12\t0\tdat-core/src/memory/tests/region.rs\n3\t0\tdat-core/src/ia/tests/mod.rs\n";
+        assert!(only_adds_tests(""));
+        assert!(only_adds_tests(added));
+        for other in [
+            "12\t1\tdat-core/src/memory/tests/region.rs",
+            "12\t0\tdat-core/src/memory/region.rs",
+            "-\t-\tdat-core/src/memory/tests/region.bin",
+            "1\t0\tCargo.lock",
+        ] {
+            assert!(!only_adds_tests(&format!("{added}{other}\n")), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_tried_again_comes_to_what_was_noticed() {
+        let missed = |name: &str| Missed {
+            line: String::new(),
+            fault: String::new(),
+            name: name.to_owned(),
+        };
+        let earlier = Outcome {
+            noticed: 3,
+            unviable: 2,
+            missed: vec![missed("one"), missed("two")],
+        };
+        let both = earlier.with(Outcome {
+            noticed: 1,
+            unviable: 0,
+            missed: vec![missed("two")],
+        });
+        assert_eq!((both.noticed, both.unviable), (4, 2));
+        assert_eq!(both.missed.len(), 1);
+    }
+
+    #[test]
+    fn a_pattern_means_one_name() {
+        assert_eq!(
+            pattern("a/b.rs:1:2: replace A<'_>::f -> Result<()> with Ok(())"),
+            r"^a/b\.rs:1:2: replace A<'_>::f -> Result<\(\)> with Ok\(\(\)\)$"
+        );
     }
 }

@@ -664,3 +664,32 @@ fn established_precedes_data_that_was_polled_before() {
     .collect();
     assert_eq!(order, [('e', 0), ('d', 0), ('e', 1), ('d', 1), ('s', 0)]);
 }
+
+/// A free ends what there is of a connection at the device, and there only: nobody is told. Where nothing is under way there is
+/// nothing to end.
+///
+/// Spec: EPF-01, EPF-02
+#[test]
+fn a_free_ends_at_the_device_what_is_under_way() {
+    for (state, ends) in [
+        (EndpointState::Unconnected, false),
+        (EndpointState::ActiveConnectionPending, true),
+        (EndpointState::CompletionPending, true),
+        (EndpointState::Connected, true),
+        (EndpointState::DisconnectPending, true),
+        (EndpointState::Disconnected, false),
+    ] {
+        let mut storage = TestStorage::new();
+        let bench = Bench::new(&mut storage);
+        let (ep, _) = bench.in_state(state);
+        let pair = bench.pair(ep);
+        bench.device.take_calls();
+        bench.ia.ep_free(ep).unwrap();
+        let expected: Vec<_> = ends
+            .then_some((pair, DisconnectMode::Abrupt))
+            .into_iter()
+            .collect();
+        assert_eq!(disconnects(&bench), expected, "{state:?}");
+        assert_eq!(bench.connection_events(), [], "{state:?}");
+    }
+}

@@ -2,6 +2,7 @@
 
 mod asked;
 mod batch;
+mod changes;
 mod connect;
 mod extended;
 mod life;
@@ -10,3 +11,4 @@ mod parameters;
 mod refusals;
 mod segments;
 mod short_ways;
+mod told;

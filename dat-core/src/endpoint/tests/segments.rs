@@ -331,3 +331,53 @@ fn each_operation_asks_for_its_own_right_and_its_own_flags() {
         }
     }
 }
+
+/// Where an endpoint may have no segment one is one too many, whatever it names, and however little; a post of none is good.
+///
+/// Spec: EPW-38, EPC-10
+#[test]
+fn an_endpoint_that_may_have_no_segment_takes_none() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let attributes = EpAttributes {
+        max_request_iov: 0,
+        max_recv_iov: 0,
+        ..SMALL
+    };
+    let ep = make(&bench, &attributes).unwrap();
+    bench.connect(ep);
+    bench.establish(ep);
+    let lmr = LmrRequest {
+        memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+        pz: bench.pz,
+        privileges: MemoryPrivileges::ALL,
+    };
+    let full = LmrTriplet {
+        context: bench.ia.lmr_create(&lmr).unwrap().lmr_context,
+        address: 0x1000,
+        length: 1,
+    };
+    let empty = LmrTriplet { length: 0, ..full };
+    let none = CompletionFlags::empty();
+    for piece in [full, empty, LmrTriplet::default()] {
+        let remote = RmrTriplet {
+            length: piece.length,
+            ..RmrTriplet::default()
+        };
+        for outcome in [
+            bench.ia.post_send(ep, &[piece], 0, none),
+            bench.ia.post_rdma_write(ep, &[piece], 0, &remote, none),
+            bench.ia.post_rdma_read(ep, &[piece], 0, &remote, none),
+            bench.ia.post_recv(ep, &[piece], 0, none),
+        ] {
+            let error = outcome.unwrap_err();
+            assert_eq!(
+                (error.subtype(), error.cause()),
+                (Subtype::InvalidArg2, Cause::TooManySegments),
+                "{piece:?}"
+            );
+        }
+    }
+    bench.send(ep, 1);
+    bench.receive(ep, 2);
+}

@@ -277,3 +277,36 @@ fn only_an_endpoint_on_the_queue_takes_its_buffers() {
         assert_eq!((param.available, param.outstanding), (10, 10));
     });
 }
+
+/// A device that can count buffers is believed: it alone knows of those that it lost, or that a message is on its way into.
+///
+/// Spec: SRY-02
+#[cfg(feature = "std")]
+#[test]
+fn the_device_tells_what_can_be_taken() {
+    with_setting(|on| {
+        on.post(0).unwrap();
+        on.post(1).unwrap();
+        on.backend.forget_shared(on.key());
+        assert_eq!(on.counts(), (0, 2));
+    });
+}
+
+/// Where the device cannot count, each completion that is there counts, dequeued or not, whatever part is asked about.
+///
+/// Spec: SRY-02
+#[test]
+fn what_completed_cannot_be_taken_any_more() {
+    with_setting(|on| {
+        on.backend.count_no_shared();
+        for cookie in 0..3 {
+            on.post(cookie).unwrap();
+        }
+        on.arrive(&on.taker, 1);
+        let param = on.ia.srq_query(on.srq, SrqFields::AVAILABLE).unwrap();
+        assert_eq!(param.available, 2);
+        on.arrive(&on.taker, 0);
+        let param = on.ia.srq_query(on.srq, SrqFields::OUTSTANDING).unwrap();
+        assert_eq!((param.available, param.outstanding), (1, 3));
+    });
+}

@@ -197,3 +197,49 @@ fn the_adapter_limits_endpoints_on_a_queue() {
         second().unwrap();
     });
 }
+
+/// A queue is in the zone that it was made in, and in no other: it holds that one as long as it lives.
+///
+/// Spec: SRC-01, SRF-02, PZF-02
+#[test]
+fn a_queue_holds_its_own_zone() {
+    with_ia(|ia, _| {
+        let first = ia.pz_create().unwrap();
+        let own = ia.pz_create().unwrap();
+        let srq = ia.srq_create(own, &SIZE).unwrap();
+        assert_eq!(ia.srq_query(srq, SrqFields::PZ).unwrap().pz, own);
+        assert_eq!(refusal(ia.pz_free(own)).1, Subtype::InvalidStatePzInUse);
+        // A region of the zone is where its buffers may be, one of another is not.
+        let near = region(ia, own, MemoryPrivileges::ALL);
+        let far = region(ia, first, MemoryPrivileges::ALL);
+        assert_eq!(ia.srq_post_recv(srq, &[piece(&near, 0, 1)], 0), Ok(()));
+        assert_eq!(
+            refusal(ia.srq_post_recv(srq, &[piece(&far, 0, 1)], 0)).0,
+            ErrorKind::ProtectionViolation
+        );
+        for lmr in [near, far] {
+            ia.lmr_free(lmr.lmr).unwrap();
+        }
+        ia.srq_free(srq).unwrap();
+        ia.pz_free(own).unwrap();
+        ia.pz_free(first).unwrap();
+    });
+}
+
+/// A buffer that the device does not take was never posted: the next one comes into its place.
+///
+/// Spec: SRQR-26, GEN-06
+#[test]
+fn a_buffer_that_the_device_refuses_keeps_no_place() {
+    with_setting(|on| {
+        for round in 0..20 {
+            on.backend.refuse_next(BackendError::Resources);
+            assert!(on.post(round).is_err());
+        }
+        assert_eq!(on.counts(), (0, 0));
+        for cookie in 0..10 {
+            on.post(cookie).unwrap();
+        }
+        assert_eq!(on.counts(), (10, 10));
+    });
+}

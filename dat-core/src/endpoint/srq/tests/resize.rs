@@ -146,3 +146,58 @@ fn refused_resizes_change_nothing() {
         assert!(on.post(10).is_err());
     });
 }
+
+/// A size that the queue has already is no change: nobody is asked for anything.
+///
+/// Spec: SRZ-01
+#[test]
+fn the_size_that_it_has_asks_nothing_of_the_device() {
+    with_setting(|on| {
+        on.backend.refuse_next(BackendError::Resources);
+        assert_eq!(on.ia.srq_resize(on.srq, 10), Ok(()));
+        // The refusal waits for the next call that asks.
+        assert_eq!(
+            refusal(on.ia.srq_resize(on.srq, 11)).0,
+            ErrorKind::InsufficientResources
+        );
+    });
+}
+
+/// Down to the watermark, and not below it; where more is outstanding than shall fit, that is the reason.
+///
+/// Spec: SRZ-02
+#[test]
+fn a_queue_may_be_as_small_as_its_watermark() {
+    with_setting(|on| {
+        for cookie in 0..4 {
+            on.post(cookie).unwrap();
+        }
+        on.ia.srq_set_lw(on.srq, 4).unwrap();
+        let refused = refusal(on.ia.srq_resize(on.srq, 3));
+        assert_eq!(refused.2, Cause::BelowOutstanding);
+        on.ia.srq_resize(on.srq, 4).unwrap();
+        let param = on.ia.srq_query(on.srq, SrqFields::all()).unwrap();
+        assert_eq!((param.max_recv_dtos, param.low_watermark), (4, 4));
+    });
+}
+
+/// A device that cannot shrink says so, and the queue is as it was; one that is gone is an error.
+///
+/// Spec: SRZ-03, GEN-06
+#[test]
+fn a_device_that_is_gone_shrinks_nothing() {
+    with_setting(|on| {
+        on.backend.refuse_next(BackendError::Device);
+        let refused = refusal(on.ia.srq_resize(on.srq, 5));
+        assert_eq!(
+            (refused.0, refused.2),
+            (ErrorKind::InternalError, Cause::DeviceGone)
+        );
+        let param = on.ia.srq_query(on.srq, SrqFields::all()).unwrap();
+        assert_eq!(param.max_recv_dtos, 10);
+        for cookie in 0..10 {
+            on.post(cookie).unwrap();
+        }
+        assert!(on.post(10).is_err());
+    });
+}

@@ -145,3 +145,72 @@ fn the_low_watermark_can_be_off_or_wrong_or_missing() {
         assert_eq!(on.ia.srq_set_lw(on.srq, 0), Ok(()));
     });
 }
+
+/// The device is armed with what it shall tell, and with nothing where the call tells already.
+///
+/// Spec: SRL-02, SRL-04
+#[test]
+fn the_device_tells_only_what_the_call_does_not() {
+    with_setting(|on| {
+        for cookie in 0..3 {
+            on.post(cookie).unwrap();
+        }
+        for (low, armed, told) in [(2, 2, false), (3, 3, false), (4, 0, true), (0, 0, false)] {
+            on.backend.take_calls();
+            on.ia.srq_set_lw(on.srq, low).unwrap();
+            assert_eq!(
+                on.backend.take_calls(),
+                [Call::ArmSharedLimit(on.key(), armed)],
+                "{low}"
+            );
+            assert_eq!(on.alarm(), told, "{low}");
+            // One setting, one event.
+            assert!(!on.alarm(), "{low}");
+        }
+    });
+}
+
+/// Where the device cannot count it is armed first, and disarmed if too few are left by what completed.
+///
+/// Spec: SRL-02, SRL-04
+#[test]
+fn a_device_that_cannot_count_is_armed_first() {
+    with_setting(|on| {
+        on.backend.count_no_shared();
+        for cookie in 0..3 {
+            on.post(cookie).unwrap();
+        }
+        let armed = |low| Call::ArmSharedLimit(on.key(), low);
+        on.backend.take_calls();
+        on.ia.srq_set_lw(on.srq, 3).unwrap();
+        assert_eq!(on.backend.take_calls(), [armed(3)]);
+        assert!(!on.alarm());
+        // It completed, and nobody looked.
+        on.arrive(&on.taker, 0);
+        on.ia.srq_set_lw(on.srq, 3).unwrap();
+        assert_eq!(on.backend.take_calls(), [armed(3), armed(0)]);
+        assert!(on.alarm());
+        assert!(!on.alarm());
+    });
+}
+
+/// A watermark that was passed when it was set is told of: the device has nothing to add. Nor has one that was never set.
+///
+/// Spec: SRL-02, SRL-05
+#[test]
+fn what_no_setting_waits_for_is_told_by_nobody() {
+    with_setting(|on| {
+        let limit = ControlEvent::SharedReceiveLimit {
+            queue: on.srq.handle().to_raw(),
+        };
+        on.backend.push_control(limit.clone());
+        on.post(0).unwrap();
+        on.ia.srq_set_lw(on.srq, 1).unwrap();
+        assert!(!on.alarm());
+        on.ia.srq_set_lw(on.srq, 2).unwrap();
+        assert!(on.alarm());
+        on.backend.push_control(limit);
+        on.ia.progress(Instant::ZERO);
+        assert!(!on.alarm());
+    });
+}

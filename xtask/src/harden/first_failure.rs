@@ -1,0 +1,83 @@
+//! Runs a program of tests, and ends it when the first one fails: with a fault in what is tested, others may wait for ever.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Command, ExitCode, Stdio};
+
+/// What a line of a test that failed ends with.
+const FAILED: &str = " ... FAILED";
+
+/// Arguments of the task.
+#[derive(Args)]
+pub(crate) struct FirstFailure {
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// Succeeds if the program does.
+pub(crate) fn first_failure(options: &FirstFailure) -> Result<ExitCode> {
+    Ok(if succeeds(options, io::stdout().lock())? {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Whether the program does, whose output goes on.
+fn succeeds(options: &FirstFailure, to: impl Write) -> Result<bool> {
+    let (program, arguments) = options.command.split_first().context("no program")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| program.display().to_string())?;
+    let told = child.stdout.take().context("it has no output")?;
+    let failed = pass_on(BufReader::new(told), to)?;
+    if failed {
+        // It may have ended meanwhile, which is as good.
+        let _ended = child.kill();
+    }
+    Ok(child.wait()?.success() && !failed)
+}
+
+/// Writes what comes, until there is nothing more or a test failed; whether one did.
+fn pass_on(from: impl BufRead, mut to: impl Write) -> io::Result<bool> {
+    for line in from.lines() {
+        let line = line?;
+        writeln!(to, "{line}")?;
+        if line.ends_with(FAILED) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FirstFailure, pass_on, succeeds};
+
+    #[test]
+    fn nothing_is_read_behind_the_first_failure() {
+        let mut told = Vec::new();
+        let text = "test a ... ok\ntest b ... FAILED\ntest c ... ok\n";
+        assert!(pass_on(text.as_bytes(), &mut told).unwrap());
+        assert_eq!(told, b"test a ... ok\ntest b ... FAILED\n");
+        assert!(!pass_on(&b"test a ... ok\n"[..], Vec::new()).unwrap());
+    }
+
+    #[test]
+    fn a_program_is_ended_with_its_first_failure() {
+        let run = |script: &str| {
+            let command = ["sh", "-c", script].map(Into::into).to_vec();
+            succeeds(&FirstFailure { command }, Vec::new()).unwrap()
+        };
+        assert!(run("echo 'test a ... ok'"));
+        assert!(!run("echo 'test a ... ok'; exit 1"));
+        // It would succeed, and not before the end of the day.
+        let failure = "echo 'test a ... FAILED'; exec sleep 86400";
+        assert!(!run(failure));
+    }
+}
