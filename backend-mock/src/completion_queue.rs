@@ -20,6 +20,9 @@ pub(crate) struct Entry {
     pub(crate) completion: Completion,
     /// The number that came with a receive.
     pub(crate) immediate: Option<u32>,
+    /// A fault delivers it twice, or when its own place may be another's: it takes none from others. What is kept back for another one has its
+    /// place until then.
+    extra: bool,
 }
 
 /// A completion queue inside the fabric.
@@ -27,8 +30,8 @@ pub(crate) struct Entry {
 pub(crate) struct CompletionRing {
     entries: VecDeque<Entry>,
     depth: usize,
-    /// Places for what a fault delivers twice or late, when its own place may be another's. They take none from others.
-    spare: usize,
+    /// Entries without a place of their own.
+    extras: usize,
     /// Armed, and whether for solicited completions only.
     armed: Option<bool>,
     failure: Option<DeviceFailure>,
@@ -46,7 +49,7 @@ impl CompletionRing {
         Self {
             entries: VecDeque::with_capacity(depth.min(1 << 12)),
             depth,
-            spare: 0,
+            extras: 0,
             armed: None,
             failure: None,
             produced: 0,
@@ -63,6 +66,9 @@ impl CompletionRing {
 
     fn take(&mut self) -> Result<Option<Entry>, DeviceFailure> {
         let entry = self.entries.pop_front();
+        if entry.is_some_and(|entry| entry.extra) {
+            self.extras = self.extras.saturating_sub(1);
+        }
         self.publish();
         match (entry, self.failure) {
             (Some(entry), _) => Ok(Some(entry)),
@@ -81,15 +87,20 @@ impl CompletionRing {
 
     /// Changes the depth, if what is there still fits.
     pub(crate) fn resize(&mut self, depth: u32) -> bool {
-        if self.entries.len() > (depth as usize).saturating_add(self.spare) {
+        if self.taken() > depth as usize {
             return false;
         }
         self.depth = depth as usize;
         true
     }
 
+    /// Places that are taken.
+    fn taken(&self) -> usize {
+        self.entries.len().saturating_sub(self.extras)
+    }
+
     fn has_room(&self) -> bool {
-        self.entries.len() < self.depth.saturating_add(self.spare)
+        self.taken() < self.depth
     }
 
     /// Whether a completion waits to be overtaken.
@@ -100,6 +111,7 @@ impl CompletionRing {
     /// Forgets what a queue pair left.
     pub(crate) fn forget(&mut self, owner: u32) {
         self.entries.retain(|entry| entry.owner != owner);
+        self.extras = self.entries.iter().filter(|entry| entry.extra).count();
         self.kept_back = self.kept_back.filter(|entry| entry.owner != owner);
         self.publish();
     }
@@ -133,6 +145,11 @@ impl World {
             owner,
             completion,
             immediate,
+            extra: false,
+        };
+        let extra = Entry {
+            extra: true,
+            ..entry
         };
         let fault = self.faults.completion((adapter as u16, number), count);
         if fault.is_some() {
@@ -143,16 +160,14 @@ impl World {
             None => self.deliver(adapter, number, entry),
             Some(CompletionFault::Drop) => {}
             Some(CompletionFault::Duplicate) => {
-                self.spare_place(adapter, number);
                 self.deliver(adapter, number, entry);
-                self.deliver(adapter, number, entry);
+                self.deliver(adapter, number, extra);
             }
             Some(CompletionFault::Delay(by)) => {
-                self.spare_place(adapter, number);
                 let action = Action::Deliver {
                     adapter,
                     number,
-                    entry,
+                    entry: extra,
                 };
                 self.schedule
                     .add(self.now.saturating_add(u64::from(by)), 0, action);
@@ -175,12 +190,6 @@ impl World {
         }
     }
 
-    fn spare_place(&mut self, adapter: usize, number: u16) {
-        if let Some(ring) = self.adapters[adapter].completion_queue(number) {
-            ring.spare = ring.spare.saturating_add(1);
-        }
-    }
-
     /// Puts a completion into its queue and raises the notification that was asked for.
     pub(crate) fn deliver(&mut self, adapter: usize, number: u16, entry: Entry) {
         let Some(ring) = self.adapters[adapter].completion_queue(number) else {
@@ -189,11 +198,12 @@ impl World {
         if ring.failure.is_some() {
             return;
         }
-        if !ring.has_room() {
+        if !(entry.extra || ring.has_room()) {
             self.overrun(adapter, number);
             return;
         }
         ring.entries.push_back(entry);
+        ring.extras = ring.extras.saturating_add(usize::from(entry.extra));
         let completion = entry.completion;
         let mut notable = completion.solicited || completion.status != DtoStatus::Success;
         if ring.has_room()

@@ -1,48 +1,25 @@
 //! Several threads on one engine, over a fabric that has a thread of its own.
 
-mod fixture;
+#[path = "fixture/engine.rs"]
+mod engine;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::thread;
 
-use backend_mock::{Fabric, FabricOptions, MockBackend, MockWait, NodeOptions};
+use backend_mock::{Fabric, FabricOptions, MockWait};
 use dat_core::event::Wait;
 use dat_core::memory::Region;
-use dat_core::sync::{HostLock, load_bytes, store_bytes};
-use dat_core::{Ia, attributes::IaAddress};
+use dat_core::sync::{load_bytes, store_bytes};
 use dat_rsm::{
-    BarrierScope, ControllerConfig, ControllerId, ExportFlags, ExportId, LocalAccess, NodeEntry,
-    Options, Permission, PutEntry, Rsm, RsmError, SignalFlags, Source, VectorFlags,
+    BarrierScope, ControllerId, ExportFlags, ExportId, LocalAccess, Permission, PutEntry, RsmError,
+    SignalFlags, Source, VectorFlags,
 };
 
-use fixture::storage;
-
-type Engine = Rsm<'static, MockBackend, HostLock>;
+use engine::{Engine, engine};
 
 const SEGMENT: u32 = 0x40_0000;
 const THREADS: usize = 4;
 const PAGE: usize = 4096;
-
-fn engine(fabric: &Fabric, number: u32) -> (Engine, ControllerId) {
-    let device = fabric.node(NodeOptions::new("mock", u64::from(number)));
-    let ia = Ia::open(device, storage(), 8).expect("an adapter");
-    let entry = |node: u32| NodeEntry {
-        node,
-        controller: "rsm0",
-        address: IaAddress::Node(u64::from(node)),
-        qualifier: 7,
-    };
-    let config = ControllerConfig {
-        name: "rsm0",
-        ia,
-        qualifier: 7,
-        nodes: vec![entry(1), entry(2)],
-    };
-    let engine = Rsm::new(Options::new(number, u64::from(number)), vec![config]);
-    let engine = engine.expect("an engine");
-    let controller = engine.get_controller(Some("rsm0")).expect("a controller");
-    (engine, controller)
-}
 
 /// A segment with a page for each thread.
 fn export(engine: &Engine, controller: ControllerId) -> (ExportId, &'static [AtomicU8]) {

@@ -108,7 +108,7 @@ fn several(seed: u64) -> Vec<Fault> {
     let random = bytes(!seed, 16);
     let count = usize::from(random[15] % 3) + 1;
     let some = random.chunks(5).take(count);
-    some.map(|four| fault(four[0], four[1], four[2], four[3]))
+    some.map(|some| fault(some[0], some[1], some[2], some[3]))
         .collect()
 }
 

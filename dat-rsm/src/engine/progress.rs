@@ -26,7 +26,7 @@ const EVENTS_PER_CALL: usize = 64;
 /// Rounds that one call makes for others that came meanwhile, so that its time is bounded.
 const ROUNDS_PER_CALL: usize = 8;
 
-/// Microseconds after which a message is sent again that the device refused.
+/// Microseconds after which what the device refused is posted again, messages and places for them.
 const REFUSED: u32 = 1_000;
 
 /// Nobody makes progress.
@@ -118,12 +118,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let mut handled = port.ia.progress(now);
         // Ends of transfers before ends of connections, so that a failed entry is known by its own status.
         for evd in [ids.completions, ids.receives, ids.connections, ids.arrivals] {
-            for _ in 0..EVENTS_PER_CALL {
-                let Ok(event) = port.ia.evd_dequeue(evd) else {
-                    break;
-                };
-                handled = handled.saturating_add(1);
+            let mut taken = 0;
+            while taken < EVENTS_PER_CALL
+                && let Ok(event) = port.ia.evd_dequeue(evd)
+            {
+                taken = taken.saturating_add(1);
                 self.take_in(index, &ids, evd, &event, now);
+            }
+            handled = handled.saturating_add(taken);
+            if taken == EVENTS_PER_CALL {
+                self.state.with(|state| state.behind = true);
             }
         }
         handled
@@ -273,8 +277,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
         };
         let posted = self.state.with(|state| {
-            let link = state.links.get(handle).ok_or(RsmError::InternalError)?;
-            link.post_receives(handle, port)
+            let link = state.links.get_mut(handle);
+            let link = link.ok_or(RsmError::InternalError)?;
+            link.post_receives(handle, port)?;
+            state.urgent |= link.misses();
+            Ok(())
         });
         if let Err(error) = posted {
             self.remove_link(handle);
@@ -558,24 +565,22 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Posts places for messages again that the device did not take. A link that misses one, or a message that others have overtaken, for too
-    /// long will not hear of it any more, and is over.
+    /// Posts places for messages that the device did not take. A link that misses one, or a message that others have overtaken, for too long
+    /// will not hear of it any more, and is over; unless it is only that nobody has looked at all there is.
     fn tidy_receives(&self, state: &mut State, now: Instant) {
+        let behind = core::mem::take(&mut state.behind);
         let mut place = 0;
-        while let Some((at, handle)) = state
-            .links
-            .find_from(place, |link| link.misses() || link.missing_until.is_some())
-        {
+        while let Some((at, handle)) = state.links.find_from(place, Link::misses) {
             place = at.saturating_add(1);
             let Some(link) = state.links.get_mut(handle) else {
                 continue;
             };
             let port = self.ports.get(link.port);
-            let posted = port.map(|port| link.post_again(handle, port));
+            let posted = port.map(|port| link.post_receives(handle, port));
             let until = link.missing_until.or(now.after(PATIENCE));
             link.missing_until = until.filter(|_| link.misses());
             let in_vain = link.missing_until.is_some_and(|until| until <= now);
-            if in_vain || posted != Some(Ok(())) {
+            if (in_vain && !behind) || posted != Some(Ok(())) {
                 state.end_link(handle, now, &self.options);
             } else if link.misses() {
                 state.remind(now.after(REFUSED));

@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub(crate) ticks: u64,
     /// Something waits to be put in order by the next progress.
     pub(crate) urgent: bool,
+    /// There may be more events than the last look took in.
+    pub(crate) behind: bool,
     /// When something has to be put in order even if nothing happens.
     pub(crate) due: Option<Instant>,
 }
@@ -69,6 +71,7 @@ impl State {
             exported_bytes: 0,
             ticks: 0,
             urgent: false,
+            behind: false,
             due: None,
         };
         (state.flights.reserve_all() && state.requests.reserve_all()).then_some(state)

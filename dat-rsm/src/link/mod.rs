@@ -74,7 +74,7 @@ pub(crate) struct Link {
     arrived: u64,
     /// The place of the next message: the device fills them in turn.
     next: usize,
-    /// Places before that one which the device has not taken back yet.
+    /// Places before that one, in turn, which the device has not got.
     unposted: usize,
     /// When a message that others have overtaken, or a place for one, has been missing too long.
     pub(crate) missing_until: Option<Instant>,
@@ -84,7 +84,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// A link over an endpoint, with receives posted.
+    /// A link over an endpoint; its receives are to be posted.
     pub(crate) fn new<B: Backend, L: RawLock>(
         index: usize,
         port: &Port<'_, B, L>,
@@ -113,7 +113,7 @@ impl Link {
             owed: 0,
             arrived: 0,
             next: 0,
-            unposted: 0,
+            unposted: slots,
             missing_until: None,
             free: u64::MAX >> 64_usize.saturating_sub(slots).min(63),
             outbox: VecDeque::new(),
@@ -128,18 +128,6 @@ impl Link {
     pub(crate) fn meet(&mut self, peer: Greeting) {
         self.credits = u32::from(peer.credits);
         self.peer = Some(peer);
-    }
-
-    /// Posts all receives; `link` is where it will live.
-    pub(crate) fn post_receives<B: Backend, L: RawLock>(
-        &self,
-        link: Handle,
-        port: &Port<'_, B, L>,
-    ) -> Result<()> {
-        for slot in 0..self.slots {
-            self.post_receive(link, slot, port)?;
-        }
-        Ok(())
     }
 
     fn post_receive<B: Backend, L: RawLock>(
@@ -164,7 +152,8 @@ impl Link {
         Ok(())
     }
 
-    /// Copies the next message out, in the order in which they were sent, and posts its place again; `None` if it has not come.
+    /// Copies the next message out, in the order in which they were sent, and posts its place again if the device takes it; `None` if it has
+    /// not come.
     pub(crate) fn take_message<B: Backend, L: RawLock>(
         &mut self,
         link: Handle,
@@ -182,7 +171,7 @@ impl Link {
         self.next = self.in_turn(1);
         self.missing_until = None;
         self.unposted = self.unposted.saturating_add(1);
-        self.post_again(link, port)?;
+        self.post_receives(link, port)?;
         Ok(Some(bytes))
     }
 
@@ -192,8 +181,8 @@ impl Link {
         place.checked_rem(self.slots).unwrap_or(0)
     }
 
-    /// Posts the places of messages that were taken in, as far as the device takes them.
-    pub(crate) fn post_again<B: Backend, L: RawLock>(
+    /// Posts the places in which no message is, as far as the device takes them; `link` is where this lives.
+    pub(crate) fn post_receives<B: Backend, L: RawLock>(
         &mut self,
         link: Handle,
         port: &Port<'_, B, L>,
@@ -209,7 +198,7 @@ impl Link {
         Ok(())
     }
 
-    /// Whether a message has not come that others have overtaken, or places wait to be posted again.
+    /// Whether a message has not come that others have overtaken, or the device has not got all places.
     pub(crate) fn misses(&self) -> bool {
         self.state != LinkState::Over && (self.arrived != 0 || self.unposted != 0)
     }
@@ -222,7 +211,8 @@ impl Link {
         }
     }
 
-    /// Messages that the peer may be told it can send again: for each one there is a place.
+    /// Messages that the peer may be told it can send again: for each one there is a place. A missing place for a message without a credit holds
+    /// one back as well; where there is none to hold back, the device of the peer asks again.
     fn returns(&self) -> u16 {
         let unposted = u16::try_from(self.unposted).unwrap_or(u16::MAX);
         self.owed.saturating_sub(unposted)

@@ -328,7 +328,12 @@ impl Runner {
     }
 
     /// What a wait on a notification object tells is a dispatcher that there is, and nothing only if none is attached (CNW-03, CNW-05).
-    fn check_hint(&self, side: Side, cno: Option<Key>, hint: &Result<Option<dat_core::id::EvdId>>) -> Outcome {
+    fn check_hint(
+        &self,
+        side: Side,
+        cno: Option<Key>,
+        hint: &Result<Option<dat_core::id::EvdId>>,
+    ) -> Outcome {
         let good = match hint {
             Ok(Some(evd)) => self.key(*evd).is_some_and(|evd| {
                 let object = self.world.objects.get(&evd);
@@ -472,7 +477,7 @@ impl Runner {
         self.expect(
             if ready { touched } else { !triggered },
             format_args!("triggered: {triggered}, perhaps: {touched} (CNW-01)"),
-            &polled,
+            polled,
         )?;
         match polled {
             Poll::Ready(hint) => self.check_hint(side, key, &hint),

@@ -145,7 +145,7 @@ impl Effect {
             }
             (Self::Scarce, _) => vec![],
 
-            (Self::Refused, Kind::Connect | Kind::Transfer { .. }) => vec![InsufficientResources],
+            (Self::Refused, Kind::Transfer { .. }) => vec![InsufficientResources],
             (Self::Refused, _) => vec![],
 
             (Self::Breaks(error), Kind::Transfer { signal: false }) => vec![error],
