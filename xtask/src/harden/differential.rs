@@ -8,6 +8,8 @@ use crate::workspace::Workspace;
 
 /// Lists of each layout that a minute has room for, on a machine that does something else as well.
 const LISTS_PER_MINUTE: u32 = 100;
+/// Numbers of lists from one seed to the next, more than anybody has time for.
+const LISTS_PER_SEED: u64 = 1_000_000;
 /// What begins a row of counts.
 const MARK: &str = "compared|";
 /// Runs as many lists as there is time for on the models, and some in a guest; the counts as a section of the page.
@@ -17,6 +19,8 @@ pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<Stri
         "DAT_LISTS",
         minutes.saturating_mul(LISTS_PER_MINUTE).to_string(),
     );
+    let first = seed.saturating_mul(LISTS_PER_SEED).saturating_add(1);
+    let _first = shell.push_env("DAT_SEED", first.to_string());
     let output = cmd!(
         shell,
         "cargo test --package dat-tests --test differential -- --nocapture"
@@ -29,7 +33,10 @@ pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<Stri
         bail!("backends differ:\n{told}{said}");
     }
     let rows = rows(&told)?;
-    guest::run_behind(workspace, &guest::DIFFERENTIAL, minutes, seed, rows).context("in the guest")
+    let again =
+        format!("`cargo xtask harden --only differential --minutes {minutes} --seed {seed}`");
+    guest::run_behind(workspace, &guest::DIFFERENTIAL, minutes, seed, rows, &again)
+        .context("in the guest")
 }
 
 /// The rows that the tests told, in the order of their names.

@@ -63,20 +63,29 @@ pub(crate) fn run(
     rounds: u32,
     seed: u64,
 ) -> Result<String> {
-    run_behind(workspace, counting, rounds, seed, Vec::new())
+    let (arguments, seconds) = of_rounds(rounds, seed);
+    run_with(workspace, counting, &arguments, seconds)
 }
 
-/// As `run`; the counts stand behind rows that were counted without a guest.
+/// As `run`; the counts stand behind rows that were counted without a guest, and all of them are had again by another command.
 pub(crate) fn run_behind(
     workspace: &Workspace,
     counting: &Counting,
     rounds: u32,
     seed: u64,
-    before: Vec<Vec<String>>,
+    mut rows: Vec<Vec<String>>,
+    again: &str,
 ) -> Result<String> {
-    let arguments = [rounds.to_string(), seed.to_string()];
+    let (arguments, seconds) = of_rounds(rounds, seed);
+    let (counted, _in_the_guest) = count(workspace, counting, &arguments, seconds)?;
+    rows.extend(counted);
+    Ok(section(counting.columns, &rows, again))
+}
+
+/// What a job is told of so many rounds, and the seconds that it may take for them.
+fn of_rounds(rounds: u32, seed: u64) -> ([String; 2], u64) {
     let seconds = ROUND * u64::from(rounds);
-    count(workspace, counting, &arguments, seconds, before)
+    ([rounds.to_string(), seed.to_string()], seconds)
 }
 
 /// Runs the jobs with these arguments, for which each may take so many seconds; their counts as a section of the page.
@@ -86,16 +95,18 @@ pub(crate) fn run_with(
     arguments: &[String],
     seconds: u64,
 ) -> Result<String> {
-    count(workspace, counting, arguments, seconds, Vec::new())
+    let (rows, again) = count(workspace, counting, arguments, seconds)?;
+    Ok(section(counting.columns, &rows, &again))
 }
 
+/// What the jobs counted, and the commands that do so.
 fn count(
     workspace: &Workspace,
     counting: &Counting,
     arguments: &[String],
     seconds: u64,
-    mut rows: Vec<Vec<String>>,
-) -> Result<String> {
+) -> Result<(Vec<Vec<String>>, String)> {
+    let mut rows = Vec::new();
     let mut again = Vec::new();
     for job in counting.jobs {
         let command = format!("`cargo xtask vm {job} -- {}`", arguments.join(" "));
@@ -107,7 +118,7 @@ fn count(
         rows.extend(added_up(&counted, counting.columns.len())?);
         again.push(command);
     }
-    Ok(section(counting.columns, &rows, &again.join(", ")))
+    Ok((rows, again.join(", ")))
 }
 
 /// The rows that a job counted, those of the same name added up.

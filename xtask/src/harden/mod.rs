@@ -37,7 +37,7 @@ const FAILED: &str = "It failed at revision";
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How long to try what has no end of its own
+    /// How long to try what has no end of its own; guests do so many rounds, or as many as fit
     #[arg(long, value_name = "MINUTES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     minutes: u32,
     /// Begin what is chosen at random with this number, in the guest and in use for long [default: by the time]
