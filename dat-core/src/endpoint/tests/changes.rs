@@ -37,6 +37,21 @@ const CHANGES: [(&str, Change); 5] = [
     }),
 ];
 
+/// Gives an endpoint places for 60 receives.
+fn lengthen(bench: &Bench<'_>, ep: EpId) {
+    let mut wanted = bench.ia.ep_query(ep, EpFields::all()).unwrap();
+    wanted.attributes.max_recv_dtos = 60;
+    let length = EpFields::MAX_RECV_DTOS;
+    bench.ia.ep_modify(ep, length, &wanted).unwrap();
+}
+
+/// Whether so many records are left, which are taken then.
+fn has_records(bench: &Bench<'_>, count: u32) -> bool {
+    let owner = crate::record::Owner::Requests(EpId::new(0, 1, 7));
+    let none = crate::record::NO_RECORD;
+    crate::record::allocate_list(&bench.ia.shared.records, owner, count, none).is_some()
+}
+
 /// Asks for a change; whether the queue pair was changed.
 fn reaches_device(bench: &Bench<'_>, ep: EpId, fields: EpFields, wanted: &EpParam) -> bool {
     bench.device.take_calls();
@@ -231,10 +246,7 @@ fn a_reset_gives_back_what_a_longer_queue_left() {
     for cookie in 0..4 {
         bench.receive(ep, cookie);
     }
-    let mut wanted = bench.ia.ep_query(ep, EpFields::all()).unwrap();
-    wanted.attributes.max_recv_dtos = 60;
-    let length = EpFields::MAX_RECV_DTOS;
-    bench.ia.ep_modify(ep, length, &wanted).unwrap();
+    lengthen(&bench, ep);
     bench.connect(ep);
     bench.establish(ep);
     bench
@@ -243,16 +255,8 @@ fn a_reset_gives_back_what_a_longer_queue_left() {
         .unwrap();
     bench.ia.ep_reset(ep).unwrap();
     // Of 256 records the queues have 64.
-    let rest = |count| {
-        crate::record::allocate_list(
-            &bench.ia.shared.records,
-            crate::record::Owner::Requests(EpId::new(0, 1, 7)),
-            count,
-            crate::record::NO_RECORD,
-        )
-    };
-    assert!(rest(193).is_none());
-    assert!(rest(192).is_some());
+    assert!(!has_records(&bench, 193));
+    assert!(has_records(&bench, 192));
     for cookie in 0..60 {
         bench.receive(ep, cookie);
     }
@@ -318,20 +322,9 @@ fn a_longer_queue_leaves_no_record_that_it_does_not_use() {
         for cookie in 0..posted {
             bench.receive(ep, cookie);
         }
-        let mut wanted = bench.ia.ep_query(ep, EpFields::all()).unwrap();
-        wanted.attributes.max_recv_dtos = 60;
-        let length = EpFields::MAX_RECV_DTOS;
-        bench.ia.ep_modify(ep, length, &wanted).unwrap();
-        let rest = |count| {
-            crate::record::allocate_list(
-                &bench.ia.shared.records,
-                crate::record::Owner::Requests(EpId::new(0, 1, 7)),
-                count,
-                crate::record::NO_RECORD,
-            )
-        };
+        lengthen(&bench, ep);
         let free = 256 - 4 - 60 - posted as u32;
-        assert!(rest(free + 1).is_none(), "{posted}");
-        assert!(rest(free).is_some(), "{posted}");
+        assert!(!has_records(&bench, free + 1), "{posted}");
+        assert!(has_records(&bench, free), "{posted}");
     }
 }
