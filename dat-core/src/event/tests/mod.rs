@@ -10,6 +10,7 @@ mod failures;
 mod forged;
 mod next_life;
 mod notification;
+mod quick_waits;
 mod sleeps;
 mod waits;
 mod wake_ups;
