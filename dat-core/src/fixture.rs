@@ -15,6 +15,7 @@ use crate::flags::{
     PspFields, PspFlags, QualityOfService, TIMEOUT_INFINITE,
 };
 use crate::id::{CrId, EpId, EvdId, Handle, PzId, RspId};
+use crate::record::{self, NO_RECORD, Owner};
 use crate::sync::NoLock;
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestBackend, TestStorage};
 use crate::time::Instant;
@@ -29,6 +30,12 @@ pub(crate) const SMALL: EpAttributes = EpAttributes {
     max_request_dtos: 4,
     ..EpAttributes::DEFAULT
 };
+
+/// Whether an adapter has so many records left, which are taken then.
+pub(crate) fn has_records(ia: &Ia<'_, TestBackend, NoLock>, count: u32) -> bool {
+    let owner = Owner::Requests(EpId::new(0, 1, 7));
+    record::allocate_list(&ia.shared.records, owner, count, NO_RECORD).is_some()
+}
 
 /// The adapter under test and its device.
 pub(crate) struct Bench<'s> {

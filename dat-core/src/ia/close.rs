@@ -5,11 +5,11 @@ use core::fmt;
 use super::{Control, Ia};
 use crate::backend::Backend;
 use crate::connection::{PspSlot, RspSlot};
-use crate::endpoint::{EndpointSlot, ReceiveSide, SrqSlot};
+use crate::endpoint::{EndpointSlot, ReceiveSide};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{Aftermath, CnoSlot};
 use crate::flags::CloseFlags;
-use crate::memory::{LmrSlot, PzSlot, RmrSlot};
+use crate::memory::PzSlot;
 use crate::sync::RawLock;
 
 /// An adapter that could not be closed; it comes back as it was.
@@ -82,19 +82,15 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             .ok_or(Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing))
     }
 
-    /// Whether the consumer has anything left to free (IAC-03).
+    /// Whether the consumer has anything left to free (IAC-03). Of other kinds none is there without a zone (regions, windows,
+    /// shared queues), a dispatcher (service points) or an endpoint (reserved ones).
     fn has_consumer_objects(&self, control: &Control<'s, B>) -> bool {
         let shared = &self.shared;
         let reached = control.reached as usize;
         first(control.protection_zones.made(), reached).any(|slot| !slot.id.is_null())
-            || first(control.public_service_points.made(), reached).any(|slot| !slot.id.is_null())
-            || first(control.reserved_service_points.made(), reached).any(|slot| !slot.id.is_null())
             || first(control.connection_requests.made(), reached).any(|slot| !slot.id.is_null())
-            || first(shared.local_regions, reached).any(LmrSlot::is_live)
-            || first(shared.remote_regions.made(), reached).any(RmrSlot::is_live)
             || first(shared.notification_objects.made(), reached).any(CnoSlot::is_live)
             || first(shared.endpoints.made(), reached).any(EndpointSlot::is_live)
-            || first(shared.shared_receive_queues.made(), reached).any(SrqSlot::is_live)
             || first(shared.event_dispatchers.made(), reached).any(|slot| {
                 slot.queue
                     .with(|queue| !queue.id.is_null() && queue.id != self.async_evd)

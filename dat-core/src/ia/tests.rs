@@ -9,7 +9,7 @@ use super::Ia;
 use crate::attributes::SrqAttributes;
 use crate::backend::{ControlEvent, PrivateData, RequestKey};
 use crate::error::{Cause, ErrorKind, Subtype};
-use crate::fixture::{Bench, PEER, QUALIFIER};
+use crate::fixture::{Bench, PEER, QUALIFIER, has_records};
 use crate::flags::{CloseFlags, EvdFlags, MemoryPrivileges, PspFlags, PzFields};
 use crate::id::{LmrId, PzId};
 use crate::memory::{LmrMemory, LmrRequest, Region};
@@ -180,6 +180,10 @@ fn an_opening_finds_storage_empty_that_another_adapter_left_full() {
     let other = open(&mut new, &device);
     let zone = other.pz_create().unwrap();
     assert_eq!(fill(&ia, pz), fill(&other, zone));
+    core::mem::forget(ia);
+
+    let ia = open(&mut storage, &device);
+    assert!(has_records(&ia, 256), "those of queues that were left, too");
     core::mem::forget(ia);
 
     let closed = open(&mut storage, &TestBackend::default()).close(CloseFlags::Graceful);

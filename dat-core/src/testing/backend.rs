@@ -114,6 +114,7 @@ unsafe impl Backend for TestBackend {
             backend: self.clone(),
             number,
             last: 0,
+            at_hand: 0,
         })
     }
 

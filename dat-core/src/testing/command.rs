@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-use super::device::{Call, Device, Posted, Step};
+use super::device::{Call, Device, Glances, Posted, Step};
 use super::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
@@ -45,6 +45,8 @@ impl TestBackend {
             doorbells: 0,
             deadline: None,
             before_destroy: Step::default(),
+            glances: Glances::Never,
+            plain: BTreeMap::new(),
             immediates: BTreeMap::new(),
             extensions: Extensions::empty(),
             counts_no_shared: false,
@@ -179,6 +181,9 @@ impl TestBackend {
             queue_pair: pair.token,
             solicited: false,
         };
+        if status == DtoStatus::Success {
+            device.plain.insert(completion.token, u32::MAX);
+        }
         device.complete(queue, completion);
         true
     }
@@ -206,6 +211,9 @@ impl TestBackend {
             queue_pair: pair.token,
             solicited,
         };
+        if status == DtoStatus::Success && !device.immediates.contains_key(&completion.token) {
+            device.plain.insert(completion.token, length);
+        }
         device.complete(queue, completion);
         true
     }
@@ -243,6 +251,11 @@ impl TestBackend {
     /// What the device has beyond the interface; to be said before it is opened.
     pub(crate) fn set_extensions(&self, extensions: Extensions) {
         self.device().extensions = extensions;
+    }
+
+    /// Whether plain successes can be taken otherwise than by polls.
+    pub(crate) fn set_glances(&self, glances: Glances) {
+        self.device().glances = glances;
     }
 
     /// The device cannot tell how many buffers a shared receive queue has.

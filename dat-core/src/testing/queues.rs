@@ -3,10 +3,10 @@
 use std::vec::Vec;
 
 use super::TestBackend;
-use super::device::{Posted, Work};
+use super::device::{Glances, Posted, Work};
 use crate::backend::{
-    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, ExtendedRequest, QueuePairKey,
-    ReceiveRequest, Rejected, Segment, SendOperation, SendQueue, SendRequest,
+    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, ExtendedRequest, Glance,
+    QueuePairKey, ReceiveRequest, Rejected, Segment, SendOperation, SendQueue, SendRequest,
     SharedReceiveQueueKey, WorkQueue, WorkSlot,
 };
 
@@ -17,22 +17,75 @@ pub(crate) struct TestCompletionQueue {
     pub(super) number: u16,
     /// The token of what was polled last.
     pub(super) last: u64,
+    /// How many completions the device has told of, where it has to be asked.
+    pub(super) at_hand: usize,
+}
+
+impl TestCompletionQueue {
+    /// Takes the next completion if looks tell all of it.
+    fn take_plain(&mut self) -> Glance {
+        let mut device = self.backend.device();
+        let device = &mut *device;
+        let Some(completions) = device.completions.get_mut(&self.number) else {
+            return Glance::Unclear;
+        };
+        let Some(first) = completions.queued.front() else {
+            return match completions.failure {
+                Some(_) => Glance::Unclear,
+                None => Glance::Nothing,
+            };
+        };
+        let token = first.token;
+        let Some(length) = device.plain.remove(&token) else {
+            return Glance::Unclear;
+        };
+        completions.queued.pop_front();
+        self.at_hand = self.at_hand.saturating_sub(1);
+        Glance::Success { token, length }
+    }
+
+    fn queued(&self) -> usize {
+        let device = self.backend.device();
+        let completions = device.completions.get(&self.number);
+        completions.map_or(0, |completions| completions.queued.len())
+    }
 }
 
 impl CompletionQueue for TestCompletionQueue {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         let mut device = self.backend.device();
+        let device = &mut *device;
         let Some(completions) = device.completions.get_mut(&self.number) else {
             return Err(DeviceFailure::Broken);
         };
         match (completions.queued.pop_front(), completions.failure) {
             (Some(completion), _) => {
                 self.last = completion.token;
+                device.plain.remove(&completion.token);
+                self.at_hand = self.at_hand.saturating_sub(1);
                 Ok(Some(completion))
             }
             (None, Some(failure)) => Err(failure),
             (None, None) => Ok(None),
         }
+    }
+
+    fn glance(&mut self) -> Glance {
+        let glances = self.backend.device().glances;
+        match glances {
+            Glances::Never => Glance::Unclear,
+            Glances::Ask | Glances::AskAndLook if self.at_hand == 0 => Glance::Again,
+            _ => self.take_plain(),
+        }
+    }
+
+    fn ask(&mut self) -> Glance {
+        self.at_hand = self.queued();
+        let looks = self.backend.device().glances == Glances::AskAndLook;
+        if looks && self.at_hand != 0 {
+            return Glance::Again;
+        }
+        self.take_plain()
     }
 
     fn immediate(&mut self) -> Option<u32> {

@@ -4,7 +4,7 @@ use crate::attributes::{EpAttributes, SrqAttributes};
 use crate::backend::BackendError;
 use crate::endpoint::EpParam;
 use crate::error::{Cause, ErrorKind, Subtype};
-use crate::fixture::{Bench, SMALL};
+use crate::fixture::{Bench, SMALL, has_records};
 use crate::flags::{CompletionFlags, EpFields, EvdFlags};
 use crate::id::EpId;
 use crate::testing::{Call as Asked, TestStorage};
@@ -43,13 +43,6 @@ fn lengthen(bench: &Bench<'_>, ep: EpId) {
     wanted.attributes.max_recv_dtos = 60;
     let length = EpFields::MAX_RECV_DTOS;
     bench.ia.ep_modify(ep, length, &wanted).unwrap();
-}
-
-/// Whether so many records are left, which are taken then.
-fn has_records(bench: &Bench<'_>, count: u32) -> bool {
-    let owner = crate::record::Owner::Requests(EpId::new(0, 1, 7));
-    let none = crate::record::NO_RECORD;
-    crate::record::allocate_list(&bench.ia.shared.records, owner, count, none).is_some()
 }
 
 /// Asks for a change; whether the queue pair was changed.
@@ -255,8 +248,8 @@ fn a_reset_gives_back_what_a_longer_queue_left() {
         .unwrap();
     bench.ia.ep_reset(ep).unwrap();
     // Of 256 records the queues have 64.
-    assert!(!has_records(&bench, 193));
-    assert!(has_records(&bench, 192));
+    assert!(!has_records(&bench.ia, 193));
+    assert!(has_records(&bench.ia, 192));
     for cookie in 0..60 {
         bench.receive(ep, cookie);
     }
@@ -324,7 +317,7 @@ fn a_longer_queue_leaves_no_record_that_it_does_not_use() {
         }
         lengthen(&bench, ep);
         let free = 256 - 4 - 60 - posted as u32;
-        assert!(!has_records(&bench, free + 1), "{posted}");
-        assert!(has_records(&bench, free), "{posted}");
+        assert!(!has_records(&bench.ia, free + 1), "{posted}");
+        assert!(has_records(&bench.ia, free), "{posted}");
     }
 }

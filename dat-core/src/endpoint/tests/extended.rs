@@ -1,17 +1,20 @@
 //! Operations beyond the interface.
 
+use core::task::Poll;
+
 use crate::attributes::SrqAttributes;
 use crate::backend::{ExtendedSend, Extensions, RemoteRange, SendFlags};
 use crate::endpoint::Extended;
 use crate::error::{Cause, Error, ErrorKind, Subtype};
 use crate::event::{
-    AsyncEventKind, DtoOperation, Event, ExtendedCompletion, ExtendedOperation, REASON_PRIMARY,
+    AsyncEventKind, ConnectionEventKind, DtoOperation, Event, ExtendedCompletion,
+    ExtendedOperation, REASON_PRIMARY,
 };
 use crate::fixture::{Bench, SMALL};
-use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use crate::id::EpId;
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use crate::testing::{TestStorage, Work};
+use crate::testing::{TestStorage, WakeCount, Work};
 
 const NONE: CompletionFlags = CompletionFlags::empty();
 const REMOTE: RmrTriplet = RmrTriplet {
@@ -261,6 +264,40 @@ fn refusals_leave_no_trace() {
         .ia
         .post_extended(ep, ADD, &[piece], 1, &REMOTE, NONE)
         .unwrap();
+}
+
+/// Spec: DTO-12
+#[test]
+fn one_that_fails_breaks_the_connection() {
+    for asked in [WRITE, ADD, SWAP] {
+        for waiting in [false, true] {
+            let mut storage = TestStorage::new();
+            let (bench, ep, piece) = bench(&mut storage, Extensions::all());
+            bench
+                .ia
+                .post_extended(ep, asked, &[piece], 1, &REMOTE, NONE)
+                .unwrap();
+            let pair = bench.pair(ep);
+            bench.device.complete_request(pair, DtoStatus::RemoteAccess);
+            let event = if waiting {
+                let (_, waker) = WakeCount::new();
+                let mut wait = bench.ia.evd_wait(bench.data, 1).unwrap();
+                let Poll::Ready(Ok(waited)) = wait.poll(&waker) else {
+                    panic!("it has failed");
+                };
+                waited.event
+            } else {
+                bench.ia.evd_dequeue(bench.data).unwrap()
+            };
+            let Event::Extended(told) = event else {
+                panic!("{event:?}");
+            };
+            assert_eq!(told.status, DtoStatus::RemoteAccess);
+            assert_eq!(bench.state(ep), EndpointState::Disconnected);
+            let broken = (ConnectionEventKind::Broken, ep, 0);
+            assert_eq!(bench.connection_events(), [broken]);
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::attributes::EpAttributes;
 use crate::backend::{ControlEvent, DeviceFailure, DisconnectMode};
 use crate::error::ErrorKind;
 use crate::event::{AsyncEventKind, ConnectionEventKind};
-use crate::flags::{DtoStatus, EvdFlags};
+use crate::flags::{CompletionFlags, DtoStatus, EvdFlags};
 use crate::testing::{Call, TestBackend, TestStorage, WakeCount, open};
 
 /// Spec: DTO-12, EVW-09
@@ -173,4 +173,51 @@ fn the_failure_of_a_device_is_told_where_there_was_no_room_for_it() {
             ia.evd_free(evd).unwrap();
         }
     }
+}
+
+/// A queue that failed is not announced to its notification object each time that somebody asks for the next completion.
+///
+/// Spec: DTO-13, CNW-01
+#[test]
+fn a_failed_queue_is_announced_once() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let cno = ia.cno_create(None).unwrap();
+    let evd = ia.evd_create(8, Some(cno), SHARED).unwrap();
+    connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
+    device.fail_queue(number(evd), DeviceFailure::CompletionQueueOverrun);
+    progress(&ia);
+    cno_fired(&ia, cno);
+    assert_eq!(tags(&ia, evd), []);
+    for _ in 0..2 {
+        ia.evd_disable(evd).unwrap();
+        ia.evd_enable(evd).unwrap();
+        assert!(ia.evd_dequeue(evd).is_err());
+        assert!(!cno_fired(&ia, cno));
+    }
+}
+
+/// A queue that fails while it is armed anew, for streams that are to come, tells of that as any other.
+///
+/// Spec: DTO-13, EVW-11
+#[test]
+fn a_failure_that_the_last_stream_leaves_behind_is_reported() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let cno = ia.cno_create(None).unwrap();
+    let evd = ia.evd_create(8, None, EvdFlags::DTO).unwrap();
+    let attributes = EpAttributes {
+        recv_completion_flags: CompletionFlags::SOLICITED_WAIT,
+        ..EpAttributes::DEFAULT
+    };
+    let peer = connected(&ia, &device, Some(evd), None, &attributes);
+    ia.evd_modify_cno(evd, Some(cno)).unwrap();
+    assert_eq!(device.armed(number(evd)), Some(true));
+    device.fail_queue(number(evd), DeviceFailure::CompletionQueueOverrun);
+    ia.ep_free(peer.ep).unwrap();
+    progress(&ia);
+    let overrun = AsyncEventKind::EvdOverflow as u64;
+    assert_eq!(drain(&ia, ia.async_evd()), [overrun]);
 }

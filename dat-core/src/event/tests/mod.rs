@@ -10,12 +10,13 @@ mod failures;
 mod forged;
 mod next_life;
 mod notification;
+mod quick_waits;
 mod sleeps;
 mod waits;
 mod wake_ups;
 
-use super::Event;
-use crate::error::{Error, ErrorKind, Subtype};
+use super::{DtoCompletion, Event, EventSink};
+use crate::error::{Error, ErrorKind, Result, Subtype};
 use crate::ia::Ia;
 use crate::id::EvdId;
 use crate::sync::NoLock;
@@ -26,6 +27,21 @@ type TestIa<'s> = Ia<'s, TestBackend, NoLock>;
 /// Type and subtype of an error, which is what a caller sees.
 fn code(error: Error) -> (ErrorKind, Subtype) {
     (error.kind(), error.subtype())
+}
+
+/// Takes what a dequeue finds as `evd_dequeue` returns it.
+struct Whole;
+
+impl EventSink for Whole {
+    type Output = Result<Event>;
+
+    fn transfer(self, completion: DtoCompletion) -> Self::Output {
+        Ok(Event::Dto(completion))
+    }
+
+    fn otherwise(self, found: Result<Event>) -> Self::Output {
+        found
+    }
 }
 
 /// Dequeues everything; software events are told by their value, others by their number.

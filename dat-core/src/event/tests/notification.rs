@@ -1,6 +1,8 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Poll;
 
+use std::format;
+
 use super::{code, drain};
 use crate::error::{ErrorKind, Result, Subtype};
 use crate::event::{Aftermath, ProxyAgent};
@@ -66,6 +68,17 @@ fn a_trigger_is_remembered_and_taken_once() {
     wait.interrupted = true;
     let error = ia.cno_wait_until(cno, None, &mut wait).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InterruptedCall);
+}
+
+/// Spec: CNW-01
+#[test]
+fn a_wait_shows_what_it_waits_on() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let cno = ia.cno_create(None).unwrap();
+    let shown = format!("{:?}", ia.cno_wait(cno).unwrap());
+    assert_eq!(shown, format!("CnoWait {{ cno: {cno:?}, .. }}"));
 }
 
 /// Spec: CNW-06

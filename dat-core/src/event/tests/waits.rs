@@ -1,5 +1,7 @@
 use core::task::Poll;
 
+use std::format;
+
 use super::{code, drain};
 use crate::error::{ErrorKind, Result, Subtype};
 use crate::event::{Aftermath, Event, Expired, Waited};
@@ -51,6 +53,17 @@ fn a_wait_returns_the_first_event_once_the_threshold_is_reached() {
     assert_eq!(ready(wait.poll(&waker)), (2, 2));
     drop(wait);
     assert_eq!(drain(&ia, evd), [3, 4]);
+}
+
+/// Spec: EVW-01
+#[test]
+fn a_wait_shows_what_it_waits_on() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, EvdFlags::SOFTWARE).unwrap();
+    let shown = format!("{:?}", ia.evd_wait(evd, 1).unwrap());
+    assert_eq!(shown, format!("EvdWait {{ evd: {evd:?}, .. }}"));
 }
 
 /// Spec: EVW-02

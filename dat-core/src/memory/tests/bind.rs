@@ -49,6 +49,11 @@ impl Setting<'_, '_> {
             .binding
     }
 
+    fn state(&self) -> EndpointState {
+        let slot = &self.ia.shared.endpoints.made()[self.endpoint.ep.index()];
+        slot.main.with(|endpoint| endpoint.state)
+    }
+
     /// The requests the device holds.
     pub(super) fn posted(&self) -> Vec<Posted> {
         self.backend.posted(self.endpoint.key).0
@@ -238,12 +243,27 @@ fn a_bind_that_fails_leaves_the_region_unbound_and_ends_the_connection() {
                 status: DtoStatus::RmrOperationFailed
             }))
         );
-        let state = on.ia.shared.endpoints.made()[0]
-            .main
-            .with(|endpoint| endpoint.state);
-        assert_eq!(state, EndpointState::Disconnected);
+        assert_eq!(on.state(), EndpointState::Disconnected);
         assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
         assert_eq!(on.ia.lmr_free(other.lmr), Ok(()));
+    });
+}
+
+/// A bind that was flushed with one connection says nothing of the next one of its endpoint.
+///
+/// Spec: RMB-32, DTO-12
+#[test]
+fn a_flushed_bind_leaves_the_next_connection_alone() {
+    with_setting(|on| {
+        on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
+        on.backend.break_pair(on.endpoint.key);
+        on.ia.harvest_at(on.endpoint.evd.index() as u16);
+        on.endpoint.enter(on.ia, EndpointState::Connected);
+        let Ok(Event::RmrBind(told)) = on.ia.evd_dequeue(on.endpoint.evd) else {
+            panic!("a bind");
+        };
+        assert_eq!(told.status, DtoStatus::Flushed);
+        assert_eq!(on.state(), EndpointState::Connected);
     });
 }
 

@@ -1,0 +1,263 @@
+//! Waits for one event that the device has by now: they take it from there, and nothing else.
+
+use core::task::Poll;
+use std::vec::Vec;
+
+use super::connected::*;
+use super::{Whole, drain};
+use crate::attributes::EpAttributes;
+use crate::backend::ControlEvent;
+use crate::error::ErrorKind;
+use crate::event::{Event, Waited};
+use crate::fixture::Bench;
+use crate::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges};
+use crate::ia::EVENTS_PER_CALL;
+use crate::id::{EpId, Handle};
+use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
+use crate::testing::{Glances, ScriptedWait, TestStorage, WakeCount};
+use crate::time::Instant;
+
+/// Devices that let plain successes be taken in any way.
+const WAYS: [Glances; 4] = [
+    Glances::Never,
+    Glances::Look,
+    Glances::Ask,
+    Glances::AskAndLook,
+];
+
+fn bench(storage: &mut TestStorage, glances: Glances) -> Bench<'_> {
+    let bench = Bench::new(storage);
+    bench.device.set_glances(glances);
+    bench
+}
+
+/// A connected endpoint, and how many of its sends have succeeded.
+fn with_successes(bench: &Bench<'_>, count: u64) -> EpId {
+    let ep = bench.connected();
+    for cookie in 1..=count {
+        bench.send(ep, cookie);
+    }
+    let pair = bench.pair(ep);
+    for _ in 0..count {
+        succeed(&bench.device, pair);
+    }
+    ep
+}
+
+fn cookie(waited: Option<Waited>) -> Option<(u64, u32)> {
+    waited.map(|waited| (tag(waited.event), waited.more))
+}
+
+/// Spec: EVW-01, EVW-05
+#[test]
+fn what_the_device_has_is_there_at_once() {
+    for glances in WAYS {
+        let mut storage = TestStorage::new();
+        let bench = bench(&mut storage, glances);
+        let (ia, evd) = (&bench.ia, bench.data);
+        assert_eq!(ia.evd_wait_now(evd, 1), None);
+        with_successes(&bench, 2);
+        if glances != Glances::Never {
+            assert_eq!(cookie(ia.evd_wait_now(evd, 1)), Some((1, 0)));
+            assert_eq!(cookie(ia.evd_wait_now(evd, 1)), Some((2, 0)));
+            with_successes(&bench, 2);
+        }
+        // It was no wait: others may begin.
+        let (_, waker) = WakeCount::new();
+        for cookie in [1, 2] {
+            let mut wait = ia.evd_wait(evd, 1).unwrap();
+            let (first, more) = ready(wait.poll(&waker));
+            assert_eq!(first, cookie);
+            assert!(more == 0 || more == 2 - cookie as u32, "{more}");
+            // It is over, and takes nothing more.
+            let again = with_successes(&bench, 1);
+            assert!(matches!(wait.poll(&waker), Poll::Ready(Err(_))));
+            ia.ep_free(again).unwrap();
+        }
+        assert_eq!(ia.evd_wait_now(evd, 1), None);
+        assert!(ia.evd_dequeue(evd).is_err());
+    }
+}
+
+/// Dequeues, of either form, take what is there in its order, and say once that there is nothing.
+///
+/// Spec: EVG-01, EVG-03
+#[test]
+fn dequeues_take_what_the_device_has_however_it_tells() {
+    for glances in WAYS {
+        let mut storage = TestStorage::new();
+        let bench = bench(&mut storage, glances);
+        let (ia, evd) = (&bench.ia, bench.data);
+        for into in [false, true] {
+            let ep = with_successes(&bench, 3);
+            for cookie in [7, 8] {
+                bench.receive(ep, cookie);
+                bench
+                    .device
+                    .complete_receive(bench.pair(ep), DtoStatus::Success, 0, false);
+            }
+            let dequeue = || {
+                if into {
+                    ia.evd_dequeue_into(evd, Whole)
+                } else {
+                    ia.evd_dequeue(evd)
+                }
+            };
+            let taken: Vec<u64> = core::iter::from_fn(|| dequeue().ok()).map(tag).collect();
+            assert_eq!(taken, [1, 2, 3, 7, 8], "{glances:?}");
+            assert_eq!(dequeue().unwrap_err().kind(), ErrorKind::QueueEmpty);
+            ia.ep_free(ep).unwrap();
+        }
+    }
+}
+
+/// Another dispatcher's name, another number than one, a notification object that is to hear of events, a wait: all that takes a look at more.
+///
+/// Spec: EVW-01, EVW-02, EVW-04, CNW-01
+#[test]
+fn nothing_is_taken_at_once_where_it_takes_a_wait_to_tell() {
+    for glances in WAYS {
+        let mut storage = TestStorage::new();
+        let bench = bench(&mut storage, glances);
+        let ia = &bench.ia;
+        let flags = EvdFlags::DTO;
+        let earlier = ia.evd_create(8, None, flags).unwrap();
+        ia.evd_free(earlier).unwrap();
+        let evd = ia.evd_create(8, None, flags).unwrap();
+        assert_eq!(earlier.index(), evd.index());
+        let peer = connected(ia, &bench.device, None, Some(evd), &EpAttributes::DEFAULT);
+        send(ia, peer.ep, 1);
+        succeed(&bench.device, peer.key);
+        for number in [i32::MIN, -1, 0, 2, i32::MAX] {
+            assert_eq!(ia.evd_wait_now(evd, number), None);
+        }
+        let nowhere = crate::id::EvdId::from_handle(Handle::from_raw(u64::MAX));
+        assert_eq!(ia.evd_wait_now(earlier, 1), None);
+        assert_eq!(ia.evd_wait_now(nowhere, 1), None);
+        let wait = ia.evd_wait(evd, 1).unwrap();
+        assert_eq!(ia.evd_wait_now(evd, 1), None);
+        drop(wait);
+        let cno = ia.cno_create(None).unwrap();
+        ia.evd_modify_cno(evd, Some(cno)).unwrap();
+        assert_eq!(ia.evd_wait_now(evd, 1), None);
+        assert_eq!(tags(ia, evd), [1]);
+    }
+}
+
+/// Spec: EVW-01, EVW-05, RMB-30
+#[test]
+fn what_is_no_transfer_waits_in_the_queue() {
+    for glances in WAYS {
+        let mut storage = TestStorage::new();
+        let bench = bench(&mut storage, glances);
+        let ia = &bench.ia;
+        let ep = bench.connected();
+        let region = ia
+            .lmr_create(&LmrRequest {
+                memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+                pz: bench.pz,
+                privileges: MemoryPrivileges::ALL,
+            })
+            .unwrap();
+        let piece = LmrTriplet {
+            context: region.lmr_context,
+            address: 0x1000,
+            length: 8,
+        };
+        let rmr = ia.rmr_create(bench.pz).unwrap();
+        let bind = || {
+            let rights = MemoryPrivileges::REMOTE_READ;
+            ia.rmr_bind(rmr, &piece, rights, ep, 5, CompletionFlags::empty())
+                .unwrap();
+            assert!(
+                bench
+                    .device
+                    .complete_request(bench.pair(ep), DtoStatus::Success)
+            );
+        };
+        bind();
+        assert_eq!(ia.evd_wait_now(bench.data, 1), None);
+        let told = ia.evd_dequeue(bench.data);
+        assert!(
+            matches!(told, Ok(Event::RmrBind(bound)) if bound.cookie == 5),
+            "{told:?}"
+        );
+        let (_, waker) = WakeCount::new();
+        let mut wait = ia.evd_wait(bench.data, 1).unwrap();
+        bind();
+        let Poll::Ready(Ok(waited)) = wait.poll(&waker) else {
+            panic!("the bind is done");
+        };
+        assert!(matches!(waited.event, Event::RmrBind(bound) if bound.cookie == 5));
+    }
+}
+
+/// A wait for two that was never polled before finds one.
+///
+/// Spec: EVW-01
+#[test]
+fn one_event_ends_no_wait_for_two() {
+    for glances in WAYS {
+        let mut storage = TestStorage::new();
+        let bench = bench(&mut storage, glances);
+        let (_, waker) = WakeCount::new();
+        let mut wait = bench.ia.evd_wait(bench.data, 2).unwrap();
+        let ep = with_successes(&bench, 1);
+        assert!(wait.poll(&waker).is_pending());
+        bench.send(ep, 2);
+        succeed(&bench.device, bench.pair(ep));
+        assert_eq!(ready(wait.poll(&waker)), (1, 1));
+    }
+}
+
+/// A wait that was left over has no part in what completes for the next dispatcher in its place, though it was the first one of each.
+///
+/// Spec: EVW-10, EVF-01, GEN-03
+#[test]
+fn a_wait_takes_nothing_of_the_next_life() {
+    for glances in WAYS {
+        let mut storage = TestStorage::new();
+        let bench = bench(&mut storage, glances);
+        let ia = &bench.ia;
+        let (_, waker) = WakeCount::new();
+        let life = || ia.evd_create(8, None, EvdFlags::DTO).unwrap();
+        let earlier = life();
+        let mut stale = ia.evd_wait(earlier, 1).unwrap();
+        ia.evd_set_unwaitable(earlier).unwrap();
+        ia.evd_free(earlier).unwrap();
+        let evd = life();
+        assert_eq!(earlier.index(), evd.index());
+        let peer = connected(ia, &bench.device, None, Some(evd), &EpAttributes::DEFAULT);
+        let mut wait = ia.evd_wait(evd, 1).unwrap();
+        send(ia, peer.ep, 1);
+        succeed(&bench.device, peer.key);
+        assert!(matches!(stale.poll(&waker), Poll::Ready(Err(_))));
+        assert_eq!(ready(wait.poll(&waker)), (1, 0));
+    }
+}
+
+/// Who looks for no longer than a call may take, and leaves, has others look for what is left.
+///
+/// Spec: EVW-01, EVW-06
+#[test]
+fn a_long_look_is_gone_on_with_by_others() {
+    for (arrived, told) in [(0, 0), (1, 0), (EVENTS_PER_CALL, 1)] {
+        let mut storage = TestStorage::new();
+        let bench = Bench::new(&mut storage);
+        let evd = bench.ia.evd_create(4, None, EvdFlags::SOFTWARE).unwrap();
+        bench.ia.progress(Instant::ZERO);
+        let (wakes, waker) = WakeCount::new();
+        bench.ia.register_progress_waker(&waker);
+        for _ in 0..arrived {
+            bench.device.push_control(ControlEvent::Established {
+                queue_pair: 0,
+                private_data: crate::backend::PrivateData::new(),
+            });
+        }
+        let mut wait = ScriptedWait::at(1);
+        let past = Some(Instant::ZERO);
+        assert!(bench.ia.evd_wait_until(evd, 1, past, &mut wait).is_err());
+        assert_eq!(wakes.take(), told, "{arrived}");
+        assert!(drain(&bench.ia, evd).is_empty());
+    }
+}
