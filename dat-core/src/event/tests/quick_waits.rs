@@ -141,6 +141,12 @@ fn nothing_is_taken_at_once_where_it_takes_a_wait_to_tell() {
         ia.evd_modify_cno(evd, Some(cno)).unwrap();
         assert_eq!(ia.evd_wait_now(evd, 1), None);
         assert_eq!(tags(ia, evd), [1]);
+        send(ia, peer.ep, 2);
+        succeed(&bench.device, peer.key);
+        assert_eq!(ia.evd_wait_now(evd, 1), None);
+        progress(ia);
+        assert!(cno_fired(ia, cno));
+        assert_eq!(tags(ia, evd), [2]);
     }
 }
 
