@@ -82,8 +82,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             .ok_or(Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing))
     }
 
-    /// Whether the consumer has anything left to free (IAC-03). Of other kinds none is there without a zone (regions, windows,
-    /// shared queues), a dispatcher (service points) or an endpoint (reserved ones).
+    /// Whether the consumer has anything left to free (IAC-03). What is not looked for keeps something that is: regions, windows and
+    /// shared queues their zone, service points of both kinds the dispatcher of their requests.
     fn has_consumer_objects(&self, control: &Control<'s, B>) -> bool {
         let shared = &self.shared;
         let reached = control.reached as usize;

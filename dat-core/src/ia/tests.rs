@@ -46,7 +46,7 @@ fn last_of_four<T>(mut make: impl FnMut(u64) -> T, free: impl Fn(T)) -> T {
 #[test]
 fn a_close_finds_the_one_object_of_a_kind_behind_free_slots() {
     type Make = fn(&TestIa<'_>, &TestBackend);
-    let kinds: [(&str, Make); 9] = [
+    let kinds: [(&str, Make); 10] = [
         ("zone", |ia, _| {
             last_of_four(|_| ia.pz_create().unwrap(), |pz| ia.pz_free(pz).unwrap());
         }),
@@ -95,6 +95,13 @@ fn a_close_finds_the_one_object_of_a_kind_behind_free_slots() {
                         .unwrap()
                 },
                 |psp| ia.psp_free(psp).unwrap(),
+            );
+        }),
+        ("reserved service point", |ia, _| {
+            let evd = ia.evd_create(1, None, EvdFlags::CR).unwrap();
+            last_of_four(
+                |number| ia.rsp_create(QUALIFIER + number, None, evd).unwrap(),
+                |rsp| ia.rsp_free(rsp).unwrap(),
             );
         }),
         ("request", |ia, device| {

@@ -144,7 +144,10 @@ unsafe impl Backend for TestBackend {
             |pair: &Pair| pair.request_queue == Some(number) || pair.receive_queue == Some(number);
         assert!(!device.pairs.values().any(used), "queue pairs go first");
         device.calls.push(Call::DestroyCompletionQueue { number });
-        device.completions.remove(&number);
+        let left = device.completions.remove(&number);
+        for completion in left.into_iter().flat_map(|left| left.queued) {
+            device.plain.remove(&completion.token);
+        }
     }
 
     fn create_shared_receive_queue(

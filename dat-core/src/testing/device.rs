@@ -197,6 +197,7 @@ impl Device {
         };
         if completions.queued.len() >= completions.depth as usize {
             completions.failure = Some(DeviceFailure::CompletionQueueOverrun);
+            self.plain.remove(&completion.token);
             return;
         }
         completions.queued.push_back(completion);

@@ -49,6 +49,10 @@ struct Kept {
     survivor: Vec<Survivor>,
 }
 
+fn one() -> usize {
+    1
+}
+
 impl Kept {
     fn all(&self) -> impl Iterator<Item = &String> {
         self.files.iter().chain(&self.halves)
@@ -64,6 +68,9 @@ struct Survivor {
     line: String,
     /// What is done to it, as `cargo mutants` says.
     fault: String,
+    /// How many faults it is about, where a line has several that are called the same.
+    #[serde(default = "one")]
+    count: usize,
     /// Why nothing can notice it.
     reason: String,
 }
@@ -77,6 +84,7 @@ pub(crate) fn check(workspace: &Workspace, history: &mut History<'_>) -> Result<
             line,
             fault,
             reason,
+            ..
         } = survivor;
         let text = fs::read_to_string(workspace.root().join(file)).context(file.clone())?;
         if reason.trim().is_empty() {
@@ -115,6 +123,11 @@ fn read(workspace: &Workspace) -> Result<Kept> {
     {
         if !workspace.root().join(file).is_file() {
             bail!("{KEPT}: there is no {file}");
+        }
+    }
+    for survivor in &kept.survivor {
+        if !kept.all().any(|file| *file == survivor.file) {
+            bail!("{KEPT}: {} is not tried, but has a reason", survivor.file);
         }
     }
     Ok(kept)
@@ -181,16 +194,14 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
             .iter()
             .filter(|known| known.file == *file)
             .collect();
-        let mut used = BTreeSet::new();
+        let mut used = vec![0; survivors.len()];
         let before = faults.len();
         for missed in &outcome.missed {
             let reason = survivors
                 .iter()
                 .position(|known| missed.line.contains(&known.line) && missed.fault == known.fault);
             match reason {
-                Some(at) => {
-                    used.insert(at);
-                }
+                Some(at) => used[at] += 1,
                 None => faults.push(format!(
                     "{file}: nothing notices {} in {}",
                     missed.fault,
@@ -198,11 +209,15 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
                 )),
             }
         }
-        for (at, known) in survivors.iter().enumerate() {
-            if !used.contains(&at) {
+        for (used, known) in used.into_iter().zip(survivors) {
+            let Survivor {
+                fault, line, count, ..
+            } = known;
+            if used < *count {
+                faults.push(format!("{file}: a test notices {fault} in {line}"));
+            } else if used > *count {
                 faults.push(format!(
-                    "{file}: a test notices {} in {}",
-                    known.fault, known.line
+                    "{file}: the reason for {count} is used for {used}: {fault} in {line}"
                 ));
             }
         }
@@ -277,11 +292,12 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// With what came of those that nothing noticed.
+    /// With what came of those that nothing noticed. `cargo mutants` tries some of the others again, whatever it is asked for.
     fn with(&self, later: Self) -> Self {
+        let viable = self.noticed as usize + self.missed.len();
         Self {
-            noticed: self.noticed + later.noticed,
-            unviable: self.unviable + later.unviable,
+            noticed: viable.saturating_sub(later.missed.len()) as u32,
+            unviable: self.unviable,
             missed: later.missed,
         }
     }
@@ -546,7 +562,7 @@ mod tests {
             missed: vec![missed("one"), missed("two")],
         };
         let both = earlier.with(Outcome {
-            noticed: 1,
+            noticed: 3,
             unviable: 0,
             missed: vec![missed("two")],
         });

@@ -1,10 +1,13 @@
 //! Whom completions wake, and whom they leave asleep.
 
+use core::task::Poll;
+
 use super::code;
 use super::connected::*;
 use crate::attributes::EpAttributes;
 use crate::backend::{Completion, ControlEvent};
 use crate::error::{ErrorKind, Subtype};
+use crate::event::{Aftermath, Event};
 use crate::flags::{CompletionFlags, DtoStatus, EvdFields, EvdFlags, EvdState};
 use crate::testing::{TestBackend, TestStorage, WakeCount, open};
 
@@ -67,6 +70,41 @@ fn the_device_is_not_armed_for_a_waiter_that_has_what_it_waits_for() {
     progress(&ia);
     assert_eq!(wakes.take(), 1);
     assert_eq!(ready(wait.poll(&waker)), (2, 1));
+}
+
+/// A wait that fails, since events were lost, arms nothing; nor does the end of an endpoint for a wait that nobody has looked at yet.
+///
+/// Spec: EVW-10, EVW-11
+#[test]
+fn the_device_is_not_armed_for_nobody() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(2, None, SHARED).unwrap();
+    let (_, waker) = WakeCount::new();
+    for pointer in 0..3 {
+        let mut aftermath = Aftermath::default();
+        ia.push_event(evd, &Event::Software { pointer }, &mut aftermath);
+        ia.settle(&mut aftermath);
+    }
+    for pointer in 0..2 {
+        let mut wait = ia.evd_wait(evd, 1).unwrap();
+        assert_eq!(ready(wait.poll(&waker)).0, pointer);
+    }
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(matches!(wait.poll(&waker), Poll::Ready(Err(_))));
+    assert_eq!(device.armed(number(evd)), None);
+
+    let evd = ia.evd_create(8, None, EvdFlags::DTO).unwrap();
+    let attributes = EpAttributes {
+        recv_completion_flags: CompletionFlags::SOLICITED_WAIT,
+        ..EpAttributes::DEFAULT
+    };
+    let peer = connected(&ia, &device, Some(evd), None, &attributes);
+    let wait = ia.evd_wait(evd, 1).unwrap();
+    ia.ep_free(peer.ep).unwrap();
+    assert_eq!(device.armed(number(evd)), None);
+    drop(wait);
 }
 
 /// Spec: EVW-01, EVW-09

@@ -8,7 +8,7 @@ use crate::flags::RmrFields;
 use crate::id::{LmrId, RmrId};
 use crate::memory::RmrBinding;
 use crate::memory::rmr::PENDING_BINDS;
-use crate::testing::{Posted, Work};
+use crate::testing::{Posted, WakeCount, Work};
 
 pub(super) const PEERS: MemoryPrivileges =
     MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
@@ -264,6 +264,27 @@ fn a_flushed_bind_leaves_the_next_connection_alone() {
         };
         assert_eq!(told.status, DtoStatus::Flushed);
         assert_eq!(on.state(), EndpointState::Connected);
+    });
+}
+
+/// Who names a region that is gone has nothing looked for, and nobody hears of it.
+///
+/// Spec: LMF-01, GEN-06
+#[test]
+fn a_refused_free_takes_no_completions_in() {
+    with_setting(|on| {
+        let cno = on.ia.cno_create(None).unwrap();
+        on.ia.evd_modify_cno(on.endpoint.evd, Some(cno)).unwrap();
+        let gone = region(on.ia, on.pz, MemoryPrivileges::ALL);
+        on.ia.lmr_free(gone.lmr).unwrap();
+        on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
+        assert!(
+            on.backend
+                .complete_request(on.endpoint.key, DtoStatus::Success)
+        );
+        assert!(on.ia.lmr_free(gone.lmr).is_err());
+        let (_, waker) = WakeCount::new();
+        assert!(on.ia.cno_wait(cno).unwrap().poll(&waker).is_pending());
     });
 }
 
