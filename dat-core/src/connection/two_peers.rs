@@ -232,15 +232,18 @@ impl<'s> World<'s> {
     /// Does a step, and checks what has to hold behind each. A call may be refused, by the state alone.
     fn take(&mut self, step: Step) {
         let before = [ACTIVE, PASSIVE].map(|side| self.state(side));
-        let seen = self.look();
+        let (seen, kept) = (self.look(), self.kept());
         self.taken.push(step);
         if let Err(error) = self.try_step(step) {
             assert_eq!(error.kind(), ErrorKind::InvalidState, "{step:?}");
             assert_eq!(
-                self.look(),
-                seen,
+                (self.look(), self.kept()),
+                (seen, kept),
                 "{step:?} was refused and changed something"
             );
+            for side in &self.sides {
+                assert_eq!(side.bench.device.take_calls(), [], "{step:?} was refused");
+            }
         }
         self.settle();
         for (side, before) in [ACTIVE, PASSIVE].into_iter().zip(before) {
@@ -518,6 +521,14 @@ impl<'s> World<'s> {
         )
     }
 
+    /// What a refused call must leave as it is beside that: deadlines, and the device's objects.
+    fn kept(&self) -> [(Option<Instant>, [usize; 7]); 2] {
+        [ACTIVE, PASSIVE].map(|at| {
+            let bench = &self.sides[at].bench;
+            (bench.ia.next_deadline(), bench.device.objects())
+        })
+    }
+
     fn note_change(&mut self, from: State, to: State) {
         let leads = |from| TRIGGERS.iter().filter_map(move |&by| next(from, by));
         // A call that finds nothing outstanding drains at once; a bye and its answer may arrive together.
@@ -643,8 +654,8 @@ struct Explored {
     changes: BTreeSet<(String, String)>,
 }
 
-/// Tries every list of at most `depth` steps, but none from a state that was met before.
-fn explore(listener: Listener, allowed: Allowed, depth: usize) -> Explored {
+/// Tries every list of at most `depth` steps behind `first`, but none from a state that was met before.
+fn explore(listener: Listener, allowed: Allowed, first: &[Step], depth: usize) -> Explored {
     let mut explored = Explored {
         states: 0,
         steps: 0,
@@ -652,7 +663,7 @@ fn explore(listener: Listener, allowed: Allowed, depth: usize) -> Explored {
         changes: BTreeSet::new(),
     };
     let mut met = HashSet::new();
-    let mut front: VecDeque<Vec<Step>> = VecDeque::from([Vec::new()]);
+    let mut front: VecDeque<Vec<Step>> = VecDeque::from([first.to_vec()]);
     let mut storages = [TestStorage::new(), TestStorage::new()];
     while let Some(steps) = front.pop_front() {
         let mut world = World::new(&mut storages, listener, allowed);
@@ -666,7 +677,7 @@ fn explore(listener: Listener, allowed: Allowed, depth: usize) -> Explored {
         }
         let following = world.steps();
         world.finish();
-        if steps.len() == depth {
+        if steps.len() == first.len() + depth {
             explored.complete = false;
             continue;
         }
@@ -714,13 +725,44 @@ fn two_peers_agree_whatever_the_network_does() {
         breaks: 1,
         posts: 1,
     };
-    let explored = explore(Listener::Consumer, allowed, depth);
+    let explored = explore(Listener::Consumer, allowed, &[], depth);
     report("the consumer names the endpoint", depth, &explored);
     assert!(explored.states > 100);
     let led = |from: &str, to: &str| explored.changes.contains(&(from.into(), to.into()));
     assert!(led("ActiveConnectionPending", "Connected"));
     assert!(led("Connected", "Disconnected"));
     assert!(led("CompletionPending", "Connected"));
+}
+
+/// The same of the next connection of two endpoints, where what was said at the end of the one before is still on its way.
+///
+/// Spec: EPK-06, EPK-11, CRA-03, EPD-01, EPD-05, EPR-01
+#[test]
+fn two_peers_agree_on_their_next_connection() {
+    let depth = depth(6);
+    let allowed = Allowed {
+        attempts: 2,
+        repeats: 1,
+        losses: 1,
+        breaks: 1,
+        posts: 1,
+    };
+    let first = [
+        Step::Connect,
+        Step::Deliver(0),
+        Step::Accept,
+        Step::Deliver(0),
+        Step::Deliver(0),
+        Step::Disconnect(ACTIVE, CloseFlags::Abrupt),
+        Step::Reset(ACTIVE),
+    ];
+    let explored = explore(Listener::Consumer, allowed, &first, depth);
+    report("behind a first connection", depth, &explored);
+    assert!(explored.states > 100);
+    let led = |from: &str, to: &str| explored.changes.contains(&(from.into(), to.into()));
+    assert!(led("Unconnected", "ActiveConnectionPending"));
+    assert!(led("Connected", "Disconnected"));
+    assert!(led("Disconnected", "Unconnected"));
 }
 
 /// The same where an endpoint is reserved for the service point.
@@ -736,7 +778,7 @@ fn two_peers_agree_with_a_reserved_endpoint() {
         breaks: 0,
         posts: 0,
     };
-    let explored = explore(Listener::Reserved, allowed, depth);
+    let explored = explore(Listener::Reserved, allowed, &[], depth);
     report("the endpoint is reserved", depth, &explored);
     assert!(explored.states > 50);
     let led = |from: &str, to: &str| explored.changes.contains(&(from.into(), to.into()));

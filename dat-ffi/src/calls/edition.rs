@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use dat_core::flags::{EpFields, PzSupport, SrqState};
+use dat_core::flags::{EpFields, MemoryPrivileges, PzSupport, SrqState};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Abi, Error};
 
@@ -38,6 +38,8 @@ pub(crate) trait Edition: Form {
     const FIXED_EP_FIELDS: u64;
     /// Whether there are operations beyond the interface, and events of them.
     const EXTENDED: bool;
+    /// What registered memory is good for, whether that was asked for or not.
+    const GRANTED: MemoryPrivileges;
 
     /// The adapter as the consumer knows it.
     fn ia_of(adapter: &Adapter) -> CHandle;

@@ -37,7 +37,7 @@ pub(crate) struct Places {
     pub(crate) registered_address: Out<u64>,
 }
 
-/// What is registered can be read locally, whether that was asked for or not: programs rely on it.
+/// Registers memory, with the privileges that were asked for and those that the edition grants.
 ///
 /// Spec: LMC-01..11
 pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
@@ -66,8 +66,7 @@ pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
             MemoryType::SharedVirtual => LmrMemory::SharedVirtual(memory()?, description.cookie()?),
         },
         pz: PzId::from_handle(wanted.pz.named()),
-        privileges: MemoryPrivileges::from_bits_retain(wanted.privileges)
-            | MemoryPrivileges::LOCAL_READ,
+        privileges: MemoryPrivileges::from_bits_retain(wanted.privileges) | E::GRANTED,
     };
     let cell = reserve()?;
     let checked = || match memory_type {

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use dat_core::flags::{EpFields, PzSupport, SrqState};
+use dat_core::flags::{EpFields, MemoryPrivileges, PzSupport, SrqState};
 use dat_core::{Abi, Error};
 
 use crate::adapter::Adapter;
@@ -29,6 +29,7 @@ impl Edition for V1 {
     const CNO_FIELDS: u32 = 0x3;
     const FIXED_EP_FIELDS: u64 = 0;
     const EXTENDED: bool = false;
+    const GRANTED: MemoryPrivileges = MemoryPrivileges::empty();
 
     fn ia_of(adapter: &Adapter) -> CHandle {
         adapter.handle

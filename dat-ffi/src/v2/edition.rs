@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use dat_core::flags::{EpFields, PzSupport, SrqState};
+use dat_core::flags::{EpFields, MemoryPrivileges, PzSupport, SrqState};
 use dat_core::{Abi, Error};
 
 use crate::adapter::Adapter;
@@ -30,6 +30,8 @@ impl Edition for V2 {
     const CNO_FIELDS: u32 = 0x7;
     const FIXED_EP_FIELDS: u64 = COMMUNICATION;
     const EXTENDED: bool = true;
+    /// Its programs send from memory that they asked to write alone.
+    const GRANTED: MemoryPrivileges = MemoryPrivileges::LOCAL_READ;
 
     fn ia_of(adapter: &Adapter) -> CHandle {
         Registry::consumer_handle(adapter.handle)

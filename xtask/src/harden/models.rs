@@ -60,12 +60,15 @@ struct Step {
     model: String,
 }
 
+/// What the checker says when a way becomes too long for it.
+const GAVE_UP: &str = "exceeded maximum number of branches";
+
 /// What a model says of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Fails,
     Holds,
-    /// It took too long.
+    /// It took too long, or too many steps.
     Open,
 }
 
@@ -366,13 +369,14 @@ fn prove(binary: &Path, name: String) -> Result<Proof> {
 
 /// What a model says of a change.
 fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<Verdict> {
+    let said = tempfile::NamedTempFile::new().context("a file")?;
     let mut child = Command::new(binary)
-        .args(["--exact", model])
+        .args(["--exact", model, "--nocapture"])
         .env(CHANGED, change)
         .env_remove(LISTED)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stdout(said.reopen()?)
+        .stderr(said.reopen()?)
         .spawn()
         .with_context(|| format!("{model} cannot be run with {change}"))?;
     let begin = Instant::now();
@@ -380,7 +384,8 @@ fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(Verdict::Holds),
             Some(status) if status.code() == Some(FAILED) || status.signal() == Some(ABORTED) => {
-                return Ok(Verdict::Fails);
+                let said = fs::read(said.path()).context("what a model said")?;
+                return Ok(verdict(&String::from_utf8_lossy(&said)));
             }
             Some(status) => bail!("{model} ends with {status} with {change}"),
             None if begin.elapsed() < limit => thread::sleep(Duration::from_millis(5)),
@@ -390,6 +395,15 @@ fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<
                 return Ok(Verdict::Open);
             }
         }
+    }
+}
+
+/// What it means that a model ended as one that fails: the checker gives up in that way, too.
+fn verdict(said: &str) -> Verdict {
+    if said.contains(GAVE_UP) {
+        Verdict::Open
+    } else {
+        Verdict::Fails
     }
 }
 

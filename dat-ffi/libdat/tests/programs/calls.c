@@ -499,7 +499,10 @@ static void transfers(void)
     DAT_RMR_TRIPLET remote = target(&far, 0, 64);
     DAT_RMR_HANDLE window;
     DAT_RMR_CONTEXT context = 0;
+    DAT_REGION_DESCRIPTION description;
+    DAT_LMR_HANDLE lmr;
     DAT_EVENT event;
+    static char written[16];
     pieces[0] = piece(&far, 0, 64);
     GOOD(dat_ep_post_recv, far.endpoint, 1, pieces, cookie(1), DAT_COMPLETION_DEFAULT_FLAG);
     BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG5, dat_ep_post_recv, far.endpoint, 1, pieces, cookie(1), DAT_COMPLETION_SUPPRESS_FLAG);
@@ -555,6 +558,18 @@ static void transfers(void)
     pieces[0].segment_length = 0;
     OK(dat_rmr_bind(window, pieces, DAT_MEM_PRIV_NONE_FLAG, far.endpoint, cookie(6), DAT_COMPLETION_DEFAULT_FLAG, NULL));
     next_event(far.requests, DAT_RMR_BIND_COMPLETION_EVENT);
+    /* Memory that may be written alone is read by nobody: not by posts, nor by peers through a window. */
+    description.for_va = written;
+    OK(dat_lmr_create(far.ia, DAT_MEM_TYPE_VIRTUAL, description, sizeof written, far.zone, DAT_MEM_PRIV_LOCAL_WRITE_FLAG, &lmr,
+                      &pieces[0].lmr_context, NULL, NULL, NULL));
+    pieces[0].virtual_address = (DAT_VADDR)(uintptr_t)written;
+    pieces[0].segment_length = sizeof written;
+    remote = target(&near, 0, sizeof written);
+    EXPECT(DAT_PRIVILEGES_VIOLATION, dat_ep_post_send(far.endpoint, 1, pieces, cookie(7), DAT_COMPLETION_DEFAULT_FLAG));
+    EXPECT(DAT_PRIVILEGES_VIOLATION, dat_ep_post_rdma_write(far.endpoint, 1, pieces, cookie(7), &remote, DAT_COMPLETION_DEFAULT_FLAG));
+    EXPECT(DAT_PRIVILEGES_VIOLATION, dat_rmr_bind(window, pieces, DAT_MEM_PRIV_REMOTE_READ_FLAG, far.endpoint, cookie(7),
+                                         DAT_COMPLETION_DEFAULT_FLAG, &context));
+    OK(dat_lmr_free(lmr));
     OK(dat_rmr_free(window));
 
     GOOD(dat_ep_disconnect, near.endpoint, DAT_CLOSE_GRACEFUL_FLAG);
