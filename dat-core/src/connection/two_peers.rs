@@ -165,6 +165,7 @@ impl<'s> World<'s> {
                 .ia
                 .psp_create(QUALIFIER, bench.requests, PspFlags::Consumer)
                 .unwrap();
+            bench.device.take_calls();
             world.service_point = Some(psp.handle());
         }
         world
