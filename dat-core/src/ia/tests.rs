@@ -2,6 +2,7 @@
 
 mod close;
 mod contexts;
+mod opening;
 #[cfg(feature = "std")]
 mod threads;
 

@@ -3,7 +3,7 @@
 use core::task::Poll;
 
 use crate::error::{ErrorKind, Result};
-use crate::event::{EvdWait, Event, Expired};
+use crate::event::{Aftermath, EvdWait, Event, Expired};
 use crate::flags::EvdFlags;
 use crate::id::{CnoId, EvdId};
 use crate::sync::NoLock;
@@ -73,6 +73,28 @@ fn a_wait_has_no_part_in_the_next_dispatcher_of_its_slot() {
             ia.evd_dequeue(evd).unwrap();
             ia.evd_free(evd).unwrap();
         }
+    }
+}
+
+/// An event for a dispatcher that is gone does not come to the next one in its place.
+///
+/// Spec: EVF-01, GEN-03
+#[test]
+fn an_event_has_no_part_in_the_next_dispatcher_of_its_slot() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let life = || ia.evd_create(4, None, EvdFlags::SOFTWARE).unwrap();
+    let earlier = life();
+    ia.evd_free(earlier).unwrap();
+    let evd = life();
+    assert_eq!(earlier.index(), evd.index());
+    let event = Event::Software { pointer: 1 };
+    for (to, arrives) in [(earlier, false), (EvdId::NULL, false), (evd, true)] {
+        let mut aftermath = Aftermath::default();
+        ia.push_event(to, &event, &mut aftermath);
+        ia.settle(&mut aftermath);
+        assert_eq!(ia.evd_dequeue(evd).ok(), arrives.then_some(event));
     }
 }
 
