@@ -648,8 +648,9 @@ mod tests {
         let device = Device::new();
         let mut queue = carrying(&device, 64);
         device.take_inline(8);
-        for (token, length) in [(1, 8), (2, 4), (3, 9), (4, 1), (5, 64), (6, 65)] {
-            commit_pieces(&mut queue, token, SendOperation::Send, &[&memory(length)]);
+        let pieces = [8, 4, 9, 1, 64, 65].map(memory);
+        for (token, piece) in (1..).zip(&pieces) {
+            commit_pieces(&mut queue, token, SendOperation::Send, &[piece]);
         }
         assert_eq!(queue.ring(), Ok(()));
         let (calls, posted) = device.take_requests();
@@ -657,7 +658,7 @@ mod tests {
         assert_eq!(tokens(&posted), [1, 2, 3, 4, 5, 6]);
         let carries: Vec<bool> = posted.iter().map(|posted| posted.data.is_some()).collect();
         assert_eq!(carries, [true, true, false, false, false, false]);
-        commit_pieces(&mut queue, 7, SendOperation::Send, &[&memory(1)]);
+        commit_pieces(&mut queue, 7, SendOperation::Send, &[&pieces[3]]);
         queue.ring().expect("taken");
         let (calls, posted) = device.take_requests();
         assert_eq!((calls, posted[0].data.as_deref()), (1, None));

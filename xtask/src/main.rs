@@ -9,6 +9,7 @@ mod firmware;
 mod harden;
 mod install;
 mod lanes;
+mod lints;
 mod manual;
 mod packages;
 mod pages;

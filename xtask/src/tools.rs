@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use xshell::cmd;
+use xshell::{Cmd, Shell, cmd};
 
 use crate::workspace::Workspace;
 
@@ -82,7 +82,7 @@ fn path_with(folder: PathBuf) -> Result<OsString> {
 }
 
 /// The workspaces, each with a lock file of its own.
-const WORKSPACES: [&str; 3] = ["Cargo.toml", "fuzz/Cargo.toml", "firmware/Cargo.toml"];
+pub(crate) const WORKSPACES: [&str; 3] = ["Cargo.toml", "fuzz/Cargo.toml", "firmware/Cargo.toml"];
 
 /// Checks licences, duplicate versions and origins of the dependencies; needs no database.
 pub(crate) fn deny(workspace: &Workspace) -> Result<()> {
@@ -174,16 +174,9 @@ pub(crate) struct Replay {
 pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
     let shell = &workspace.shell;
     let folder = workspace.root().join("fuzz");
-    let built = folder.join("target/replay");
+    let built = folder.join(COUNTED);
     let _folder = shell.push_dir(&folder);
-    cmd!(
-        shell,
-        "cargo build --features {FEATURES} --bin replay --target-dir {built}"
-    )
-    .env("RUSTFLAGS", "-Cinstrument-coverage")
-    .env("CARGO_PROFILE_DEV_DEBUG", "0")
-    .env("CARGO_INCREMENTAL", "0")
-    .run()?;
+    counting(shell, &["build", "--bin", "replay"]).run()?;
     let program = built.join("debug/replay");
     let mut counts = Vec::new();
     for seeds in shell.read_dir("seeds")? {
@@ -195,6 +188,30 @@ pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
         counts.push(counted);
     }
     Ok(Replay { program, counts })
+}
+
+/// The fuzzer's package, its targets and what makes seeds have no warnings. What they use is built as for `replay`, which needs it too and then has it.
+pub(crate) fn lint_fuzzer(workspace: &Workspace) -> Result<()> {
+    let shell = &workspace.shell;
+    let _folder = shell.push_dir(workspace.root().join("fuzz"));
+    counting(shell, &["clippy", "--all-targets"])
+        .args(["--", "--deny", "warnings"])
+        .run()?;
+    Ok(())
+}
+
+/// Where what counts lines is built, in the folder of the fuzzer's package.
+const COUNTED: &str = "target/replay";
+
+/// What cargo is to do there.
+fn counting<'s>(shell: &'s Shell, arguments: &[&str]) -> Cmd<'s> {
+    cmd!(
+        shell,
+        "cargo {arguments...} --features {FEATURES} --target-dir {COUNTED}"
+    )
+    .env("RUSTFLAGS", "-Cinstrument-coverage")
+    .env("CARGO_PROFILE_DEV_DEBUG", "0")
+    .env("CARGO_INCREMENTAL", "0")
 }
 
 /// The kind of this machine, as the nightly compiler calls it.

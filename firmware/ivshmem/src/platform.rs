@@ -136,7 +136,7 @@ fn driver(
         control: MailboxControl::new(mailbox, "ivshmem0")?,
         sideband: MailboxSideband::new(mailbox)?,
         registers: MailboxRegisters::new(mailbox),
-        hal: Barriers::default(),
+        hal: Barriers,
         shared_buffers: 0,
         memory,
     };

@@ -344,11 +344,10 @@ impl Stage {
             Ok(_) => return Err(unexpected()),
             Err(error) => defmt::info!("lmr_create: {}, {}", error.kind(), error.subtype()),
         }
-        let backend = self
+        let _backend = self
             .ia
             .close(CloseFlags::Abrupt)
             .map_err(|refused| refused.error)?;
-        drop(backend);
         defmt::info!("ia_close");
         Ok(())
     }

@@ -5,9 +5,15 @@
 //! has a name for; nothing panics, hangs or is written beside a place; and when everything is closed no handle means anything any
 //! more.
 
+#[expect(unsafe_code, reason = "it writes what C programs hand over")]
 pub mod rsm;
+#[expect(unsafe_code, reason = "it makes what C programs hand over")]
 mod source;
 pub mod v1;
+#[expect(
+    unsafe_code,
+    reason = "it calls by a table of C, and has the names that a provider calls"
+)]
 pub mod v2;
 
 /// Bytes of a call in an input: its number, and what its arguments are made from; behind these all are zero.

@@ -75,6 +75,10 @@ const PROCESSORS: &[Processor] = &[
     },
 ];
 
+/// Where images are built, and in there those of machines; and what they log.
+const IMAGES: &str = "firmware";
+const MACHINES: &str = "machines";
+const LEVEL: &str = "info";
 /// The machine that runs images for Cortex-M.
 const MACHINE: &str = "mps2-an386";
 /// Seconds after which an image hangs.
@@ -114,6 +118,24 @@ pub(crate) fn check_nested(workspace: &Workspace) -> Result<()> {
     paravirtual::check_nested(workspace, &Images::new(workspace)?.of_machines())
 }
 
+/// The images of machines have no warnings, on a target that every toolchain has; for those of microcontrollers clippy would need one that it may lack. What they use is built
+/// where the images will be.
+pub(crate) fn lint(workspace: &Workspace) -> Result<()> {
+    let shell = &workspace.shell;
+    let target = workspace.target().join(IMAGES).join(MACHINES);
+    let _folder = shell.push_dir(workspace.root().join("firmware"));
+    let scope = ["--release", "--locked", "--target", PC.triple];
+    let packages = ["machine", "paravirtual", "ivshmem"];
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    cmd!(
+        shell,
+        "cargo clippy --target-dir {target} {scope...} {packages...} -- --deny warnings"
+    )
+    .env("DEFMT_LOG", LEVEL)
+    .run()?;
+    Ok(())
+}
+
 struct Images {
     shell: Shell,
     folder: PathBuf,
@@ -129,7 +151,7 @@ impl Images {
         packages::install_for(&shell, ["qemu-system-arm", "ld.lld"])?;
         let program = ivshmem::program(workspace)?;
         let folder = workspace.root().join("firmware");
-        let target = workspace.target().join("firmware");
+        let target = workspace.target().join(IMAGES);
         let scope = ["--quiet", "--locked", "--package", "decode"];
         println!("  this host: what decodes logs is being built");
         {
@@ -155,7 +177,7 @@ impl Images {
             folder: self.folder.clone(),
             decoder: self.decoder.clone(),
             program: self.program.clone(),
-            target: self.target.join("machines"),
+            target: self.target.join(MACHINES),
         }
     }
 
@@ -193,7 +215,7 @@ impl Images {
             shell,
             "cargo build --quiet --locked --target-dir {target} {scope...}"
         );
-        let build = build.quiet().env("DEFMT_LOG", "info");
+        let build = build.quiet().env("DEFMT_LOG", LEVEL);
         targets::for_target(shell, triple, build)?
             .run()
             .with_context(|| format!("{image} for {triple}"))?;

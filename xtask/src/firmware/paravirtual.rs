@@ -17,7 +17,7 @@ use crate::{packages, vm};
 
 /// A machine that the image runs on.
 pub(super) struct Machine {
-    triple: &'static str,
+    pub(super) triple: &'static str,
     emulator: &'static str,
     /// Which machine of QEMU, with what the image needs of it beside the adapter.
     options: &'static [&'static str],

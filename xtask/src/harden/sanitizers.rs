@@ -19,6 +19,8 @@ struct Sanitizer {
     settings: (&'static str, &'static str),
     /// It has to see the standard library too, which is built for that.
     everywhere: bool,
+    /// What it looks at beside the packages that both do.
+    beside: &'static [&'static str],
 }
 
 const ADDRESS: Sanitizer = Sanitizer {
@@ -26,11 +28,14 @@ const ADDRESS: Sanitizer = Sanitizer {
     // Storage of adapters that live as long as the process is given up for good.
     settings: ("ASAN_OPTIONS", "detect_leaks=0"),
     everywhere: false,
+    // Its tests have devices in software, but libibverbs is there, and the thread sanitizer would have to see what that does between threads too.
+    beside: &["backend-verbs"],
 };
 const THREAD: Sanitizer = Sanitizer {
     name: "thread",
     settings: ("TSAN_OPTIONS", "halt_on_error=1"),
     everywhere: true,
+    beside: &[],
 };
 
 /// What the thread sanitizer takes for a race and is none.
@@ -78,7 +83,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
     cmd!(shell, "rustup component add --toolchain nightly rust-src").run()?;
     let host = tools::host(workspace)?;
-    let mut table = String::from("| sanitizer | tests | findings |\n|---|---|---|\n");
+    let mut table = String::from("| sanitizer | tests without a finding |\n|---|---|\n");
     for sanitizer in [&ADDRESS, &THREAD] {
         let name = sanitizer.name;
         let mut passed = 0;
@@ -90,7 +95,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
         if passed == 0 {
             bail!("no test ran under the {name} sanitizer");
         }
-        let _ = writeln!(table, "| {name} | {passed} | 0 |");
+        let _ = writeln!(table, "| {name} | {passed} |");
     }
     Ok(table)
 }
@@ -204,7 +209,7 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
     if sanitizer.everywhere {
         command.arg("-Zbuild-std");
     }
-    for package in PACKAGES {
+    for package in PACKAGES.iter().chain(sanitizer.beside) {
         command.args(["--package", package]);
     }
     programs(&mut command, sanitizer)

@@ -11,8 +11,8 @@ use xshell::cmd;
 use self::beside::Beside;
 use crate::workspace::Workspace;
 use crate::{
-    bench, conformance, features, firmware, harden, install, packages, panic_free, targets, tools,
-    vm,
+    bench, conformance, features, firmware, harden, install, lints, packages, panic_free, targets,
+    tools, vm,
 };
 
 /// Arguments of the task.
@@ -41,21 +41,11 @@ const STEPS: &[Step] = &[
     step("format", "formatting", |workspace| {
         cargo(workspace, &["fmt", "--all", "--check"])
     }),
-    step("lint", "lints of all targets", |workspace| {
-        cargo(
-            workspace,
-            &[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--features",
-                "dat-tests/mailbox,dat-tests/verbs,dat-bench/verbs,dat-cli/verbs",
-                "--",
-                "--deny",
-                "warnings",
-            ],
-        )
-    }),
+    step(
+        "lint",
+        "lints of all targets, also of the fuzzer and of images for bare machines",
+        lints::check,
+    ),
     // A guest keeps one processor busy, and most of what comes behind it does so for long, too.
     beside(step(
         "vm",

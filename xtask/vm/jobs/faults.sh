@@ -11,8 +11,8 @@
 # times that nothing more can be posted: two of all are 1,000. `few` is a tenth of a round of `lives`. Soft-RoCE of this kernel has its
 # sockets in the first network namespace alone, so that the two ends of a network are two guests and not two namespaces.
 #
-# Whatever happens: data arrives as it was sent, or the command ends with 1 and says why; what a program posts completes once, in order; both hosts have what they had
-# before; the next one works. What is counted goes to `cargo xtask harden`.
+# Whatever happens: data arrives as it was sent, or the command ends with 1 and says why; what a program posts completes once, in order; what ended well for who sent it was
+# taken by the other end; both hosts have what they had before; the next one works. What is counted goes to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 mount -t debugfs none /sys/kernel/debug
@@ -102,6 +102,8 @@ watched() {
     read -r posted well failed < <(sed -n 's/^posted \([0-9]*\) well \([0-9]*\) failed \([0-9]*\)$/\1 \2 \3/p' said)
     [ -n "${failed:-}" ] || fail "$1: it does not say what came of it"
     counted "$1" "$posted" "$well" "$failed"
+    grep '^sent ' said >> sent || true
+    grep '^took ' said >> took || true
     untrue=$(sed -n 's/^untrue \([0-9]*\)$/\1/p' said)
     [ "${untrue:-0}" = 0 ] || forgive "$1" "$untrue"
     abruptly=$(sed -n 's/^abruptly \([0-9]*\)$/\1/p' said)
@@ -110,6 +112,24 @@ watched() {
         [ -n "$was_down" ] || fail "$1: $abruptly graceful ends did not come to their end, though the link was never down"
         counted "$stuck" "$abruptly" 0 "$abruptly"
     fi
+}
+# What ended well for who sent it was acknowledged by the other host's device, which on soft-RoCE has completed the receive by then: `rxe_responder` goes to `acknowledge`
+# from `do_complete`, and to an acknowledgement of something repeated only behind both. So nothing may lie between; an end may not make that receive a flushed one. More may be
+# taken than ended well: the acknowledgement is lost, or comes behind the end.
+arrivals="messages that ended well for who sent them, taken by the other host"
+# arrived: of each connection since the other host serves, which has told of all of them.
+arrived() {
+    local name count
+    local -A all=()
+    while read -r _ name count; do
+        [ ! -v "all[$name]" ] || fail "two connections have the name $name"
+        all[$name]=$count
+    done < took
+    while read -r _ name count; do
+        [ -v "all[$name]" ] || fail "connection $name: the other host does not know it"
+        [ "${all[$name]}" -ge "$count" ] || fail "connection $name: $count messages ended well for who sent them, and ${all[$name]} were taken"
+        counted "$arrivals" "$count" "$count" 0
+    done < sent
 }
 # attempt WHAT COMMAND...: as `judge`, of a command over the network.
 attempt() {
@@ -143,6 +163,8 @@ same() {
 # The other host serves and exports, also to whom its connections broke.
 peer_serves() {
     local port
+    : > sent
+    : > took
     peer "mkdir -p /run/into; cd /run; dat serve --into /run/into --force --quiet > served 2>&1 & echo \$! > served.process"
     peer "cd /run; dat rsm export --size 4M --device $RDMA_DEVICE --port 7472 --importer $RDMA_IPV4 > exported 2>&1 & echo \$! > exported.process"
     for port in "${ports[@]}"; do
@@ -172,6 +194,7 @@ peer_ends() {
         peer "cat /run/watched.$port" > said
         watched "receives of the other host"
     done
+    arrived
     wait_until 20 peer_has_no_objects || fail "the other host has $(peer device_objects), and before $peer_before"
 }
 # What is done over a network that works again.
@@ -255,6 +278,7 @@ lived() {
     local stood broke unconnected
     read -r stood broke unconnected < <(sed -n 's/^stood \([0-9]*\) broke \([0-9]*\) unconnected \([0-9]*\)$/\1 \2 \3/p' said)
     [ -n "${unconnected:-}" ] || fail "it does not say what came of its connections"
+    [ "$(grep -c '^sent ' said || true)" = $((stood + broke)) ] || fail "it does not say of each connection what was sent"
     counted "$1" "$((stood + broke + unconnected))" "$stood" "$((broke + unconnected))"
     echo "stood $stood, broke $broke, unconnected $unconnected ($(now))"
 }
@@ -490,7 +514,7 @@ wait_until 20 no_objects
 for name in "${names[@]}"; do
     # What fails now and then is reported; what always fails would be no use. Most connections of `lives` end with posts under way, so that some of these are reported.
     case $name in
-        *"packets are lost"* | posts*"link goes down") [ "${intact[$name]:-0}" -gt 0 ] || fail "$name: of ${tried[$name]} none was whole" ;;
+        *"packets are lost"* | posts*"link goes down" | "$arrivals") [ "${intact[$name]:-0}" -gt 0 ] || fail "$name: of ${tried[$name]} none was whole" ;;
     esac
     count "$name" "${tried[$name]}" "${intact[$name]:-0}" "${reported[$name]:-0}"
 done

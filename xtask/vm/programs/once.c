@@ -11,6 +11,9 @@
  * read counts as failed, nothing that was posted behind it may complete well, and how many there were is printed too; whoever runs this has to know that it was the device. So are
  * connections whose graceful end does not come, and which are ended abruptly then.
  *
+ * Each connection has a name that both ends know, and of each one is printed how many messages ended well for who sent them (sent NAME COUNT), and how many the other end
+ * took (took NAME COUNT): whoever runs both compares them, because a message that is lost at the end of a connection leaves no gap that one end could see.
+ *
  * DTO-01, DTO-05, EPD-02
  */
 #define EDITION_1_2
@@ -19,6 +22,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/random.h>
 #include <time.h>
 
 /* What a unit moves, and how many are under way at most; each is a write, a read of what was written, and a message. */
@@ -218,7 +222,13 @@ static void listen_to(DAT_CR_HANDLE request)
     unsigned long long next = 0, last = 0, end_of_waiting, heard;
     DAT_LMR_TRIPLET room;
     DAT_EVENT event;
+    DAT_CR_PARAM asked;
+    uint64_t name;
+    unsigned long long took = 0;
     int is_over = 0, number;
+    OK(dat_cr_query(request, DAT_CR_FIELD_ALL, &asked));
+    CHECK(asked.private_data_size >= (DAT_COUNT)sizeof name);
+    memcpy(&name, asked.private_data, sizeof name);
     OK(dat_evd_create(ia, LETTERS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &receives));
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
     endpoint = roomy(receives, connections);
@@ -241,6 +251,7 @@ static void listen_to(DAT_CR_HANDLE request)
             const unsigned char *letter = letters + next % (LETTERS / 2) * 64;
             if (!letter_taken(&event, endpoint, letter, &next, last))
                 continue;
+            took++;
             heard = milliseconds();
             room = part(letter, 64);
             if (dat_ep_post_recv(endpoint, 1, &room, cookie(last), DAT_COMPLETION_DEFAULT_FLAG) == DAT_SUCCESS) {
@@ -255,7 +266,7 @@ static void listen_to(DAT_CR_HANDLE request)
     end_of_waiting = milliseconds() + 20000;
     while (next < last && milliseconds() < end_of_waiting)
         if (dat_evd_dequeue(receives, &event) == DAT_SUCCESS)
-            letter_taken(&event, endpoint, letters + next % (LETTERS / 2) * 64, &next, last);
+            took += letter_taken(&event, endpoint, letters + next % (LETTERS / 2) * 64, &next, last) != 0;
     if (next < last) {
         fprintf(stderr, "of %llu receives %llu never came back\n", last, last - next);
         exit(1);
@@ -268,6 +279,7 @@ static void listen_to(DAT_CR_HANDLE request)
     nothing_follows(receives, connections);
     OK(dat_evd_free(receives));
     OK(dat_evd_free(connections));
+    printf("took %016llx %llu\n", (unsigned long long)name, took);
 }
 
 static void serve(void)
@@ -289,15 +301,16 @@ static void serve(void)
     printf("connections %u\n", connections);
 }
 
-/* Connects; whether that worked. */
-static int connected(DAT_EP_HANDLE endpoint, DAT_EVD_HANDLE connections, const char *address, struct grant *grant)
+/* Connects by a new name; whether that worked. */
+static int connected(DAT_EP_HANDLE endpoint, DAT_EVD_HANDLE connections, const char *address, struct grant *grant, uint64_t *name)
 {
     struct sockaddr_in to;
     DAT_EVENT event;
     memset(&to, 0, sizeof to);
     to.sin_family = AF_INET;
     CHECK(inet_pton(AF_INET, address, &to.sin_addr) == 1);
-    OK(dat_ep_connect(endpoint, (struct sockaddr *)&to, port, 20 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    CHECK(getrandom(name, sizeof *name, 0) == (ssize_t)sizeof *name);
+    OK(dat_ep_connect(endpoint, (struct sockaddr *)&to, port, 20 * SECOND, sizeof *name, name, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     CHECK(next_of(connections, &event, 60 * SECOND));
     if (event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED) {
         CHECK(is_end(&event));
@@ -308,8 +321,10 @@ static int connected(DAT_EP_HANDLE endpoint, DAT_EVD_HANDLE connections, const c
     return 1;
 }
 
-/* As `taken`, of units: what a read that ended well brought is what was written before, or it is the last that ended well on this connection. */
-static void unit_taken(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned long long *next, unsigned long long end_of_posts, int *is_given_up)
+/* As `taken`, of units: what a read that ended well brought is what was written before, or it is the last that ended well on this connection. Of the
+ * three of a unit the message is the last. */
+static void unit_taken(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned long long *next, unsigned long long end_of_posts, int *is_given_up,
+                       unsigned long long *sent)
 {
     const unsigned long long unit = *next / EACH;
     if (!taken(event, endpoint, next, end_of_posts))
@@ -324,6 +339,7 @@ static void unit_taken(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned 
         well--;
         failed++;
     }
+    *sent += (*next - 1) % EACH == EACH - 1;
 }
 
 static void use(const char *address, unsigned long long duration)
@@ -331,7 +347,8 @@ static void use(const char *address, unsigned long long duration)
     DAT_EP_HANDLE endpoint;
     DAT_EVD_HANDLE requests, connections;
     struct grant grant;
-    unsigned long long units = 0, next = 0, last = 0, until, patience;
+    unsigned long long units = 0, next = 0, last = 0, sent = 0, until, patience;
+    uint64_t name;
     DAT_LMR_TRIPLET piece;
     DAT_RMR_TRIPLET target;
     DAT_EVENT event;
@@ -339,7 +356,7 @@ static void use(const char *address, unsigned long long duration)
     OK(dat_evd_create(ia, EACH * UNITS + LETTERS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &requests));
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
     endpoint = roomy(requests, connections);
-    is_over = !connected(endpoint, connections, address, &grant);
+    is_over = !connected(endpoint, connections, address, &grant, &name);
     unconnected += is_over != 0;
     if (is_over) {
         /* An endpoint that was not connected has nothing to tell. */
@@ -382,7 +399,7 @@ static void use(const char *address, unsigned long long duration)
             units++;
         }
         while (dat_evd_dequeue(requests, &event) == DAT_SUCCESS)
-            unit_taken(&event, endpoint, &next, last, &is_given_up);
+            unit_taken(&event, endpoint, &next, last, &is_given_up, &sent);
         if (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)
             is_over = is_end(&event);
     }
@@ -398,7 +415,7 @@ static void use(const char *address, unsigned long long duration)
             (void)dat_ep_disconnect(endpoint, DAT_CLOSE_ABRUPT_FLAG);
         }
         while (dat_evd_dequeue(requests, &event) == DAT_SUCCESS)
-            unit_taken(&event, endpoint, &next, last, &is_given_up);
+            unit_taken(&event, endpoint, &next, last, &is_given_up, &sent);
         if (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)
             is_over = is_over || is_end(&event);
     }
@@ -411,6 +428,7 @@ static void use(const char *address, unsigned long long duration)
     nothing_follows(requests, connections);
     OK(dat_evd_free(requests));
     OK(dat_evd_free(connections));
+    printf("sent %016llx %llu\n", (unsigned long long)name, sent);
 }
 
 /* DTO-01: a completion always has a place, also in a dispatcher that was asked for with fewer: an endpoint brings its own, and what would have none is not posted. */
@@ -422,13 +440,14 @@ static void overrun(const char *address, int rounds)
     DAT_EVENT event;
     struct grant grant;
     unsigned long long refused = 0, overruns = 0;
+    uint64_t name;
     int round;
     with_memory(4096, LOCAL);
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &requests));
     OK(dat_evd_query(requests, DAT_EVD_FIELD_ALL, &parameters));
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
     OK(dat_ep_create(ia, zone, requests, requests, connections, NULL, &endpoint));
-    CHECK(connected(endpoint, connections, address, &grant));
+    CHECK(connected(endpoint, connections, address, &grant, &name));
     for (round = 0; round < rounds; round++) {
         unsigned long long last = 0, next = 0;
         DAT_RETURN code = DAT_SUCCESS;

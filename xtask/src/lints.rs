@@ -1,0 +1,115 @@
+//! The lints, of all three workspaces: this one, that of the fuzzer and that of the images for bare machines.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::Path;
+use toml::{Table, Value};
+use xshell::cmd;
+
+use crate::firmware;
+use crate::tools::{self, WORKSPACES};
+use crate::workspace::Workspace;
+
+/// What is compiled only where there are devices, or models of them.
+const DEVICES: &str = "dat-tests/mailbox,dat-tests/verbs,dat-bench/verbs,dat-cli/verbs";
+
+/// All targets of all packages are free of warnings; of the images those that the toolchain at hand can build.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    held_alike(workspace.root())?;
+    let shell = &workspace.shell;
+    cmd!(
+        shell,
+        "cargo clippy --workspace --all-targets --features {DEVICES} -- --deny warnings"
+    )
+    .run()?;
+    tools::lint_fuzzer(workspace)?;
+    firmware::lint(workspace)
+}
+
+/// Every workspace has the same table of lints, and every package takes it from there.
+fn held_alike(root: &Path) -> Result<()> {
+    let mut first = None;
+    for manifest in WORKSPACES {
+        let path = root.join(manifest);
+        let told = read(&path)?;
+        let lints = at(&told, &["workspace", "lints"]).cloned();
+        let lints = lints.with_context(|| format!("{manifest} has no lints of its workspace"))?;
+        let kept = first.get_or_insert_with(|| lints.clone());
+        if *kept != lints {
+            bail!(
+                "{manifest} has other lints than {}: {lints}, and {kept}",
+                WORKSPACES[0]
+            );
+        }
+        let folder = path.parent().context("a manifest is in a folder")?;
+        for member in members(&told) {
+            let path = folder.join(member).join("Cargo.toml");
+            if !takes_them(&read(&path)?) {
+                bail!("{} does not take the workspace's lints", path.display());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read(manifest: &Path) -> Result<Value> {
+    let text = fs::read_to_string(manifest).with_context(|| manifest.display().to_string())?;
+    let table: Table = toml::from_str(&text).with_context(|| manifest.display().to_string())?;
+    Ok(table.into())
+}
+
+fn at<'v>(value: &'v Value, keys: &[&str]) -> Option<&'v Value> {
+    keys.iter().try_fold(value, |value, key| value.get(key))
+}
+
+/// The folders of a workspace's packages; without any named it is a package itself.
+fn members(manifest: &Value) -> Vec<&str> {
+    match at(manifest, &["workspace", "members"]).and_then(Value::as_array) {
+        Some(named) => named.iter().filter_map(Value::as_str).collect(),
+        None => vec!["."],
+    }
+}
+
+fn takes_them(manifest: &Value) -> bool {
+    at(manifest, &["lints", "workspace"]) == Some(&Value::Boolean(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workspace of three, with these lints in the fuzzer's and that last line in the manifest of its image.
+    fn held(lints: &str, last: &str) -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let put = |path: &str, text: String| -> Result<()> {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().context("a folder")?)?;
+            Ok(fs::write(path, text)?)
+        };
+        let table = |lints| format!("[workspace.lints.rust]\n{lints}\n");
+        let usual = "unsafe_code = \"deny\"";
+        put(
+            "Cargo.toml",
+            format!("[workspace]\nmembers = []\n{}", table(usual)),
+        )?;
+        put(
+            "fuzz/Cargo.toml",
+            format!("{}[lints]\nworkspace = true\n", table(lints)),
+        )?;
+        put(
+            "firmware/Cargo.toml",
+            format!("[workspace]\nmembers = [\"image\"]\n{}", table(usual)),
+        )?;
+        put("firmware/image/Cargo.toml", format!("[lints]\n{last}\n"))?;
+        held_alike(folder.path())
+    }
+
+    #[test]
+    fn a_workspace_with_other_lints_and_a_package_without_them_are_refused() {
+        held("unsafe_code = \"deny\"", "workspace = true").expect("alike");
+        let other = held("unsafe_code = \"warn\"", "workspace = true").expect_err("other lints");
+        assert!(other.to_string().contains("fuzz/Cargo.toml has other"));
+        let none = held("unsafe_code = \"deny\"", "workspace = false").expect_err("not taken");
+        assert!(none.to_string().contains("image"), "{none}");
+    }
+}
