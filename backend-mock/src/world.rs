@@ -209,11 +209,7 @@ impl World {
     /// Adds a fault to the plan.
     pub(crate) fn inject(&mut self, fault: Fault) {
         match fault {
-            Fault::Crash { adapter, at } => {
-                self.schedule
-                    .add(at.max(self.now), 0, Action::Crash { adapter });
-            }
-            Fault::LinkDown { .. } => {
+            Fault::Crash { .. } | Fault::LinkDown { .. } => {
                 self.outages.push(fault);
                 self.place_outages();
             }
@@ -221,15 +217,24 @@ impl World {
         }
     }
 
-    /// Cuts the links of all faults whose two adapters exist.
+    /// Cuts the links of all faults whose two adapters exist, and plans the deaths of hosts that do: for others no time passes.
     pub(crate) fn place_outages(&mut self) {
         let Self {
             outages,
             adapters,
             links,
+            schedule,
+            now,
             ..
         } = self;
         outages.retain(|fault| {
+            if let Fault::Crash { adapter, at } = *fault {
+                let exists = adapters.len() > usize::from(adapter);
+                if exists {
+                    schedule.add(at.max(*now), 0, Action::Crash { adapter });
+                }
+                return !exists;
+            }
             let Fault::LinkDown { a, b, at, duration } = *fault else {
                 return false;
             };

@@ -2,9 +2,12 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use dat_model::{Op, Prologue, Runner, Setup, Tally, shrink};
-use random_runs::{add, bytes};
+use random_runs::bytes;
+use sum::add;
 
 mod random_runs;
+#[path = "random_runs/sum.rs"]
+mod sum;
 
 /// Spec: GEN-06
 #[test]

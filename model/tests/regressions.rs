@@ -333,11 +333,8 @@ fn a_flushed_unbind_leaves_the_bind_before_it() {
 /// Spec: CRR-01, EPG-01
 #[test]
 fn a_rejected_request_takes_its_endpoint_along() {
-    let fault = Fault::DropCompletion {
-        adapter: 0,
-        queue: 0,
-        nth: 0,
-    };
+    // Behind the receives of the prologue.
+    let fault = Fault::RefusePost { adapter: 0, nth: 2 };
     let setup = Setup {
         faults: FaultPlan {
             faults: vec![fault],
@@ -346,6 +343,7 @@ fn a_rejected_request_takes_its_endpoint_along() {
         ..Setup::default()
     };
     let ops = [
+        send(Side::A, FIRST),
         Op::Connection(
             Side::B,
             ConnectionOp::RspCreate {

@@ -7,9 +7,15 @@ use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::Fault;
 use dat_model::rsm::{Faults, ImportOp, KINDS, Op, Runner, Setup, fault, shrink};
 use dat_model::{Side, Tally};
-use random_runs::{add, bytes};
+use random_runs::bytes;
+use seeds::seeds;
+use sum::add;
 
 mod random_runs;
+#[path = "random_runs/seeds.rs"]
+mod seeds;
+#[path = "random_runs/sum.rs"]
+mod sum;
 
 /// Runs with each kind of fault alone, and with several kinds at once.
 const ALONE: u64 = 40;
@@ -78,23 +84,6 @@ fn every_call_succeeds_and_is_refused_somewhere() {
         assert!(*refused > 0, "{call} was never refused");
     }
     assert_eq!(total.len(), 27, "calls");
-}
-
-/// The seeds of a test: as the environment says, or the usual ones.
-fn seeds(first: u64, runs: u64) -> impl Iterator<Item = u64> {
-    let given = |name, usual| {
-        let text = std::env::var(name).ok();
-        let number = text.map(|text| text.parse());
-        number.map_or(usual, |number| {
-            number.unwrap_or_else(|error| panic!("{name}: {error}"))
-        })
-    };
-    let (first, runs): (u64, u64) = (
-        given("DAT_MODEL_SEED", first),
-        given("DAT_MODEL_RUNS", runs),
-    );
-    println!("DAT_MODEL_SEED={first} DAT_MODEL_RUNS={runs}");
-    (0..runs).map(move |step| first.wrapping_add(step))
 }
 
 /// The fault of a kind that belongs to a seed.

@@ -213,9 +213,9 @@ impl Runner {
                 _ => break,
             };
             if let (Some(()), Some(key)) = (self.judge(&verdict, result)?, key) {
-                match &mut self.ledger {
-                    Some(ledger) => ledger.post(key, receive.post, false),
-                    None => self.world.post_receive(key, receive),
+                self.owe(key, receive.post, false);
+                if self.is_exact() {
+                    self.world.post_receive(key, receive);
                 }
             }
         }

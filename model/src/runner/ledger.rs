@@ -7,7 +7,7 @@
 //! - Memory outside of live registrations keeps its content.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use backend_mock::{Fault, FaultPlan};
 use dat_core::flags::EndpointState;
@@ -37,6 +37,11 @@ pub(super) struct Ledger {
     registered: [Vec<bool>; 2],
 }
 
+fn content(bytes: &[AtomicU8]) -> Vec<u8> {
+    let bytes = bytes.iter();
+    bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
+}
+
 impl Ledger {
     pub(super) fn new(plan: &FaultPlan, runner: &Runner) -> Self {
         let lossy = plan.faults.iter().any(|fault| {
@@ -48,12 +53,7 @@ impl Ledger {
                     | Fault::DuplicateCompletion { .. }
             )
         });
-        let memory = runner.memory.map(|bytes| {
-            bytes
-                .iter()
-                .map(|byte| byte.load(Ordering::Relaxed))
-                .collect()
-        });
+        let memory = runner.memory.map(content);
         let mut posts = BTreeMap::new();
         for (&key, ep) in &runner.world.eps {
             for receive in &ep.receives {
@@ -87,12 +87,8 @@ impl Ledger {
         }
     }
 
-    pub(super) fn post(&mut self, owner: Key, cookie: u64, suppressed: bool) {
+    fn post(&mut self, owner: Key, cookie: u64, suppressed: bool) {
         self.posts.insert(cookie, Post { owner, suppressed });
-    }
-
-    pub(super) fn post_shared(&mut self, owner: Key, cookie: u64) {
-        self.post(owner, cookie, false);
     }
 
     /// What was posted on an endpoint or queue may be lost from here on.
@@ -151,8 +147,15 @@ impl Ledger {
 }
 
 impl Runner {
+    /// Books what was posted.
+    pub(super) fn owe(&mut self, owner: Key, cookie: u64, suppressed: bool) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.post(owner, cookie, suppressed);
+        }
+    }
+
     /// Books what came out of a dispatcher.
-    pub(super) fn record(&mut self, _side: Side, seen: &Seen) -> Outcome {
+    pub(super) fn record(&mut self, seen: &Seen) -> Outcome {
         let (Seen::Dto { cookie, .. } | Seen::Extended { cookie, .. } | Seen::Bind { cookie, .. }) =
             seen
         else {
@@ -166,6 +169,14 @@ impl Runner {
             Ok(())
         } else {
             self.mismatch("a completion that is owed, once", seen)
+        }
+    }
+
+    /// What memory holds is what it has to keep from here on, where nothing is registered.
+    pub(super) fn take_over_memory(&mut self) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.memory = self.memory.map(content);
+            ledger.registered = [vec![true; ARENA], vec![true; ARENA]];
         }
     }
 

@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use arbitrary::Arbitrary;
-use backend_mock::{Fabric, FabricOptions, FaultPlan, Limits, MockBackend, NodeOptions};
+use backend_mock::{Fabric, FabricOptions, FaultPlan, Happened, Limits, MockBackend, NodeOptions};
 use dat_core::flags::{EndpointState, HandleKind, SrqFields};
 use dat_core::id::{CnoId, CrId, EpId, EvdId, Handle, LmrId, PspId, PzId, RmrId, RspId, SrqId};
 use dat_core::sync::SpinLock;
@@ -65,7 +65,7 @@ pub struct Setup {
     pub non_coherent: bool,
     /// What is done before the operations.
     pub prologue: Prologue,
-    /// What goes wrong. If anything does, only invariants are checked.
+    /// What goes wrong. From the first fault on that has an effect, invariants are checked in the place of the rest.
     pub faults: FaultPlan,
 }
 
@@ -108,6 +108,8 @@ pub struct Runner {
     loose: bool,
     /// With faults: what was posted and what came back.
     ledger: Option<Ledger>,
+    /// A fault had an effect, and the model does not follow any more.
+    struck: bool,
     call: String,
     tally: Tally,
     reached: BTreeSet<String>,
@@ -238,6 +240,7 @@ impl Runner {
             posts: 0,
             loose: false,
             ledger: None,
+            struck: false,
             call: String::new(),
             tally: Tally::new(),
             reached: BTreeSet::new(),
@@ -278,6 +281,7 @@ impl Runner {
 
     fn act(&mut self, op: &Op) -> Outcome {
         self.call = format!("{op:?}");
+        self.look_for_faults();
         if self.needs_rest(op) {
             self.rest()?;
         }
@@ -294,6 +298,11 @@ impl Runner {
             Op::Fabric(FabricOp::Expire) => self.expire()?,
         }
         Ok(())
+    }
+
+    /// The faults that had an effect so far.
+    pub fn happened(&self) -> Vec<Happened> {
+        self.fabric.happened()
     }
 
     /// How often each call succeeded and was refused so far.
@@ -346,10 +355,23 @@ impl Runner {
     }
 
     fn expect(&self, holds: bool, expected: impl fmt::Display, actual: impl fmt::Debug) -> Outcome {
-        if holds || self.ledger.is_some() {
+        if holds || self.something_went_wrong() {
             return Ok(());
         }
         self.mismatch(expected.to_string(), actual)
+    }
+
+    /// Whether a fault had an effect so far, be it in the midst of a call.
+    fn something_went_wrong(&self) -> bool {
+        self.struck || (self.ledger.is_some() && !self.fabric.happened().is_empty())
+    }
+
+    /// From the first effect of a fault on the model does not follow: what was under way may have ended otherwise.
+    fn look_for_faults(&mut self) {
+        if !self.struck && self.something_went_wrong() {
+            self.struck = true;
+            self.take_over_memory();
+        }
     }
 
     /// Compares a return with the verdict; `Some` with the value if the call succeeded.
@@ -367,7 +389,7 @@ impl Runner {
             Ok(_) => format!("{group} {call}"),
             Err(error) => format!("{group} {call}: {error}"),
         });
-        if self.ledger.is_none() && !verdict.allows(&outcome) {
+        if !verdict.allows(&outcome) && !self.something_went_wrong() {
             return self.mismatch(format!("{verdict:?}"), outcome);
         }
         Ok(outcome.ok())
@@ -403,8 +425,9 @@ impl Runner {
         pick.map(|pick| self.pick(side, kind, pick))
     }
 
+    /// Whether the model follows, since nothing went wrong.
     fn is_exact(&self) -> bool {
-        self.ledger.is_none()
+        !self.something_went_wrong()
     }
 
     fn next_post(&mut self) -> u64 {
@@ -568,13 +591,13 @@ impl Runner {
         for key in eps {
             self.compare_endpoint(key)?;
         }
-        if self.is_exact() {
-            self.compare_shared_queues()?;
-            self.compare_memory()?;
+        self.look_for_faults();
+        if self.struck {
+            self.check_ledger()
         } else {
-            self.check_ledger()?;
+            self.compare_shared_queues()?;
+            self.compare_memory()
         }
-        Ok(())
     }
 
     fn compare_endpoint(&mut self, key: Key) -> Outcome {

@@ -225,9 +225,9 @@ impl Runner {
     }
 
     pub(super) fn accepted(&mut self, key: Key, request: Request) {
-        match &mut self.ledger {
-            Some(ledger) => ledger.post(key, request.cookie, request.suppressed),
-            None => self.world.post_request(key, request),
+        self.owe(key, request.cookie, request.suppressed);
+        if self.is_exact() {
+            self.world.post_request(key, request);
         }
     }
 
@@ -271,9 +271,9 @@ impl Runner {
                 cookie: post,
                 pieces,
             };
-            match &mut self.ledger {
-                Some(ledger) => ledger.post(key, post, false),
-                None => self.world.post_receive(key, receive),
+            self.owe(key, post, false);
+            if self.is_exact() {
+                self.world.post_receive(key, receive);
             }
         }
         Ok(())

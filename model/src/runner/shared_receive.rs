@@ -67,9 +67,9 @@ impl Runner {
                         cookie: post,
                         pieces,
                     };
-                    match &mut self.ledger {
-                        Some(ledger) => ledger.post_shared(key, post),
-                        None => self.world.srq_post(key, receive),
+                    self.owe(key, post, false);
+                    if self.is_exact() {
+                        self.world.srq_post(key, receive);
                     }
                 }
             }

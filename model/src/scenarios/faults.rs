@@ -1,4 +1,4 @@
-//! What goes wrong below: completions, notifications, links, devices. Only invariants are checked in these runs.
+//! What goes wrong below: completions, notifications, links, devices. From the first effect on invariants are checked in these runs.
 
 use backend_mock::{Fault, RemoteError};
 
@@ -141,12 +141,8 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
             "watermarks",
             with_faults(
                 Prologue::Shared,
-                vec![Fault::DelayCompletion {
-                    adapter: 0,
-                    queue: 9,
-                    nth: 0,
-                    by: 1,
-                }],
+                // The model knows no limits.
+                vec![Fault::RefusePost { adapter: 0, nth: 0 }],
                 watermarks(),
             ),
         ),
@@ -398,7 +394,7 @@ fn shared_traffic() -> Vec<Op> {
 
 /// More messages at a time than the limits of an endpoint allow.
 fn watermarks() -> Vec<Op> {
-    let mut ops = Vec::new();
+    let mut ops = vec![send(FIRST, &[])];
     for (ep, soft, hard) in [(FIRST, 0, -1), (SECOND, 0, 0)] {
         ops.push(there(endpoint(EndpointOp::SetWatermark { ep, soft, hard })));
         for _ in 0..4 {

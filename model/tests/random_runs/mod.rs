@@ -1,7 +1,5 @@
 //! What decides random runs, and what they did together.
 
-use dat_model::Tally;
-
 /// Bytes as a linear congruential generator gives them.
 pub(crate) fn bytes(seed: u64, count: usize) -> Vec<u8> {
     let mut state = seed;
@@ -12,13 +10,4 @@ pub(crate) fn bytes(seed: u64, count: usize) -> Vec<u8> {
         (state >> 56) as u8
     };
     std::iter::repeat_with(step).take(count).collect()
-}
-
-/// Adds the calls of a run to those of all.
-pub(crate) fn add(total: &mut Tally, run: &Tally) {
-    for (call, [done, refused]) in run {
-        let sum = total.entry(call.clone()).or_default();
-        sum[0] += done;
-        sum[1] += refused;
-    }
 }

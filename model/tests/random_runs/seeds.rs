@@ -1,0 +1,18 @@
+//! Which random runs there are.
+
+/// The seeds of a test: as the environment says, or the usual ones.
+pub(crate) fn seeds(first: u64, runs: u64) -> impl Iterator<Item = u64> {
+    let given = |name, usual| {
+        let text = std::env::var(name).ok();
+        let number = text.map(|text| text.parse());
+        number.map_or(usual, |number| {
+            number.unwrap_or_else(|error| panic!("{name}: {error}"))
+        })
+    };
+    let (first, runs): (u64, u64) = (
+        given("DAT_MODEL_SEED", first),
+        given("DAT_MODEL_RUNS", runs),
+    );
+    println!("DAT_MODEL_SEED={first} DAT_MODEL_RUNS={runs}");
+    (0..runs).map(move |step| first.wrapping_add(step))
+}
