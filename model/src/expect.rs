@@ -6,20 +6,58 @@ use dat_core::{Error, Result};
 /// An error by what the interface can express; no subtype = the catalogue names none, so any will do.
 pub(crate) type Refusal = (ErrorKind, Option<Subtype>);
 
+/// Whether an error says something of the arguments alone, and of objects that only calls make and free. Connection requests, service points that
+/// take one alone, and endpoints that the provider makes come and go with what arrives; who else uses a dispatcher, for which the catalogue names
+/// no argument, goes with them.
+fn is_firm(kind: ErrorKind, subtype: Option<Subtype>) -> bool {
+    match kind {
+        ErrorKind::InvalidHandle => !matches!(
+            subtype,
+            Some(Subtype::InvalidHandleCr | Subtype::InvalidHandleRsp | Subtype::InvalidHandleEp)
+                | None
+        ),
+        ErrorKind::InvalidParameter => subtype.is_some(),
+        ErrorKind::InvalidAddress
+        | ErrorKind::PrivilegesViolation
+        | ErrorKind::ProtectionViolation
+        | ErrorKind::LengthError
+        | ErrorKind::ModelNotSupported
+        | ErrorKind::NotImplemented => true,
+        _ => false,
+    }
+}
+
 /// All legal outcomes of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) may_succeed: bool,
+    /// There is a reason to refuse the call that nothing below can take away: a handle, an argument, what regions allow.
+    firm: bool,
     pub(crate) refusals: Vec<Refusal>,
 }
 
 impl Verdict {
     /// The call must fail like this.
     pub(crate) fn refused(kind: ErrorKind, subtype: impl Into<Option<Subtype>>) -> Self {
+        let subtype = subtype.into();
         Self {
             may_succeed: false,
-            refusals: vec![(kind, subtype.into())],
+            firm: is_firm(kind, subtype),
+            refusals: vec![(kind, subtype)],
         }
+    }
+
+    /// Whether an outcome is legal where faults had effects: states of endpoints, what is queued and what is left may be others by now, but what is
+    /// wrong with a handle or an argument still is, and is looked at in the same order.
+    pub(crate) fn allows_with_faults<T>(&self, outcome: &Result<T>) -> bool {
+        self.allows(outcome)
+            || match outcome {
+                Ok(_) => !self.firm,
+                Err(error) => {
+                    !is_firm(error.kind(), Some(error.subtype()))
+                        || !(self.firm || self.may_succeed)
+                }
+            }
     }
 
     /// Whether an outcome is legal.
@@ -93,10 +131,15 @@ impl Checks {
 
     pub(crate) fn verdict(self) -> Verdict {
         let may_succeed = self.certain.is_empty();
+        let firm = self
+            .certain
+            .iter()
+            .any(|&(kind, subtype)| is_firm(kind, subtype));
         let mut refusals = self.certain;
         refusals.extend(self.possible);
         Verdict {
             may_succeed,
+            firm,
             refusals,
         }
     }
