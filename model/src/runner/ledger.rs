@@ -1,15 +1,15 @@
 //! With faults, outcomes are open; what holds whatever goes wrong is kept here.
 //!
 //! - An event that was never owed does not come: each completion is of a post that was accepted, and comes once.
-//! - Nothing that was posted is forgotten: an endpoint in DISCONNECTED has completed all it was given, unless the plan
-//!   loses completions or kills adapters.
+//! - Nothing that was posted is forgotten: an endpoint in DISCONNECTED has completed all it was given, unless completions of
+//!   its adapter were lost or its host died.
 //! - An endpoint that was connected is never found in a state that leads up to a connection, without a reset.
 //! - Memory outside of live registrations keeps its content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use backend_mock::{Fault, FaultPlan};
+use backend_mock::{Fault, Happened};
 use dat_core::flags::EndpointState;
 
 use super::{Outcome, Runner, is_after_connected};
@@ -26,8 +26,6 @@ struct Post {
 /// What was posted, what came back, where endpoints were, what memory holds.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
-    /// Whether the plan loses completions or kills adapters.
-    lossy: bool,
     posts: BTreeMap<u64, Post>,
     /// Posts of endpoints and queues that were reset or freed: they may complete or not.
     excused: BTreeSet<u64>,
@@ -37,22 +35,23 @@ pub(super) struct Ledger {
     registered: [Vec<bool>; 2],
 }
 
+/// Whether a fault took completions from an adapter. One that is late, out of order or told twice takes none.
+fn loses(happened: &[Happened], side: Side) -> bool {
+    happened.iter().any(|one| match one.fault {
+        Fault::DropCompletion { adapter, .. }
+        | Fault::OverrunQueue { adapter, .. }
+        | Fault::Crash { adapter, .. } => usize::from(adapter) == side.index(),
+        _ => false,
+    })
+}
+
 fn content(bytes: &[AtomicU8]) -> Vec<u8> {
     let bytes = bytes.iter();
     bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
 }
 
 impl Ledger {
-    pub(super) fn new(plan: &FaultPlan, runner: &Runner) -> Self {
-        let lossy = plan.faults.iter().any(|fault| {
-            matches!(
-                fault,
-                Fault::DropCompletion { .. }
-                    | Fault::OverrunQueue { .. }
-                    | Fault::Crash { .. }
-                    | Fault::DuplicateCompletion { .. }
-            )
-        });
+    pub(super) fn new(runner: &Runner) -> Self {
         let memory = runner.memory.map(content);
         let mut posts = BTreeMap::new();
         for (&key, ep) in &runner.world.eps {
@@ -78,7 +77,6 @@ impl Ledger {
             }
         }
         Self {
-            lossy,
             posts,
             excused: BTreeSet::new(),
             states: BTreeMap::new(),
@@ -129,13 +127,13 @@ impl Ledger {
 
     /// Posts of endpoints that are over must all have completed.
     pub(super) fn finish(&self, runner: &Runner) -> Outcome {
-        if self.lossy {
-            return Ok(());
-        }
+        let happened = runner.happened();
         for (cookie, post) in &self.posts {
             let over = self.states.get(&post.owner) == Some(&EndpointState::Disconnected);
-            let has_queue = runner.world.eps.contains_key(&post.owner);
-            if over && has_queue && !post.suppressed {
+            let Some(ep) = runner.world.eps.get(&post.owner) else {
+                continue;
+            };
+            if over && !post.suppressed && !loses(&happened, ep.side) {
                 return runner.mismatch(
                     format!("a completion for post {cookie} on object {}", post.owner),
                     "none came",

@@ -261,7 +261,7 @@ impl Runner {
         }
         runner.compare()?;
         if !setup.faults.faults.is_empty() {
-            runner.ledger = Some(Ledger::new(&setup.faults, &runner));
+            runner.ledger = Some(Ledger::new(&runner));
             for fault in &setup.faults.faults {
                 runner.fabric.inject(fault.clone());
             }
