@@ -32,7 +32,7 @@ fn play(seed: u64, faults: Vec<Fault>) -> Done {
     let prologues = [Prologue::Pair, Prologue::Shared, Prologue::Pair];
     let setup = Setup {
         seed,
-        non_coherent: seed % 5 == 0,
+        non_coherent: seed.is_multiple_of(5),
         prologue: prologues[(seed % 3) as usize],
         faults: FaultPlan { faults },
     };
