@@ -17,8 +17,8 @@ mod random_runs;
 mod seeds;
 
 /// Runs with each kind of fault alone, and with several kinds at once.
-const ALONE: u64 = 60;
-const TOGETHER: u64 = 200;
+const ALONE: u64 = 30;
+const TOGETHER: u64 = 100;
 
 /// What a run did: operations before a fault had an effect and after, and how many faults had one.
 #[derive(Default)]
