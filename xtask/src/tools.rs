@@ -152,9 +152,9 @@ const TARGETS: [Target; 12] = [
     Target::new("verbs", 6, 516),
 ];
 
-/// Runs the fuzz targets for half a minute together.
+/// Runs the fuzz targets for a third of a minute together.
 pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
-    run_targets(workspace, 30).map(|_counts| ())
+    run_targets(workspace, 20).map(|_counts| ())
 }
 
 /// Runs all fuzz targets for so many seconds together; returns how many inputs each had, as a table.
