@@ -190,13 +190,17 @@ pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
     Ok(Replay { program, counts })
 }
 
-/// The fuzzer's package, its targets and what makes seeds have no warnings. What they use is built as for `replay`, which needs it too and then has it.
+/// The fuzzer's package, its targets and what makes seeds have no warnings.
 pub(crate) fn lint_fuzzer(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
+    // What other packages are made of was looked at there with the same flags.
+    let target = workspace.target();
     let _folder = shell.push_dir(workspace.root().join("fuzz"));
-    counting(shell, &["clippy", "--all-targets"])
-        .args(["--", "--deny", "warnings"])
-        .run()?;
+    cmd!(
+        shell,
+        "cargo clippy --all-targets --features {FEATURES} --target-dir {target} -- --deny warnings"
+    )
+    .run()?;
     Ok(())
 }
 
