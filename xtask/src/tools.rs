@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use xshell::{Cmd, Shell, cmd};
+use xshell::cmd;
 
 use crate::workspace::Workspace;
 
@@ -174,9 +174,16 @@ pub(crate) struct Replay {
 pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
     let shell = &workspace.shell;
     let folder = workspace.root().join("fuzz");
-    let built = folder.join(COUNTED);
+    let built = folder.join("target/replay");
     let _folder = shell.push_dir(&folder);
-    counting(shell, &["build", "--bin", "replay"]).run()?;
+    cmd!(
+        shell,
+        "cargo build --features {FEATURES} --bin replay --target-dir {built}"
+    )
+    .env("RUSTFLAGS", "-Cinstrument-coverage")
+    .env("CARGO_PROFILE_DEV_DEBUG", "0")
+    .env("CARGO_INCREMENTAL", "0")
+    .run()?;
     let program = built.join("debug/replay");
     let mut counts = Vec::new();
     for seeds in shell.read_dir("seeds")? {
@@ -202,20 +209,6 @@ pub(crate) fn lint_fuzzer(workspace: &Workspace) -> Result<()> {
     )
     .run()?;
     Ok(())
-}
-
-/// Where what counts lines is built, in the folder of the fuzzer's package.
-const COUNTED: &str = "target/replay";
-
-/// What cargo is to do there.
-fn counting<'s>(shell: &'s Shell, arguments: &[&str]) -> Cmd<'s> {
-    cmd!(
-        shell,
-        "cargo {arguments...} --features {FEATURES} --target-dir {COUNTED}"
-    )
-    .env("RUSTFLAGS", "-Cinstrument-coverage")
-    .env("CARGO_PROFILE_DEV_DEBUG", "0")
-    .env("CARGO_INCREMENTAL", "0")
 }
 
 /// The kind of this machine, as the nightly compiler calls it.
