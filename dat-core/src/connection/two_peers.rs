@@ -85,6 +85,15 @@ struct Allowed {
     posts: u32,
 }
 
+/// What may go wrong unless a test says less.
+const ALLOWED: Allowed = Allowed {
+    attempts: 2,
+    repeats: 1,
+    losses: 1,
+    breaks: 1,
+    posts: 1,
+};
+
 struct Side<'s> {
     bench: Bench<'s>,
     ep: EpId,
@@ -719,14 +728,7 @@ fn report(name: &str, depth: usize, explored: &Explored) {
 #[test]
 fn two_peers_agree_whatever_the_network_does() {
     let depth = depth(6);
-    let allowed = Allowed {
-        attempts: 2,
-        repeats: 1,
-        losses: 1,
-        breaks: 1,
-        posts: 1,
-    };
-    let explored = explore(Listener::Consumer, allowed, &[], depth);
+    let explored = explore(Listener::Consumer, ALLOWED, &[], depth);
     report("the consumer names the endpoint", depth, &explored);
     assert!(explored.states > 100);
     let led = |from: &str, to: &str| explored.changes.contains(&(from.into(), to.into()));
@@ -741,13 +743,6 @@ fn two_peers_agree_whatever_the_network_does() {
 #[test]
 fn two_peers_agree_on_their_next_connection() {
     let depth = depth(6);
-    let allowed = Allowed {
-        attempts: 2,
-        repeats: 1,
-        losses: 1,
-        breaks: 1,
-        posts: 1,
-    };
     let first = [
         Step::Connect,
         Step::Deliver(0),
@@ -757,7 +752,7 @@ fn two_peers_agree_on_their_next_connection() {
         Step::Disconnect(ACTIVE, CloseFlags::Abrupt),
         Step::Reset(ACTIVE),
     ];
-    let explored = explore(Listener::Consumer, allowed, &first, depth);
+    let explored = explore(Listener::Consumer, ALLOWED, &first, depth);
     report("behind a first connection", depth, &explored);
     assert!(explored.states > 100);
     let led = |from: &str, to: &str| explored.changes.contains(&(from.into(), to.into()));
@@ -773,11 +768,9 @@ fn two_peers_agree_on_their_next_connection() {
 fn two_peers_agree_with_a_reserved_endpoint() {
     let depth = depth(6);
     let allowed = Allowed {
-        attempts: 2,
-        repeats: 1,
-        losses: 1,
         breaks: 0,
         posts: 0,
+        ..ALLOWED
     };
     let explored = explore(Listener::Reserved, allowed, &[], depth);
     report("the endpoint is reserved", depth, &explored);
