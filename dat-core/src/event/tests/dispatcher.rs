@@ -1,8 +1,8 @@
-use super::{Whole, code, drain};
+use super::{Whole, code, drain, push};
 use crate::attributes::ProviderAttributes;
 use crate::backend::BackendError;
 use crate::error::{ErrorKind, Subtype};
-use crate::event::{Aftermath, AsyncEventKind, Event, ProxyAgent};
+use crate::event::{AsyncEventKind, Event, ProxyAgent};
 use crate::flags::{EvdFields, EvdFlags, EvdState};
 use crate::id::{CnoId, EvdId, Handle};
 use crate::testing::{
@@ -215,9 +215,7 @@ fn an_overflow_is_reported_once_until_the_queue_is_drained() {
     };
     let push = |count| {
         for _ in 0..count {
-            let mut aftermath = Aftermath::default();
-            ia.push_event(evd, &event, &mut aftermath);
-            ia.settle(&mut aftermath);
+            push(&ia, evd, &event);
         }
     };
     let overflow = Event::Async {
@@ -252,9 +250,7 @@ fn waits_drain_an_overflowed_dispatcher_and_then_fail() {
     let evd = ia.evd_create(2, None, EvdFlags::CONNECTION).unwrap();
     let (_, waker) = WakeCount::new();
     for pointer in 0..3 {
-        let mut aftermath = Aftermath::default();
-        ia.push_event(evd, &Event::Software { pointer }, &mut aftermath);
-        ia.settle(&mut aftermath);
+        push(&ia, evd, &Event::Software { pointer });
     }
     for pointer in 0..2 {
         let mut wait = ia.evd_wait(evd, 1).unwrap();

@@ -15,7 +15,7 @@ mod sleeps;
 mod waits;
 mod wake_ups;
 
-use super::{DtoCompletion, Event, EventSink};
+use super::{Aftermath, DtoCompletion, Event, EventSink};
 use crate::error::{Error, ErrorKind, Result, Subtype};
 use crate::ia::Ia;
 use crate::id::EvdId;
@@ -27,6 +27,13 @@ type TestIa<'s> = Ia<'s, TestBackend, NoLock>;
 /// Type and subtype of an error, which is what a caller sees.
 fn code(error: Error) -> (ErrorKind, Subtype) {
     (error.kind(), error.subtype())
+}
+
+/// An event arrives for a dispatcher, as those do that nobody asked for.
+fn push(ia: &TestIa<'_>, evd: EvdId, event: &Event) {
+    let mut aftermath = Aftermath::default();
+    ia.push_event(evd, event, &mut aftermath);
+    ia.settle(&mut aftermath);
 }
 
 /// Takes what a dequeue finds as `evd_dequeue` returns it.

@@ -2,8 +2,9 @@
 
 use core::task::Poll;
 
+use super::push;
 use crate::error::{ErrorKind, Result};
-use crate::event::{Aftermath, EvdWait, Event, Expired};
+use crate::event::{EvdWait, Event, Expired};
 use crate::flags::EvdFlags;
 use crate::id::{CnoId, EvdId};
 use crate::sync::NoLock;
@@ -91,9 +92,7 @@ fn an_event_has_no_part_in_the_next_dispatcher_of_its_slot() {
     assert_eq!(earlier.index(), evd.index());
     let event = Event::Software { pointer: 1 };
     for (to, arrives) in [(earlier, false), (EvdId::NULL, false), (evd, true)] {
-        let mut aftermath = Aftermath::default();
-        ia.push_event(to, &event, &mut aftermath);
-        ia.settle(&mut aftermath);
+        push(&ia, to, &event);
         assert_eq!(ia.evd_dequeue(evd).ok(), arrives.then_some(event));
     }
 }

@@ -2,12 +2,12 @@
 
 use core::task::Poll;
 
-use super::code;
 use super::connected::*;
+use super::{code, push};
 use crate::attributes::EpAttributes;
 use crate::backend::{Completion, ControlEvent};
 use crate::error::{ErrorKind, Subtype};
-use crate::event::{Aftermath, Event};
+use crate::event::Event;
 use crate::flags::{CompletionFlags, DtoStatus, EvdFields, EvdFlags, EvdState};
 use crate::testing::{TestBackend, TestStorage, WakeCount, open};
 
@@ -83,9 +83,7 @@ fn the_device_is_not_armed_for_nobody() {
     let evd = ia.evd_create(2, None, SHARED).unwrap();
     let (_, waker) = WakeCount::new();
     for pointer in 0..3 {
-        let mut aftermath = Aftermath::default();
-        ia.push_event(evd, &Event::Software { pointer }, &mut aftermath);
-        ia.settle(&mut aftermath);
+        push(&ia, evd, &Event::Software { pointer });
     }
     for pointer in 0..2 {
         let mut wait = ia.evd_wait(evd, 1).unwrap();
