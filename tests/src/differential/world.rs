@@ -391,9 +391,6 @@ impl<'b, T: Testbed> World<'b, T> {
                 let side = &self.sides[at.side];
                 let done = side.ia.ep_reset(side.ends[at.pair].ep);
                 self.returned(&done);
-                if done.is_ok() && at != SHARING {
-                    self.end_of(at).waiting.clear();
-                }
             }
             Operation::Connect {
                 at,

@@ -3,6 +3,7 @@
 use dat_core::event::Event;
 use dat_core::flags::{DtoStatus, EndpointState};
 
+use super::super::differences::Difference;
 use super::super::operation::{PAIRS, Place};
 use super::World;
 use crate::fixture::{Testbed, granted};
@@ -108,6 +109,7 @@ impl<T: Testbed> World<'_, T> {
     }
 
     fn take(&mut self, number: usize, pair: usize, which: usize) {
+        let breaks_nothing = self.differs(Difference::NothingBreaks);
         let side = &mut self.sides[number];
         let end = &mut side.ends[pair];
         while let Ok(event) = side.ia.evd_dequeue(end.dispatchers[which]) {
@@ -139,6 +141,17 @@ impl<T: Testbed> World<'_, T> {
                 }
                 other => panic!("{other:?}"),
             };
+            if let Event::Dto(done) = event
+                && breaks_nothing
+            {
+                assert!(
+                    !matches!(
+                        done.status,
+                        DtoStatus::LocalLength | DtoStatus::RemoteResponder
+                    ),
+                    "the list lost count of the receives of {number}, {pair}: {told}"
+                );
+            }
             if let Event::Dto(done) = event
                 && done.status != DtoStatus::Success
                 && which == 0
