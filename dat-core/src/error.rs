@@ -551,6 +551,8 @@ numbered! {
         Interrupted = 60,
         /// The adapter is being closed.
         Closing = 61,
+        /// The endpoint was made to read nothing.
+        NoReads = 62,
     }
 }
 

@@ -246,6 +246,7 @@ impl Cause {
             Cause::Contended => "the object is busy",
             Cause::Interrupted => "interrupted",
             Cause::Closing => "the adapter is closing",
+            Cause::NoReads => "the endpoint may have no reads outstanding",
         }
     }
 }

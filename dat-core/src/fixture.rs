@@ -28,6 +28,7 @@ pub(crate) const PEER: IaAddress = IaAddress::Node(2);
 pub(crate) const SMALL: EpAttributes = EpAttributes {
     max_recv_dtos: 4,
     max_request_dtos: 4,
+    max_rdma_read_out: 1,
     ..EpAttributes::DEFAULT
 };
 

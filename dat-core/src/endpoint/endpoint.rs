@@ -313,6 +313,11 @@ impl<S> Endpoint<S> {
         true
     }
 
+    /// It was made to have no reads outstanding, so that none could ever begin.
+    pub(super) const fn reads_nothing(&self) -> bool {
+        self.attributes.max_rdma_read_out == 0
+    }
+
     /// Brings `postable` and `bindable` up to date after a change of what it stands for.
     pub(crate) fn refresh_postable(&mut self) {
         let postable = legal(Call::PostRequest, self.state) != Legal::Invalid;

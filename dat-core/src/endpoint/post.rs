@@ -114,8 +114,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// # Errors
     /// As `post_rdma_write`, with LOCAL_WRITE as the privilege the regions need (subtypes WRITE),
     /// `max_rdma_read_iov` as the limit, and LENGTH_ERROR if the segments are shorter than the remote range.
+    /// INVALID_PARAMETER (ARG2) also: the endpoint was made with `max_rdma_read_out` 0, as the default attributes are, and reads nothing.
     ///
-    /// Spec: EPB-01..04, EPB-06, EPB-07, DTO-04..07, DTO-10
+    /// Spec: EPB-01..04, EPB-06, EPB-07, EPX-07, DTO-04..07, DTO-10
     #[inline(never)]
     pub fn post_rdma_read(
         &self,
@@ -424,6 +425,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if endpoint.postable != asked.ep
             || asked.flags.intersects(endpoint.refused_flags)
             || asked.segments.len() > endpoint.limits.segments(path)
+            || (path == READ && endpoint.reads_nothing())
         {
             return Err(Refusal::Invalid);
         }

@@ -45,6 +45,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             {
                 return error;
             }
+            if request.operation == DtoOperation::RdmaRead && endpoint.reads_nothing() {
+                return Error::invalid_argument(COUNT_ARGUMENT).because(Cause::NoReads);
+            }
             let access = LocalAccess {
                 zone: endpoint.zone_tag,
                 privilege: if write {

@@ -172,7 +172,9 @@ impl World {
             DtoOperation::RdmaWrite => ep.shape.write_segments.min(ep.shape.request_segments),
             DtoOperation::Send | DtoOperation::Receive => ep.shape.request_segments,
         };
-        if pieces.len() > limit {
+        // Where no read may be outstanding none can be done (EPX-07).
+        let reads_nothing = operation == DtoOperation::RdmaRead && ep.shape.reads == 0;
+        if pieces.len() > limit || reads_nothing {
             return Verdict::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2);
         }
         let for_reading = operation != DtoOperation::RdmaRead;

@@ -6,6 +6,7 @@ use std::vec::Vec;
 use super::parameters::make;
 use crate::attributes::{EpAttributes, IaAttributes};
 use crate::backend::{Segment, SendFlags, SendOperation};
+use crate::endpoint::{BatchOperation, BatchRequest};
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::fixture::{Bench, SMALL};
 use crate::flags::{CompletionFlags, DtoStatus, EpFields, MemoryPrivileges};
@@ -76,6 +77,56 @@ fn segment_limits_follow_the_attributes() {
             }
         }
     }
+}
+
+/// An endpoint that may have no read outstanding takes none, of no bytes neither, alone and among others; its other requests are done.
+///
+/// Spec: EPX-07, EPB-04, EPC-03, DTO-10
+#[test]
+fn an_endpoint_without_reads_takes_none() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let ep = make(&bench, &EpAttributes::DEFAULT).unwrap();
+    bench.connect(ep);
+    bench.establish(ep);
+    let lmr = LmrRequest {
+        memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+        pz: bench.pz,
+        privileges: MemoryPrivileges::ALL,
+    };
+    let full = LmrTriplet {
+        context: ia.lmr_create(&lmr).unwrap().lmr_context,
+        address: 0x1000,
+        length: 1,
+    };
+    let none = CompletionFlags::empty();
+    for piece in [LmrTriplet::default(), full] {
+        for count in 0..=4 {
+            let segments = &[piece; 4][..count];
+            let remote = RmrTriplet {
+                length: piece.length * count as u64,
+                ..RmrTriplet::default()
+            };
+            let alone = ia.post_rdma_read(ep, segments, 1, &remote, none);
+            let request = |operation| BatchRequest {
+                operation,
+                segments,
+                cookie: 2,
+                flags: none,
+            };
+            let batch = [BatchOperation::Send, BatchOperation::RdmaRead(remote)].map(request);
+            let among = ia.post_batch(ep, &batch).unwrap_err();
+            assert_eq!(among.posted, 1);
+            for error in [alone.unwrap_err(), among.error] {
+                assert_eq!(
+                    (error.subtype(), error.cause()),
+                    (Subtype::InvalidArg2, Cause::NoReads)
+                );
+            }
+        }
+    }
+    bench.send(ep, 1);
 }
 
 /// Whatever the number of segments: all of them that are not empty go to the device in list order, a read
