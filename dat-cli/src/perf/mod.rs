@@ -83,11 +83,7 @@ pub(crate) fn run_on(
     output: &mut Output,
     mut measure: impl FnMut(Shape, usize, Goal, Duration) -> Result<Point>,
 ) -> Result<bool> {
-    let sizes: Vec<u64> = match arguments.sweep {
-        Some(sweep) => sweep.sizes().collect(),
-        None => vec![arguments.size],
-    };
-    check(arguments, &sizes)?;
+    let sizes = sizes(arguments)?;
     let plot = match &arguments.plot {
         Some(path) => Some((path, plot::choose(path, arguments.force)?)),
         None => None,
@@ -170,7 +166,15 @@ pub(crate) fn run_on(
     Ok(true)
 }
 
-fn check(arguments: &PerfArguments, sizes: &[u64]) -> Result<()> {
+/// The sizes that are to be measured, smallest first in a sweep, of arguments that fit together.
+///
+/// # Errors
+/// Usage: they do not, or their buffers may not be that large.
+pub(crate) fn sizes(arguments: &PerfArguments) -> Result<Vec<u64>> {
+    let sizes: Vec<u64> = match arguments.sweep {
+        Some(sweep) => sweep.sizes().collect(),
+        None => vec![arguments.size],
+    };
     let largest = sizes.iter().max().copied().unwrap_or(0);
     let depth = u64::from(arguments.depth);
     if largest
@@ -229,7 +233,7 @@ fn check(arguments: &PerfArguments, sizes: &[u64]) -> Result<()> {
             "choose a larger size, or fewer --segments",
         ));
     }
-    Ok(())
+    Ok(sizes)
 }
 
 fn print(point: &Point, output: &mut Output) {

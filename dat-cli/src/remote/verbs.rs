@@ -391,10 +391,8 @@ pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<boo
         ));
     }
     let depth = u64::from(arguments.depth);
-    let largest = match arguments.sweep {
-        Some(sweep) => sweep.sizes().max().unwrap_or(0),
-        None => arguments.size,
-    };
+    // Before memory is asked for.
+    let largest = perf::sizes(arguments)?.into_iter().max().unwrap_or(0);
     // For echoes the server has twice as much, and a bit more.
     let memory = largest
         .saturating_mul(2 * depth + 4)

@@ -136,6 +136,19 @@ fn arguments_for_devices_are_checked() {
                 &["1024"],
             ),
             (
+                &[
+                    "perf",
+                    "send",
+                    "--connect",
+                    "x",
+                    "--size",
+                    "1G",
+                    "--depth",
+                    "2",
+                ],
+                &["too large", "--size 512M fits"],
+            ),
+            (
                 &["copy", "Cargo.toml", "../x", "--connect", "x"],
                 &["plain name"],
             ),
