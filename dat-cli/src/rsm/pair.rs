@@ -68,7 +68,7 @@ impl<T, E: Into<RsmError>> DuringRsm<T> for std::result::Result<T, E> {
 const fn remedy(error: RsmError) -> Option<&'static str> {
     match error {
         RsmError::RemoteNodeUnreachable => Some(
-            "check that `dat rsm export --device` runs there and listens on that port, and that it lets this host in with --importer",
+            "check that `dat rsm export --device` runs there and listens on that port, and that it lets this host in with --importer; a slow host may not have answered in time: repeat this",
         ),
         RsmError::ConnectionAborted => {
             Some("the exporter ended, or took the segment back: export it again, then repeat this")
