@@ -101,11 +101,15 @@ impl DeviceWord {
     /// The number in it, read once.
     #[inline(always)]
     #[must_use]
-    #[expect(unsafe_code)]
+    #[cfg_attr(not(watched), expect(unsafe_code))]
     pub fn load(&self) -> u32 {
+        // A model of the device is threads of this program, whose stores a sanitizer of threads sees: to it the barriers are in the accesses.
+        #[cfg(watched)]
+        let stored = self.0.load(Ordering::Acquire);
         // SAFETY: the pointer is that of a live atomic, aligned and readable. The device is no thread of this program, so
         // that its writes are those of volatile memory; threads of this program only use atomic accesses of this width,
         // and on all targets a volatile load of a word is one such access.
+        #[cfg(not(watched))]
         let stored = unsafe { self.0.as_ptr().read_volatile() };
         u32::from_be(stored)
     }
@@ -113,7 +117,12 @@ impl DeviceWord {
     /// Puts a number in.
     #[inline(always)]
     pub fn store(&self, value: u32) {
-        self.0.store(value.to_be(), Ordering::Relaxed);
+        let order = if cfg!(watched) {
+            Ordering::Release
+        } else {
+            Ordering::Relaxed
+        };
+        self.0.store(value.to_be(), order);
     }
 }
 
