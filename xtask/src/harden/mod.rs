@@ -11,6 +11,7 @@ mod models;
 mod mutants;
 mod sanitizers;
 mod soak;
+mod summary;
 mod unsafety;
 
 use anyhow::{Context, Result, bail};
@@ -74,7 +75,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 17] = [
+const PROOFS: [Proof; 18] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
@@ -197,6 +198,12 @@ const PROOFS: [Proof; 17] = [
         // Writes its rows itself, each when it is there.
         run: |workspace, effort| mutants::run(workspace, effort).map(|()| None),
     },
+    Proof {
+        name: summary::NAME,
+        what: "nothing more: the table at the head of the page",
+        // Written behind every run.
+        run: |_, _| Ok(None),
+    },
 ];
 
 /// Runs the long forms and writes what they counted; goes on after a failure, and fails at the end.
@@ -251,6 +258,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             begin.elapsed().as_secs_f64()
         );
     }
+    if !options.list {
+        summary::write(workspace)?;
+    }
     if !failed.is_empty() {
         bail!("these do not hold: {}", failed.join(", "));
     }
@@ -261,6 +271,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     unsafety::check(workspace)?;
     dependencies::check(workspace)?;
+    summary::check(workspace)?;
     let mut history = History::of(workspace);
     history.check()?;
     mutants::check(workspace, &mut history)?;
