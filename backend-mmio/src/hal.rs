@@ -103,9 +103,9 @@ impl DeviceWord {
     #[must_use]
     #[cfg_attr(not(watched), expect(unsafe_code))]
     pub fn load(&self) -> u32 {
-        // A model of the device is threads of this program, whose stores a sanitizer of threads sees: to it the barriers are in the accesses.
+        // A model of the device is threads of this program, whose stores a sanitizer of threads sees: to it a volatile load is no atomic one.
         #[cfg(watched)]
-        let stored = self.0.load(Ordering::Acquire);
+        let stored = self.0.load(Ordering::Relaxed);
         // SAFETY: the pointer is that of a live atomic, aligned and readable. The device is no thread of this program, so
         // that its writes are those of volatile memory; threads of this program only use atomic accesses of this width,
         // and on all targets a volatile load of a word is one such access.
@@ -117,12 +117,7 @@ impl DeviceWord {
     /// Puts a number in.
     #[inline(always)]
     pub fn store(&self, value: u32) {
-        let order = if cfg!(watched) {
-            Ordering::Release
-        } else {
-            Ordering::Relaxed
-        };
-        self.0.store(value.to_be(), order);
+        self.0.store(value.to_be(), Ordering::Relaxed);
     }
 }
 
