@@ -140,14 +140,19 @@ fn wrong_handles_are_refused() {
 /// Spec: DTO-04, DTO-05, DTO-06, DTO-07
 #[test]
 fn operations_beyond_the_interface_are_done_where_they_are_asked_for() {
-    let built = build("extended", SANITIZED);
+    run_built(&extended(SANITIZED));
+}
+
+/// The program of operations beyond the interface, with a device for it in its dat.conf.
+fn extended(options: &[&str]) -> Built {
+    let built = build("extended", options);
     let file = built.folder.path().join("dat.conf");
     let line = fs::read_to_string(&file).expect("dat.conf");
     let extended = line
         .replace("mock0", "extended")
         .replace("\"mock\"", "\"mock 2 extended\"");
     fs::write(&file, line + &extended).expect("dat.conf");
-    run_built(&built);
+    built
 }
 
 /// Spec: SRC-01, SRF-01, SRQR-01, EPX-01, RSC-03, CRR-01, CRR-02, PSC-02, PSA-01
@@ -186,9 +191,10 @@ const VALGRIND: &[&str] = &[
 /// Spec: GEN-03, IAC-05
 #[test]
 fn valgrind_finds_nothing() {
-    for name in ["transfer", "handles"] {
+    for name in ["transfer", "handles", "shared", "waits", "late", "agents"] {
         run_with_ours_by(VALGRIND, &build(name, &[]), &[]);
     }
+    run_with_ours_by(VALGRIND, &extended(&[]), &[]);
 }
 
 /// What the packaged registry would follow into nowhere, ours refuses.

@@ -172,6 +172,9 @@ fn every_call_succeeds_and_is_refused() {
 #[test]
 fn valgrind_finds_nothing() {
     Program::new(OWN, "calls", PLAIN).run(VALGRIND, CALLS);
+    for name in ["transfer", "handles", "shared", "waits", "late", "any"] {
+        Program::new(BOTH, name, PLAIN).run(VALGRIND, &[]);
+    }
 }
 
 /// Spec: GEN-03, GEN-04, IAO-06
