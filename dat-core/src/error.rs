@@ -551,7 +551,7 @@ numbered! {
         Interrupted = 60,
         /// The adapter is being closed.
         Closing = 61,
-        /// The endpoint was made to read nothing.
+        /// The endpoint has a read depth of 0.
         NoReads = 62,
     }
 }

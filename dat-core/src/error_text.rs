@@ -246,7 +246,7 @@ impl Cause {
             Cause::Contended => "the object is busy",
             Cause::Interrupted => "interrupted",
             Cause::Closing => "the adapter is closing",
-            Cause::NoReads => "the endpoint may have no reads outstanding",
+            Cause::NoReads => "the endpoint reads nothing: it has max_rdma_read_out 0",
         }
     }
 }

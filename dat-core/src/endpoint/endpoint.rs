@@ -313,7 +313,8 @@ impl<S> Endpoint<S> {
         true
     }
 
-    /// It was made to have no reads outstanding, so that none could ever begin.
+    /// It may have no reads outstanding, so that none could ever begin. What becomes of one then is open (EPB-05): it is refused, since the device would
+    /// keep it for ever or break the connection.
     pub(super) const fn reads_nothing(&self) -> bool {
         self.attributes.max_rdma_read_out == 0
     }

@@ -627,7 +627,6 @@ pub(super) fn set_limits<S, R>(
     endpoint.zone_tag = zone.map_or(0, zone_tag);
     endpoint.refused_flags = refused_request_flags(attributes);
     let write_segments = segments.min(count(attributes.max_rdma_write_iov) as usize);
-    // Where no read may be outstanding none can be done (EPX-07).
     let read_segments = if endpoint.reads_nothing() {
         0
     } else {

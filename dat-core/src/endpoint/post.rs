@@ -114,9 +114,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// # Errors
     /// As `post_rdma_write`, with LOCAL_WRITE as the privilege the regions need (subtypes WRITE),
     /// `max_rdma_read_iov` as the limit, and LENGTH_ERROR if the segments are shorter than the remote range.
-    /// INVALID_PARAMETER (ARG2) also: the endpoint was made with `max_rdma_read_out` 0, as the default attributes are, and reads nothing.
+    /// INVALID_PARAMETER (ARG2) also: the endpoint has `max_rdma_read_out` 0, as the default attributes do, and reads nothing.
     ///
-    /// Spec: EPB-01..04, EPB-06, EPB-07, EPX-07, DTO-04..07, DTO-10
+    /// Spec: EPB-01..07, DTO-04..07, DTO-10
     #[inline(never)]
     pub fn post_rdma_read(
         &self,

@@ -172,7 +172,7 @@ impl World {
             DtoOperation::RdmaWrite => ep.shape.write_segments.min(ep.shape.request_segments),
             DtoOperation::Send | DtoOperation::Receive => ep.shape.request_segments,
         };
-        // Where no read may be outstanding none can be done (EPX-07).
+        // Where no read may be outstanding none can be done (EPB-05).
         let reads_nothing = operation == DtoOperation::RdmaRead && ep.shape.reads == 0;
         if pieces.len() > limit || reads_nothing {
             return Verdict::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2);

@@ -5,8 +5,8 @@ use std::vec::Vec;
 
 use super::parameters::make;
 use crate::attributes::{EpAttributes, IaAttributes};
-use crate::backend::{Segment, SendFlags, SendOperation};
-use crate::endpoint::{BatchOperation, BatchRequest};
+use crate::backend::{Extensions, Segment, SendFlags, SendOperation};
+use crate::endpoint::{BatchOperation, BatchRequest, Extended};
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::fixture::{Bench, SMALL};
 use crate::flags::{CompletionFlags, DtoStatus, EpFields, MemoryPrivileges};
@@ -79,15 +79,24 @@ fn segment_limits_follow_the_attributes() {
     }
 }
 
-/// An endpoint that may have no read outstanding takes none, of no bytes neither, alone and among others; its other requests are done.
+/// An endpoint that may have no read outstanding takes none, of no bytes neither, alone and among others, and no atomic operation, which takes the
+/// place of one; its other requests are done. It is as it was changed last.
 ///
-/// Spec: EPX-07, EPB-04, EPC-03, DTO-10
+/// Spec: EPB-05, EPB-07, DTO-10
 #[test]
 fn an_endpoint_without_reads_takes_none() {
     let mut storage = TestStorage::new();
-    let bench = Bench::new(&mut storage);
+    let bench = Bench::extended(&mut storage, Extensions::all());
     let ia = &bench.ia;
     let ep = make(&bench, &EpAttributes::DEFAULT).unwrap();
+    let modify = |reads| {
+        let mut wanted = ia.ep_query(ep, EpFields::all()).unwrap();
+        wanted.attributes.max_rdma_read_out = reads;
+        ia.ep_modify(ep, EpFields::MAX_RDMA_READ_OUT, &wanted)
+            .unwrap();
+    };
+    modify(1);
+    modify(0);
     bench.connect(ep);
     bench.establish(ep);
     let lmr = LmrRequest {
@@ -118,7 +127,13 @@ fn an_endpoint_without_reads_takes_none() {
             let batch = [BatchOperation::Send, BatchOperation::RdmaRead(remote)].map(request);
             let among = ia.post_batch(ep, &batch).unwrap_err();
             assert_eq!(among.posted, 1);
-            for error in [alone.unwrap_err(), among.error] {
+            let number = RmrTriplet {
+                length: 8,
+                ..RmrTriplet::default()
+            };
+            let add = Extended::FetchAndAdd { add: 1 };
+            let atomic = ia.post_extended(ep, add, segments, 3, &number, none);
+            for error in [alone.unwrap_err(), among.error, atomic.unwrap_err()] {
                 assert_eq!(
                     (error.subtype(), error.cause()),
                     (Subtype::InvalidArg2, Cause::NoReads)
@@ -126,7 +141,15 @@ fn an_endpoint_without_reads_takes_none() {
             }
         }
     }
-    bench.send(ep, 1);
+    let reader = make(&bench, &EpAttributes::DEFAULT).unwrap();
+    let mut wanted = ia.ep_query(reader, EpFields::all()).unwrap();
+    wanted.attributes.max_rdma_read_out = 1;
+    ia.ep_modify(reader, EpFields::MAX_RDMA_READ_OUT, &wanted)
+        .unwrap();
+    bench.connect(reader);
+    bench.establish(reader);
+    ia.post_rdma_read(reader, &[], 1, &RmrTriplet::default(), none)
+        .unwrap();
 }
 
 /// Whatever the number of segments: all of them that are not empty go to the device in list order, a read
