@@ -131,6 +131,7 @@ fn they_go_to_the_device_and_complete_in_their_own_words() {
                 .post_extended(ep, asked, &[piece], cookie, &REMOTE, flags)
                 .unwrap();
             bench.device.complete_request(pair, DtoStatus::Success);
+            bench.ia.harvest_at(bench.data.index() as u16);
             bench
                 .ia
                 .evd_query(bench.data, crate::flags::EvdFields::all())
