@@ -524,6 +524,52 @@ fn a_drain_hears_of_the_last_completion() {
     assert_eq!(bench.device.armed(queue), Some(false));
 }
 
+/// A drain that finds a completion queue too busy to be armed has whoever drives `progress` look again at once, as nobody will tell
+/// of the last completion; one that armed it lets everybody sleep.
+///
+/// Spec: EPD-02, EPD-05
+#[test]
+fn a_drain_that_is_too_busy_is_not_slept_over() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let (ep, _) = bench.in_state(EndpointState::DisconnectPending);
+    let queue = bench.data.index() as u16;
+    let unknown = Completion {
+        token: u64::MAX,
+        status: DtoStatus::Success,
+        length: 0,
+        queue_pair: ep.handle().to_raw(),
+        solicited: false,
+    };
+    // It tells of one, which ends that it is armed, and others slip in each time that it is tried again.
+    bench.device.inject(queue, unknown);
+    for _ in 0..40 {
+        bench.device.slip_in(queue, unknown);
+    }
+    let (wakes, waker) = crate::testing::WakeCount::new();
+    let look = || {
+        ia.register_progress_waker(&waker);
+        ia.progress(Instant::ZERO);
+        wakes.take()
+    };
+    let mut looks = 0;
+    while look() != 0 {
+        looks += 1;
+        assert_eq!(bench.device.armed(queue), None);
+        assert!(looks < 40, "it never gets armed");
+    }
+    assert!(looks > 1);
+    assert_eq!(bench.device.armed(queue), Some(false));
+    assert!(
+        bench
+            .device
+            .complete_request(bench.pair(ep), DtoStatus::Success)
+    );
+    assert_eq!(look(), 0);
+    assert_eq!(bench.state(ep), EndpointState::Disconnected);
+}
+
 /// Another thread that dequeues while an endpoint is being freed gets events that name it, or none.
 ///
 /// Spec: DTO-03, EPF-02

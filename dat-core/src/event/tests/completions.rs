@@ -392,7 +392,7 @@ fn a_shared_buffer_that_only_a_number_came_for_is_no_message() {
         device.number_shared(shared, 0, 7);
         assert!(device.complete_shared(shared, 0, taker.key, DtoStatus::Success, 1000));
         if kept {
-            ia.evd_query(evd, crate::flags::EvdFields::all()).unwrap();
+            ia.harvest_at(number(evd));
         }
         let Ok(Event::Dto(told)) = ia.evd_dequeue(evd) else {
             panic!("an event of a transfer");

@@ -11,7 +11,10 @@ mod forged;
 mod next_life;
 mod notification;
 mod quick_waits;
+mod records;
+mod shared_buffers;
 mod sleeps;
+mod streams;
 mod waits;
 mod wake_ups;
 

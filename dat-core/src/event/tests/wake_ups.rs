@@ -440,3 +440,35 @@ fn suppressed_successes_make_no_event_and_failures_do() {
     device.break_pair(peer.key);
     assert_eq!(tags(&ia, evd), [3]);
 }
+
+/// A receive is unsignalled if its post says so, and only then; what is said of one is not said of the next.
+///
+/// Spec: EVW-11, DTO-04, DTO-05
+#[test]
+fn unsignalled_receives_wake_nobody() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, EvdFlags::DTO).unwrap();
+    let attributes = EpAttributes {
+        recv_completion_flags: CompletionFlags::UNSIGNALLED,
+        ..EpAttributes::DEFAULT
+    };
+    let peer = connected(&ia, &device, Some(evd), None, &attributes);
+    let (wakes, waker) = WakeCount::new();
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    for (cookie, flags, woken) in [
+        (1, CompletionFlags::UNSIGNALLED, 0),
+        (2, CompletionFlags::UNSIGNALLED, 0),
+        (3, CompletionFlags::empty(), 1),
+    ] {
+        ia.post_recv(peer.ep, &[], cookie, flags).unwrap();
+        assert!(wait.poll(&waker).is_pending());
+        assert!(device.complete_receive(peer.key, DtoStatus::Success, 0, false));
+        progress(&ia);
+        assert_eq!(wakes.take(), woken, "{cookie}");
+    }
+    assert_eq!(ready(wait.poll(&waker)), (1, 2));
+    drop(wait);
+    assert_eq!(tags(&ia, evd), [2, 3]);
+}

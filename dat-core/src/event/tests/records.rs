@@ -1,0 +1,186 @@
+//! What a completion and the record that its token names say together.
+
+use std::vec::Vec;
+
+use super::connected::*;
+use crate::attributes::EpAttributes;
+use crate::backend::Completion;
+use crate::event::{DtoCompletion, DtoOperation, Event};
+use crate::fixture::Bench;
+use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use crate::id::EpId;
+use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use crate::record::{self, Owner, RecordSlot};
+use crate::testing::{Glances, TestBackend, TestStorage, open};
+
+/// The success of whatever has a token.
+fn success(token: u64, ep: EpId) -> Completion {
+    Completion {
+        token,
+        status: DtoStatus::Success,
+        length: 0,
+        queue_pair: ep.handle().to_raw(),
+        solicited: false,
+    }
+}
+
+/// A transfer is told as what was posted, with the bytes that it moved, whichever way its event goes: those of a request are known from the post.
+///
+/// Spec: DTO-03
+#[test]
+fn every_transfer_completes_as_what_it_was_posted_as() {
+    const NONE: CompletionFlags = CompletionFlags::empty();
+    let remote = RmrTriplet {
+        context: 9,
+        address: 0x8000,
+        length: 8,
+    };
+    for (glances, kept) in [
+        (Glances::Never, false),
+        (Glances::Look, false),
+        (Glances::Never, true),
+    ] {
+        let mut storage = TestStorage::new();
+        let bench = Bench::new(&mut storage);
+        bench.device.set_glances(glances);
+        let ia = &bench.ia;
+        let region = ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+            pz: bench.pz,
+            privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
+        });
+        let pieces = [LmrTriplet {
+            context: region.unwrap().lmr_context,
+            address: 0x1000,
+            length: 8,
+        }];
+        let ep = bench.connected();
+        for (operation, moved) in [
+            (DtoOperation::Send, 8),
+            (DtoOperation::RdmaWrite, 8),
+            (DtoOperation::RdmaRead, 8),
+            (DtoOperation::Receive, 5),
+        ] {
+            let pair = bench.pair(ep);
+            let cookie = operation as u64;
+            let done = DtoStatus::Success;
+            match operation {
+                DtoOperation::Send => ia.post_send(ep, &pieces, cookie, NONE),
+                DtoOperation::RdmaWrite => ia.post_rdma_write(ep, &pieces, cookie, &remote, NONE),
+                DtoOperation::RdmaRead => ia.post_rdma_read(ep, &pieces, cookie, &remote, NONE),
+                DtoOperation::Receive => ia.post_recv(ep, &pieces, cookie, NONE),
+            }
+            .unwrap();
+            assert!(match operation {
+                DtoOperation::Receive => bench.device.complete_receive(pair, done, 5, false),
+                _ => bench.device.complete_request(pair, done),
+            });
+            if kept {
+                ia.harvest_at(number(bench.data));
+            }
+            assert_eq!(
+                ia.evd_dequeue(bench.data),
+                Ok(Event::Dto(DtoCompletion {
+                    ep,
+                    cookie,
+                    status: done,
+                    transferred_length: moved,
+                    operation,
+                }))
+            );
+        }
+    }
+}
+
+/// A device that knows how often a record was posted, and makes everything else of a token up, gets neither an event out of a record
+/// that is free nor a second one out of one whose event waits to be dequeued.
+///
+/// Spec: GEN-06, DTO-03, EVW-09
+#[test]
+fn no_token_completes_what_the_device_has_not() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, SHARED).unwrap();
+    let peer = connected(&ia, &device, Some(evd), Some(evd), &EpAttributes::DEFAULT);
+    let forge_all = |token: u64| {
+        // The bits below the number of the post.
+        for low in 0..1_u64 << 10 {
+            let forged = success(token & !(0x3FF << 32) | low << 32, peer.ep);
+            assert_eq!(ia.shared.deliver(&forged, None), None, "{low:#x}");
+            device.inject(number(evd), forged);
+            ia.harvest_at(number(evd));
+        }
+    };
+    for receives in [false, true] {
+        if receives {
+            ia.post_recv(peer.ep, &[], 5, CompletionFlags::empty())
+                .unwrap();
+        } else {
+            send(&ia, peer.ep, 5);
+        }
+        let (requests, received) = device.posted(peer.key);
+        let token = requests.iter().chain(&received).next().unwrap();
+        let token = token.work.token();
+        if receives {
+            assert!(device.complete_receive(peer.key, DtoStatus::Success, 0, false));
+        } else {
+            succeed(&device, peer.key);
+        }
+        ia.harvest_at(number(evd));
+        // Its event waits.
+        forge_all(token);
+        assert_eq!(tags(&ia, evd), [5]);
+        // It is free.
+        forge_all(token);
+        assert_eq!(tags(&ia, evd), []);
+    }
+    // All records are there, each once.
+    for cookie in 0..16 {
+        send(&ia, peer.ep, cookie);
+        succeed(&device, peer.key);
+    }
+    assert_eq!(tags(&ia, evd), (0..16).collect::<Vec<_>>());
+}
+
+/// From the moment on that the requests of an endpoint are withdrawn they make no events, whatever the device says of them; what was
+/// taken in before, and what it or others have posted elsewhere, does. The records stay with the endpoint until they are given back.
+///
+/// Spec: EPF-02, EVW-09
+#[test]
+fn what_was_withdrawn_completes_no_more() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let evd = ia.evd_create(8, None, SHARED).unwrap();
+    let [one, two] =
+        [0, 1].map(|_| connected(&ia, &device, Some(evd), Some(evd), &EpAttributes::DEFAULT));
+    for (peer, cookie) in [(&one, 10), (&two, 20)] {
+        send(&ia, peer.ep, cookie);
+        send(&ia, peer.ep, cookie + 1);
+        ia.post_recv(peer.ep, &[], cookie + 2, CompletionFlags::empty())
+            .unwrap();
+        succeed(&device, peer.key);
+    }
+    ia.harvest_at(number(evd));
+    let records = ia.shared.records.made();
+    let owner = Owner::Requests(one.ep);
+    let posted = |owner| {
+        let own = record::all_of(records, owner);
+        own.filter(|record| record.is_posted()).count()
+    };
+    assert_eq!(posted(owner), 1);
+    record::withdraw_all(records, owner);
+    assert_eq!(posted(owner), 0);
+    assert_eq!(posted(Owner::Receives(one.ep)), 1);
+    assert_eq!(posted(Owner::Requests(two.ep)), 1);
+    assert_eq!(record::all_of(records, owner).count(), 16);
+    let free = record::all_of(records, owner).filter(|record| RecordSlot::is_free(record));
+    assert_eq!(free.count(), 15);
+    for peer in [&one, &two] {
+        succeed(&device, peer.key);
+        assert!(device.complete_receive(peer.key, DtoStatus::Success, 0, false));
+    }
+    ia.harvest_at(number(evd));
+    assert_eq!(tags(&ia, evd), [10, 20, 12, 21, 22]);
+}

@@ -1,0 +1,110 @@
+//! Completions of buffers that several endpoints take from one queue.
+
+use super::connected::*;
+use crate::attributes::{EpAttributes, SrqAttributes};
+use crate::backend::Completion;
+use crate::event::Event;
+use crate::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges};
+use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
+use crate::testing::{TestBackend, TestStorage, WakeCount, open};
+
+const SIZE: SrqAttributes = SrqAttributes {
+    max_recv_dtos: 4,
+    max_recv_iov: 1,
+    low_watermark: 0,
+};
+
+/// An endpoint that is told of solicited messages only is told of no others when they come in buffers of a shared queue: not
+/// even where somebody takes them in meanwhile.
+///
+/// Spec: EVW-11, EPX-06, DTO-04
+#[test]
+fn an_unsolicited_message_in_a_shared_buffer_wakes_nobody() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let pz = ia.pz_create().unwrap();
+    let srq = ia.srq_create(pz, &SIZE).unwrap();
+    let shared = ia.shared.shared_receive_queues.made()[srq.index()]
+        .main
+        .with(|queue| queue.key);
+    let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
+    let attributes = EpAttributes {
+        recv_completion_flags: CompletionFlags::SOLICITED_WAIT,
+        ..EpAttributes::DEFAULT
+    };
+    let taker = connected_on(&ia, &device, (pz, Some(srq)), Some(evd), None, &attributes);
+    for cookie in 0..3 {
+        ia.srq_post_recv(srq, &[], cookie).unwrap();
+    }
+    let (wakes, waker) = WakeCount::new();
+    let mut wait = ia.evd_wait(evd, 1).unwrap();
+    assert!(wait.poll(&waker).is_pending());
+    assert!(device.complete_shared(shared, 0, taker.key, DtoStatus::Success, 0));
+    ia.harvest_at(number(evd));
+    assert_eq!(wakes.take(), 0);
+    assert!(wait.poll(&waker).is_pending());
+    let next = device.shared_posted(shared)[0].work.token();
+    let solicited = Completion {
+        token: next,
+        status: DtoStatus::Success,
+        length: 0,
+        queue_pair: taker.ep.handle().to_raw(),
+        solicited: true,
+    };
+    device.inject(number(evd), solicited);
+    ia.harvest_at(number(evd));
+    assert_eq!(wakes.take(), 1);
+    assert_eq!(ready(wait.poll(&waker)), (0, 1));
+    drop(wait);
+    assert_eq!(tags(&ia, evd), [1]);
+}
+
+/// A buffer that has room, and that only a number came for, has no bytes of a message in it, however long the write was.
+///
+/// Spec: DTO-03, DTO-12, SRQR-06
+#[test]
+fn a_number_leaves_nothing_in_a_shared_buffer() {
+    for kept in [false, true] {
+        let device = TestBackend::default();
+        let mut storage = TestStorage::new();
+        let ia = open(&mut storage, &device);
+        let pz = ia.pz_create().unwrap();
+        let srq = ia.srq_create(pz, &SIZE).unwrap();
+        let shared = ia.shared.shared_receive_queues.made()[srq.index()]
+            .main
+            .with(|queue| queue.key);
+        let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
+        let on = (pz, Some(srq));
+        let taker = connected_on(&ia, &device, on, Some(evd), None, &EpAttributes::DEFAULT);
+        let region = ia.lmr_create(&LmrRequest {
+            memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+            pz,
+            privileges: MemoryPrivileges::LOCAL_WRITE,
+        });
+        let room = LmrTriplet {
+            context: region.unwrap().lmr_context,
+            address: 0x1000,
+            length: 64,
+        };
+        for (cookie, came) in [(1, Some(7)), (2, None)] {
+            ia.srq_post_recv(srq, &[room], cookie).unwrap();
+            if let Some(number) = came {
+                device.number_shared(shared, 0, number);
+            }
+            assert!(device.complete_shared(shared, 0, taker.key, DtoStatus::Success, 40));
+            if kept {
+                ia.harvest_at(number(evd));
+            }
+            let Ok(Event::Dto(told)) = ia.evd_dequeue(evd) else {
+                panic!("an event of a transfer");
+            };
+            let expected = match came {
+                Some(_) => (DtoStatus::BadResponse, 0),
+                None => (DtoStatus::Success, 40),
+            };
+            assert_eq!((told.ep, told.cookie), (taker.ep, cookie));
+            assert_eq!((told.status, told.transferred_length), expected);
+        }
+    }
+}
