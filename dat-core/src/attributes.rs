@@ -254,9 +254,9 @@ pub struct EpAttributes {
     pub max_recv_iov: i32,
     /// Segments per request.
     pub max_request_iov: i32,
-    /// RDMA Reads coming in at once.
+    /// RDMA Reads of the peer at once; with 0 a read of the peer breaks the connection (`Spec: EPB-05`).
     pub max_rdma_read_in: i32,
-    /// RDMA Reads going out at once.
+    /// RDMA Reads to the peer at once, others wait; with 0 posts of reads are refused. No more than the peer's `max_rdma_read_in`.
     pub max_rdma_read_out: i32,
     /// Soft high watermark on buffers taken from a shared receive queue.
     pub srq_soft_hw: i32,

@@ -56,7 +56,7 @@ impl Subtype {
             Subtype::SubInterrupted => "interrupted",
             Subtype::ResourceMemory => "host memory exhausted",
             Subtype::ResourceDevice => "device resources exhausted",
-            Subtype::ResourceTep => "transport endpoints exhausted",
+            Subtype::ResourceTep => "transport endpoints, or room for their transfers, exhausted",
             Subtype::ResourceTevd => "event dispatchers, or room for their events, exhausted",
             Subtype::ResourceProtectionDomain => "protection domains exhausted",
             Subtype::ResourceMemoryRegion => "memory regions exhausted",
@@ -202,7 +202,7 @@ impl Cause {
             Cause::BadEvent => "the event cannot be posted",
             Cause::Misaligned => "an address is misaligned",
             Cause::UnknownContext => "the context names no region",
-            Cause::StaleContext => "the context is of a freed region",
+            Cause::StaleContext => "the context is of a freed region, or of another adapter",
             Cause::ZoneMismatch => "protection zones differ",
             Cause::ZoneMissing => "no protection zone is set",
             Cause::DispatcherMissing => "no event dispatcher is set",
@@ -246,7 +246,9 @@ impl Cause {
             Cause::Contended => "the object is busy",
             Cause::Interrupted => "interrupted",
             Cause::Closing => "the adapter is closing",
-            Cause::NoReads => "the endpoint reads nothing: it has max_rdma_read_out 0",
+            Cause::NoReads => {
+                "the endpoint reads nothing: give it a max_rdma_read_out above 0, and its peer a max_rdma_read_in"
+            }
         }
     }
 }

@@ -159,7 +159,11 @@ pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
 
 /// Runs all fuzz targets for so many seconds together; returns how many inputs each had, as a table.
 pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
-    run_targets(workspace, seconds)
+    let table = run_targets(workspace, seconds)?;
+    Ok(format!(
+        "{table}\nAgain, for as long: `cargo xtask harden --only fuzz --minutes {}`.\n",
+        seconds / 60
+    ))
 }
 
 /// What the seeds of all fuzz targets run of the code.

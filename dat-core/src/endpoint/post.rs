@@ -115,6 +115,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// As `post_rdma_write`, with LOCAL_WRITE as the privilege the regions need (subtypes WRITE),
     /// `max_rdma_read_iov` as the limit, and LENGTH_ERROR if the segments are shorter than the remote range.
     /// INVALID_PARAMETER (ARG2) also: the endpoint has `max_rdma_read_out` 0, as the default attributes do, and reads nothing.
+    /// What breaks the connection instead: the peer has `max_rdma_read_in` 0, or less than the reads under way.
     ///
     /// Spec: EPB-01..07, DTO-04..07, DTO-10
     #[inline(never)]
