@@ -14,27 +14,40 @@ const SCHEDULED: &str = "scheduled";
 
 /// Lints the crates for firmware under each pair of their features, and with all of them.
 pub(crate) fn check_pairs(workspace: &Workspace) -> Result<()> {
-    check_subsets(workspace, |chosen, all| chosen <= 2 || chosen == all)
+    check_subsets(workspace, |chosen, all| chosen <= 2 || chosen == all).map(|_counts| ())
 }
 
-/// Lints the crates for firmware under each subset of their features.
-pub(crate) fn check_combinations(workspace: &Workspace) -> Result<()> {
+/// Lints the crates for firmware under each subset of their features; returns how many there were of each, as a table.
+pub(crate) fn check_combinations(workspace: &Workspace) -> Result<String> {
     check_subsets(workspace, |_, _| true)
 }
 
 /// Those of the subsets whose size, of how many features, is `wanted`.
-fn check_subsets(workspace: &Workspace, wanted: fn(usize, usize) -> bool) -> Result<()> {
+fn check_subsets(workspace: &Workspace, wanted: fn(usize, usize) -> bool) -> Result<String> {
+    let mut table =
+        String::from("| crate | features | combinations without a warning |\n|---|---|---|\n");
     for package in [CORE, SHARED_MEMORY] {
-        check_subsets_of(workspace, package, wanted)?;
+        let Checked {
+            features,
+            combinations,
+        } = check_subsets_of(workspace, package, wanted)?;
+        println!("{combinations} combinations of {features} features of {package}");
+        table.push_str(&format!("| {package} | {features} | {combinations} |\n"));
     }
-    Ok(())
+    Ok(table)
+}
+
+/// How many features a crate has, and how many combinations of them were tried.
+struct Checked {
+    features: usize,
+    combinations: usize,
 }
 
 fn check_subsets_of(
     workspace: &Workspace,
     package: &str,
     wanted: fn(usize, usize) -> bool,
-) -> Result<()> {
+) -> Result<Checked> {
     let member = workspace
         .member(package)
         .with_context(|| format!("the workspace has no {package}"))?;
@@ -62,12 +75,10 @@ fn check_subsets_of(
         .run()?;
         Ok(())
     })?;
-    println!(
-        "{} combinations of {} features of {package}",
-        combinations.len(),
-        names.len()
-    );
-    Ok(())
+    Ok(Checked {
+        features: names.len(),
+        combinations: combinations.len(),
+    })
 }
 
 /// Builds a static library without std around the core and the driver of raw adapters, under each feature that a bare machine may use.

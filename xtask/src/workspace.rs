@@ -1,7 +1,7 @@
 //! What the workspace contains, as cargo tells it.
 
 use anyhow::{Context, Result};
-use cargo_metadata::{Metadata, MetadataCommand, Package};
+use cargo_metadata::{CargoOpt, Metadata, MetadataCommand, Package};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use xshell::Shell;
@@ -70,6 +70,16 @@ impl Workspace {
         }
         names.extend(third_party(&self.metadata));
         Ok(names)
+    }
+
+    /// All that the lock file of a workspace names, of every platform and feature: the same on every machine.
+    pub(crate) fn locked(&self, manifest: &str) -> Result<Metadata> {
+        MetadataCommand::new()
+            .manifest_path(self.root().join(manifest))
+            .features(CargoOpt::AllFeatures)
+            .other_options(["--locked".to_owned()])
+            .exec()
+            .with_context(|| format!("cargo metadata of {manifest}"))
     }
 
     /// The version that the lock file holds of a third-party crate.

@@ -1,19 +1,57 @@
-//! A note on each crate that members of the workspace name themselves.
+//! A note on each crate that members of the workspace name themselves, and a list of those that come behind them.
 
-use anyhow::{Context, Result, bail};
-use std::collections::BTreeSet;
+use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::Metadata;
+use cargo_metadata::semver::Version;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs;
 
+use super::Parts;
+use crate::tools::{self, WORKSPACES};
 use crate::workspace::Workspace;
 
 /// The notes, one row for each crate.
 const PAGE: &str = "docs/dependencies.md";
+/// The section of it that is generated, and the proof that writes it.
+const NAME: &str = "dependencies";
+/// The rules, with the exceptions from them.
+const RULES: &str = "deny.toml";
+/// How many of those that bring a crate are named.
+const NAMED: usize = 3;
+
+/// Fails unless the page has one row for each direct dependency and none for others, and the list of those behind them.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    check_notes(workspace)?;
+    let page = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
+    let published = Parts::of(&page, NAME).context(PAGE)?.section;
+    if published != Graph::of_all(workspace)?.table()? {
+        bail!(
+            "{PAGE} does not list what the lock files do: write it with `cargo xtask harden --only {NAME}`"
+        );
+    }
+    Ok(())
+}
+
+/// Writes the list, and looks at notes, licences, origins and advisories; tells how many there are.
+pub(super) fn run(workspace: &Workspace) -> Result<String> {
+    let graph = Graph::of_all(workspace)?;
+    super::replace_in(workspace, PAGE, NAME, &graph.table()?)?;
+    check_notes(workspace)?;
+    tools::deny(workspace)?;
+    tools::advisories(workspace)?;
+    let text = fs::read_to_string(workspace.root().join(RULES)).context(RULES)?;
+    let rules: Rules = toml::from_str(&text).context(RULES)?;
+    Ok(graph.told(&rules))
+}
 
 /// Fails unless the page has one row for each direct dependency, and none for others.
-pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+fn check_notes(workspace: &Workspace) -> Result<()> {
     let page = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
+    let Parts { before, after, .. } = Parts::of(&page, NAME).context(PAGE)?;
     let mut noted = BTreeSet::new();
-    for line in page.lines() {
+    for line in before.lines().chain(after.lines()) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         // The first cell is in front of the first bar.
         let [_, name, rest @ ..] = &cells[..] else {
@@ -44,4 +82,242 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         bail!("{PAGE} lacks a row for [{missing}], and has one too many for [{gone}]");
     }
     Ok(())
+}
+
+/// What is counted of the rules.
+#[derive(Deserialize)]
+struct Rules {
+    licenses: Licenses,
+    advisories: Advisories,
+}
+
+#[derive(Deserialize)]
+struct Licenses {
+    exceptions: Vec<toml::Value>,
+}
+
+#[derive(Deserialize)]
+struct Advisories {
+    ignore: Vec<toml::Value>,
+}
+
+/// A crate of one version.
+struct Crate {
+    name: String,
+    version: Version,
+    licence: String,
+    /// What of it runs on the machine that builds.
+    runs: &'static str,
+    ours: bool,
+    /// What it needs, by the names that cargo has for them.
+    needs: BTreeSet<String>,
+}
+
+/// All crates, by the names that cargo has for them.
+#[derive(Default)]
+struct Graph(BTreeMap<String, Crate>);
+
+impl Graph {
+    /// What is in the lock files of all workspaces.
+    fn of_all(workspace: &Workspace) -> Result<Self> {
+        let mut graph = Self::default();
+        for manifest in WORKSPACES {
+            graph.add(workspace.locked(manifest)?)?;
+        }
+        Ok(graph)
+    }
+
+    fn add(&mut self, metadata: Metadata) -> Result<()> {
+        let resolved = metadata.resolve.context("cargo tells no dependencies")?;
+        for package in metadata.packages {
+            let has = |kind: &str| {
+                let mut targets = package.targets.iter();
+                targets.any(|target| target.kind.iter().any(|it| it.to_string() == kind))
+            };
+            let runs = match (has("custom-build"), has("proc-macro")) {
+                (false, false) => "no",
+                (true, false) => "build script",
+                (false, true) => "macro",
+                (true, true) => "build script, macro",
+            };
+            let licence = match (package.license, package.license_file) {
+                (Some(name), _) => name,
+                (None, Some(file)) => format!("file {file}"),
+                (None, None) => "none".to_owned(),
+            };
+            self.0.entry(package.id.repr).or_insert(Crate {
+                name: package.name.to_string(),
+                version: package.version,
+                licence,
+                runs,
+                ours: package.source.is_none(),
+                needs: BTreeSet::new(),
+            });
+        }
+        // Workspaces differ in the features that they ask for: a crate needs what it needs in any of them.
+        for node in resolved.nodes {
+            let known = self.0.get_mut(&node.id.repr);
+            let known = known.with_context(|| format!("cargo does not tell of {}", node.id))?;
+            let needs = node.dependencies.into_iter().map(|id| id.repr);
+            known.needs.extend(needs);
+        }
+        Ok(())
+    }
+
+    /// Those that our packages name, which have notes.
+    fn direct(&self) -> BTreeSet<&str> {
+        let ours = self.0.values().filter(|package| package.ours);
+        ours.flat_map(|package| &package.needs)
+            .filter(|id| self.0.get(*id).is_some_and(|package| !package.ours))
+            .map(String::as_str)
+            .collect()
+    }
+
+    /// The others, each with the names of those of the first kind that lead to it without another of that kind between them.
+    fn behind(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+        let direct = self.direct();
+        let mut behind: BTreeMap<&str, BTreeSet<&str>> = self
+            .0
+            .iter()
+            .filter(|(id, package)| !package.ours && !direct.contains(id.as_str()))
+            .map(|(id, _)| (id.as_str(), BTreeSet::new()))
+            .collect();
+        for package in direct.iter().filter_map(|id| self.0.get(*id)) {
+            let mut left = vec![package];
+            let mut met = BTreeSet::new();
+            while let Some(next) = left.pop() {
+                for id in &next.needs {
+                    if let Some(by) = behind.get_mut(id.as_str())
+                        && met.insert(id)
+                    {
+                        by.insert(&package.name);
+                        left.extend(self.0.get(id));
+                    }
+                }
+            }
+        }
+        behind
+    }
+
+    /// One row for each crate and version that has no note.
+    fn table(&self) -> Result<String> {
+        let behind = self.behind();
+        let mut rows: Vec<_> = behind
+            .iter()
+            .filter_map(|(id, by)| Some((self.0.get(*id)?, by)))
+            .collect();
+        rows.sort_by_key(|(package, _)| (&package.name, &package.version));
+        let mut table = String::from(
+            "| crate | version | licence | build script or macro | brought by |\n|---|---|---|---|---|\n",
+        );
+        for (package, by) in rows {
+            let Crate {
+                name,
+                version,
+                licence,
+                runs,
+                ..
+            } = package;
+            ensure!(!by.is_empty(), "nothing brings {name} {version}");
+            let mut named: Vec<String> =
+                by.iter().take(NAMED).map(|it| format!("`{it}`")).collect();
+            if by.len() > NAMED {
+                named.push(format!("and {} more", by.len() - NAMED));
+            }
+            let named = named.join(", ");
+            writeln!(
+                table,
+                "| `{name}` | {version} | {licence} | {runs} | {named} |"
+            )?;
+        }
+        Ok(table)
+    }
+
+    /// What is said of them when nothing was found.
+    fn told(&self, rules: &Rules) -> String {
+        let (direct, behind) = (self.direct().len(), self.behind().len());
+        let run = self
+            .0
+            .values()
+            .filter(|package| !package.ours && package.runs != "no");
+        format!(
+            "{} crates, counted by versions, in {} lock files: {direct} that are named, each with a note, and {behind} behind them; {} run something \
+             where they are built. Advisories were fetched and looked for, of all of them. Exceptions in [{RULES}](../{RULES}): {} of licences, {} of advisories.\n",
+            direct + behind,
+            WORKSPACES.len(),
+            run.count(),
+            rules.licenses.exceptions.len(),
+            rules.advisories.ignore.len(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A crate `NAME VERSION` that needs others; the packages of ours have no version but 0.0.0.
+    fn graph(crates: &[(&str, &str, &[&str])]) -> Graph {
+        let all = crates.iter().map(|(id, runs, needs)| {
+            let (name, version) = id.split_once(' ').expect("a name and a version");
+            let package = Crate {
+                name: name.to_owned(),
+                version: version.parse().expect("a version"),
+                licence: "MIT".to_owned(),
+                runs: if *runs == "macro" { "macro" } else { "no" },
+                ours: version == "0.0.0",
+                needs: needs.iter().map(|it| (*it).to_owned()).collect(),
+            };
+            ((*id).to_owned(), package)
+        });
+        Graph(all.collect())
+    }
+
+    #[test]
+    fn what_has_no_note_names_the_nearest_that_have_one() {
+        let graph = graph(&[
+            ("ours 0.0.0", "no", &["also 0.0.0", "a 1.0.0", "b 1.0.0"]),
+            ("also 0.0.0", "no", &["c 1.0.0", "d 2.0.0", "e 1.0.0"]),
+            ("a 1.0.0", "no", &["many 10.0.0", "between 1.0.0"]),
+            ("b 1.0.0", "no", &["many 10.0.0"]),
+            ("c 1.0.0", "no", &["many 10.0.0", "many 9.0.0"]),
+            ("d 2.0.0", "no", &["many 10.0.0"]),
+            // What is behind a crate with a note is not brought by who needs that crate.
+            ("e 1.0.0", "no", &["many 10.0.0", "a 1.0.0"]),
+            // A circle, as tests of crates make them.
+            ("between 1.0.0", "macro", &["last 1.0.0", "between 1.0.0"]),
+            ("last 1.0.0", "no", &["between 1.0.0", "d 1.0.0"]),
+            // Another version than the one that is named.
+            ("d 1.0.0", "no", &[]),
+            ("many 9.0.0", "no", &[]),
+            ("many 10.0.0", "no", &[]),
+        ]);
+        let expected = "| crate | version | licence | build script or macro | brought by |\n|---|---|---|---|---|\n\
+            | `between` | 1.0.0 | MIT | macro | `a` |\n\
+            | `d` | 1.0.0 | MIT | no | `a` |\n\
+            | `last` | 1.0.0 | MIT | no | `a` |\n\
+            | `many` | 9.0.0 | MIT | no | `c` |\n\
+            | `many` | 10.0.0 | MIT | no | `a`, `b`, `c`, and 2 more |\n";
+        assert_eq!(graph.table().expect("a table"), expected);
+        let rules = "[licenses]\nexceptions = [1, 2, 3]\n[advisories]\nignore = [1, 2]\n";
+        let told = graph.told(&toml::from_str(rules).expect("rules"));
+        assert!(
+            told.starts_with("10 crates, counted by versions, in 3 lock files: 5 that"),
+            "{told}"
+        );
+        assert!(
+            told.contains("and 5 behind them; 1 run something"),
+            "{told}"
+        );
+        assert!(
+            told.ends_with("3 of licences, 2 of advisories.\n"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn what_nothing_brings_is_refused() {
+        let graph = graph(&[("ours 0.0.0", "no", &[]), ("lost 1.0.0", "no", &[])]);
+        assert!(graph.table().is_err());
+    }
 }

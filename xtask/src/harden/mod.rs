@@ -35,6 +35,9 @@ const AT: &str = "At revision";
 /// Begins what a section says of a proof that did not hold the last time.
 const FAILED: &str = "It failed at revision";
 
+/// Ends the name of a revision that is not all that was tried.
+const CHANGED: &str = ", with changes";
+
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -79,22 +82,17 @@ const PROOFS: [Proof; 18] = [
     Proof {
         name: "unsafe",
         what: "the inventory of unsafe code",
-        run: |workspace, _| unsafety::write(workspace).map(|()| None),
+        run: |workspace, _| unsafety::run(workspace).map(Some),
     },
     Proof {
         name: "dependencies",
-        what: "licences, origins and advisories of dependencies, and a note on each",
-        run: |workspace, _| {
-            dependencies::check(workspace)?;
-            tools::deny(workspace)?;
-            tools::advisories(workspace)?;
-            Ok(None)
-        },
+        what: "licences, origins and advisories of dependencies, a note on each, and the list of those behind them",
+        run: |workspace, _| dependencies::run(workspace).map(Some),
     },
     Proof {
         name: "features",
         what: "every combination of features of core and remote shared memory",
-        run: |workspace, _| features::check_combinations(workspace).map(|()| None),
+        run: |workspace, _| features::check_combinations(workspace).map(Some),
     },
     Proof {
         name: "models",
@@ -133,7 +131,7 @@ const PROOFS: [Proof; 18] = [
             let passed = sanitizers::passed(&told)
                 .with_context(|| format!("no test ran over a mailbox:\n{told}"))?;
             println!("{passed} tests");
-            Ok(None)
+            Ok(Some(format!("{passed} tests pass.\n")))
         },
     },
     Proof {
@@ -168,7 +166,7 @@ const PROOFS: [Proof; 18] = [
     },
     Proof {
         name: "limits",
-        what: "memory that may be registered runs out",
+        what: "memory that may be registered, or descriptors, run out",
         run: |workspace, effort| {
             // A round of it takes as long as a few of the others.
             guest::run(
@@ -226,31 +224,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
         println!("\n== {}: {}", proof.name, proof.what);
         let begin = Instant::now();
-        // Others may change the tree while the proof runs.
-        let at = revision(workspace)?;
-        let effort = Effort {
-            end: begin + Duration::from_secs(u64::from(options.minutes) * 60),
-            minutes: options.minutes,
-            seed: options.seed.unwrap_or_else(guest::seed),
-        };
-        match (proof.run)(workspace, &effort) {
-            Ok(Some(section)) => {
-                let section = format!("{section}\n{AT} {at}.\n");
-                replace(workspace, proof.name, &section)?;
-            }
-            Ok(None) => {}
-            Err(error) => {
-                eprintln!("{}: {error:#}", proof.name);
-                failed.push(proof.name);
-                // What the page says of it was so for another revision.
-                let before = section(workspace, proof.name).unwrap_or_default();
-                let kept = before.lines().filter(|line| !line.starts_with(FAILED));
-                let kept: Vec<&str> = kept.collect();
-                if !kept.is_empty() {
-                    let section = format!("{}\n{FAILED} {at}.\n", kept.join("\n").trim_end());
-                    replace(workspace, proof.name, &section)?;
-                }
-            }
+        if let Err(error) = run_one(workspace, options, proof, begin) {
+            eprintln!("{}: {error:#}", proof.name);
+            failed.push(proof.name);
         }
         println!(
             "== {} done in {:.1} s",
@@ -258,13 +234,55 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             begin.elapsed().as_secs_f64()
         );
     }
-    if !options.list {
-        summary::write(workspace)?;
+    if !options.list
+        && let Err(error) = summary::write(workspace)
+    {
+        eprintln!("{}: {error:#}", summary::NAME);
+        failed.push(summary::NAME);
     }
     if !failed.is_empty() {
         bail!("these do not hold: {}", failed.join(", "));
     }
     Ok(())
+}
+
+/// Runs one and writes what it counted, or that it failed.
+fn run_one(workspace: &Workspace, options: &Options, proof: &Proof, begin: Instant) -> Result<()> {
+    let before = revision(workspace)?;
+    let effort = Effort {
+        end: begin + Duration::from_secs(u64::from(options.minutes) * 60),
+        minutes: options.minutes,
+        seed: options.seed.unwrap_or_else(guest::seed),
+    };
+    match (proof.run)(workspace, &effort) {
+        Ok(Some(section)) => {
+            let at = throughout(&before, &revision(workspace)?);
+            replace(workspace, proof.name, &format!("{section}\n{AT} {at}.\n"))
+        }
+        Ok(None) => Ok(()),
+        Err(error) => {
+            // Why it failed is to be told, whatever becomes of the page.
+            if let Err(other) = note_failure(workspace, proof.name, &before) {
+                eprintln!("{}: {other:#}", proof.name);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// What the page says of it was so for another revision.
+fn note_failure(workspace: &Workspace, name: &str, before: &str) -> Result<()> {
+    let at = throughout(before, &revision(workspace)?);
+    let said = section(workspace, name).unwrap_or_default();
+    let kept: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.starts_with(FAILED))
+        .collect();
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let section = format!("{}\n{FAILED} {at}.\n", kept.join("\n").trim_end());
+    replace(workspace, name, &section)
 }
 
 /// The short form: what takes seconds, and what must be in step with the code.
@@ -282,6 +300,15 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     models::check(workspace)
 }
 
+/// What a proof was run on: others may change the tree meanwhile, or the proof itself does.
+fn throughout(before: &str, after: &str) -> String {
+    if before == after || before.ends_with(CHANGED) {
+        before.to_owned()
+    } else {
+        format!("{before}{CHANGED}")
+    }
+}
+
 /// What was tried, as the repository calls it; and whether it was changed since, but for the page itself.
 fn revision(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
@@ -290,7 +317,7 @@ fn revision(workspace: &Workspace) -> Result<String> {
     let changed = if changed.read()?.is_empty() {
         ""
     } else {
-        ", with changes"
+        CHANGED
     };
     Ok(format!("{}{changed}", head.read()?))
 }
@@ -306,26 +333,70 @@ fn marks(name: &str) -> (String, String) {
 /// What the page says now in a section.
 fn section(workspace: &Workspace, name: &str) -> Result<String> {
     let text = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
-    let (begin, end) = marks(name);
-    let inside = text
-        .split_once(&begin)
-        .and_then(|(_, after)| after.split_once(&end))
-        .with_context(|| format!("{PAGE} has no section {name}"))?;
-    Ok(inside.0.to_owned())
+    let parts = Parts::of(&text, name).context(PAGE)?;
+    Ok(parts.section.to_owned())
 }
 
 /// Writes a section of the page anew.
 fn replace(workspace: &Workspace, name: &str, section: &str) -> Result<()> {
-    let path = workspace.root().join(PAGE);
-    let text = fs::read_to_string(&path).context(PAGE)?;
+    replace_in(workspace, PAGE, name, section)
+}
+
+/// Writes a section of some page anew.
+fn replace_in(workspace: &Workspace, page: &str, name: &str, section: &str) -> Result<()> {
+    let path = workspace.root().join(page);
+    let text = fs::read_to_string(&path).with_context(|| page.to_owned())?;
+    let Parts { before, after, .. } = Parts::of(&text, name).with_context(|| page.to_owned())?;
     let (begin, end) = marks(name);
-    let parts = text.split_once(&begin).and_then(|(before, after)| {
-        let (_, after) = after.split_once(&end)?;
-        Some((before, after))
-    });
-    let Some((before, after)) = parts else {
-        bail!("{PAGE} has no section {name}");
-    };
     fs::write(path, format!("{before}{begin}{section}{end}{after}"))?;
     Ok(())
+}
+
+/// A page, divided by the lines that begin and end a section.
+struct Parts<'p> {
+    before: &'p str,
+    section: &'p str,
+    after: &'p str,
+}
+
+impl<'p> Parts<'p> {
+    fn of(page: &'p str, name: &str) -> Result<Self> {
+        let (begin, end) = marks(name);
+        let parts = page.split_once(&begin).and_then(|(before, rest)| {
+            let (section, after) = rest.split_once(&end)?;
+            Some(Self {
+                before,
+                section,
+                after,
+            })
+        });
+        parts.with_context(|| format!("there is no section {name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_that_changes_meanwhile_is_not_the_revision_alone() {
+        assert_eq!(throughout("abc", "abc"), "abc");
+        for after in ["def", "abc, with changes", "def, with changes"] {
+            assert_eq!(throughout("abc", after), "abc, with changes");
+            assert_eq!(throughout("abc, with changes", after), "abc, with changes");
+        }
+    }
+
+    #[test]
+    fn a_page_is_divided_by_whole_marks() {
+        let (begin, end) = marks("a");
+        let page = format!("1\n{begin}2\n{end}3\n");
+        let parts = Parts::of(&page, "a").expect("a section");
+        assert_eq!(
+            (parts.before, parts.section, parts.after),
+            ("1\n", "2\n", "3\n")
+        );
+        assert!(Parts::of(&page, "b").is_err());
+        assert!(Parts::of(&begin, "a").is_err());
+    }
 }

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::fs;
 
-use super::{AT, FAILED, PAGE, PROOFS, replace, section};
+use super::{AT, FAILED, PAGE, PROOFS, Parts, replace, section};
 use crate::workspace::Workspace;
 
 /// The name of its section.
@@ -30,20 +30,12 @@ fn page(workspace: &Workspace) -> Result<String> {
 
 fn table(page: &str) -> Result<String> {
     let mut table = String::from("| | what is tried | `--only` | held at |\n|---|---|---|---|\n");
-    for proof in &PROOFS {
-        let (begin, end) = super::marks(proof.name);
-        // Those without a section count nothing: they hold, or the command fails.
-        let parts = page.split_once(&begin).filter(|_| proof.name != NAME);
-        let Some((before, after)) = parts else {
-            continue;
-        };
-        let (rows, _) = after
-            .split_once(&end)
-            .with_context(|| format!("{PAGE} does not end {}", proof.name))?;
-        let heading = before
-            .lines()
-            .rev()
-            .find_map(|line| line.strip_prefix("## "));
+    for proof in PROOFS.iter().filter(|proof| proof.name != NAME) {
+        let parts = Parts::of(page, proof.name).context(PAGE)?;
+        let heading = parts.before.lines().rev().find_map(|line| {
+            let heading = line.strip_prefix("### ");
+            heading.or_else(|| line.strip_prefix("## "))
+        });
         let heading = heading.with_context(|| format!("{} is under no heading", proof.name))?;
         let _ = writeln!(
             table,
@@ -51,7 +43,7 @@ fn table(page: &str) -> Result<String> {
             anchor(heading),
             proof.what,
             proof.name,
-            held(rows)
+            held(parts.section)
         );
     }
     Ok(table)
@@ -76,6 +68,7 @@ fn held(section: &str) -> String {
     match (said(FAILED), said(AT)) {
         (Some(revision), _) => format!("**failed** at {revision}"),
         (None, Some(revision)) => revision,
+        (None, None) if section.trim().is_empty() => "not run yet".to_owned(),
         (None, None) => "each row says".to_owned(),
     }
 }
@@ -84,29 +77,56 @@ fn held(section: &str) -> String {
 mod tests {
     use super::*;
 
+    /// A page with these rows in a section, and nothing in the others.
+    fn page(name: &str, rows: &str) -> String {
+        let mut page = String::from("# Page\n");
+        for proof in PROOFS.iter().filter(|proof| proof.name != NAME) {
+            let (begin, end) = super::super::marks(proof.name);
+            let rows = if proof.name == name { rows } else { "" };
+            let _ = write!(
+                page,
+                "\n## Of {0}, in 2 ways\n\n{begin}{rows}{end}",
+                proof.name
+            );
+        }
+        page
+    }
+
+    fn row(page: &str, name: &str) -> String {
+        let table = table(page).unwrap();
+        let of = format!("| `{name}` |");
+        table
+            .lines()
+            .find(|line| line.contains(&of))
+            .unwrap()
+            .to_owned()
+    }
+
     #[test]
     fn each_proof_with_a_section_has_a_row() {
-        let (begin, end) = super::super::marks("models");
-        let page = |rows: &str| format!("# Page\n\n## Threads, in 2 ways\n\n{begin}{rows}{end}");
-        let row = |rows: &str| {
-            table(&page(rows))
-                .unwrap()
-                .lines()
-                .nth(2)
-                .unwrap()
-                .to_owned()
-        };
+        let row = |rows: &str| row(&page("models", rows), "models");
         let good = row("| a | 1 |\n\nAt revision abc.\n");
         assert!(
-            good.starts_with("| [Threads, in 2 ways](#threads-in-2-ways) | threads"),
+            good.starts_with("| [Of models, in 2 ways](#of-models-in-2-ways) | threads"),
             "{good}"
         );
         assert!(good.ends_with("| `models` | abc |"), "{good}");
         let bad = row("| a | 1 |\n\nAt revision abc.\nIt failed at revision def.\n");
         assert!(bad.ends_with("| **failed** at def |"), "{bad}");
         assert!(row("| a | abc |\n").ends_with("| each row says |"));
-        // One row, and the two lines of the head.
-        assert_eq!(table(&page("")).unwrap().lines().count(), 3);
-        assert!(table(&format!("## It\n{begin}")).is_err());
+        assert!(row("").ends_with("| not run yet |"));
+        // One row for each but the table itself, and the two lines of the head.
+        let all = table(&page("models", "")).unwrap();
+        assert_eq!(all.lines().count(), PROOFS.len() + 1);
+        let (begin, _) = super::super::marks("models");
+        let cut = page("models", "").replace(&begin, "");
+        assert!(table(&cut).is_err());
+    }
+
+    #[test]
+    fn a_row_leads_to_the_nearest_heading() {
+        let page = page("models", "").replace("## Of models", "## Above\n\n### Of models");
+        let row = row(&page, "models");
+        assert!(row.starts_with("| [Of models, in 2 ways](#"), "{row}");
     }
 }

@@ -52,19 +52,26 @@ impl Count {
 /// Fails unless the published inventory is that of the sources.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let published = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
-    if published != inventory(workspace)? {
+    if published != inventory(workspace)?.page {
         bail!("{PAGE} is not up to date: write it with `cargo xtask harden --only unsafe`");
     }
     Ok(())
 }
 
-/// Writes the inventory.
-pub(crate) fn write(workspace: &Workspace) -> Result<()> {
-    fs::write(workspace.root().join(PAGE), inventory(workspace)?)?;
-    Ok(())
+/// Writes the inventory; tells how much there is.
+pub(super) fn run(workspace: &Workspace) -> Result<String> {
+    let Inventory { page, told } = inventory(workspace)?;
+    fs::write(workspace.root().join(PAGE), page)?;
+    Ok(told)
 }
 
-fn inventory(workspace: &Workspace) -> Result<String> {
+/// The page, and a table of how much there is.
+struct Inventory {
+    page: String,
+    told: String,
+}
+
+fn inventory(workspace: &Workspace) -> Result<Inventory> {
     let text = fs::read_to_string(workspace.root().join(INVARIANTS)).context(INVARIANTS)?;
     let places: Invariants = toml::from_str(&text).context(INVARIANTS)?;
     let mut found: BTreeMap<&str, Vec<(String, Count)>> = BTreeMap::new();
@@ -86,6 +93,7 @@ fn inventory(workspace: &Workspace) -> Result<String> {
          [unsafe.toml](../checks/assurance/unsafe.toml). *Functions* and *traits* ask something of their callers and implementers, *blocks* and \
          *implementations* claim it, *attributes* name symbols.\n",
     );
+    let mut told = String::from("| where | unsafe | in so many files |\n|---|---|---|\n");
     for (title, test) in [
         ("What users run", false),
         ("Tests, models, images and benches", true),
@@ -94,7 +102,7 @@ fn inventory(workspace: &Workspace) -> Result<String> {
             page,
             "\n## {title}\n\n| place | blocks | functions | implementations | traits | attributes | relies on |\n|---|---|---|---|---|---|---|\n"
         )?;
-        let mut all = 0;
+        let (mut all, mut in_files) = (0, 0);
         for place in places.place.iter().filter(|place| place.test == test) {
             let Some(files) = found.get(place.path.as_str()) else {
                 bail!(
@@ -105,6 +113,7 @@ fn inventory(workspace: &Workspace) -> Result<String> {
             if place.invariant.trim().is_empty() {
                 bail!("{INVARIANTS} does not say what {} relies on", place.path);
             }
+            in_files += files.len();
             for (at, (file, count)) in files.iter().enumerate() {
                 all += count.total();
                 let invariant = if at == 0 {
@@ -124,8 +133,9 @@ fn inventory(workspace: &Workspace) -> Result<String> {
             }
         }
         writeln!(page, "\n{all} in all.")?;
+        writeln!(told, "| {} | {all} | {in_files} |", title.to_lowercase())?;
     }
-    Ok(page)
+    Ok(Inventory { page, told })
 }
 
 /// Every file of the tree that is unsafe somewhere.
