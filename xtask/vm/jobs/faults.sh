@@ -123,7 +123,7 @@ arrived() {
     local -A all=()
     while read -r _ name count; do
         if [ -v "all[$name]" ]; then
-            # The kernel tells of a request again that the network repeated, once the connection is over that it asked for; who accepts it has nobody at the other end.
+            # The kernel tells of a request again that was repeated, once what accepted it is over: of the two one has nobody at the other end.
             [ "$count" = 0 ] || [ "${all[$name]}" = 0 ] || fail "connection $name: two of it took messages, $count and ${all[$name]}"
             echo "asked for twice: $name, which took ${all[$name]} and $count"
         fi
