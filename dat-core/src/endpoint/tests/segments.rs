@@ -13,6 +13,20 @@ use crate::flags::{CompletionFlags, DtoStatus, EpFields, MemoryPrivileges};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage, Work};
 
+/// A piece of one byte that any post takes.
+fn byte(bench: &Bench<'_>) -> LmrTriplet {
+    let request = LmrRequest {
+        memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+        pz: bench.pz,
+        privileges: MemoryPrivileges::ALL,
+    };
+    LmrTriplet {
+        context: bench.ia.lmr_create(&request).unwrap().lmr_context,
+        address: 0x1000,
+        length: 1,
+    }
+}
+
 /// The segment limits of a post are the smaller of its own and the general one; sizes beyond 32 bits
 /// mean as much as a work request can carry.
 ///
@@ -41,16 +55,7 @@ fn segment_limits_follow_the_attributes() {
     assert_eq!(kept.attributes, attributes);
     bench.connect(ep);
     bench.establish(ep);
-    let lmr = LmrRequest {
-        memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
-        pz: bench.pz,
-        privileges: MemoryPrivileges::ALL,
-    };
-    let full = LmrTriplet {
-        context: bench.ia.lmr_create(&lmr).unwrap().lmr_context,
-        address: 0x1000,
-        length: 1,
-    };
+    let full = byte(&bench);
     let none = CompletionFlags::empty();
     let each = [LmrTriplet::default(), full].map(|piece| [piece; 4]);
     for (list, count) in each
@@ -99,16 +104,7 @@ fn an_endpoint_without_reads_takes_none() {
     modify(0);
     bench.connect(ep);
     bench.establish(ep);
-    let lmr = LmrRequest {
-        memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
-        pz: bench.pz,
-        privileges: MemoryPrivileges::ALL,
-    };
-    let full = LmrTriplet {
-        context: ia.lmr_create(&lmr).unwrap().lmr_context,
-        address: 0x1000,
-        length: 1,
-    };
+    let full = byte(&bench);
     let none = CompletionFlags::empty();
     for piece in [LmrTriplet::default(), full] {
         for count in 0..=4 {
@@ -421,16 +417,7 @@ fn an_endpoint_that_may_have_no_segment_takes_none() {
     let ep = make(&bench, &attributes).unwrap();
     bench.connect(ep);
     bench.establish(ep);
-    let lmr = LmrRequest {
-        memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
-        pz: bench.pz,
-        privileges: MemoryPrivileges::ALL,
-    };
-    let full = LmrTriplet {
-        context: bench.ia.lmr_create(&lmr).unwrap().lmr_context,
-        address: 0x1000,
-        length: 1,
-    };
+    let full = byte(&bench);
     let empty = LmrTriplet { length: 0, ..full };
     let none = CompletionFlags::empty();
     for piece in [full, empty, LmrTriplet::default()] {

@@ -1,10 +1,12 @@
 //! Completions of buffers that several endpoints take from one queue.
 
+use super::TestIa;
 use super::connected::*;
 use crate::attributes::{EpAttributes, SrqAttributes};
-use crate::backend::Completion;
+use crate::backend::{Completion, SharedReceiveQueueKey};
 use crate::event::Event;
 use crate::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges};
+use crate::id::{PzId, SrqId};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
 use crate::testing::{TestBackend, TestStorage, WakeCount, open};
 
@@ -13,6 +15,14 @@ const SIZE: SrqAttributes = SrqAttributes {
     max_recv_iov: 1,
     low_watermark: 0,
 };
+
+/// A zone and a shared queue in it, and what the device calls that.
+fn shared_queue(ia: &TestIa<'_>) -> (PzId, SrqId, SharedReceiveQueueKey) {
+    let pz = ia.pz_create().unwrap();
+    let srq = ia.srq_create(pz, &SIZE).unwrap();
+    let slot = &ia.shared.shared_receive_queues.made()[srq.index()];
+    (pz, srq, slot.main.with(|queue| queue.key))
+}
 
 /// An endpoint that is told of solicited messages only is told of no others when they come in buffers of a shared queue: not
 /// even where somebody takes them in meanwhile.
@@ -23,11 +33,7 @@ fn an_unsolicited_message_in_a_shared_buffer_wakes_nobody() {
     let device = TestBackend::default();
     let mut storage = TestStorage::new();
     let ia = open(&mut storage, &device);
-    let pz = ia.pz_create().unwrap();
-    let srq = ia.srq_create(pz, &SIZE).unwrap();
-    let shared = ia.shared.shared_receive_queues.made()[srq.index()]
-        .main
-        .with(|queue| queue.key);
+    let (pz, srq, shared) = shared_queue(&ia);
     let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
     let attributes = EpAttributes {
         recv_completion_flags: CompletionFlags::SOLICITED_WAIT,
@@ -69,11 +75,7 @@ fn a_number_leaves_nothing_in_a_shared_buffer() {
         let device = TestBackend::default();
         let mut storage = TestStorage::new();
         let ia = open(&mut storage, &device);
-        let pz = ia.pz_create().unwrap();
-        let srq = ia.srq_create(pz, &SIZE).unwrap();
-        let shared = ia.shared.shared_receive_queues.made()[srq.index()]
-            .main
-            .with(|queue| queue.key);
+        let (pz, srq, shared) = shared_queue(&ia);
         let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
         let on = (pz, Some(srq));
         let taker = connected_on(&ia, &device, on, Some(evd), None, &EpAttributes::DEFAULT);
