@@ -106,10 +106,10 @@ impl DeviceWord {
         // A model of the device is threads of this program, whose stores a sanitizer of threads sees: to it a volatile load is no atomic one.
         #[cfg(watched)]
         let stored = self.0.load(Ordering::Relaxed);
+        #[cfg(not(watched))]
         // SAFETY: the pointer is that of a live atomic, aligned and readable. The device is no thread of this program, so
         // that its writes are those of volatile memory; threads of this program only use atomic accesses of this width,
         // and on all targets a volatile load of a word is one such access.
-        #[cfg(not(watched))]
         let stored = unsafe { self.0.as_ptr().read_volatile() };
         u32::from_be(stored)
     }
