@@ -1,5 +1,8 @@
 //! Time as the caller tells it; the core reads no clock.
 
+#[cfg(test)]
+mod tests;
+
 /// A moment, in microseconds since an epoch of the caller's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
