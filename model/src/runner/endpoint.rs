@@ -75,10 +75,14 @@ fn attributes(choice: u8) -> Option<EpAttributes> {
             qos: QualityOfService::BEST_EFFORT | QualityOfService::LOW_LATENCY,
             ..standard
         },
-        244..=247 => EpAttributes {
+        244..=246 => EpAttributes {
             srq_soft_hw: 100,
             max_message_size: 48,
             max_rdma_size: 80,
+            ..standard
+        },
+        247 => EpAttributes {
+            max_rdma_read_out: 0,
             ..standard
         },
         _ => return None,
