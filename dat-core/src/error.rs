@@ -553,6 +553,32 @@ numbered! {
         Closing = 61,
         /// The endpoint has a read depth of 0.
         NoReads = 62,
+        /// `max_recv_dtos` of an endpoint is negative, or above the adapter's `max_dto_per_ep`.
+        MaxRecvDtos = 63,
+        /// `max_request_dtos` of an endpoint is negative, or above the adapter's `max_dto_per_ep`.
+        MaxRequestDtos = 64,
+        /// `max_recv_iov` of an endpoint is negative, or above the adapter's `max_iov_segments_per_dto`.
+        MaxRecvIov = 65,
+        /// `max_request_iov` of an endpoint is negative, or above the adapter's `max_iov_segments_per_dto`.
+        MaxRequestIov = 66,
+        /// `max_rdma_read_in` of an endpoint is negative, or above the adapter's `max_rdma_read_per_ep_in`.
+        MaxRdmaReadIn = 67,
+        /// `max_rdma_read_out` of an endpoint is negative, or above the adapter's `max_rdma_read_per_ep_out`.
+        MaxRdmaReadOut = 68,
+        /// `max_rdma_read_iov` of an endpoint is negative, or above the adapter's `max_iov_segments_per_rdma_read`.
+        MaxRdmaReadIov = 69,
+        /// `max_rdma_write_iov` of an endpoint is negative, or above the adapter's `max_iov_segments_per_rdma_write`.
+        MaxRdmaWriteIov = 70,
+        /// `max_message_size` of an endpoint is above the adapter's.
+        MaxMessageSize = 71,
+        /// `max_rdma_size` of an endpoint is above the adapter's.
+        MaxRdmaSize = 72,
+        /// `srq_soft_hw` of an endpoint is negative, and does not say that there is none.
+        SrqSoftHw = 73,
+        /// `recv_completion_flags` of an endpoint are none that receives may have.
+        RecvCompletionFlags = 74,
+        /// `request_completion_flags` of an endpoint are none that requests may have.
+        RequestCompletionFlags = 75,
     }
 }
 

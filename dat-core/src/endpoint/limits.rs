@@ -4,12 +4,24 @@ use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::error::{Cause, Error, Result};
 use crate::flags::{CompletionFlags, QualityOfService, WATERMARK_INFINITE};
 
+/// What is wrong with each of the counts that are checked, in their order there. Apart from them, so that they take no stack.
+const COUNTS: [Cause; 8] = [
+    Cause::MaxRecvDtos,
+    Cause::MaxRequestDtos,
+    Cause::MaxRecvIov,
+    Cause::MaxRequestIov,
+    Cause::MaxRdmaReadIn,
+    Cause::MaxRdmaReadOut,
+    Cause::MaxRdmaReadIov,
+    Cause::MaxRdmaWriteIov,
+];
+
 /// Checks attributes against the adapter; `argument` is their position in the consumer's call.
 ///
 /// The segment limit of receives is ignored for endpoints on a shared receive queue (EPX-05).
 ///
 /// # Errors
-/// - INVALID_PARAMETER: a negative count, a value beyond the adapter, an undefined or illegal flag.
+/// - INVALID_PARAMETER: a negative count, a value beyond the adapter, an undefined or illegal flag; the cause names the attribute.
 /// - MODEL_NOT_SUPPORTED: a quality of service that the provider does not give.
 ///
 /// Spec: EPC-08, EPM-04, EPX-05, EPX-09, GEN-07
@@ -40,14 +52,19 @@ pub(super) fn check_attributes(
             adapter.max_iov_segments_per_rdma_write,
         ),
     ];
-    if counts.iter().any(|&(count, _)| count < 0) || asked.srq_soft_hw < WATERMARK_INFINITE {
-        return refused(Cause::NegativeCount);
+    for (&(count, limit), cause) in counts.iter().zip(COUNTS) {
+        if count < 0 || count > limit {
+            return refused(cause);
+        }
     }
-    if counts.iter().any(|&(count, limit)| count > limit)
-        || asked.max_message_size > adapter.max_message_size
-        || asked.max_rdma_size > adapter.max_rdma_size
-    {
-        return refused(Cause::AboveLimit);
+    if asked.max_message_size > adapter.max_message_size {
+        return refused(Cause::MaxMessageSize);
+    }
+    if asked.max_rdma_size > adapter.max_rdma_size {
+        return refused(Cause::MaxRdmaSize);
+    }
+    if asked.srq_soft_hw < WATERMARK_INFINITE {
+        return refused(Cause::SrqSoftHw);
     }
     let common = [
         CompletionFlags::empty(),
@@ -55,10 +72,11 @@ pub(super) fn check_attributes(
         CompletionFlags::EVD_THRESHOLD,
     ];
     let solicited = asked.recv_completion_flags == CompletionFlags::SOLICITED_WAIT;
-    if !(solicited || common.contains(&asked.recv_completion_flags))
-        || !common.contains(&asked.request_completion_flags)
-    {
-        return refused(Cause::FlagNotAllowed);
+    if !solicited && !common.contains(&asked.recv_completion_flags) {
+        return refused(Cause::RecvCompletionFlags);
+    }
+    if !common.contains(&asked.request_completion_flags) {
+        return refused(Cause::RequestCompletionFlags);
     }
     check_quality(asked.qos, provider, argument)
 }
