@@ -249,14 +249,30 @@ impl Cause {
             Cause::NoReads => {
                 "the endpoint reads nothing: give it a max_rdma_read_out above 0, and its peer a max_rdma_read_in"
             }
-            Cause::MaxRecvDtos => "max_recv_dtos is negative, or above the adapter's max_dto_per_ep",
-            Cause::MaxRequestDtos => "max_request_dtos is negative, or above the adapter's max_dto_per_ep",
-            Cause::MaxRecvIov => "max_recv_iov is negative, or above the adapter's max_iov_segments_per_dto",
-            Cause::MaxRequestIov => "max_request_iov is negative, or above the adapter's max_iov_segments_per_dto",
-            Cause::MaxRdmaReadIn => "max_rdma_read_in is negative, or above the adapter's max_rdma_read_per_ep_in",
-            Cause::MaxRdmaReadOut => "max_rdma_read_out is negative, or above the adapter's max_rdma_read_per_ep_out",
-            Cause::MaxRdmaReadIov => "max_rdma_read_iov is negative, or above the adapter's max_iov_segments_per_rdma_read",
-            Cause::MaxRdmaWriteIov => "max_rdma_write_iov is negative, or above the adapter's max_iov_segments_per_rdma_write",
+            Cause::MaxRecvDtos => {
+                "max_recv_dtos is negative, or above the adapter's max_dto_per_ep"
+            }
+            Cause::MaxRequestDtos => {
+                "max_request_dtos is negative, or above the adapter's max_dto_per_ep"
+            }
+            Cause::MaxRecvIov => {
+                "max_recv_iov is negative, or above the adapter's max_iov_segments_per_dto"
+            }
+            Cause::MaxRequestIov => {
+                "max_request_iov is negative, or above the adapter's max_iov_segments_per_dto"
+            }
+            Cause::MaxRdmaReadIn => {
+                "max_rdma_read_in is negative, or above the adapter's max_rdma_read_per_ep_in"
+            }
+            Cause::MaxRdmaReadOut => {
+                "max_rdma_read_out is negative, or above the adapter's max_rdma_read_per_ep_out"
+            }
+            Cause::MaxRdmaReadIov => {
+                "max_rdma_read_iov is negative, or above the adapter's max_iov_segments_per_rdma_read"
+            }
+            Cause::MaxRdmaWriteIov => {
+                "max_rdma_write_iov is negative, or above the adapter's max_iov_segments_per_rdma_write"
+            }
             Cause::MaxMessageSize => "max_message_size is above the adapter's",
             Cause::MaxRdmaSize => "max_rdma_size is above the adapter's",
             Cause::SrqSoftHw => "srq_soft_hw is below 0, and not -1, which stands for none",

@@ -129,7 +129,11 @@ fn attributes_are_checked_one_by_one() {
     type Case = (fn(&mut EpAttributes), ErrorKind, Cause);
     let cases: &[Case] = &[
         (|a| a.max_recv_dtos = -1, parameter, Cause::MaxRecvDtos),
-        (|a| a.max_request_dtos = -1, parameter, Cause::MaxRequestDtos),
+        (
+            |a| a.max_request_dtos = -1,
+            parameter,
+            Cause::MaxRequestDtos,
+        ),
         (|a| a.max_recv_iov = -1, parameter, Cause::MaxRecvIov),
         (|a| a.max_request_iov = -1, parameter, Cause::MaxRequestIov),
         (|a| a.max_rdma_read_in = -1, parameter, Cause::MaxRdmaReadIn),
@@ -150,19 +154,39 @@ fn attributes_are_checked_one_by_one() {
         ),
         (|a| a.srq_soft_hw = -2, parameter, Cause::SrqSoftHw),
         (|a| a.max_recv_dtos = 65, parameter, Cause::MaxRecvDtos),
-        (|a| a.max_request_dtos = 65, parameter, Cause::MaxRequestDtos),
+        (
+            |a| a.max_request_dtos = 65,
+            parameter,
+            Cause::MaxRequestDtos,
+        ),
         (|a| a.max_recv_iov = 5, parameter, Cause::MaxRecvIov),
         (|a| a.max_request_iov = 5, parameter, Cause::MaxRequestIov),
         (|a| a.max_rdma_read_in = 5, parameter, Cause::MaxRdmaReadIn),
-        (|a| a.max_rdma_read_out = 5, parameter, Cause::MaxRdmaReadOut),
-        (|a| a.max_rdma_read_iov = 5, parameter, Cause::MaxRdmaReadIov),
-        (|a| a.max_rdma_write_iov = 5, parameter, Cause::MaxRdmaWriteIov),
+        (
+            |a| a.max_rdma_read_out = 5,
+            parameter,
+            Cause::MaxRdmaReadOut,
+        ),
+        (
+            |a| a.max_rdma_read_iov = 5,
+            parameter,
+            Cause::MaxRdmaReadIov,
+        ),
+        (
+            |a| a.max_rdma_write_iov = 5,
+            parameter,
+            Cause::MaxRdmaWriteIov,
+        ),
         (
             |a| a.max_message_size = (1 << 30) + 1,
             parameter,
             Cause::MaxMessageSize,
         ),
-        (|a| a.max_rdma_size = u64::MAX, parameter, Cause::MaxRdmaSize),
+        (
+            |a| a.max_rdma_size = u64::MAX,
+            parameter,
+            Cause::MaxRdmaSize,
+        ),
         (
             |a| a.recv_completion_flags = CompletionFlags::SUPPRESS,
             parameter,
