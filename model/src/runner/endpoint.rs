@@ -8,7 +8,7 @@ use dat_core::flags::{
 
 use super::{Outcome, Runner};
 use crate::op::{EndpointOp, Pick, Side};
-use crate::world::{Key, MOST_SEGMENTS, Shape};
+use crate::world::{Key, MOST_BYTES, MOST_SEGMENTS, Shape};
 
 /// Attributes to ask for, mostly the same good ones; `None`: the defaults.
 fn attributes(choice: u8) -> Option<EpAttributes> {
@@ -33,7 +33,19 @@ fn attributes(choice: u8) -> Option<EpAttributes> {
     let plain = CompletionFlags::empty();
     Some(match choice {
         0..=159 => standard,
-        160..=175 => flags(CompletionFlags::UNSIGNALLED, CompletionFlags::UNSIGNALLED),
+        160..=172 => flags(CompletionFlags::UNSIGNALLED, CompletionFlags::UNSIGNALLED),
+        173 => EpAttributes {
+            max_message_size: MOST_BYTES + 1,
+            ..standard
+        },
+        174 => EpAttributes {
+            max_rdma_size: MOST_BYTES + 1,
+            ..standard
+        },
+        175 => EpAttributes {
+            srq_soft_hw: -2,
+            ..standard
+        },
         176..=183 => flags(CompletionFlags::SOLICITED_WAIT, plain),
         184..=191 => flags(
             CompletionFlags::EVD_THRESHOLD,

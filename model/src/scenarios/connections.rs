@@ -57,7 +57,7 @@ const fn reset(ep: Pick) -> Op {
 /// Made with every shape, with and without zone and dispatchers.
 fn endpoints() -> Vec<Op> {
     let mut ops = Vec::new();
-    for shape in (160..=255).step_by(4) {
+    for shape in (160..=255).step_by(4).chain([173, 174, 175]) {
         ops.extend([ep(shape), query(THIRD), free(THIRD)]);
     }
     for with in 0..16_u8 {

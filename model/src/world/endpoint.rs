@@ -19,6 +19,8 @@ use crate::op::Side;
 pub(crate) const MOST_TRANSFERS: i32 = 16;
 /// Segments per transfer of the adapters in these runs.
 pub(crate) const MOST_SEGMENTS: i32 = 4;
+/// Bytes of a message or RDMA operation.
+pub(crate) const MOST_BYTES: u64 = 1 << 31;
 
 /// What an endpoint was made for, and whether that is legal.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +80,10 @@ impl Shape {
                 && segments
                     .iter()
                     .all(|&count| (0..=MOST_SEGMENTS).contains(&count))
+                && [attributes.max_message_size, attributes.max_rdma_size]
+                    .iter()
+                    .all(|&bytes| bytes <= MOST_BYTES)
+                && attributes.srq_soft_hw >= WATERMARK_INFINITE
                 && receive_is_legal
                 && plain.contains(&request)
                 && attributes.qos.is_single(),

@@ -14,7 +14,7 @@ use dat_core::error::Subtype;
 use dat_core::flags::{EndpointState, HandleKind};
 
 pub(crate) use connection::{PRIVATE_DATA, Psp, Rsp};
-pub(crate) use endpoint::{MOST_SEGMENTS, MOST_TRANSFERS, Shape};
+pub(crate) use endpoint::{MOST_BYTES, MOST_SEGMENTS, MOST_TRANSFERS, Shape};
 pub(crate) use event::{Agent, Config, Evd, Seen};
 pub(crate) use memory::{ARENA, Lmr, RemoteContext};
 pub(crate) use shared_receive::MOST_BUFFERS;
