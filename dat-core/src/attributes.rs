@@ -230,7 +230,8 @@ impl ProviderAttributes {
 
 /// What an endpoint is made for.
 ///
-/// The named transport and provider attributes of the interface are absent: none are defined.
+/// The named transport and provider attributes of the interface are absent: none are defined. Of attributes that are refused the
+/// [cause](crate::error::Error::cause) names one, but for the quality of service.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EpAttributes {

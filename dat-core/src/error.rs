@@ -573,7 +573,7 @@ numbered! {
         MaxMessageSize = 71,
         /// `max_rdma_size` of an endpoint is above the adapter's.
         MaxRdmaSize = 72,
-        /// `srq_soft_hw` of an endpoint is negative, and does not say that there is none.
+        /// `srq_soft_hw` of an endpoint is negative, and not `WATERMARK_INFINITE`.
         SrqSoftHw = 73,
         /// `recv_completion_flags` of an endpoint are none that receives may have.
         RecvCompletionFlags = 74,

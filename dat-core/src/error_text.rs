@@ -275,7 +275,7 @@ impl Cause {
             }
             Cause::MaxMessageSize => "max_message_size is above the adapter's",
             Cause::MaxRdmaSize => "max_rdma_size is above the adapter's",
-            Cause::SrqSoftHw => "srq_soft_hw is below 0, and not -1, which stands for none",
+            Cause::SrqSoftHw => "srq_soft_hw is below 0, and not -1 (infinite: off)",
             Cause::RecvCompletionFlags => {
                 "recv_completion_flags may be none, unsignalled, threshold or solicited wait, one of them"
             }
@@ -379,6 +379,61 @@ mod tests {
         let texts: BTreeSet<_> = Cause::ALL.iter().map(|cause| cause.text()).collect();
         assert_eq!(texts.len(), Cause::ALL.len());
         assert!(!texts.contains(""));
+    }
+
+    #[test]
+    fn a_refused_attribute_is_named_with_what_it_is_held_against() {
+        for (cause, attribute, limit) in [
+            (Cause::MaxRecvDtos, "max_recv_dtos", "max_dto_per_ep"),
+            (Cause::MaxRequestDtos, "max_request_dtos", "max_dto_per_ep"),
+            (
+                Cause::MaxRecvIov,
+                "max_recv_iov",
+                "max_iov_segments_per_dto",
+            ),
+            (
+                Cause::MaxRequestIov,
+                "max_request_iov",
+                "max_iov_segments_per_dto",
+            ),
+            (
+                Cause::MaxRdmaReadIn,
+                "max_rdma_read_in",
+                "max_rdma_read_per_ep_in",
+            ),
+            (
+                Cause::MaxRdmaReadOut,
+                "max_rdma_read_out",
+                "max_rdma_read_per_ep_out",
+            ),
+            (
+                Cause::MaxRdmaReadIov,
+                "max_rdma_read_iov",
+                "max_iov_segments_per_rdma_read",
+            ),
+            (
+                Cause::MaxRdmaWriteIov,
+                "max_rdma_write_iov",
+                "max_iov_segments_per_rdma_write",
+            ),
+            (Cause::MaxMessageSize, "max_message_size", "the adapter's"),
+            (Cause::MaxRdmaSize, "max_rdma_size", "the adapter's"),
+            (Cause::SrqSoftHw, "srq_soft_hw", "-1 (infinite: off)"),
+            (
+                Cause::RecvCompletionFlags,
+                "recv_completion_flags",
+                "solicited wait, one of them",
+            ),
+            (
+                Cause::RequestCompletionFlags,
+                "request_completion_flags",
+                "threshold, one of them",
+            ),
+        ] {
+            let mut words = cause.text().split(' ');
+            assert_eq!(words.next(), Some(attribute));
+            assert!(cause.text().ends_with(limit), "{attribute}");
+        }
     }
 
     /// What is used up is what the adapter was opened with: the words say so, and what to do.

@@ -25,8 +25,8 @@ const FIRST_TOKEN: u32 = 0xDA7A_0001;
 ///
 /// The platform tells the device of them ([`table`](Self::table)), gives them to the driver
 /// ([`Parts::messages`](super::Parts::messages)), and may wait until they are not [silent](Self::is_silent) any more. A word only says that it is worth looking:
-/// what happened stands in the rings, which the driver looks at now and then even if no word says so. Devices lose a message now and then, so who waits is to
-/// end a wait after a while, which has the rings looked at.
+/// what happened stands in the rings, which the driver looks at now and then even if no word says so. A device may lose a message (QEMU's does), so who waits is to
+/// end a wait after a while.
 ///
 /// They have to be where the processor sees the device's writes without maintenance, as in memory that both share: the driver maintains no
 /// cache over them. Where [`Hal::COHERENT`] is false that is memory which is not cached; an ordinary `static` is not. They fill a line of 64 bytes,

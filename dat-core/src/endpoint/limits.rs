@@ -5,7 +5,7 @@ use crate::error::{Cause, Error, Result};
 use crate::flags::{CompletionFlags, QualityOfService, WATERMARK_INFINITE};
 
 /// What is wrong with each of the counts that are checked, in their order there. Apart from them, so that they take no stack.
-const COUNTS: [Cause; 8] = [
+static COUNTS: [Cause; 8] = [
     Cause::MaxRecvDtos,
     Cause::MaxRequestDtos,
     Cause::MaxRecvIov,
@@ -21,7 +21,8 @@ const COUNTS: [Cause; 8] = [
 /// The segment limit of receives is ignored for endpoints on a shared receive queue (EPX-05).
 ///
 /// # Errors
-/// - INVALID_PARAMETER: a negative count, a value beyond the adapter, an undefined or illegal flag; the cause names the attribute.
+/// - INVALID_PARAMETER: a negative count, a value beyond the adapter, an undefined or illegal flag; the cause names the attribute, but for
+///   the quality of service.
 /// - MODEL_NOT_SUPPORTED: a quality of service that the provider does not give.
 ///
 /// Spec: EPC-08, EPM-04, EPX-05, EPX-09, GEN-07
@@ -36,7 +37,7 @@ pub(super) fn check_attributes(
     let receive_segments = if shared { 0 } else { asked.max_recv_iov };
     let transfers = adapter.max_dto_per_ep;
     let segments = adapter.max_iov_segments_per_dto;
-    let counts = [
+    let counts: [(i32, i32); COUNTS.len()] = [
         (asked.max_recv_dtos, transfers),
         (asked.max_request_dtos, transfers),
         (receive_segments, segments),
@@ -52,9 +53,9 @@ pub(super) fn check_attributes(
             adapter.max_iov_segments_per_rdma_write,
         ),
     ];
-    for (&(count, limit), cause) in counts.iter().zip(COUNTS) {
+    for (&(count, limit), cause) in counts.iter().zip(&COUNTS) {
         if count < 0 || count > limit {
-            return refused(cause);
+            return refused(*cause);
         }
     }
     if asked.max_message_size > adapter.max_message_size {

@@ -36,22 +36,23 @@ const TARGET: usize = 4090;
 
 const QUALIFIER: u64 = 7;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
-/// How often words are looked at before the rings are, once. QEMU's adapter loses a message now and then: it puts a completion into the ring and looks then
-/// whether the queue is armed, without a barrier between, and forgets an arming that meets one before it.
+/// How often words are looked at before completions are looked for without them. QEMU's adapter loses a message now and then: it puts a completion into
+/// its queue and looks then whether that is armed, without a barrier between; and it takes back an arming that comes while it tells of the completion before.
 const LOOKS: u32 = 2_000_000;
-/// After how many such looks at the rings, one after the other, nothing counts as ever coming.
+/// How many waits of a run may go on without a word. More than 64, so that the driver looks at the rings of events too, which it does at every 64th look that
+/// no word asked for; and few enough that words which never come fail the run.
 const ROUNDS: u32 = 100;
 
 fn unexpected() -> Error {
     Error::internal(Cause::EndpointState)
 }
 
-/// Waits until an interrupt of the adapter has written one of its words: nothing else ends a wait, but what the driver knows already.
+/// Waits until an interrupt of the adapter has written one of its words, or, `ROUNDS` times in a run, for a while.
 struct Words<'a> {
     /// How many waits ended so.
     ended: &'a Cell<u32>,
-    /// How often this one found nothing.
-    silences: u32,
+    /// How many found none.
+    silences: &'a Cell<u32>,
 }
 
 impl Wait for Words<'_> {
@@ -75,8 +76,8 @@ impl Wait for Words<'_> {
             }
             core::hint::spin_loop();
         }
-        self.silences += 1;
-        if self.silences < ROUNDS {
+        self.silences.set(self.silences.get() + 1);
+        if self.silences.get() < ROUNDS {
             WakeReason::Woken
         } else {
             WakeReason::Interrupted
@@ -100,6 +101,8 @@ struct Stage {
     far: Side,
     /// Waits that the adapter ended.
     ended: Cell<u32>,
+    /// How many found none.
+    silences: Cell<u32>,
 }
 
 /// Goes through all of it.
@@ -174,6 +177,7 @@ fn open() -> Result<Stage> {
         near,
         far,
         ended: Cell::new(0),
+        silences: Cell::new(0),
     })
 }
 
@@ -182,7 +186,7 @@ impl Stage {
     fn wait(&self, evd: EvdId) -> Result<Event> {
         let mut words = Words {
             ended: &self.ended,
-            silences: 0,
+            silences: &self.silences,
         };
         let waited = self.ia.evd_wait_until(evd, 1, None, &mut words);
         if waited.is_err() {

@@ -19,7 +19,7 @@ use crate::op::Side;
 pub(crate) const MOST_TRANSFERS: i32 = 16;
 /// Segments per transfer of the adapters in these runs.
 pub(crate) const MOST_SEGMENTS: i32 = 4;
-/// Bytes of a message or RDMA operation.
+/// Bytes per message or RDMA operation of the adapters in these runs.
 pub(crate) const MOST_BYTES: u64 = 1 << 31;
 
 /// What an endpoint was made for, and whether that is legal.
