@@ -358,6 +358,7 @@ unsafe impl Backend for VerbsBackend {
             batch: Batch::new(),
             marks,
             directory: Arc::clone(&self.directory),
+            objects: Arc::clone(&self.objects),
             signal: Arc::clone(&self.signal),
         })
     }

@@ -2,13 +2,18 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dat_core::backend::BackendError;
+use dat_core::backend::{BackendError, Rejected};
 
 use crate::hal::{CallAgain, Domain, Guarded, Region, RequestsAgain, Share, Window, WindowType};
 use crate::table::Table;
+
+/// Keys that a window gets before one comes again: its lowest byte counts, and the device chose the first.
+const KEYS: u8 = u8::MAX;
 
 /// A window and what is known to be open through it.
 #[derive(Debug)]
@@ -22,24 +27,84 @@ pub(crate) struct BoundWindow {
     pub(crate) regions: [usize; 2],
     /// The address of the last bind posted.
     pub(crate) address: u64,
+    /// Keys left; with none, the next bind opens another window of the device in place of this one.
+    pub(crate) keys_left: u8,
+    /// The window that this one replaces once the bind that opens it has completed.
+    replaced: Option<Box<Replaced>>,
+}
+
+/// A window out of keys, which stays as it is until the bind that replaces it completes.
+#[derive(Debug)]
+struct Replaced {
+    /// The token of that bind.
+    token: u64,
+    window: BoundWindow,
 }
 
 impl BoundWindow {
     pub(crate) fn new(domain: &Arc<Domain>, kind: WindowType) -> Result<Self, BackendError> {
         let window = Window::new(domain, kind)?;
+        let last_key = match kind {
+            WindowType::One => window.remote_key(),
+            WindowType::Two => random_key(window.remote_key()),
+        };
         Ok(Self {
             bound_on: None,
-            last_key: window.remote_key(),
+            last_key,
             regions: [0; 2],
             address: 0,
+            keys_left: KEYS,
+            replaced: None,
             window,
         })
     }
 
+    /// Another window of the device, of the same kind and domain.
+    pub(crate) fn another(&self) -> Result<Self, BackendError> {
+        Self::new(self.window.domain(), self.window.kind())
+    }
+
+    /// The key by which a bind on this queue pair closes the window first, if it is open (type 2).
+    ///
+    /// # Errors
+    /// `Rejected`: it is open on another queue pair.
+    pub(crate) fn open_key(&self, queue_pair: u32) -> Result<Option<u32>, Rejected> {
+        match self.bound_on {
+            None => Ok(None),
+            Some(on) if on == queue_pair => Ok(Some(self.last_key)),
+            Some(_) => Err(Rejected),
+        }
+    }
+
+    /// Puts a window in the place of this one; the bind of this token, which is posted, opens it.
+    pub(crate) fn replace_by(&mut self, fresh: Self, token: u64) {
+        let mut window = mem::replace(self, fresh);
+        // The core has four binds of a window under way at most, so that this is long complete.
+        window.replaced = None;
+        self.replaced = Some(Box::new(Replaced { token, window }));
+    }
+
+    /// The window to give back once the bind that replaces one has completed: the replaced one, or this one where that
+    /// bind was flushed, which leaves the old binding, and no other was posted behind it.
+    fn bind_completed(&mut self, token: u64, is_flushed: bool) -> Option<Self> {
+        let replaced = self.replaced.take_if(|replaced| replaced.token == token)?;
+        Some(if is_flushed && self.keys_left == KEYS - 1 {
+            mem::replace(self, replaced.window)
+        } else {
+            replaced.window
+        })
+    }
+
+    /// Whether a bind of the window, or of the one that it replaces, named this region lately.
+    fn names(&self, region: usize) -> bool {
+        let replaced = self.replaced.as_ref();
+        self.regions.contains(&region)
+            || replaced.is_some_and(|replaced| replaced.window.names(region))
+    }
+
     /// Closes the window by putting a new one in its place.
     pub(crate) fn renew(&mut self) -> Result<(), BackendError> {
-        let domain = Arc::clone(self.window.domain());
-        *self = Self::new(&domain, self.window.kind())?;
+        *self = self.another()?;
         Ok(())
     }
 }
@@ -157,11 +222,15 @@ struct Windows {
 
 /// Regions and windows of an adapter.
 ///
-/// Places are locked before the table of regions, or alone.
+/// Places are locked before the table of regions and the list of renewals, or alone.
 #[derive(Default)]
 pub(crate) struct Objects {
     windows: Guarded<Windows>,
     regions: Guarded<Table<Arc<Region>>>,
+    /// Binds under way that replace a window: the token, and the index of the place.
+    renewals: Guarded<Vec<(u64, usize)>>,
+    /// How many these are.
+    renewing: AtomicUsize,
 }
 
 impl fmt::Debug for Objects {
@@ -207,10 +276,52 @@ impl Objects {
             return;
         }
         place.held = Held::Nothing;
+        self.forget_renewal(index);
         if key >> INDEX_BITS < LAST_GENERATION {
             place.key = key.wrapping_add(1 << INDEX_BITS);
             drop(place);
             windows.free.push_back(index);
+        }
+    }
+
+    /// Notes that the bind of this token replaces the window in a place, which the caller has locked.
+    pub(crate) fn note_renewal(&self, token: u64, index: usize) {
+        self.forget_renewal(index);
+        let mut renewals = self.renewals.lock();
+        renewals.push((token, index));
+        self.renewing.store(renewals.len(), Ordering::Release);
+    }
+
+    pub(crate) fn forget_renewal(&self, index: usize) {
+        let mut renewals = self.renewals.lock();
+        renewals.retain(|(_, place)| *place != index);
+        self.renewing.store(renewals.len(), Ordering::Release);
+    }
+
+    /// Whether a bind is under way whose completion is to be told.
+    #[inline(always)]
+    pub(crate) fn is_renewing(&self) -> bool {
+        self.renewing.load(Ordering::Acquire) != 0
+    }
+
+    /// Closes the window that the bind of this token replaced, if it did.
+    #[cold]
+    pub(crate) fn request_completed(&self, token: u64, is_flushed: bool) {
+        let found = {
+            let mut renewals = self.renewals.lock();
+            let found = renewals.iter().position(|(one, _)| *one == token);
+            let found = found.map(|at| renewals.swap_remove(at));
+            self.renewing.store(renewals.len(), Ordering::Release);
+            found
+        };
+        let Some((_, index)) = found else {
+            return;
+        };
+        let place = self.windows.lock().places.get(index).cloned();
+        if let Some(place) = place
+            && let Some(window) = place.lock().window()
+        {
+            let _closed = window.bind_completed(token, is_flushed);
         }
     }
 
@@ -246,7 +357,7 @@ impl Objects {
             // Most likely a window is open on it after all.
             for place in self.places() {
                 if let Some(window) = place.lock().window()
-                    && window.regions.contains(&key)
+                    && window.names(key)
                 {
                     // One that cannot be renewed stays, and then the region does not go either.
                     let _renewed = window.renew();
@@ -260,11 +371,15 @@ impl Objects {
     /// The queue pair of this number is gone, and windows that only it could close with it.
     pub(crate) fn forget_queue_pair(&self, number: u32) {
         for place in self.places() {
-            if let Some(window) = place.lock().window()
-                && window.bound_on == Some(number)
-            {
-                // If there is no other window to be had, this one can never be bound again.
-                let _renewed = window.renew();
+            if let Some(window) = place.lock().window() {
+                // What a flush would leave open on it is closed.
+                window
+                    .replaced
+                    .take_if(|replaced| replaced.window.bound_on == Some(number));
+                if window.bound_on == Some(number) {
+                    // If there is no other window to be had, this one can never be bound again.
+                    let _renewed = window.renew();
+                }
             }
         }
     }
@@ -281,6 +396,17 @@ impl Objects {
 impl Drop for Objects {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+/// A key whose next one is a random one that is not the device's own, which no bind may name (type 2).
+fn random_key(of_device: u32) -> u32 {
+    let [random, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
+    let key = of_device & !0xFF | u32::from(random);
+    if next_key(key) == of_device {
+        of_device
+    } else {
+        key
     }
 }
 

@@ -94,22 +94,28 @@ impl SendQueue for VerbsSendQueue {
         }
         match &mut place.held {
             Held::Posted(again)
-                if again.region == request.region.object && again.how.number == *number =>
+                if again.region == request.region.object
+                    && again.how.number == *number
+                    && again.bound.keys_left != 0 =>
             {
                 let window = &mut again.bound.window;
                 match list.requests_again(window, &mut again.how.requests, request) {
                     Ok(()) => {
                         let key = again.how.requests.key();
                         window.set_remote_key(key);
+                        again.bound.keys_left -= 1;
                         drop(locked);
                         Some(Ok(key))
                     }
                     Err(refused) => not_bound(locked, refused),
                 }
             }
-            Held::Called(again) if again.region == request.region.object => {
+            Held::Called(again)
+                if again.region == request.region.object && again.bound.keys_left != 0 =>
+            {
                 match list.call_again(&again.bound.window, &mut again.how, request) {
                     Ok(key) => {
+                        again.bound.keys_left -= 1;
                         drop(locked);
                         Some(Ok(key))
                     }
@@ -177,19 +183,63 @@ fn bind(
     if !region.is_in(window.window.domain()) {
         return Err(Rejected);
     }
-    window.address = request.address;
-    if window.regions[0] != object {
-        window.regions = [object, window.regions[0]];
-    }
-    let key = match window.window.kind() {
-        WindowType::One => list.bind_by_call(&window.window, &mut opening, &region)?,
+    let key = if window.keys_left == 0 {
+        let mut fresh = window.another().map_err(|_| Rejected)?;
+        (fresh.regions, fresh.address) = ([object, 0], request.address);
+        // Noted before the device has it: another thread may take the completion at once, and then waits for the place.
+        let index = place_of(request.window.0);
+        objects.note_renewal(request.token, index);
+        let key = bind_fresh(list, number, window, &mut fresh, &mut opening, &region)
+            .inspect_err(|_| objects.forget_renewal(index))?;
+        window.replace_by(fresh, request.token);
+        key
+    } else {
+        window.address = request.address;
+        if window.regions[0] != object {
+            window.regions = [object, window.regions[0]];
+        }
+        let key = match window.window.kind() {
+            WindowType::One => list.bind_by_call(&window.window, &mut opening, &region)?,
+            WindowType::Two => {
+                let key = next_key(window.last_key);
+                rebind(list, number, window, &opening, Some((&region, key)))?;
+                key
+            }
+        };
+        window.keys_left -= 1;
+        key
+    };
+    place.keep(object, region);
+    Ok(key)
+}
+
+/// Opens a fresh window in the place of one that has no keys left, under a key that this one never had. The device closes
+/// the old one first where it is of type 2; else it stays open until the bind has completed.
+fn bind_fresh(
+    list: &mut SendList,
+    number: u32,
+    old: &mut BoundWindow,
+    fresh: &mut BoundWindow,
+    opening: &mut Opening,
+    region: &Region,
+) -> Result<u32, Rejected> {
+    let key = match fresh.window.kind() {
+        WindowType::One => list.bind_by_call(&fresh.window, opening, region)?,
         WindowType::Two => {
-            let key = next_key(window.last_key);
-            rebind(list, number, window, &opening, Some((&region, key)))?;
+            let key = next_key(fresh.last_key);
+            let closed = old.open_key(number)?;
+            let opened = Some((region, key));
+            if let Err(refused) = list.bind_by_request(&mut fresh.window, closed, opening, opened) {
+                if refused == NotBound::Closed {
+                    old.bound_on = None;
+                }
+                return Err(Rejected);
+            }
+            (fresh.bound_on, fresh.last_key) = (Some(number), key);
             key
         }
     };
-    place.keep(object, region);
+    fresh.keys_left -= 1;
     Ok(key)
 }
 
@@ -207,7 +257,9 @@ fn unbind(
     match (window.window.kind(), region) {
         (WindowType::One, Some(region)) => {
             let mut opening = opening.at(window.address);
-            list.bind_by_call(&window.window, &mut opening, &region)
+            let key = list.bind_by_call(&window.window, &mut opening, &region)?;
+            window.keys_left = window.keys_left.saturating_sub(1);
+            Ok(key)
         }
         (WindowType::One, None) => {
             // The region of the last bind is gone, so that this one was refused or flushed; what is open is an earlier one's.
@@ -234,11 +286,7 @@ fn rebind(
     opening: &Opening,
     opened: Option<(&Region, u32)>,
 ) -> Result<(), Rejected> {
-    let old = match window.bound_on {
-        None => None,
-        Some(on) if on == number => Some(window.last_key),
-        Some(_) => return Err(Rejected),
-    };
+    let old = window.open_key(number)?;
     match list.bind_by_request(&mut window.window, old, opening, opened) {
         Ok(()) => {
             window.bound_on = opened.map(|(_, key)| {

@@ -89,6 +89,7 @@ impl Sink {
             batch: Batch::new(),
             marks: Arc::new(marks),
             directory: Arc::clone(&self.directory),
+            objects: Arc::clone(&self.objects),
             signal: Arc::new(Signal::new().expect("descriptors")),
         }
     }

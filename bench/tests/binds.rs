@@ -1,6 +1,8 @@
 //! Binds over verbs, of one window again and again: what the core knows of them.
 #![cfg(feature = "verbs")]
 
+use std::collections::HashSet;
+
 use backend_verbs::sink::Sink;
 use dat_bench::{World, WorldMemory};
 use dat_core::error::Subtype;
@@ -82,5 +84,32 @@ fn a_window_is_bound_again_and_again() {
         let told = world.ia.rmr_query(world.rmr, RmrFields::all());
         assert_eq!(told.expect("it lives").binding, None);
         bind(&world, &world.segments[1], 2, none);
+    }
+}
+
+/// No context that a window had opens it again, whichever kind it is and however many binds are under way.
+///
+/// Spec: RMB-10, RMB-21
+#[test]
+fn no_context_opens_a_window_again() {
+    for posted in [false, true] {
+        let memory = Box::leak(Box::new(WorldMemory::new()));
+        let world: Host = World::new(Sink::new(false, posted), memory, false).expect("a world");
+        let mut had = HashSet::new();
+        for turn in 0..500 {
+            let under_way = turn % 4 + 1;
+            for number in 0..under_way {
+                let piece = &world.segments[(turn % 5) as usize];
+                let key = bind(&world, piece, number, CompletionFlags::empty());
+                assert!(had.insert(key), "{key:#x} in turn {turn}");
+            }
+            world.device.complete_all();
+            for number in 0..under_way {
+                let Ok(Event::RmrBind(done)) = world.dequeue() else {
+                    panic!("a bind is done");
+                };
+                assert_eq!((done.cookie, done.status), (number, DtoStatus::Success));
+            }
+        }
     }
 }

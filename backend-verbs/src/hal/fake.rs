@@ -49,6 +49,8 @@ struct State {
     /// Completes this at the moment it is armed.
     slips_in: Option<WorkCompletion>,
     windows: Vec<Opened>,
+    /// Windows that were ever made; each has an index of its own in its key.
+    made: u32,
     /// Carries out what is posted about windows, and completes it.
     works: bool,
     /// Does not carry out any more: its queue pair is in error.
@@ -138,6 +140,11 @@ impl Device {
         state.works = true;
         state.failed = false;
         state.fails_after = after;
+    }
+
+    /// Flushes what is posted from here on: its queue pair is in error.
+    pub(crate) fn flush(&self) {
+        self.state.borrow_mut().failed = true;
     }
 
     /// Whether a peer reaches memory by this key.
@@ -300,7 +307,8 @@ unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -
     unsafe {
         let mut state = state((*(*domain).context).abi_compat).borrow_mut();
         let mut window = zeroed::<ibv_mw>();
-        let key = (state.windows.len() as u32 + 1) << 8;
+        state.made += 1;
+        let key = state.made << 8;
         (window.context, window.type_, window.rkey) = ((*domain).context, kind, key);
         let window = Box::into_raw(window);
         let region = None;
@@ -463,15 +471,19 @@ unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, wanted: *mut ibv_
         if state.room == Some(0) {
             return libc::ENOMEM;
         }
-        (*window).rkey += 1;
+        // Only the lowest byte is counted.
+        (*window).rkey = (*window).rkey & !0xFF | (*window).rkey.wrapping_add(1) & 0xFF;
         let info = &(*wanted).bind_info;
-        if let Some(opened) = state.windows.iter_mut().find(|one| one.window == window) {
+        let is_flushed = state.failed;
+        if let Some(opened) = state.windows.iter_mut().find(|one| one.window == window)
+            && !is_flushed
+        {
             opened.key = (*window).rkey;
             opened.region = (info.length != 0).then_some(info.mr);
         }
         state.completions.push_back(WorkCompletion {
             token: (*wanted).wr_id,
-            status: 0,
+            status: if is_flushed { 5 } else { 0 },
             opcode: 0,
             length: 0,
             queue_pair: 17,

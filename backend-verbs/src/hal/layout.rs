@@ -114,9 +114,9 @@ fn structures_are_laid_out_as_in_the_headers() {
 
 /// Compiles and runs a program that prints one number a line.
 fn answers(body: &str) -> Vec<usize> {
-    let folder = std::env::temp_dir().join(format!("dat-layout-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
-    let (source, program) = (folder.join("layout.c"), folder.join("layout"));
+    // Its name cannot be guessed, and no other user may write there.
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (folder.path().join("layout.c"), folder.path().join("layout"));
     let text = format!(
         "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n\
          int main(void) {{\n{body}    return 0;\n}}\n"
@@ -132,7 +132,7 @@ fn answers(body: &str) -> Vec<usize> {
         "the headers lack something that is used"
     );
     let told = Command::new(&program).output().expect("the program runs");
-    fs::remove_dir_all(&folder).expect("the folder goes");
+    folder.close().expect("the folder goes");
     let numbers: Vec<usize> = String::from_utf8(told.stdout)
         .expect("numbers")
         .lines()

@@ -514,7 +514,8 @@ unsafe extern "C" fn bind(
     // SAFETY: called with the queue pair of a device, its window, and a bind as verbs has it.
     unsafe {
         posted((*queue_pair).qp_context).push((*wanted).wr_id);
-        (*window).rkey = (*window).rkey.wrapping_add(1);
+        // Only the lowest byte is counted.
+        (*window).rkey = (*window).rkey & !0xFF | (*window).rkey.wrapping_add(1) & 0xFF;
     }
     0
 }
@@ -523,6 +524,9 @@ unsafe extern "C" fn deregister(_region: *mut ibv_mr) -> i32 {
     0
 }
 
+/// Windows that were ever made; each has an index of its own in its key.
+static WINDOWS: AtomicU32 = AtomicU32::new(0);
+
 unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -> *mut ibv_mw {
     // SAFETY: integers and pointers, for which zero is a value; called with the domain of a device.
     unsafe {
@@ -530,6 +534,7 @@ unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -
         window.context = (*domain).context;
         window.pd = domain;
         window.type_ = kind;
+        window.rkey = WINDOWS.fetch_add(1, Ordering::Relaxed).wrapping_add(1) << 8;
         window
     }
 }

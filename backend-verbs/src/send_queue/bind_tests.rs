@@ -1,5 +1,7 @@
 //! Windows on a device that is not there, most of type 2: what is posted, and what is open then.
 
+use std::collections::HashSet;
+
 use dat_core::backend::{Completion, CompletionQueue as _, RegionKeys, WindowKey};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 
@@ -44,6 +46,7 @@ impl Bench {
                 batch: Batch::new(),
                 marks: Arc::new(QueueMarks::default()),
                 directory: Arc::new(Directory::new()),
+                objects: Arc::clone(&objects),
                 signal: Arc::new(Signal::new().expect("descriptors")),
             },
             objects,
@@ -136,18 +139,161 @@ fn a_rebind_closes_ahead_and_kills_the_old_key() {
     assert!(!bench.device.opens(first) && bench.device.opens(second));
 }
 
-/// Only the lowest byte of a key is ours, and no key follows itself.
+/// Eight bits of a key are counted, so that another window of the device takes over before one comes again. None that
+/// was opened once opens anything later, whichever way binds and unbinds alternate and however many are under way.
+///
+/// Spec: RMB-10, RMB-21
+#[test]
+fn no_context_opens_a_window_again() {
+    for (kind, under_way) in [WindowType::One, WindowType::Two]
+        .into_iter()
+        .flat_map(|kind| (1..=4).map(move |under_way| (kind, under_way)))
+    {
+        let mut bench = Bench::with(kind);
+        let mut had = HashSet::new();
+        let mut token = 0;
+        while token < 2000 {
+            let first = token;
+            let mut last = None;
+            for _ in 0..under_way {
+                // Among binds of other lengths, one in eleven closes.
+                let length = token % 11;
+                let key = bench.bind(token, length).expect("taken");
+                last = (length != 0).then_some(key);
+                assert!(length == 0 || had.insert(key), "{key:#x} at {token}");
+                token += 1;
+            }
+            let expected: Vec<_> = (first..token).map(|at| (at, DtoStatus::Success)).collect();
+            assert_eq!(bench.completed(), expected, "{kind:?}");
+            for key in &had {
+                assert_eq!(bench.device.opens(*key), last == Some(*key), "{key:#x}");
+            }
+            assert_eq!(bench.device.windows(), 1, "the others were given back");
+        }
+        assert!(bench.objects.deregister(bench.region.object));
+    }
+}
+
+/// The first key of a window of type 2 is drawn at random; that of type 1 is the device's.
 ///
 /// Spec: RMB-10
 #[test]
-fn keys_go_round_and_never_come_twice_in_a_row() {
-    let mut bench = Bench::new();
-    let mut last = 0;
-    for token in 0..600 {
-        let key = bench.bound(token, 8);
-        assert_ne!(key, last);
-        assert!(!bench.device.opens(last) && bench.device.opens(key));
-        last = key;
+fn first_keys_are_drawn() {
+    let firsts = |kind| -> HashSet<u32> {
+        let first = |_| Bench::with(kind).bound(1, 64) & 0xFF;
+        (0..64).map(first).collect()
+    };
+    // Of 64 drawn bytes ten or fewer differ once in 10^76.
+    assert!(firsts(WindowType::Two).len() > 10);
+    assert_eq!(firsts(WindowType::One), HashSet::from([1]));
+}
+
+/// A bench whose window has no keys left, and the context that it is open by.
+fn out_of_keys(kind: WindowType) -> (Bench, u32) {
+    let mut bench = Bench::with(kind);
+    let mut open = 0;
+    for token in 0..255 {
+        open = bench.bound(token, 64);
+    }
+    bench.posted();
+    (bench, open)
+}
+
+/// A window that gets another one of the device keeps its old binding until the bind has completed, and for good where
+/// that is refused or flushed.
+///
+/// Spec: RMB-10, RMB-21, RMB-42, GEN-06
+#[test]
+fn a_renewed_window_keeps_its_binding_until_the_bind_completes() {
+    for kind in [WindowType::One, WindowType::Two] {
+        let (mut bench, old) = out_of_keys(kind);
+        bench.device.refuse_after(0);
+        assert_eq!(bench.bind(300, 64), Err(Rejected));
+        bench.device.refuse_nothing();
+        assert!(bench.device.opens(old) && !bench.objects.is_renewing());
+        assert_eq!(bench.device.windows(), 1);
+
+        bench.device.flush();
+        bench.bind(301, 64).expect("taken");
+        assert_eq!(bench.device.windows(), 2);
+        let told = bench.completed();
+        assert!(told.iter().all(|one| *one == (301, DtoStatus::Flushed)));
+        assert!(!told.is_empty() && bench.device.opens(old));
+        assert_eq!(bench.device.windows(), 1);
+
+        bench.device.work(None);
+        let new = bench.bind(302, 64).expect("taken");
+        if kind == WindowType::One {
+            assert!(bench.device.opens(old), "nobody was told that it is done");
+        }
+        assert_eq!(bench.completed(), [(302, DtoStatus::Success)]);
+        assert!(bench.device.opens(new) && !bench.device.opens(old));
+        assert_eq!(bench.device.windows(), 1);
+        assert!(!bench.objects.is_renewing());
+        bench.bound(303, 64);
+    }
+}
+
+/// A bind of a renewed window that fails late leaves no binding; one that is refused half way leaves the window closed.
+///
+/// Spec: RMB-22, GEN-06
+#[test]
+fn a_renewed_window_that_is_not_bound_is_closed_or_as_before() {
+    for half in 0..2 {
+        let (mut bench, old) = out_of_keys(WindowType::Two);
+        bench.device.work(Some(half));
+        let new = bench.bind(300, 64).expect("taken");
+        assert_eq!(bench.completed()[0], (300, DtoStatus::RmrOperationFailed));
+        assert!(!bench.device.opens(old) && !bench.device.opens(new));
+        assert_eq!(bench.device.windows(), 1);
+
+        let (mut bench, old) = out_of_keys(WindowType::Two);
+        bench.device.refuse_after(half);
+        assert_eq!(bench.bind(300, 64), Err(Rejected));
+        bench.device.refuse_nothing();
+        assert_eq!(bench.device.opens(old), half == 0);
+        bench.posted();
+        let new = bench.bound(301, 64);
+        let mut expected = vec![(CLOSE, false, old), (OPEN, true, new)];
+        expected.drain(..half);
+        assert_eq!(bench.posted(), expected);
+        assert_eq!(bench.device.windows(), 1);
+    }
+}
+
+/// Whatever goes while a window is being renewed takes both windows of the device with it.
+///
+/// Spec: RMF-01, RMF-02, LMF-02
+#[test]
+fn what_goes_takes_a_replaced_window_along() {
+    for kind in [WindowType::One, WindowType::Two] {
+        let (mut bench, old) = out_of_keys(kind);
+        bench.bind(300, 64).expect("taken");
+        bench.objects.remove_window(bench.window.0);
+        assert_eq!(bench.device.windows(), 0);
+        assert!(!bench.objects.is_renewing() && !bench.device.opens(old));
+        assert_eq!(bench.completed(), [(300, DtoStatus::Success)]);
+
+        let (mut bench, old) = out_of_keys(kind);
+        let region = bench.region;
+        bench.region = bench.another_region();
+        let new = bench.bind(300, 64).expect("taken");
+        assert!(bench.objects.deregister(region.object));
+        assert!(!bench.device.opens(old));
+        bench.completed();
+        bench.bound(301, 64);
+        assert!(!bench.device.opens(new));
+        assert_eq!(bench.device.windows(), 1);
+
+        let (mut bench, old) = out_of_keys(WindowType::Two);
+        bench.device.flush();
+        bench.bind(300, 64).expect("taken");
+        bench.objects.forget_queue_pair(17);
+        assert!(!bench.device.opens(old));
+        bench.completed();
+        bench.device.work(None);
+        bench.bound(301, 64);
+        assert_eq!(bench.device.windows(), 1);
     }
 }
 
