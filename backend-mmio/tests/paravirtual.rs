@@ -45,7 +45,8 @@ fn header() -> Option<BTreeMap<String, u64>> {
         println!("{HEADER} is not there: nothing is compared");
         return None;
     }
-    let folder = std::env::temp_dir().join(format!("pvrdma-layout-{}", std::process::id()));
+    // Not among the temporary files of all users, where its name could be guessed and taken.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pvrdma-layout");
     fs::create_dir_all(&folder).expect("a folder");
     let (source, program) = (folder.join("layout.c"), folder.join("layout"));
     fs::write(&source, PROGRAM).expect("a file");

@@ -134,7 +134,7 @@ fn fetch(shell: &Shell, cache: &Path) -> Result<PathBuf> {
     }
     let archive = only(work.path(), "linux-image-")?;
     let computed = cmd!(shell, "sha256sum {archive}").quiet().read()?;
-    if !computed.starts_with(expected) {
+    if !is_sum_of(&computed, expected) {
         bail!("the check sum of {name} is not the one of the package list");
     }
     let unpacked = work.path().join("unpacked");
@@ -158,6 +158,11 @@ fn only(folder: &Path, start: &str) -> Result<PathBuf> {
         .find(|entry| entry.file_name().to_string_lossy().starts_with(start))
         .map(|entry| entry.path())
         .with_context(|| format!("{} has no {start}*", folder.display()))
+}
+
+/// Whether `sha256sum` printed this sum, all of it.
+fn is_sum_of(printed: &str, expected: &str) -> bool {
+    expected.len() == 64 && printed.split_whitespace().next() == Some(expected)
 }
 
 fn current_kernel(depends: &str) -> Option<&str> {
@@ -234,6 +239,18 @@ mod tests {
         let described = "Package: it\nDescription-SHA256: 1\nSHA256: abc\n";
         assert_eq!(field(described, "SHA256"), Some("abc"));
         assert_eq!(field(described, "SHA512"), None);
+    }
+
+    #[test]
+    fn a_check_sum_is_compared_as_a_whole() {
+        let sum = "0123456789abcdef".repeat(4);
+        let printed = format!("{sum}  linux-image.deb");
+        assert!(is_sum_of(&printed, &sum));
+        assert!(!is_sum_of(&printed, &sum.replace('0', "1")));
+        for part in ["", "0", &sum[..63], &format!("{sum} "), &printed] {
+            assert!(!is_sum_of(&printed, part), "{part:?}");
+        }
+        assert!(!is_sum_of("", "") && !is_sum_of("", &sum));
     }
 
     #[test]
