@@ -35,6 +35,8 @@ struct State {
     calls: usize,
     requests: Vec<Posted>,
     receives: Vec<Posted>,
+    /// Flags and rights of what opened or closed windows.
+    binds: Vec<(u32, u32)>,
     /// Requests and receives that are still taken.
     room: Option<usize>,
     /// Bytes that it takes in requests; whatever was said.
@@ -196,6 +198,11 @@ impl Device {
         let mut state = self.state.borrow_mut();
         let calls = core::mem::take(&mut state.calls);
         (calls, core::mem::take(&mut state.receives))
+    }
+
+    /// The flags and the rights of the binds that were posted since the last call; what closes has no rights.
+    pub(crate) fn take_binds(&self) -> Vec<(u32, u32)> {
+        core::mem::take(&mut self.state.borrow_mut().binds)
     }
 
     /// Takes so many more and refuses the rest.
@@ -411,6 +418,14 @@ unsafe extern "C" fn post_send(
                 remote,
                 data,
             };
+            match request.opcode {
+                ibv_wr_opcode::IBV_WR_LOCAL_INV => state.binds.push((request.send_flags, 0)),
+                ibv_wr_opcode::IBV_WR_BIND_MW => {
+                    let rights = request.bind_mw_tso_union.bind_mw.bind_info.mw_access_flags;
+                    state.binds.push((request.send_flags, rights));
+                }
+                _ => {}
+            }
             state.requests.push(posted);
             state.carry_out(request);
             next = request.next;
@@ -474,6 +489,12 @@ unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, wanted: *mut ibv_
         // Only the lowest byte is counted.
         (*window).rkey = (*window).rkey & !0xFF | (*window).rkey.wrapping_add(1) & 0xFF;
         let info = &(*wanted).bind_info;
+        let rights = if info.length == 0 {
+            0
+        } else {
+            info.mw_access_flags
+        };
+        state.binds.push(((*wanted).send_flags, rights));
         let is_flushed = state.failed;
         if let Some(opened) = state.windows.iter_mut().find(|one| one.window == window)
             && !is_flushed

@@ -316,3 +316,45 @@ impl Drop for Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The device gets each remote right, and the local one that it needs for it: verbs refuses a region that peers may
+    /// write to and its owner may not.
+    ///
+    /// Spec: LMC-05, LMC-07, EPW-34
+    #[test]
+    fn a_region_has_the_rights_asked_for_and_those_that_they_need() {
+        const LOCAL_WRITE: u32 = 1;
+        const REMOTE_WRITE: u32 = 2;
+        const REMOTE_READ: u32 = 4;
+        const ATOMIC: u32 = 8;
+        const BIND: u32 = 16;
+        let all = (0..64).map(MemoryPrivileges::from_bits_retain);
+        for privileges in all.filter(|one| MemoryPrivileges::ALL.contains(*one)) {
+            for (bindable, atomics) in [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let has = |privilege| privileges.contains(privilege);
+                let writes = has(MemoryPrivileges::REMOTE_WRITE);
+                let reads = has(MemoryPrivileges::REMOTE_READ);
+                let mut expected = 0;
+                for (is_there, flag) in [
+                    (has(MemoryPrivileges::LOCAL_WRITE) || writes, LOCAL_WRITE),
+                    (writes, REMOTE_WRITE),
+                    (reads, REMOTE_READ),
+                    (reads && writes && atomics, ATOMIC),
+                    (bindable, BIND),
+                ] {
+                    expected |= if is_there { flag } else { 0 };
+                }
+                let access = Access::of_region(privileges, bindable, atomics);
+                assert_eq!(access, Access(expected), "{privileges:?}");
+                let read_only = bindable && expected & LOCAL_WRITE == 0;
+                let less = read_only.then_some(Access(expected & !BIND));
+                assert_eq!(access.without_windows(), less, "{privileges:?}");
+            }
+        }
+    }
+}

@@ -68,8 +68,19 @@ impl Bench {
         }
     }
 
-    /// Binds the window to so many bytes; none unbinds.
+    /// Binds the window to so many bytes for reading; none unbinds.
     fn bind(&mut self, token: u64, length: u64) -> Result<u32, Rejected> {
+        let flags = SendFlags::empty();
+        self.bind_for(token, length, MemoryPrivileges::REMOTE_READ, flags)
+    }
+
+    fn bind_for(
+        &mut self,
+        token: u64,
+        length: u64,
+        privileges: MemoryPrivileges,
+        flags: SendFlags,
+    ) -> Result<u32, Rejected> {
         let request = BindRequest {
             token,
             window: self.window,
@@ -80,8 +91,8 @@ impl Bench {
             },
             address: 0x1000,
             length,
-            privileges: MemoryPrivileges::REMOTE_READ,
-            flags: SendFlags::empty(),
+            privileges,
+            flags,
         };
         // As the core does.
         match self.queue.bind_again(&request) {
@@ -294,6 +305,79 @@ fn what_goes_takes_a_replaced_window_along() {
         bench.device.work(None);
         bench.bound(301, 64);
         assert_eq!(bench.device.windows(), 1);
+    }
+}
+
+/// All of a bind waits behind reads if it is fenced, and does not if it is not, whichever way it goes to the device.
+///
+/// Spec: RMB-09
+#[test]
+fn a_bind_is_fenced_as_it_was_asked_for() {
+    const FENCE: u32 = 1;
+    for kind in [WindowType::One, WindowType::Two] {
+        for (asked, fence) in [
+            (SendFlags::empty(), 0),
+            (SendFlags::FENCE, FENCE),
+            (SendFlags::SOLICITED, 0),
+            (SendFlags::all(), FENCE),
+        ] {
+            let mut bench = Bench::with(kind);
+            let both = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
+            // The first one, twice the short way, until another window takes over, with that, and closed.
+            for token in 0..300 {
+                let length = if token == 299 { 0 } else { 64 };
+                bench
+                    .bind_for(token, length, both, asked)
+                    .expect("the device has room");
+                assert_eq!(bench.completed(), [(token, DtoStatus::Success)]);
+                let posted = bench.device.take_binds();
+                let (&(last, _), before) = posted.split_last().expect("it was posted");
+                assert_eq!(last, SIGNALLED | fence, "{kind:?} {asked:?} {token}");
+                assert!(
+                    before.iter().all(|&(flags, _)| flags == fence),
+                    "{posted:?}"
+                );
+            }
+            // Where nothing is open it keeps its place in the order alone, and waits as well.
+            bench.posted();
+            if kind == WindowType::Two {
+                bench.bind_for(300, 0, both, asked).expect("room");
+                let (_, posted) = bench.device.take_requests();
+                assert_eq!(posted[0].flags, SIGNALLED | fence);
+            }
+        }
+    }
+}
+
+/// A window opens for what was asked for: local privileges open nothing, and no remote one brings another.
+///
+/// Spec: RMB-03, RMB-04, RMB-24
+#[test]
+fn a_window_opens_for_the_rights_asked_for() {
+    const OPENS: [(MemoryPrivileges, u32); 2] = [
+        (MemoryPrivileges::REMOTE_WRITE, 1 << 1),
+        (MemoryPrivileges::REMOTE_READ, 1 << 2),
+    ];
+    for kind in [WindowType::One, WindowType::Two] {
+        let mut bench = Bench::with(kind);
+        let all = (0..64).map(MemoryPrivileges::from_bits_retain);
+        let all = all.filter(|privileges| MemoryPrivileges::ALL.contains(*privileges));
+        // Often enough for a window to be renewed on the way.
+        for (token, privileges) in (0..).zip(all.cycle().take(300)) {
+            let has = |&(privilege, _): &(MemoryPrivileges, u32)| privileges.contains(privilege);
+            let expected: u32 = OPENS
+                .iter()
+                .filter(|one| has(one))
+                .map(|(_, flag)| flag)
+                .sum();
+            bench
+                .bind_for(token, 64, privileges, SendFlags::empty())
+                .expect("the device has room");
+            assert_eq!(bench.completed(), [(token, DtoStatus::Success)]);
+            let posted = bench.device.take_binds();
+            let &(_, rights) = posted.last().expect("it was posted");
+            assert_eq!(rights, expected, "{kind:?} {privileges:?}");
+        }
     }
 }
 
