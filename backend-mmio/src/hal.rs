@@ -99,19 +99,12 @@ impl DeviceWord {
     }
 
     /// The number in it, read once.
+    ///
+    /// An atomic load, as [`store`](Self::store) is an atomic store: a device in software is another thread.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(watched), expect(unsafe_code))]
     pub fn load(&self) -> u32 {
-        // A model of the device is threads of this program, whose stores a sanitizer of threads sees: to it a volatile load is no atomic one.
-        #[cfg(watched)]
-        let stored = self.0.load(Ordering::Relaxed);
-        #[cfg(not(watched))]
-        // SAFETY: the pointer is that of a live atomic, aligned and readable. The device is no thread of this program, so
-        // that its writes are those of volatile memory; threads of this program only use atomic accesses of this width,
-        // and on all targets a volatile load of a word is one such access.
-        let stored = unsafe { self.0.as_ptr().read_volatile() };
-        u32::from_be(stored)
+        u32::from_be(self.0.load(Ordering::Relaxed))
     }
 
     /// Puts a number in.
@@ -161,34 +154,15 @@ impl DeviceUnit {
         Self([const { DeviceWord::new() }; 4])
     }
 
-    /// Puts numbers in, in any order, and two at once where the processor can.
+    /// Stores four numbers, in any order.
     ///
-    /// The device is told of them by something else, behind a barrier.
+    /// The device learns of them from a later store, behind a barrier. Each word is a store of its own: stores of two
+    /// words would race with loads of one.
     #[inline(always)]
-    pub(crate) fn put(&self, [first, second, third, fourth]: [u32; 4]) {
-        #[cfg(target_pointer_width = "64")]
-        {
-            let pairs = [first, third].map(u64::from);
-            let [low, high] = [second, fourth].map(u64::from);
-            self.put_pair::<0>(pairs[0] << 32 | low);
-            self.put_pair::<1>(pairs[1] << 32 | high);
-        }
-        #[cfg(not(target_pointer_width = "64"))]
-        for (word, number) in self.0.iter().zip([first, second, third, fourth]) {
+    pub(crate) fn put(&self, numbers: [u32; 4]) {
+        for (word, number) in self.0.iter().zip(numbers) {
             word.store(number);
         }
-    }
-
-    /// Puts two numbers into one half.
-    #[cfg(target_pointer_width = "64")]
-    #[inline(always)]
-    #[expect(unsafe_code)]
-    fn put_pair<const HALF: usize>(&self, numbers: u64) {
-        const { assert!(HALF < 2) };
-        let pairs = core::ptr::from_ref(self).cast_mut().cast::<u64>();
-        // SAFETY: a unit has two halves of 8 bytes, aligned to that, all of them inside of cells. The device is no thread of
-        // this program; threads that play it look at a unit once they were told of it, which orders this before.
-        unsafe { pairs.add(HALF).write_volatile(numbers.to_be()) };
     }
 }
 
@@ -300,6 +274,31 @@ mod tests {
             unit.each_ref().map(DeviceWord::load),
             [0x0102_0304, 2, 3, 0xFFFF_FFF0]
         );
+    }
+
+    /// A device in software writes from another thread; the thread sanitizer looks at these accesses as they ship.
+    #[test]
+    fn threads_share_words_and_units() {
+        const LAST: u32 = 1000;
+        let unit = DeviceUnit::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=LAST {
+                    if number % 2 == 0 {
+                        unit.put([number; 4]);
+                    } else {
+                        unit[1].store(number);
+                    }
+                }
+            });
+            let mut seen = 0;
+            while seen != LAST {
+                let next = unit[1].load();
+                assert!((seen..=LAST).contains(&next), "{next} after {seen}");
+                seen = next;
+                std::thread::yield_now();
+            }
+        });
     }
 
     #[test]
