@@ -184,36 +184,70 @@ impl<'a> IntoIterator for &'a DeviceUnit {
     }
 }
 
-/// Memory that the device shares, lent to the driver.
-#[derive(Clone, Copy)]
-pub struct DmaMemory<'s> {
-    units: &'s [DeviceUnit],
-    bus: u64,
-}
+/// Memory that the device shares, owned by one driver.
+///
+/// Neither `Copy` nor `Clone`: two drivers in one memory would write each other's descriptors. Whoever plays the device looks
+/// at it through a [`DmaView`].
+///
+/// ```compile_fail,E0382
+/// fn lend_twice(memory: backend_mmio::DmaMemory<'static>) -> [backend_mmio::DmaMemory<'static>; 2] {
+///     [memory, memory]
+/// }
+/// ```
+pub struct DmaMemory<'s>(DmaView<'s>);
 
 impl<'s> DmaMemory<'s> {
     /// Takes memory that the device sees at a bus address.
     ///
     /// # Safety
-    /// The device reaches exactly these bytes at `bus` and the addresses that follow, and writes nothing but numbers of 32
-    /// bits there that it may write any value to. As long as anything made from it is used, nobody but the driver and
-    /// the device writes them.
+    /// - The device reaches exactly these bytes at `bus` and the addresses that follow, and writes nothing but numbers of 32
+    ///   bits there that it may write any value to.
+    /// - Nobody else writes them, and no other `DmaMemory` holds them, until the device was told to stop: it was halted, or
+    ///   everything that was made in the memory was destroyed.
+    /// - The memory stays until then. A backend that is forgotten tells the device nothing: memory of which the lifetime `'s`
+    ///   may end after that has to be `'static`.
     #[expect(unsafe_code)]
     // UNSAFETY: where the bus leads cannot be checked here.
     pub const unsafe fn new(units: &'s [DeviceUnit], bus: u64) -> Self {
-        Self { units, bus }
+        Self(DmaView::new(units, bus))
     }
 
     /// Bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
-        size_of_val(self.units)
+        size_of_val(self.0.units)
     }
 
     /// Whether there is nothing in it.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.units.is_empty()
+        self.0.units.is_empty()
+    }
+
+    /// All of it, for the driver to cut its queues from.
+    pub(crate) const fn into_view(self) -> DmaView<'s> {
+        self.0
+    }
+}
+
+impl fmt::Debug for DmaMemory<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// A view of memory by bus addresses: what a device in software sees of it, and what the driver cuts queues from.
+#[derive(Clone, Copy)]
+pub struct DmaView<'s> {
+    units: &'s [DeviceUnit],
+    bus: u64,
+}
+
+impl<'s> DmaView<'s> {
+    /// A view of units, the first of which is at a bus address.
+    #[must_use]
+    pub const fn new(units: &'s [DeviceUnit], bus: u64) -> Self {
+        Self { units, bus }
     }
 
     /// Where the device sees it.
@@ -243,14 +277,17 @@ impl<'s> DmaMemory<'s> {
         })
     }
 
-    pub(crate) const fn units(&self) -> &'s [DeviceUnit] {
+    /// All of its units.
+    #[must_use]
+    pub const fn units(&self) -> &'s [DeviceUnit] {
         self.units
     }
 }
 
-impl fmt::Debug for DmaMemory<'_> {
+impl fmt::Debug for DmaView<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} bytes at bus {:#x}", self.len(), self.bus)
+        let bytes = size_of_val(self.units);
+        write!(formatter, "{bytes} bytes at bus {:#x}", self.bus)
     }
 }
 
@@ -304,16 +341,13 @@ mod tests {
     #[test]
     fn memory_is_found_where_the_device_sees_it() {
         let units = [const { DeviceUnit::new() }; 4];
-        // SAFETY: there is no device.
-        #[expect(unsafe_code)]
-        let memory = unsafe { DmaMemory::new(&units, 0x1000) };
-        assert_eq!((memory.len(), memory.is_empty()), (64, false));
+        let memory = DmaView::new(&units, 0x1000);
         assert_eq!(memory.seen_at(0x1010, 3).map(<[_]>::len), Some(3));
         for (bus, count) in [(0xFF0, 1), (0x1010, 4), (0x1008, 1), (u64::MAX - 7, 1)] {
             assert!(memory.seen_at(bus, count).is_none(), "{bus:#x}");
         }
         let part = memory.part(1, 2).expect("a part");
-        assert_eq!((part.len(), part.bus()), (32, 0x1010));
+        assert_eq!((part.units().len(), part.bus()), (2, 0x1010));
         assert!(memory.part(3, 2).is_none());
     }
 }

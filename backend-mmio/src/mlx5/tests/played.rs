@@ -13,7 +13,7 @@ use crate::mlx5::{
     QueuePairSpec, RequestSlot, SharedReceiveQueueSpec, SharedReceiveSlot, State, Storage,
     WindowSlot,
 };
-use crate::{DeviceUnit, DmaMemory, Hal, RegisterIo, Sideband};
+use crate::{DeviceUnit, DmaMemory, DmaView, Hal, RegisterIo, Sideband};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend as _, BackendError, CompletionQueue as _, ConnectRequest, ControlEvent, DisconnectMode,
@@ -299,7 +299,7 @@ pub(crate) struct Bench {
     pub(crate) backend: Backend,
     pub(crate) shared: Rc<Shared>,
     pub(crate) registers: Registers,
-    pub(crate) memory: DmaMemory<'static>,
+    pub(crate) memory: DmaView<'static>,
     /// What the queue pair was asked to be.
     pub(crate) request: QueuePairRequest,
     lent: Lent,
@@ -360,7 +360,7 @@ impl Bench {
             backend,
             shared,
             registers,
-            memory: lent.memory(BUS),
+            memory: DmaView::new(lent.units, BUS),
             request,
             lent: *lent,
             state: lent.state,
