@@ -36,6 +36,13 @@ pub unsafe trait Hal: Clone {
     /// What was stored to memory before is there before anything is loaded afterwards.
     fn store_before_load();
 
+    /// As [`to_register`](Self::to_register), of a register whose stores the processor gathers (write-combining): these pass
+    /// earlier stores to memory unless a fence of the processor keeps them back.
+    fn to_gathered_register() {
+        Self::store_before_load();
+        Self::to_register();
+    }
+
     /// What was stored to a register is on its way to the device, also where the processor gathers such stores.
     fn flush_register() {
         Self::store_before_load();
@@ -47,7 +54,8 @@ pub unsafe trait Hal: Clone {
 
 /// The barriers of x86, whose devices take part in the coherence of caches.
 ///
-/// There stores to memory and then to an uncached register stay in order by themselves, and so do loads. On other processors
+/// There stores to memory and then to an uncached register stay in order by themselves, and so do loads; stores to a
+/// write-combining window do not, and get a fence. On other processors
 /// this type does not exist: what orders memory before a register is an instruction of each, which no fence of the language
 /// stands for, and the platform says which it is.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
@@ -77,6 +85,16 @@ unsafe impl Hal for CoherentHal {
     }
 
     #[inline(always)]
+    fn to_gathered_register() {
+        store_fence();
+    }
+
+    #[inline(always)]
+    fn flush_register() {
+        store_fence();
+    }
+
+    #[inline(always)]
     fn store_before_load() {
         fence(Ordering::SeqCst);
     }
@@ -84,6 +102,21 @@ unsafe impl Hal for CoherentHal {
     fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
         fence(Ordering::SeqCst);
     }
+}
+
+/// Orders all stores before it before all after it, gathered ones too, and sends those that were gathered on their way.
+#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+#[inline(always)]
+fn store_fence() {
+    #[cfg(target_arch = "x86_64")]
+    #[expect(unsafe_code)]
+    // SAFETY: every processor of 64 bits has the instruction.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+    // A locked instruction or `mfence`, which older processors have.
+    #[cfg(target_arch = "x86")]
+    fence(Ordering::SeqCst);
 }
 
 /// A word of memory that the device may read or write at any moment; it holds a big-endian number.

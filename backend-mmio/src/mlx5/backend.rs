@@ -415,7 +415,8 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             return Err(BackendError::Resources);
         }
         let (key, shared) = self.tables.free_shared()?;
-        let units = segments.saturating_add(1).next_power_of_two();
+        // The device has no place of less than two units.
+        let units = segments.saturating_add(1).next_power_of_two().max(2);
         // Room to grow only if there is as much.
         let wanted = depth.max(self.shared_buffers.min(limit));
         let (places, ring, taken) = self
