@@ -36,6 +36,13 @@ pub unsafe trait Hal: Clone {
     /// What was stored to memory before is there before anything is loaded afterwards.
     fn store_before_load();
 
+    /// As [`to_register`](Self::to_register), of a register whose stores the processor gathers (write-combining): these pass
+    /// earlier stores to memory unless a fence of the processor keeps them back.
+    fn to_gathered_register() {
+        Self::store_before_load();
+        Self::to_register();
+    }
+
     /// What was stored to a register is on its way to the device, also where the processor gathers such stores.
     fn flush_register() {
         Self::store_before_load();
@@ -47,7 +54,8 @@ pub unsafe trait Hal: Clone {
 
 /// The barriers of x86, whose devices take part in the coherence of caches.
 ///
-/// There stores to memory and then to an uncached register stay in order by themselves, and so do loads. On other processors
+/// There stores to memory and then to an uncached register stay in order by themselves, and so do loads; stores to a
+/// write-combining window do not, and get a fence. On other processors
 /// this type does not exist: what orders memory before a register is an instruction of each, which no fence of the language
 /// stands for, and the platform says which it is.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
@@ -77,6 +85,16 @@ unsafe impl Hal for CoherentHal {
     }
 
     #[inline(always)]
+    fn to_gathered_register() {
+        store_fence();
+    }
+
+    #[inline(always)]
+    fn flush_register() {
+        store_fence();
+    }
+
+    #[inline(always)]
     fn store_before_load() {
         fence(Ordering::SeqCst);
     }
@@ -84,6 +102,21 @@ unsafe impl Hal for CoherentHal {
     fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
         fence(Ordering::SeqCst);
     }
+}
+
+/// Orders all stores before it before all after it, gathered ones too, and sends those that were gathered on their way.
+#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+#[inline(always)]
+fn store_fence() {
+    #[cfg(target_arch = "x86_64")]
+    #[expect(unsafe_code)]
+    // SAFETY: every processor of 64 bits has the instruction.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
+    }
+    // A locked instruction or `mfence`, which older processors have.
+    #[cfg(target_arch = "x86")]
+    fence(Ordering::SeqCst);
 }
 
 /// A word of memory that the device may read or write at any moment; it holds a big-endian number.
@@ -99,19 +132,12 @@ impl DeviceWord {
     }
 
     /// The number in it, read once.
+    ///
+    /// An atomic load, as [`store`](Self::store) is an atomic store: a device in software is another thread.
     #[inline(always)]
     #[must_use]
-    #[cfg_attr(not(watched), expect(unsafe_code))]
     pub fn load(&self) -> u32 {
-        // A model of the device is threads of this program, whose stores a sanitizer of threads sees: to it a volatile load is no atomic one.
-        #[cfg(watched)]
-        let stored = self.0.load(Ordering::Relaxed);
-        #[cfg(not(watched))]
-        // SAFETY: the pointer is that of a live atomic, aligned and readable. The device is no thread of this program, so
-        // that its writes are those of volatile memory; threads of this program only use atomic accesses of this width,
-        // and on all targets a volatile load of a word is one such access.
-        let stored = unsafe { self.0.as_ptr().read_volatile() };
-        u32::from_be(stored)
+        u32::from_be(self.0.load(Ordering::Relaxed))
     }
 
     /// Puts a number in.
@@ -161,34 +187,15 @@ impl DeviceUnit {
         Self([const { DeviceWord::new() }; 4])
     }
 
-    /// Puts numbers in, in any order, and two at once where the processor can.
+    /// Stores four numbers, in any order.
     ///
-    /// The device is told of them by something else, behind a barrier.
+    /// The device learns of them from a later store, behind a barrier. Each word is a store of its own: stores of two
+    /// words would race with loads of one.
     #[inline(always)]
-    pub(crate) fn put(&self, [first, second, third, fourth]: [u32; 4]) {
-        #[cfg(target_pointer_width = "64")]
-        {
-            let pairs = [first, third].map(u64::from);
-            let [low, high] = [second, fourth].map(u64::from);
-            self.put_pair::<0>(pairs[0] << 32 | low);
-            self.put_pair::<1>(pairs[1] << 32 | high);
-        }
-        #[cfg(not(target_pointer_width = "64"))]
-        for (word, number) in self.0.iter().zip([first, second, third, fourth]) {
+    pub(crate) fn put(&self, numbers: [u32; 4]) {
+        for (word, number) in self.0.iter().zip(numbers) {
             word.store(number);
         }
-    }
-
-    /// Puts two numbers into one half.
-    #[cfg(target_pointer_width = "64")]
-    #[inline(always)]
-    #[expect(unsafe_code)]
-    fn put_pair<const HALF: usize>(&self, numbers: u64) {
-        const { assert!(HALF < 2) };
-        let pairs = core::ptr::from_ref(self).cast_mut().cast::<u64>();
-        // SAFETY: a unit has two halves of 8 bytes, aligned to that, all of them inside of cells. The device is no thread of
-        // this program; threads that play it look at a unit once they were told of it, which orders this before.
-        unsafe { pairs.add(HALF).write_volatile(numbers.to_be()) };
     }
 }
 
@@ -210,36 +217,70 @@ impl<'a> IntoIterator for &'a DeviceUnit {
     }
 }
 
-/// Memory that the device shares, lent to the driver.
-#[derive(Clone, Copy)]
-pub struct DmaMemory<'s> {
-    units: &'s [DeviceUnit],
-    bus: u64,
-}
+/// Memory that the device shares, owned by one driver.
+///
+/// Neither `Copy` nor `Clone`: two drivers in one memory would write each other's descriptors. Whoever plays the device looks
+/// at it through a [`DmaView`].
+///
+/// ```compile_fail,E0382
+/// fn lend_twice(memory: backend_mmio::DmaMemory<'static>) -> [backend_mmio::DmaMemory<'static>; 2] {
+///     [memory, memory]
+/// }
+/// ```
+pub struct DmaMemory<'s>(DmaView<'s>);
 
 impl<'s> DmaMemory<'s> {
     /// Takes memory that the device sees at a bus address.
     ///
     /// # Safety
-    /// The device reaches exactly these bytes at `bus` and the addresses that follow, and writes nothing but numbers of 32
-    /// bits there that it may write any value to. As long as anything made from it is used, nobody but the driver and
-    /// the device writes them.
+    /// - The device reaches exactly these bytes at `bus` and the addresses that follow, and writes nothing but numbers of 32
+    ///   bits there that it may write any value to.
+    /// - Nobody else writes them, and no other `DmaMemory` holds them, until the device was told to stop: it was halted, or
+    ///   everything that was made in the memory was destroyed.
+    /// - The memory stays until then. A backend that is forgotten tells the device nothing: memory of which the lifetime `'s`
+    ///   may end after that has to be `'static`.
     #[expect(unsafe_code)]
     // UNSAFETY: where the bus leads cannot be checked here.
     pub const unsafe fn new(units: &'s [DeviceUnit], bus: u64) -> Self {
-        Self { units, bus }
+        Self(DmaView::new(units, bus))
     }
 
     /// Bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
-        size_of_val(self.units)
+        size_of_val(self.0.units)
     }
 
     /// Whether there is nothing in it.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.units.is_empty()
+        self.0.units.is_empty()
+    }
+
+    /// All of it, for the driver to cut its queues from.
+    pub(crate) const fn into_view(self) -> DmaView<'s> {
+        self.0
+    }
+}
+
+impl fmt::Debug for DmaMemory<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// A view of memory by bus addresses: what a device in software sees of it, and what the driver cuts queues from.
+#[derive(Clone, Copy)]
+pub struct DmaView<'s> {
+    units: &'s [DeviceUnit],
+    bus: u64,
+}
+
+impl<'s> DmaView<'s> {
+    /// A view of units, the first of which is at a bus address.
+    #[must_use]
+    pub const fn new(units: &'s [DeviceUnit], bus: u64) -> Self {
+        Self { units, bus }
     }
 
     /// Where the device sees it.
@@ -269,14 +310,17 @@ impl<'s> DmaMemory<'s> {
         })
     }
 
-    pub(crate) const fn units(&self) -> &'s [DeviceUnit] {
+    /// All of its units.
+    #[must_use]
+    pub const fn units(&self) -> &'s [DeviceUnit] {
         self.units
     }
 }
 
-impl fmt::Debug for DmaMemory<'_> {
+impl fmt::Debug for DmaView<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} bytes at bus {:#x}", self.len(), self.bus)
+        let bytes = size_of_val(self.units);
+        write!(formatter, "{bytes} bytes at bus {:#x}", self.bus)
     }
 }
 
@@ -302,19 +346,41 @@ mod tests {
         );
     }
 
+    /// A device in software writes from another thread; the thread sanitizer looks at these accesses as they ship.
+    #[test]
+    fn threads_share_words_and_units() {
+        const LAST: u32 = 1000;
+        let unit = DeviceUnit::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=LAST {
+                    if number % 2 == 0 {
+                        unit.put([number; 4]);
+                    } else {
+                        unit[1].store(number);
+                    }
+                }
+            });
+            let mut seen = 0;
+            while seen != LAST {
+                let next = unit[1].load();
+                assert!((seen..=LAST).contains(&next), "{next} after {seen}");
+                seen = next;
+                std::thread::yield_now();
+            }
+        });
+    }
+
     #[test]
     fn memory_is_found_where_the_device_sees_it() {
         let units = [const { DeviceUnit::new() }; 4];
-        // SAFETY: there is no device.
-        #[expect(unsafe_code)]
-        let memory = unsafe { DmaMemory::new(&units, 0x1000) };
-        assert_eq!((memory.len(), memory.is_empty()), (64, false));
+        let memory = DmaView::new(&units, 0x1000);
         assert_eq!(memory.seen_at(0x1010, 3).map(<[_]>::len), Some(3));
         for (bus, count) in [(0xFF0, 1), (0x1010, 4), (0x1008, 1), (u64::MAX - 7, 1)] {
             assert!(memory.seen_at(bus, count).is_none(), "{bus:#x}");
         }
         let part = memory.part(1, 2).expect("a part");
-        assert_eq!((part.len(), part.bus()), (32, 0x1010));
+        assert_eq!((part.units().len(), part.bus()), (2, 0x1010));
         assert!(memory.part(3, 2).is_none());
     }
 }

@@ -50,7 +50,7 @@ mod words;
 pub use fault::DeviceFault;
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 pub use hal::CoherentHal;
-pub use hal::{DeviceUnit, DeviceWord, DmaMemory, Hal};
+pub use hal::{DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal};
 pub use registers::{MappedRegisters, RegisterIo};
 pub use sideband::{Peer, Sideband};
 pub use words::{MappedWords, RegisterWords};

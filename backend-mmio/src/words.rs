@@ -13,8 +13,15 @@ pub trait RegisterWords: Clone {
     fn write(&self, offset: u32, value: u32);
 }
 
-/// Such registers, mapped into the address space, uncached.
-#[derive(Clone, Copy)]
+/// Such registers, mapped into the address space, uncached. The driver has them by reference.
+///
+/// Neither `Copy` nor `Clone`: the platform keeps the one value, and sees to whom it lends it.
+///
+/// ```compile_fail,E0382
+/// fn keep_two(registers: backend_mmio::MappedWords) -> [backend_mmio::MappedWords; 2] {
+///     [registers, registers]
+/// }
+/// ```
 pub struct MappedWords {
     base: NonNull<u8>,
     length: u32,
@@ -23,6 +30,10 @@ pub struct MappedWords {
 // SAFETY: it only stands for an address; `new` asks that registers may be used from any thread.
 #[expect(unsafe_code)]
 unsafe impl Send for MappedWords {}
+
+// SAFETY: the same.
+#[expect(unsafe_code)]
+unsafe impl Sync for MappedWords {}
 
 impl fmt::Debug for MappedWords {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,7 +47,7 @@ impl MappedWords {
     /// # Safety
     /// `length` bytes at `base`, which is aligned to 4, are mapped as long as anything made from this is used, and any of
     /// them may be read and written at any moment from any thread, without harm to memory that a Rust reference exists to, but for
-    /// what the device does to memory that was shared with it.
+    /// what the device does to memory that was shared with it. One driver at a time has a reference to them.
     #[expect(unsafe_code)]
     // UNSAFETY: what is mapped where cannot be checked here.
     pub const unsafe fn new(base: NonNull<u8>, length: u32) -> Self {
@@ -59,7 +70,7 @@ impl MappedWords {
     }
 }
 
-impl RegisterWords for MappedWords {
+impl RegisterWords for &MappedWords {
     #[inline(always)]
     fn read(&self, offset: u32) -> u32 {
         self.register(offset)
@@ -84,7 +95,7 @@ mod tests {
         let mut window = [0_u32; 4];
         let base = NonNull::new(window.as_mut_ptr().cast::<u8>()).expect("an address");
         // SAFETY: three of the four words, which only this test uses.
-        let registers = unsafe { MappedWords::new(base, 12) };
+        let registers = &unsafe { MappedWords::new(base, 12) };
         registers.write(8, 0x0102_0304);
         assert_eq!(registers.read(8), 0x0102_0304);
         for outside in [2, 9, 12, u32::MAX - 3] {

@@ -19,7 +19,7 @@ use backend_mmio::mlx5::{
     MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
     SharedReceiveSlot, State, Storage, WindowSlot,
 };
-use backend_mmio::{CoherentHal, DeviceUnit, DeviceWord, DmaMemory, RegisterIo, Sideband};
+use backend_mmio::{CoherentHal, DeviceUnit, DeviceWord, DmaMemory, DmaView, RegisterIo, Sideband};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend, BackendError, BindRequest, CompletionQueue, ConnectRequest, ControlEvent,
@@ -294,7 +294,7 @@ fn listed(segments: &[Segment]) -> String {
 type Driver = MmioBackend<'static, Still, Still, Doorbell, CoherentHal>;
 
 /// The driver on a device, the memory that they share, and what is known of the device.
-fn driver(control: Still) -> (Driver, DmaMemory<'static>, &'static State) {
+fn driver(control: Still) -> (Driver, DmaView<'static>, &'static State) {
     let units: &'static [DeviceUnit] = slots(1 << 14, DeviceUnit::new);
     // SAFETY: there is no device.
     #[expect(unsafe_code, reason = "memory that no device sees")]
@@ -318,7 +318,8 @@ fn driver(control: Still) -> (Driver, DmaMemory<'static>, &'static State) {
         shared_buffers: 0,
         memory,
     };
-    (MmioBackend::new(parts, storage), memory, state)
+    let device = DmaView::new(units, 0x1000);
+    (MmioBackend::new(parts, storage), device, state)
 }
 
 /// Data that lies in descriptors, as the core posts it, is what the vendor's structures are; and a descriptor of one block goes to

@@ -158,7 +158,7 @@ impl Device {
 
 /// Writes the next entry of a queue, its last word last.
 pub(crate) fn put(
-    memory: &backend_mmio::DmaMemory<'static>,
+    memory: &backend_mmio::DmaView<'static>,
     queue: &mut CompletionQueue,
     entry: &Completion,
     tail: CompletionTail,

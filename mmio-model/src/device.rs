@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 use backend_mmio::mlx5::defs::{ArmCommand, doorbell};
 use backend_mmio::mlx5::{CompletionQueueSpec, DeviceEvent, QueuePairSpec, SharedReceiveQueueSpec};
-use backend_mmio::{DeviceWord, DmaMemory};
+use backend_mmio::{DeviceWord, DmaView};
 use backend_mock::{MockBackend, MockCompletionQueue, MockReceiveQueue, MockSendQueue};
 use dat_core::backend::{Backend, ControlEvent, QueuePairKey, SharedReceiveQueueKey};
 use dat_core::time::Instant;
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
 /// A device.
 pub struct Device {
     pub(crate) backend: MockBackend,
-    pub(crate) memory: DmaMemory<'static>,
+    pub(crate) memory: DmaView<'static>,
     pub(crate) completion_queues: BTreeMap<u32, CompletionQueue>,
     pub(crate) pairs: BTreeMap<u32, Pair>,
     pub(crate) shared: BTreeMap<u32, Shared>,
@@ -78,7 +78,7 @@ pub struct Device {
 const FIRST_NUMBER: u32 = 0x40;
 
 impl Device {
-    pub(crate) fn new(backend: MockBackend, memory: DmaMemory<'static>) -> Self {
+    pub(crate) fn new(backend: MockBackend, memory: DmaView<'static>) -> Self {
         Self {
             backend,
             memory,
@@ -157,24 +157,24 @@ impl Device {
 }
 
 /// A unit of memory, at a bus address and so many units behind it.
-pub(crate) fn unit(memory: &DmaMemory<'static>, bus: u64, place: u32) -> Option<[u32; 4]> {
+pub(crate) fn unit(memory: &DmaView<'static>, bus: u64, place: u32) -> Option<[u32; 4]> {
     let unit = memory.seen_at(bus + u64::from(place) * 16, 1)?.first()?;
     Some(unit.each_ref().map(DeviceWord::load))
 }
 
 /// A word of the doorbell record at a bus address.
-pub(crate) fn record(memory: &DmaMemory<'static>, bus: u64, word: usize) -> u32 {
+pub(crate) fn record(memory: &DmaView<'static>, bus: u64, word: usize) -> u32 {
     let unit = memory.seen_at(bus, 1).and_then(|units| units.first());
     unit.and_then(|unit| unit.get(word))
         .map_or(0, DeviceWord::load)
 }
 
 /// How many entries of a queue the driver published behind those that were read; indices have 16 bits.
-pub(crate) fn published(memory: &DmaMemory<'static>, bus: u64, word: usize, read: u32) -> u32 {
+pub(crate) fn published(memory: &DmaView<'static>, bus: u64, word: usize, read: u32) -> u32 {
     u32::from((record(memory, bus, word) as u16).wrapping_sub(read as u16))
 }
 
 /// The completions that the driver has taken from a queue.
-pub(crate) fn consumed(memory: &DmaMemory<'static>, spec: &CompletionQueueSpec) -> u32 {
+pub(crate) fn consumed(memory: &DmaView<'static>, spec: &CompletionQueueSpec) -> u32 {
     record(memory, spec.record, doorbell::CONSUMER)
 }

@@ -11,7 +11,7 @@ use backend_mmio::mlx5::{
     QueuePairSlot, RequestSlot, SharedReceiveSlot, State, Storage, WindowSlot,
 };
 use backend_mmio::over_queues::{MmioQueueSideband, QueueSideband, SidebandStorage};
-use backend_mmio::{DeviceUnit, DmaMemory, Sideband};
+use backend_mmio::{DeviceUnit, DmaView, Sideband};
 use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
 use dat_core::backend::BackendError;
 use dat_core::time::Instant;
@@ -236,7 +236,10 @@ impl ModelFabric {
             device: device.control.device,
             coherent: options.coherent,
         };
-        let mailbox = Box::leak(Box::new(Mailbox::new(mailbox, Beside::new(device))));
+        // SAFETY: the memory is never freed, and nobody but driver and device has it.
+        #[expect(unsafe_code, reason = "the device is this crate's own")]
+        let mailbox = unsafe { Mailbox::new(mailbox, Beside::new(device)) };
+        let mailbox = Box::leak(Box::new(mailbox));
         let (Ok(control), Ok(sideband)) = (
             MailboxControl::new(mailbox, options.name),
             MailboxSideband::new(mailbox),
@@ -249,7 +252,7 @@ impl ModelFabric {
             registers: MailboxRegisters::new(mailbox),
             hal,
             shared_buffers: SHARED_ROOM,
-            memory,
+            memory: memory::of_driver(memory),
         };
         let state = Box::leak(Box::new(State::new()));
         MmioBackend::new(parts, storage(&LIMITS, state))
@@ -346,7 +349,7 @@ impl ModelFabric {
     pub fn mailbox_device(
         &self,
         options: NodeOptions,
-        memory: DmaMemory<'static>,
+        memory: DmaView<'static>,
         mailbox: &'static [DeviceUnit; mailbox::UNITS],
         regions: Regions,
     ) -> MailboxDevice {
@@ -389,7 +392,7 @@ impl ModelFabric {
     }
 
     /// Puts a device on the fabric: its number.
-    fn add(&self, options: NodeOptions, joins: bool, memory: DmaMemory<'static>) -> usize {
+    fn add(&self, options: NodeOptions, joins: bool, memory: DmaView<'static>) -> usize {
         let mut device = Device::new(self.fabric.node(options), memory);
         device.joins = joins;
         let mut world = self.shared.enter();
@@ -419,7 +422,7 @@ impl ModelFabric {
                 coherent: options.coherent,
             },
             shared_buffers: SHARED_ROOM,
-            memory,
+            memory: memory::of_driver(memory),
         };
         MmioBackend::new(parts, storage)
     }

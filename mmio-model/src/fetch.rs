@@ -176,7 +176,7 @@ fn segment(piece: Data) -> Segment {
 
 /// The control unit of the descriptor that starts in a block.
 pub(crate) fn control_at(
-    memory: &backend_mmio::DmaMemory<'static>,
+    memory: &backend_mmio::DmaView<'static>,
     pair: &Pair,
     block: u32,
 ) -> Option<Control> {
@@ -189,7 +189,7 @@ fn first_send_unit(pair: &Pair) -> u32 {
 }
 
 fn read_descriptor(
-    memory: &backend_mmio::DmaMemory<'static>,
+    memory: &backend_mmio::DmaView<'static>,
     pair: &Pair,
     number: u32,
     burst: Option<(u32, [u64; 8])>,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use backend_mmio::mlx5::{
     CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State, Storage, WindowSlot,
 };
-use backend_mmio::{DeviceWord, DmaMemory};
+use backend_mmio::{DeviceWord, DmaView};
 
 use crate::fabric::LIMITS;
 use crate::memory;
@@ -23,7 +23,7 @@ const REQUESTS_GRAIN: usize = 16;
 /// Programs that make devices again and again, as fuzzers do, would run out of it otherwise.
 #[derive(Debug)]
 pub struct Lent {
-    pub(crate) memory: DmaMemory<'static>,
+    pub(crate) memory: DmaView<'static>,
     state: State,
     queue_pairs: Vec<QueuePairSlot>,
     completion_queues: Vec<CompletionQueueSlot>,
@@ -40,9 +40,8 @@ pub(crate) fn several<T>(count: usize, empty: impl FnMut() -> T) -> Vec<T> {
 }
 
 /// Zeros everywhere, as a new device finds it.
-pub(crate) fn clear(memory: &DmaMemory<'static>) {
-    let units = memory.seen_at(memory.bus(), memory.len() / 16);
-    for word in units.into_iter().flatten().flatten() {
+pub(crate) fn clear(memory: &DmaView<'static>) {
+    for word in memory.units().iter().flatten() {
         if word.load() != 0 {
             DeviceWord::store(word, 0);
         }

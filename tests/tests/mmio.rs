@@ -106,7 +106,6 @@ fn a_device_that_lies_is_given_up() {
         (Lie::QueuePair, DeviceFault::UnknownQueuePair),
         (Lie::UserIndex, DeviceFault::UnknownQueuePair),
         (Lie::Kind, DeviceFault::UnknownKind),
-        (Lie::Syndrome, DeviceFault::UnknownSyndrome),
         (Lie::Phase, DeviceFault::PhaseJump),
         (Lie::AllOnes, DeviceFault::AllOnes),
     ];
@@ -127,6 +126,31 @@ fn a_device_that_lies_is_given_up() {
         net.connection(&right);
         assert_eq!(right.state(), EndpointState::Disconnected, "{lie:?}");
     }
+}
+
+/// A failure of a kind that the driver does not know ends its connection, and nothing else: the adapter goes on.
+///
+/// Spec: DTO-10, DTO-12
+#[test]
+fn an_unknown_failure_ends_its_connection_alone() {
+    let bed = MmioBed::new();
+    let (net, [left, right], state) = suspect(&bed);
+    let others = [&left, &right].map(|party| Party::new(&party.ia, &PartyOptions::default()));
+    let [other_left, other_right] = &others;
+    net.connect(other_left, other_right);
+    right.receive_into(&[right.memory.piece(0, 8)], 0);
+    bed.fabric.lie(0, Lie::Syndrome);
+    left.send_from(&[left.memory.piece(0, 8)], 7);
+    let failed = net.request_completion(&left);
+    assert_eq!(
+        (failed.cookie, failed.status),
+        (7, DtoStatus::LocalEndpoint)
+    );
+    net.connection(&left);
+    assert_eq!(left.state(), EndpointState::Disconnected);
+    net.silent(&left.ia, left.ia.async_evd());
+    assert_eq!(state.fault(), None);
+    net.alive(other_left, other_right);
 }
 
 /// A message longer than the buffer that it is said to be in is no message.

@@ -19,7 +19,7 @@ use crate::mlx5::{
 };
 
 /// The control path of a device behind a mailbox.
-pub struct MailboxControl<'s, L, E, H> {
+pub struct MailboxControl<'s, L: RawLock, E: OtherEnd, H: Hal> {
     mailbox: &'s Mailbox<'s, L, E, H>,
     limits: Limits,
     /// The notice of which all events were taken, if any.
@@ -28,7 +28,7 @@ pub struct MailboxControl<'s, L, E, H> {
     told: bool,
 }
 
-impl<L, E, H> fmt::Debug for MailboxControl<'_, L, E, H> {
+impl<L: RawLock, E: OtherEnd, H: Hal> fmt::Debug for MailboxControl<'_, L, E, H> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "commands of {}", self.limits.name)
     }
@@ -59,7 +59,16 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> MailboxControl<'s, L, E, H> {
     }
 }
 
-// SAFETY: as `OtherEnd` promises: every one of these calls is a command to it, and returns when it was answered or the other end was cut off.
+/// Has the device touch nothing any more: what was registered through this control path is its driver's alone again.
+impl<L: RawLock, E: OtherEnd, H: Hal> Drop for MailboxControl<'_, L, E, H> {
+    fn drop(&mut self) {
+        self.tell(&Command::Halt);
+        self.mailbox.give_up();
+    }
+}
+
+// SAFETY: as `OtherEnd` promises: every one of these calls is a command to it, and returns when it was answered or the other end was cut off; dropping
+// this does both.
 // That an event is withdrawn with its object is the other end's part: nothing is kept here.
 unsafe impl<L: RawLock, E: OtherEnd, H: Hal> Control for MailboxControl<'_, L, E, H> {
     fn limits(&self) -> Limits {

@@ -58,8 +58,15 @@ impl<L, E, H> fmt::Debug for Mailbox<'_, L, E, H> {
 }
 
 impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
-    /// Takes memory that the other end sees as well, and that nobody else writes.
-    pub fn new(units: &'s [DeviceUnit; UNITS], other: E) -> Self {
+    /// Takes memory that the other end sees as well.
+    ///
+    /// # Safety
+    /// - Nobody but this mailbox and the other end writes the memory, until the other end was cut off.
+    /// - The memory stays until then. A mailbox that is forgotten cuts nobody off: memory of which the lifetime `'s` may end
+    ///   before the other end leaves has to be `'static`.
+    #[expect(unsafe_code)]
+    // UNSAFETY: how long a program writes to memory that it shares cannot be checked here.
+    pub unsafe fn new(units: &'s [DeviceUnit; UNITS], other: E) -> Self {
         let mailbox = Self {
             desk: Mutex::new(Desk {
                 serial: 0,

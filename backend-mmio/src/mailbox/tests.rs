@@ -149,7 +149,16 @@ fn scripted(next: &[Next]) -> (&'static Scripted, &'static Desk) {
         is_gone: Cell::new(false),
         cut_off: Cell::new(0),
     }));
-    (other, Box::leak(Box::new(Mailbox::new(units, other))))
+    (other, Box::leak(Box::new(mailbox(other))))
+}
+
+/// The driver's end of a mailbox.
+fn mailbox(other: &'static Scripted) -> Desk {
+    // SAFETY: the memory is never freed, and nobody but the two ends has it.
+    #[expect(unsafe_code)]
+    unsafe {
+        Mailbox::new(other.units, other)
+    }
 }
 
 fn words(record: &impl Record) -> Vec<u32> {
@@ -331,6 +340,15 @@ fn a_command_is_answered() {
     assert_eq!(other.cut_off.get(), 0);
 }
 
+/// A driver that is gone has deregistered everything: the other end is told to halt, and is cut off.
+#[test]
+fn a_dropped_driver_halts_the_other_end() {
+    let (other, mailbox) = scripted(&[LIMITS, Next::Answer(&[0])]);
+    drop(MailboxControl::new(mailbox, "dropped").expect("a device"));
+    assert_eq!(other.asked.take(), [Command::Limits, Command::Halt]);
+    assert_eq!(other.cut_off.get(), 1);
+}
+
 /// An end of which nothing is to be had any more: said once, and nothing more is asked.
 fn closed(other: &Scripted, control: &mut impl Control) {
     let rung = other.rung.get();
@@ -398,7 +416,7 @@ fn an_answer_to_somebody_before_is_not_heard() {
         7,
         "it died before the answer came"
     );
-    let mailbox = Desk::new(other.units, other);
+    let mailbox = mailbox(other);
     assert_eq!(load(other.units, GREETING), VERSION);
     store(other.units, ANSWER, 8);
     assert_eq!(mailbox.ask::<u32>(&Command::CreateDomain), Ok(5));

@@ -25,7 +25,7 @@ use super::shared_receive::MmioSharedReceiveQueue;
 use super::storage::{NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Storage, Tables};
 use crate::calls::{common_calls, renamed};
 use crate::fault::DeviceFault;
-use crate::hal::{DmaMemory, Hal};
+use crate::hal::{DmaMemory, DmaView, Hal};
 use crate::registers::RegisterIo;
 use crate::sideband::Sideband;
 
@@ -415,7 +415,8 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             return Err(BackendError::Resources);
         }
         let (key, shared) = self.tables.free_shared()?;
-        let units = segments.saturating_add(1).next_power_of_two();
+        // The device has no place of less than two units.
+        let units = segments.saturating_add(1).next_power_of_two().max(2);
         // Room to grow only if there is as much.
         let wanted = depth.max(self.shared_buffers.min(limit));
         let (places, ring, taken) = self
@@ -619,7 +620,7 @@ fn ring_units(entries: u32) -> usize {
 }
 
 /// A ring of completions none of which was written.
-fn initial<'s>(memory: &DmaMemory<'s>, entries: u32) -> &'s [Entry] {
+fn initial<'s>(memory: &DmaView<'s>, entries: u32) -> &'s [Entry] {
     let ring = memory.units().get(..ring_units(entries));
     let (ring, _) = ring.unwrap_or_default().as_chunks();
     for entry in ring {

@@ -203,7 +203,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             _ if message => DtoStatus::Success,
             // No message, though it took a buffer, and no peer that speaks of DAT does it.
             CompletionKind::WRITE_IMMEDIATE => DtoStatus::BadResponse,
-            _ => status(entry.syndrome).ok_or(DeviceFault::UnknownSyndrome)?,
+            _ => status(entry.syndrome),
         };
         let queue = if received {
             &life.receives
@@ -367,8 +367,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
 }
 
 /// What the device calls a failure.
-fn status(syndrome: Syndrome) -> Option<DtoStatus> {
-    Some(match syndrome {
+fn status(syndrome: Syndrome) -> DtoStatus {
+    match syndrome {
         Syndrome::LOCAL_LENGTH => DtoStatus::LocalLength,
         Syndrome::LOCAL_OPERATION => DtoStatus::LocalEndpoint,
         Syndrome::LOCAL_PROTECTION | Syndrome::LOCAL_ACCESS => DtoStatus::LocalProtection,
@@ -381,8 +381,9 @@ fn status(syndrome: Syndrome) -> Option<DtoStatus> {
         }
         Syndrome::RETRIES => DtoStatus::Transport,
         Syndrome::NOT_READY => DtoStatus::ReceiverNotReady,
-        _ => return None,
-    })
+        // The vendor adds some with new devices. It is a failure of this queue pair, whatever it means.
+        _ => DtoStatus::LocalEndpoint,
+    }
 }
 
 impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {

@@ -98,7 +98,8 @@ pub struct MadeQueuePair {
     pub number: u32,
     /// Where its send doorbell is in the register window: the first of two places.
     pub doorbell: u32,
-    /// Whether each of these takes a whole block, so that the device need not fetch it.
+    /// Whether each of these takes a whole block, so that the device need not fetch it. Such a window may be mapped
+    /// write-combining: each doorbell is between two fences then.
     pub takes_blocks: bool,
 }
 

@@ -542,8 +542,6 @@ impl KeyUpdate {
     const MASK_ACCESS: u32 = 1 << 18 | 1 << 19 | 1 << 20 | 1 << 21;
     const MASK_FREE: u32 = 1 << 29;
     const FREE: u32 = 1 << 30;
-    const LOCAL_READ: u32 = 1 << 10;
-    const LOCAL_WRITE: u32 = 1 << 11;
     const REMOTE_READ: u32 = 1 << 12;
     const REMOTE_WRITE: u32 = 1 << 13;
     /// Of no queue pair in particular: all of the domain may use the window.
@@ -559,12 +557,13 @@ impl KeyUpdate {
         let always = Self::MASK_FREE | Self::MASK_KEY;
         match self.opens {
             Some(opens) => {
-                let mut access = Self::LOCAL_READ;
+                // No local rights: nobody posts segments of a window.
+                let mut access = 0;
                 if opens.remote_read {
                     access |= Self::REMOTE_READ;
                 }
                 if opens.remote_write {
-                    access |= Self::REMOTE_WRITE | Self::LOCAL_WRITE;
+                    access |= Self::REMOTE_WRITE;
                 }
                 let mask = always | Self::MASK_LENGTH | Self::MASK_START | Self::MASK_ACCESS;
                 units[0] = [

@@ -5,7 +5,7 @@ use core::num::NonZeroUsize;
 use dat_core::backend::BackendError;
 
 use super::storage::RequestSlot;
-use crate::hal::{DeviceUnit, DeviceWord, DmaMemory};
+use crate::hal::{DeviceUnit, DeviceWord, DmaMemory, DmaView};
 use crate::runs::Runs;
 
 /// Units that memory is given out in: 256 bytes.
@@ -28,7 +28,7 @@ pub(crate) struct Held {
 /// The memory and the slots of a device.
 #[derive(Debug)]
 pub(crate) struct Supply<'s> {
-    memory: DmaMemory<'s>,
+    memory: DmaView<'s>,
     memory_runs: Runs<'s>,
     slots: &'s [RequestSlot],
     slot_runs: Runs<'s>,
@@ -40,7 +40,7 @@ pub(crate) struct Supply<'s> {
 pub(crate) struct Taken<'s> {
     pub(crate) held: Held,
     /// All words zero.
-    pub(crate) memory: DmaMemory<'s>,
+    pub(crate) memory: DmaView<'s>,
     /// Where the slots begin.
     pub(crate) first_slot: usize,
 }
@@ -52,7 +52,7 @@ impl<'s> Supply<'s> {
         slots: &'s [RequestSlot],
         slots_taken: &'s mut [bool],
     ) -> Self {
-        let memory = aligned(memory);
+        let memory = aligned(memory.into_view());
         let slot_grain = slot_grain(slots.len(), slots_taken.len());
         Self {
             memory,
@@ -119,7 +119,7 @@ fn slot_grain(slots: usize, flags: usize) -> NonZeroUsize {
 
 /// What is left of some memory if the device is to see its first byte, and with it every grain, at a multiple of a grain: no
 /// entry lies across a line of 64 bytes then, which is what devices write at once.
-fn aligned(memory: DmaMemory<'_>) -> DmaMemory<'_> {
+fn aligned(memory: DmaView<'_>) -> DmaView<'_> {
     let grain = (GRAIN_UNITS * size_of::<DeviceUnit>()) as u64;
     let beyond = memory.bus() % grain;
     let skipped = if beyond == 0 { 0 } else { grain - beyond };
@@ -136,7 +136,7 @@ fn aligned(memory: DmaMemory<'_>) -> DmaMemory<'_> {
 pub(crate) type Record = [DeviceWord; 2];
 
 /// The doorbell record in the unit at a place of some memory.
-pub(crate) fn record<'s>(memory: &DmaMemory<'s>, place: usize) -> Result<&'s Record, BackendError> {
+pub(crate) fn record<'s>(memory: &DmaView<'s>, place: usize) -> Result<&'s Record, BackendError> {
     let unit: Option<&'s DeviceUnit> = memory.units().get(place);
     unit.and_then(|unit| unit.first_chunk())
         .ok_or(BackendError::Resources)

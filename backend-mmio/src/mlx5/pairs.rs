@@ -141,13 +141,15 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         }
         let blocks = requests.checked_mul(blocks);
         let shares = asked.shared != 0;
+        let receive_units = pieces.max(1).next_power_of_two();
         Ok(Geometry {
             receive_entries: if shares || receives == 0 {
                 0
             } else {
-                room(receives)?
+                // The device has no ring of less than a block.
+                room(receives)?.max(BLOCK_UNITS / receive_units)
             },
-            receive_units: pieces.max(1).next_power_of_two(),
+            receive_units,
             send_blocks: room(blocks.ok_or(BackendError::Resources)?.max(1))?,
         })
     }

@@ -163,9 +163,16 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         }
         H::to_device();
         self.record[doorbell::SEND].store(self.head & 0xFFFF);
-        H::to_register();
+        if self.takes_blocks {
+            H::to_gathered_register();
+        } else {
+            H::to_register();
+        }
         let doorbell = self.doorbell;
         self.registers.write(doorbell, u64::from_be(self.last));
+        if self.takes_blocks {
+            H::flush_register();
+        }
         self.doorbell = doorbell ^ register::SEND_STRIDE;
     }
 
@@ -186,7 +193,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         let mut words = block.iter().flatten().map(DeviceWord::load);
         let mut word = || u64::from(words.next().unwrap_or(0));
         let block = core::array::from_fn(|_| word() << 32 | word());
-        H::to_register();
+        H::to_gathered_register();
         self.registers.copy(self.doorbell, block);
         H::flush_register();
         self.doorbell ^= register::SEND_STRIDE;

@@ -3,7 +3,7 @@
 use dat_core::backend::BackendError;
 
 use super::defs::{PAGE, PAGES, Words};
-use crate::hal::{DeviceUnit, DeviceWord, DmaMemory};
+use crate::hal::{DeviceUnit, DeviceWord, DmaMemory, DmaView};
 use crate::runs::Runs;
 
 /// Units of a page.
@@ -83,7 +83,7 @@ pub(crate) struct Held {
 /// The pages of a device.
 #[derive(Debug)]
 pub(crate) struct Pages<'s> {
-    memory: DmaMemory<'s>,
+    memory: DmaView<'s>,
     runs: Runs<'s>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) const fn pages_for(bytes: u64) -> u32 {
 impl<'s> Pages<'s> {
     /// The whole pages of some memory, one flag for each.
     pub(crate) fn new(memory: DmaMemory<'s>, taken: &'s mut [bool]) -> Self {
-        let memory = whole(memory);
+        let memory = whole(memory.into_view());
         let count = memory.units().len() / PAGE_UNITS;
         Self {
             memory,
@@ -178,7 +178,7 @@ impl<'s> Pages<'s> {
 }
 
 /// What is left of some memory if the device is to see its first byte at the start of a page.
-fn whole(memory: DmaMemory<'_>) -> DmaMemory<'_> {
+fn whole(memory: DmaView<'_>) -> DmaView<'_> {
     let beyond = memory.bus() % PAGE;
     let skipped = if beyond == 0 { 0 } else { PAGE - beyond };
     let unit = size_of::<DeviceUnit>() as u64;
@@ -198,19 +198,19 @@ mod tests {
     use std::boxed::Box;
     use std::vec::Vec;
 
-    fn memory(bytes: usize, bus: u64) -> DmaMemory<'static> {
+    fn memory(bytes: usize, bus: u64) -> (DmaMemory<'static>, DmaView<'static>) {
         let units: Vec<DeviceUnit> = (0..bytes / 16).map(|_| DeviceUnit::new()).collect();
+        let view = DmaView::new(units.leak(), bus);
         // SAFETY: there is no device.
         #[expect(unsafe_code)]
-        unsafe {
-            DmaMemory::new(Box::leak(units.into_boxed_slice()), bus)
-        }
+        let memory = unsafe { DmaMemory::new(view.units(), bus) };
+        (memory, view)
     }
 
     #[test]
     fn words_are_little_endian_in_memory() {
         let mut taken = [false; 2];
-        let memory = memory(8192, 0x1000);
+        let (memory, device) = memory(8192, 0x1000);
         let mut pages = Pages::new(memory, Box::leak(Box::new(core::mem::take(&mut taken))));
         let (view, _) = pages.take(1).expect("a page");
         let notice = Notice {
@@ -220,7 +220,7 @@ mod tests {
         view.put(16, &notice);
         assert_eq!(view.get::<Notice>(16), notice);
         // As a big-endian number the bytes are in the opposite order.
-        let unit = memory.seen_at(0x1010, 1).and_then(|units| units.first());
+        let unit = device.seen_at(0x1010, 1).and_then(|units| units.first());
         let first = unit.and_then(|unit| unit.first());
         assert_eq!(first.map(DeviceWord::load), Some(0x0403_0201));
         assert_eq!(view.load(PAGE as u32), 0);
@@ -230,7 +230,7 @@ mod tests {
     fn directories_lead_to_their_pages() {
         let flags: &'static mut [bool] = Box::leak(Box::new([false; 8]));
         // The first page begins behind the first bytes.
-        let mut pages = Pages::new(memory(9 * 4096, 0x10_0010), flags);
+        let mut pages = Pages::new(memory(9 * 4096, 0x10_0010).0, flags);
         let (directory, ring, held) = pages.take_ring(2).expect("a ring");
         assert_eq!((directory, ring.bus()), (0x10_1000, 0x10_3000));
         let all = View {

@@ -10,7 +10,7 @@ use backend_mmio::mlx5::{
     MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
     SharedReceiveSlot, State, Storage, WindowSlot,
 };
-use backend_mmio::{CoherentHal, DeviceUnit, DmaMemory, MappedRegisters, Sideband};
+use backend_mmio::{CoherentHal, DeviceUnit, DmaMemory, DmaView, MappedRegisters, Sideband};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     BackendError, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey, PrivateData,
@@ -183,7 +183,7 @@ pub(crate) struct World {
     pub(crate) evd: EvdId,
     pub(crate) segments: [LmrTriplet; 1],
     pub(crate) remote: RmrTriplet,
-    memory: DmaMemory<'static>,
+    memory: DmaView<'static>,
     made: &'static Made,
     completed: Cell<u32>,
     requests: Cell<u16>,
@@ -274,7 +274,7 @@ impl World {
                 address,
                 length: 65_536,
             },
-            memory,
+            memory: DmaView::new(units, 0x1000),
             made,
             completed: Cell::new(0),
             requests: Cell::new(0),

@@ -34,6 +34,10 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
     /// mode all of it is on the way; closing a barrier says how it went. Immediate entries are waited for in both, because
     /// they are registered for the call alone. Any number of entries is taken.
     ///
+    /// In implicit mode an entry that shares bytes with an earlier one waits for it, where the segment is memory of this
+    /// process too; others are on the way together. Sharing is found by address: memory that is mapped twice, or by
+    /// another process, counts as different memory, and needs a call for each step.
+    ///
     /// A refused entry ends the vector before it is begun; those before it stay done, the connection lives.
     ///
     /// # Errors
@@ -191,13 +195,13 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             generation,
             key_epoch,
             error_epoch,
-            targets: [(0, 0); WINDOW],
+            locals: [(0, 0); WINDOW],
             next: 0,
             part: 0,
             stop: None,
             phase: Phase::Moving,
             attempts: 0,
-            flushed: false,
+            visible: 0,
         })
     }
 

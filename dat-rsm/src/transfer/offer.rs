@@ -25,6 +25,8 @@ pub(super) enum Offer {
     Pin,
     /// There is no room, or no link, at the moment.
     Later,
+    /// It has bytes in common with an entry before it, which has to be done first.
+    Depends,
     Refused(RsmError),
     Aborted,
 }
@@ -72,6 +74,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             return Offer::Later;
         }
         let (attach, remote) = (import.attach, import.remote(wanted, self.part));
+        let segment = (import.address, import.length);
         if let Err(error) = self.check(state, import, wanted) {
             return Offer::Refused(error);
         }
@@ -119,8 +122,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 None => return Offer::Pin,
             },
         };
-        if self.part == 0 && self.overlaps(done, base, wanted.length) {
-            return Offer::Later;
+        if self.part == 0 && self.depends(done, segment, base, wanted) {
+            return Offer::Depends;
         }
         let piece = LmrTriplet {
             context,
@@ -174,22 +177,32 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
     }
 
-    /// Whether an entry goes where one that is on the way goes: the bytes of reads arrive in any order until the reads
-    /// complete, but of two entries the later one has to win. Writes arrive in order.
+    /// Whether an entry writes what an earlier one reads, reads what it writes, or overwrites what it gets.
     ///
-    /// Spec: RSMPV-32, RSMPV-33
-    fn overlaps(&self, done: usize, first: u64, length: u64) -> bool {
-        if self.explicit || self.direction == Direction::Put {
+    /// A segment of this process has the same addresses here as at its exporter. Writes to it are visible to other
+    /// requests after a flush; those that overwrite each other arrive in order. Reads arrive in any order.
+    ///
+    /// Spec: RSMPV-31, RSMPV-32, RSMPV-33, RSMPV-82
+    fn depends(&self, done: usize, segment: (u64, u64), base: u64, wanted: &Wanted) -> bool {
+        if self.explicit {
             return false;
         }
-        (done..self.next).any(|index| {
-            let (other, size) = self
-                .targets
-                .get(index % WINDOW)
-                .copied()
-                .unwrap_or_default();
-            other < first.saturating_add(length) && first < other.saturating_add(size)
-        })
+        let reads = self.direction == Direction::Get;
+        let of_segment = |wanted: &Wanted| {
+            let first = segment.0.wrapping_add(wanted.remote_offset);
+            (first, wanted.length)
+        };
+        let (local, remote) = ((base, wanted.length), of_segment(wanted));
+        let meets = (done..self.next)
+            .filter_map(|index| self.locals.get(index % WINDOW))
+            .any(|other| overlap(remote, *other) || (reads && overlap(local, *other)));
+        if meets || !overlap(local, segment) {
+            return meets;
+        }
+        let unseen = if reads { done } else { self.visible };
+        (unseen..self.next)
+            .filter_map(|index| self.entries.wanted(index))
+            .any(|other| overlap(local, of_segment(&other)))
     }
 
     /// Posts one request and keeps the books.
@@ -280,6 +293,12 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     fn port_index(&self) -> Option<usize> {
         Some(self.controller.handle().index())
     }
+}
+
+/// Whether two ranges, each a first byte and a length, have a byte in common.
+fn overlap(one: (u64, u64), other: (u64, u64)) -> bool {
+    let within = |first: u64, range: (u64, u64)| first.wrapping_sub(range.0) < range.1;
+    (one.1 != 0 && within(one.0, other)) || (other.1 != 0 && within(other.0, one))
 }
 
 impl Import {

@@ -57,15 +57,16 @@ pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E: Entries> {
     /// The state of the keys and of the errors when the call, or its last attempt, began.
     pub(super) key_epoch: u32,
     pub(super) error_epoch: u32,
-    /// Where the entries that are on the way go to, by index modulo the window: first byte and length.
-    pub(super) targets: [(u64, u64); WINDOW],
+    /// The local memory of the entries that are on the way, by index modulo the window: first byte and length.
+    pub(super) locals: [(u64, u64); WINDOW],
     /// The next entry, and how much of it is begun.
     pub(super) next: usize,
     pub(super) part: u64,
     pub(super) stop: Option<RsmError>,
     pub(super) phase: Phase,
     pub(super) attempts: u32,
-    pub(super) flushed: bool,
+    /// Entries of a put that a flush has shown to be visible.
+    pub(super) visible: usize,
 }
 
 impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
@@ -78,11 +79,15 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
     }
 
-    /// Entries that count as done for a call that is interrupted: of writes that nobody saw visible none does.
+    /// Entries that count as done for a call that is interrupted: writes count once they are visible.
     pub(super) fn known(&self) -> usize {
-        let unseen = !self.explicit && self.direction == Direction::Put && !self.flushed;
-        let seen = self.view().is_some_and(|flight| flight.step == Step::Done);
-        if unseen && !seen { 0 } else { self.accepted() }
+        let unseen = !self.explicit && self.direction == Direction::Put;
+        let flushed = self.view().is_some_and(|flight| flight.step == Step::Done);
+        if unseen && !flushed {
+            self.visible
+        } else {
+            self.accepted()
+        }
     }
 
     fn done(&self) -> usize {
@@ -152,7 +157,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         let count = self.entries.count();
         loop {
             let before = (self.next, self.part, self.stop);
-            self.fill();
+            let depends = self.fill();
             if self.phase != Phase::Moving {
                 return None;
             }
@@ -176,19 +181,20 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 continue;
             }
             self.pins.release_before(flight.done as usize);
-            if self.stop.is_some() || self.next >= count {
+            let over = self.stop.is_some() || self.next >= count;
+            if over || depends {
                 let writes = self.direction == Direction::Put && !self.explicit;
-                if flight.pending == 0 {
-                    self.phase = if writes && flight.done > 0 {
-                        Phase::Flushing
-                    } else {
-                        Phase::Closing
-                    };
+                if flight.pending != 0 {
+                    if writes && flight.step == Step::Idle {
+                        // Right behind the entries: it comes back after them, and nobody waits twice.
+                        self.post_flush();
+                    }
+                } else if writes && flight.done as usize > self.visible {
+                    self.phase = Phase::Flushing;
                     return None;
-                }
-                if writes && flight.step == Step::Idle {
-                    // Right behind the entries: it comes back after them, and nobody waits twice.
-                    self.post_flush();
+                } else if over {
+                    self.phase = Phase::Closing;
+                    return None;
                 }
             }
             if before == (self.next, self.part, self.stop) {
@@ -197,19 +203,17 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
     }
 
-    /// Begins entries while there is room and none is refused.
-    fn fill(&mut self) {
+    /// Begins entries while there is room and none is refused; says whether the next one has to wait for others.
+    fn fill(&mut self) -> bool {
         let count = self.entries.count();
         while self.stop.is_none() && self.next < count {
             let Some(wanted) = self.entries.wanted(self.next) else {
-                return;
+                return false;
             };
             match self.engine.state.with(|state| self.offer(state, &wanted)) {
                 Offer::Posted(bytes, first) => {
-                    if let Some(target) = self.targets.get_mut(self.next % WINDOW)
-                        && self.part == 0
-                    {
-                        *target = (first, wanted.length);
+                    if self.part == 0 {
+                        self.note_local((first, wanted.length));
                     }
                     self.part = self.part.saturating_add(bytes);
                     if self.part >= wanted.length {
@@ -217,24 +221,35 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                         self.part = 0;
                     }
                 }
-                Offer::Nothing => self.next = self.next.saturating_add(1),
-                Offer::Later => return,
+                Offer::Nothing => {
+                    self.note_local((0, 0));
+                    self.next = self.next.saturating_add(1);
+                }
+                Offer::Depends => return true,
+                Offer::Later => return false,
                 Offer::Refused(error) => self.stop = Some(error),
                 Offer::Aborted => {
                     self.phase = Phase::Failing;
-                    return;
+                    return false;
                 }
                 Offer::Pin => {
                     if let Err(error) = self.pin() {
                         let busy = self.view().is_some_and(|flight| flight.pending != 0);
                         if busy && error == RsmError::InsufficientResources {
                             // What comes back frees some.
-                            return;
+                            return false;
                         }
                         self.stop = Some(error);
                     }
                 }
             }
+        }
+        false
+    }
+
+    fn note_local(&mut self, local: (u64, u64)) {
+        if let Some(place) = self.locals.get_mut(self.next % WINDOW) {
+            *place = local;
         }
     }
 
@@ -292,27 +307,20 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             return None;
         }
         let unseen = flight.failure.is_none() && matches!(flight.step, Step::Failed(_));
-        let residual = if unseen {
-            count
-        } else {
-            count.saturating_sub(done)
-        };
-        Some(self.fail(of_status(status), residual))
+        let complete = if unseen { self.visible } else { done };
+        Some(self.fail(of_status(status), count.saturating_sub(complete)))
     }
 
-    /// Makes sure that what was written is visible.
+    /// Makes sure that what was written is visible, at the end or before an entry that depends on it.
     ///
     /// Spec: RSMPV-21, RSMPV-30
     fn flushing(&mut self) -> Option<core::result::Result<(), VectorError>> {
-        if self.flushed {
-            self.phase = Phase::Closing;
-            return None;
-        }
         let flight = self.view()?;
         match flight.step {
             Step::Done => {
-                self.flushed = true;
-                self.phase = Phase::Closing;
+                self.visible = flight.done as usize;
+                self.expect_step();
+                self.phase = Phase::Moving;
             }
             Step::Failed(_) => self.phase = Phase::Failing,
             Step::Posted => {}
@@ -358,15 +366,20 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             return Some(self.fail(error, count.saturating_sub(left)));
         }
         if self.flags.contains(VectorFlags::IMPLICIT_SIGPOST) {
-            self.engine.state.with(|state| {
-                if let Some(flight) = state.flights.get_mut(self.flight) {
-                    flight.step = Step::Idle;
-                }
-            });
+            self.expect_step();
             self.phase = Phase::Signalling;
             return None;
         }
         Some(Ok(()))
+    }
+
+    /// The next flush, or the signal, is not asked for yet.
+    fn expect_step(&self) {
+        self.engine.state.with(|state| {
+            if let Some(flight) = state.flights.get_mut(self.flight) {
+                flight.step = Step::Idle;
+            }
+        });
     }
 
     /// Sends the signal, behind the data.

@@ -83,7 +83,7 @@ const LOOKS: u32 = u32::MAX;
 // any moment, and none is ever used for anything else.
 unsafe impl OtherEnd for Process {
     fn ring(&self) {
-        self.registers.write(DOORBELL, FIRST_PEER << 16);
+        (&self.registers).write(DOORBELL, FIRST_PEER << 16);
     }
 
     fn is_gone(&self) -> bool {
@@ -124,7 +124,9 @@ pub(crate) fn open() -> Option<Result<Opened, BackendError>> {
     const { assert!(FIRST + MEMORY + BYTES <= SHARED) };
     // SAFETY: and what follows is the consumer's.
     let bytes = unsafe { &*with_exposed_provenance::<[AtomicU8; BYTES]>(at(FIRST + MEMORY)) };
-    let mailbox = MAILBOX.init(Mailbox::new(mailbox, Process { registers }));
+    // SAFETY: the window stays mapped for as long as this machine runs, and its first page is used for nothing else.
+    let mailbox = unsafe { Mailbox::new(mailbox, Process { registers }) };
+    let mailbox = MAILBOX.init(mailbox);
     Some(driver(mailbox, memory).map(|driver| (driver, bytes)))
 }
 

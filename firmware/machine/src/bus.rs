@@ -117,6 +117,7 @@ impl Function {
         let Some(entries) = (unsafe { self.registers(number, length) }) else {
             return false;
         };
+        let entries = &entries;
         for (place, (word, value)) in (first..).step_by(MESSAGE as usize).zip(table) {
             let address = core::ptr::from_ref(*word).expose_provenance() as u64;
             // Where to, in two halves, what, and that it is not masked.

@@ -13,7 +13,7 @@ use backend_mmio::mlx5::{
     MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
     SharedReceiveSlot, State, Storage, WindowSlot,
 };
-use backend_mmio::{DeviceUnit, DeviceWord, DmaMemory, Hal, MappedRegisters, Sideband};
+use backend_mmio::{DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal, MappedRegisters, Sideband};
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
     BackendError, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey, PrivateData,
@@ -369,7 +369,7 @@ pub(crate) fn complete(kind: CompletionKind, index: u16, length: u32) {
     let entries = COMPLETIONS as u32;
     let place = u64::from(SEEN.ring.load(Ordering::Relaxed)) + u64::from(written % entries) * 64;
     let tail = CompletionTail::new(index, kind, false).in_lap(written & entries != 0);
-    let words = rings().seen_at(place, 4).unwrap_or_default();
+    let words = DmaView::new(&RINGS, BUS).seen_at(place, 4).unwrap_or_default();
     for (word, value) in words
         .iter()
         .flatten()

@@ -19,10 +19,10 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 use machine::{Barriers, Function};
-use static_cell::ConstStaticCell;
+use static_cell::{ConstStaticCell, StaticCell};
 
 /// The driver on QEMU's device.
-pub(crate) type Backend = PvrdmaBackend<'static, MappedWords, Here, Loop, Barriers>;
+pub(crate) type Backend = PvrdmaBackend<'static, &'static MappedWords, Here, Loop, Barriers>;
 
 /// Everything is mapped where it is, and so the device sees it.
 pub(crate) struct Here;
@@ -57,6 +57,8 @@ static COMPLETION_QUEUES: [CompletionQueueSlot; DISPATCHERS] =
     [const { CompletionQueueSlot::EMPTY }; DISPATCHERS];
 static SHARED: [SharedReceiveSlot; 1] = [const { SharedReceiveSlot::EMPTY }; 1];
 static SLOTS: [RequestSlot; REQUESTS] = [const { RequestSlot::EMPTY }; REQUESTS];
+static REGISTER_WINDOW: StaticCell<MappedWords> = StaticCell::new();
+static DOORBELL_WINDOW: StaticCell<MappedWords> = StaticCell::new();
 static PAIR_STATES: ConstStaticCell<[PairState; PAIRS]> =
     ConstStaticCell::new([PairState::Initialised; PAIRS]);
 static REGIONS: ConstStaticCell<[RegionSlot; 4]> =
@@ -88,13 +90,17 @@ pub(crate) fn open() -> Option<Result<Backend, OpenFailure>> {
             function.registers(2, DOORBELLS)?,
         )
     };
+    let (registers, doorbells) = (
+        REGISTER_WINDOW.init(registers),
+        DOORBELL_WINDOW.init(doorbells),
+    );
     let bus = ARENA.0.as_ptr().expose_provenance() as u64;
     // SAFETY: memory is where it is, for the device as well, and only this driver gets it.
     let memory = unsafe { DmaMemory::new(&ARENA.0, bus) };
     let parts = Parts {
         name: "pvrdma0",
-        registers,
-        doorbells,
+        registers: &*registers,
+        doorbells: &*doorbells,
         doorbell_page: (function.window(2) / PAGE) as u64,
         mapping: Here,
         sideband: Loop::new(),

@@ -10,7 +10,7 @@ use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::AtomicU8;
 
 use backend_mmio::mailbox::defs;
-use backend_mmio::{DeviceUnit, DmaMemory};
+use backend_mmio::{DeviceUnit, DmaView};
 use dat_core::memory::Region;
 use mmio_model::Regions;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -44,17 +44,16 @@ pub(crate) fn mailbox(memory: &OwnedFd) -> Result<&'static [DeviceUnit; defs::UN
 }
 
 /// The memory where the driver has it: what device and driver share, and what its consumers may register.
-pub(crate) fn window(memory: &OwnedFd, at: u64) -> Result<(DmaMemory<'static>, Regions)> {
+pub(crate) fn window(memory: &OwnedFd, at: u64) -> Result<(DmaView<'static>, Regions)> {
     if at == 0 || !at.is_multiple_of(LENGTH as u64) {
         return Err(Error::other("the driver has the memory at no such address"));
     }
     let first = map(memory, Some(at))?;
     // SAFETY: as above. The device of this process is the one who reads and writes it, where the driver says; a driver that names the same
     // place twice hurts what is its own.
-    let memory = unsafe {
-        let units = std::slice::from_raw_parts(first.cast(), LENGTH / size_of::<DeviceUnit>());
-        DmaMemory::new(units, at)
-    };
+    let units: &'static [DeviceUnit] =
+        unsafe { std::slice::from_raw_parts(first.cast(), LENGTH / size_of::<DeviceUnit>()) };
+    let memory = DmaView::new(units, at);
     // SAFETY: as above, of which these are the bytes.
     let bytes: &'static [AtomicU8] = unsafe { std::slice::from_raw_parts(first.cast(), LENGTH) };
     let regions: Regions = Box::new(move |address, length| {

@@ -5,7 +5,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::fmt;
 
-use backend_mmio::DmaMemory;
+use backend_mmio::DmaView;
 use backend_mmio::mlx5::{
     CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
 };
@@ -236,7 +236,7 @@ impl PvrdmaFabric {
         options: NodeOptions,
         manner: PvrdmaManner,
         joins: bool,
-        memory: DmaMemory<'static>,
+        memory: DmaView<'static>,
         words: &'static MessageWords,
     ) -> usize {
         let mut device = Device::new(self.fabric.node(options), Bus(memory), words, manner);
@@ -287,7 +287,7 @@ impl PvrdmaFabric {
             shared_buffers: SHARED_ROOM,
             flushes: !manner.keeps,
             messages: words.filter(|_| manner.messages != Messages::Unwanted),
-            memory,
+            memory: memory::of_driver(memory),
         };
         PvrdmaBackend::open(parts, storage)
     }

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use backend_mmio::DmaMemory;
+use backend_mmio::DmaView;
 use backend_mmio::mlx5::{
     CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
 };
@@ -24,7 +24,7 @@ const REQUESTS_GRAIN: usize = 16;
 /// Programs that make devices again and again, as fuzzers do, would run out of it otherwise.
 #[derive(Debug)]
 pub struct PvrdmaLent {
-    pub(crate) memory: DmaMemory<'static>,
+    pub(crate) memory: DmaView<'static>,
     pub(crate) words: &'static MessageWords,
     state: State,
     queue_pairs: Vec<QueuePairSlot>,

@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 
 use backend_mmio::pvrdma::defs::{PAGE, Words, ring_state};
-use backend_mmio::{DeviceWord, DmaMemory};
+use backend_mmio::{DeviceWord, DmaView};
 
 /// Memory by bus addresses, as little-endian words.
 #[derive(Clone, Copy)]
-pub(crate) struct Bus(pub(crate) DmaMemory<'static>);
+pub(crate) struct Bus(pub(crate) DmaView<'static>);
 
 impl Bus {
     fn word(&self, bus: u64) -> Option<&'static DeviceWord> {

@@ -397,7 +397,10 @@ macro_rules! conformance_suite {
                     getv_scatters_what_putv_gathered
                     of_overlapping_entries_the_later_one_wins
                     any_number_of_entries_is_one_vector
-                    entries_of_no_length_do_not_hold_up_the_rest;
+                    entries_of_no_length_do_not_hold_up_the_rest
+                    entries_of_ones_own_segment_take_turns
+                    random_entries_of_ones_own_segment_take_turns
+                    entries_wait_for_those_they_depend_on_and_no_others;
             }
         }
     };

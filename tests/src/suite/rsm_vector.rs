@@ -1,9 +1,14 @@
 //! Vectors that succeed.
 
 use crate::fixture::RsmTestbed;
-use dat_rsm::{BarrierMode, GetEntry, PutEntry, Source, Target, VectorFlags};
+use core::sync::atomic::AtomicU8;
+use dat_core::memory::Region;
+use dat_rsm::{
+    BarrierMode, GetEntry, ImportId, LocalAccess, LocalMemoryId, PutEntry, Source, Target,
+    VectorFlags,
+};
 
-use crate::fixture::nodes::{Nodes, load, pattern, put, put_handle};
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, handle, load, pattern, put, put_handle, store};
 
 /// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-07, RSMPV-11, RSMPV-12, RSMPV-20, RSMPV-21, RSMPV-30, RSMPV-53
 pub fn bytes_are_gathered_and_gaps_are_left<T: RsmTestbed>(bed: &T) {
@@ -172,4 +177,176 @@ pub fn entries_of_no_length_do_not_hold_up_the_rest<T: RsmTestbed>(bed: &T) {
         .putv(import, &entries, VectorFlags::empty(), &mut nodes.wait(0))
         .expect("a vector");
     assert!(load(&memory[..4000]) == load(source));
+}
+
+/// A segment and a handle of node 0 for the same memory.
+struct Own {
+    import: ImportId,
+    local: LocalMemoryId,
+    memory: &'static [AtomicU8],
+}
+
+/// One for each way from a segment to its own memory: by a node itself, by a second connection of it, by another node.
+fn own_memory<T: RsmTestbed>(nodes: &Nodes<'_, T>) -> [Own; 3] {
+    [(0, 0), (0, 1), (1, 2)].map(|(exporter, number)| {
+        let id = SEGMENT + number;
+        let (_, memory) = nodes.export(exporter, 1, id);
+        let first = nodes.import(0, exporter, id);
+        let import = match number {
+            1 => nodes.import(0, exporter, id),
+            _ => first,
+        };
+        let made = nodes.engine(0).create_local_memory(
+            nodes.controller(0),
+            Region::from_static(memory),
+            LocalAccess::ReadWrite,
+        );
+        Own {
+            import,
+            local: made.expect("local memory"),
+            memory,
+        }
+    })
+}
+
+/// A copy from a place of a segment to another one: from, to, bytes.
+type Copy = (usize, usize, usize);
+
+/// Does the copies as puts or gets, from handles and from plain memory in turn, and compares with one after the other.
+fn copies_take_turns<T: RsmTestbed>(
+    nodes: &Nodes<'_, T>,
+    own: &Own,
+    puts: bool,
+    what: &str,
+    copies: &[Copy],
+) {
+    let mut expected = pattern(5, PAGE);
+    store(own.memory, 0, &expected);
+    for &(from, to, length) in copies {
+        expected.copy_within(from..from + length, to);
+    }
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let none = VectorFlags::empty();
+    let numbered = copies.iter().enumerate();
+    let outcome = if puts {
+        let entries: Vec<_> = numbered
+            .map(|(at, &(from, to, length))| PutEntry {
+                local: match at % 3 {
+                    2 => Source::Shared(own.memory),
+                    _ => Source::Handle(own.local),
+                },
+                local_offset: from as u64,
+                remote_offset: to as u64,
+                length: length as u64,
+            })
+            .collect();
+        engine.putv(own.import, &entries, none, wait)
+    } else {
+        let mut entries: Vec<_> = numbered
+            .map(|(at, &(from, to, length))| GetEntry {
+                local: match at % 3 {
+                    2 => Target::Shared(own.memory),
+                    _ => Target::Handle(own.local),
+                },
+                local_offset: to as u64,
+                remote_offset: from as u64,
+                length: length as u64,
+            })
+            .collect();
+        engine.getv(own.import, &mut entries, none, wait)
+    };
+    outcome.expect("a vector");
+    assert!(load(own.memory) == expected, "{what}, puts: {puts}");
+}
+
+/// Entry by entry a block moves on, from where the entry before left it or to where that one took its bytes from.
+///
+/// Spec: RSMIM-06, RSMPV-31, RSMPV-32, RSMPV-33, RSMPV-82
+pub fn entries_of_ones_own_segment_take_turns<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    for own in own_memory(&nodes) {
+        for puts in [true, false] {
+            for count in [2, 3, 16, 40] {
+                let forwards: Vec<Copy> =
+                    (0..count).map(|at| (at * 90, at * 90 + 80, 80)).collect();
+                copies_take_turns(&nodes, &own, puts, "forwards", &forwards);
+                let backwards: Vec<Copy> = forwards.iter().rev().copied().collect();
+                copies_take_turns(&nodes, &own, puts, "backwards", &backwards);
+                let down: Vec<Copy> = forwards
+                    .iter()
+                    .map(|&(from, to, _)| (to, from, 80))
+                    .collect();
+                copies_take_turns(&nodes, &own, puts, "down", &down);
+            }
+            // Far from each other: the entry that reads came to its end long before.
+            let mut far = vec![(0, 2000, 50)];
+            far.extend((1..30).map(|at| (at * 20, 2500 + at * 20, 20)));
+            far.push((2010, 3500, 30));
+            copies_take_turns(&nodes, &own, puts, "far", &far);
+        }
+    }
+}
+
+/// Spec: RSMIM-06, RSMPV-31, RSMPV-32, RSMPV-33, RSMPV-82
+pub fn random_entries_of_ones_own_segment_take_turns<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let own = own_memory(&nodes);
+    for seed in 1..=24_u64 {
+        println!("seed {seed}");
+        let mut state = seed;
+        let mut below = |limit: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as usize % limit
+        };
+        let copies: Vec<Copy> = (0..2 + below(30))
+            .filter_map(|_| {
+                let (from, to, length) = (below(500), below(500), below(60));
+                (from.abs_diff(to) >= length).then_some((from, to, length))
+            })
+            .chain([(0, 600, 1)])
+            .collect();
+        let own = &own[below(own.len())];
+        copies_take_turns(&nodes, own, seed % 2 == 0, "random", &copies);
+    }
+}
+
+/// What begins at once: all of the entries that have nothing in common, and of a chain the first. Whoever drops a vector
+/// lets what was begun run to its end, and no more.
+///
+/// Spec: RSMPV-20, RSMPV-32, RSMPV-82
+pub fn entries_wait_for_those_they_depend_on_and_no_others<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let engine = nodes.engine(0);
+    for own in own_memory(&nodes) {
+        for puts in [true, false] {
+            for (stride, begun) in [(64, 12), (32, 1)] {
+                let before = pattern(5, PAGE);
+                store(own.memory, 0, &before);
+                // Blocks of 32 bytes to the ones behind them.
+                let entries: Vec<_> = (0..12)
+                    .map(|at| match puts {
+                        true => handle(own.local, at * stride, at * stride + 32, 32),
+                        false => handle(own.local, at * stride + 32, at * stride, 32),
+                    })
+                    .collect();
+                let none = VectorFlags::empty();
+                let started = match puts {
+                    true => engine.start_putv(own.import, &entries, none),
+                    false => engine.start_getv(own.import, &entries, none),
+                };
+                let mut call = started.expect("a vector");
+                assert_eq!(call.poll(), None);
+                drop(call);
+                nodes.settle();
+                let mut expected = before;
+                for at in 0..begun {
+                    let from = at * stride as usize;
+                    expected.copy_within(from..from + 32, from + 32);
+                }
+                assert!(load(own.memory) == expected, "{begun}, puts: {puts}");
+            }
+        }
+    }
 }

@@ -19,8 +19,6 @@ struct Sanitizer {
     settings: (&'static str, &'static str),
     /// It has to see the standard library too, which is built for that.
     everywhere: bool,
-    /// More for the compiler.
-    flags: &'static str,
     /// What it looks at beside the packages that both do.
     beside: &'static [&'static str],
 }
@@ -30,7 +28,6 @@ const ADDRESS: Sanitizer = Sanitizer {
     // Storage of adapters that live as long as the process is given up for good.
     settings: ("ASAN_OPTIONS", "detect_leaks=0"),
     everywhere: false,
-    flags: "",
     // Its tests have devices in software, but libibverbs is there, and the thread sanitizer would have to see what that does between threads too.
     beside: &["backend-verbs", "dat-ffi"],
 };
@@ -38,8 +35,6 @@ const THREAD: Sanitizer = Sanitizer {
     name: "thread",
     settings: ("TSAN_OPTIONS", "halt_on_error=1"),
     everywhere: true,
-    // It sees no barriers: words that a device shares carry their order themselves.
-    flags: "--cfg watched",
     beside: &[],
 };
 
@@ -78,6 +73,9 @@ const MEET: [&str; 16] = [
     "sync::host::tests::threads_that_meet_on_the_lock_exclude_each_other",
 ];
 
+/// The same of the driver: words that it shares with a device in software.
+const SHARED_WORDS: [&str; 1] = ["hal::tests::threads_share_words_and_units"];
+
 /// How many tests one process runs: what storage they give up, and what a sanitizer remembers of it, goes with the process.
 const AT_ONCE: usize = 100;
 
@@ -103,7 +101,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     Ok(table)
 }
 
-/// The short form: moving bytes under the address sanitizer, and the core's threads under the thread sanitizer.
+/// The short form: moving bytes under the address sanitizer, threads of the core and of the driver under the thread sanitizer.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let host = tools::host(workspace)?;
     let mut passed = 0;
@@ -117,19 +115,31 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     }
     println!("address: {passed} tests of {MOVES_BYTES}");
     let suites = programs(&mut core_with_threads(workspace, &host)?, &THREAD)?;
-    let [core] = &suites[..] else {
-        bail!("the core has {} programs of tests", suites.len());
-    };
-    let names = core.names()?;
-    if let Some(gone) = MEET.iter().find(|name| !names.iter().any(|it| it == *name)) {
-        bail!("the core has no test {gone} any more, which the thread sanitizer is to look at");
+    for (package, tests) in [("dat-core", &MEET[..]), ("backend-mmio", &SHARED_WORDS[..])] {
+        let of_it = |suite: &&Suite| suite.name.replace('_', "-") == package;
+        let [suite] = suites.iter().filter(of_it).collect::<Vec<_>>()[..] else {
+            bail!("{package} has not one program of tests");
+        };
+        run_threads(suite, tests)?;
+        println!("thread: {} tests of {package}", tests.len());
     }
-    let meet = MEET.map(str::to_owned);
+    Ok(())
+}
+
+/// Runs tests of a program in which threads meet under the thread sanitizer.
+fn run_threads(suite: &Suite, tests: &[&str]) -> Result<()> {
+    let (names, package) = (suite.names()?, &suite.name);
+    if let Some(gone) = tests
+        .iter()
+        .find(|name| !names.iter().any(|it| it == *name))
+    {
+        bail!("{package} has no test {gone} any more, which the thread sanitizer is to look at");
+    }
+    let tests: Vec<String> = tests.iter().map(|name| (*name).to_owned()).collect();
     // An ignored test is none that ran.
-    if core.run_these(&THREAD, &meet)? != meet.len() as u64 {
-        bail!("a test of threads is ignored");
+    if suite.run_these(&THREAD, &tests)? != tests.len() as u64 {
+        bail!("a test of threads in {package} is ignored");
     }
-    println!("thread: {} tests of dat-core", meet.len());
     Ok(())
 }
 
@@ -184,7 +194,8 @@ fn core_with_threads(workspace: &Workspace, host: &str) -> Result<Command> {
             "-Zbuild-std=std,panic_unwind,test",
             "-Zbuild-std-features=panic-unwind",
         ])
-        .args(["--package", "dat-core", "--features", "dat-core/std"]);
+        .args(["--package", "dat-core", "--features", "dat-core/std"])
+        .args(["--package", "backend-mmio"]);
     Ok(command)
 }
 
@@ -199,12 +210,11 @@ struct Suite {
 /// Builds the tests of all packages for the sanitizer.
 fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec<Suite>> {
     let name = sanitizer.name;
-    let flags = format!("-Zsanitizer={name} {}", sanitizer.flags);
     let mut command = Command::new("cargo");
     command
         .current_dir(workspace.root())
         .env("RUSTUP_TOOLCHAIN", "nightly")
-        .env("RUSTFLAGS", flags)
+        .env("RUSTFLAGS", format!("-Zsanitizer={name}"))
         // What looks on makes everything many times slower.
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
         .args(["test", "--no-run", "--lib", "--tests"])

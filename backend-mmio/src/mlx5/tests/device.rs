@@ -4,13 +4,14 @@ use std::boxed::Box;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::played::{Bench, segment};
+use super::played::{Bench, Step, segment};
 use crate::DeviceFault;
 use crate::mlx5::DeviceEvent;
 use crate::mlx5::defs::{CompletionKind, LONGEST_PIECE, LONGEST_WINDOW, Syndrome};
 use dat_core::backend::{
     Armed, Backend as _, BindRequest, CompletionQueue as _, ControlEvent, DomainKey, Glance,
-    ReceiveRequest, RegionKeys, Rejected, SendFlags, SendQueue as _, WorkQueue,
+    QueuePair, ReceiveRequest, RegionKeys, Rejected, SendFlags, SendOperation, SendQueue as _,
+    SendRequest, WorkQueue, WorkSlot as _,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::time::Instant;
@@ -252,5 +253,60 @@ fn events_of_nothing_come_to_an_end() {
         assert!(bench.backend.poll_control(now).is_none());
         assert_eq!(bench.backend.next_deadline(), None);
         assert_eq!(bench.state.fault(), None);
+    }
+}
+
+/// The record is stored before a fence, and the fence is before the doorbell: one of the processor where the window may gather
+/// stores, whatever is written there.
+#[test]
+fn doorbells_are_behind_the_fence_of_their_window() {
+    let mut bench = Bench::new();
+    let one = |bench: &mut Bench| bench.post_send(0, 8).expect("room");
+    assert_eq!(bench.steps(one), [Step::Ordered(1), Step::Written(1)]);
+    bench.send.takes_blocks = true;
+    let gathered = |record| {
+        [
+            Step::Gathered(record),
+            Step::Written(record),
+            Step::Flushed(record),
+        ]
+    };
+    assert_eq!(bench.steps(one), gathered(2));
+    let whole = bench.steps(|bench| {
+        let mut slot = bench.send.reserve(1).expect("room");
+        slot.segment(segment(8));
+        let request = SendRequest {
+            token: 2,
+            operation: SendOperation::Send,
+            length: 8,
+            flags: SendFlags::empty(),
+        };
+        slot.commit(&request).expect("a request");
+        bench.send.burst = 2;
+        bench.send.ring().expect("a doorbell");
+    });
+    assert_eq!(whole, gathered(3));
+}
+
+/// The device has no receive ring of less than 64 bytes.
+#[test]
+fn receive_rings_have_a_block_at_least() {
+    let mut bench = Bench::new();
+    for (receives, pieces, made) in [
+        (1, 1, [4, 1]),
+        (2, 1, [4, 1]),
+        (1, 2, [2, 2]),
+        (1, 4, [1, 4]),
+        (5, 1, [8, 1]),
+        (0, 1, [0, 1]),
+    ] {
+        let mut request = bench.request;
+        request.attributes.max_recv_dtos = receives;
+        request.attributes.max_recv_iov = pieces;
+        let pair = bench.backend.create_queue_pair(&request).expect("room");
+        assert_eq!(bench.shared.receives.get(), made, "{receives} of {pieces}");
+        let QueuePair { key, send, receive } = pair;
+        bench.backend.destroy_queue_pair(key, send, receive);
+        bench.shared.forgotten.set(0);
     }
 }

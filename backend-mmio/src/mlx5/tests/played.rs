@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::vec::Vec;
 
-use crate::mlx5::defs::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
+use crate::mlx5::defs::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome, doorbell};
 use crate::mlx5::{
     CompletionQueueSlot, CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair,
     MmioBackend, MmioCompletionQueue, MmioReceiveQueue, MmioSendQueue, Parts, QueuePairSlot,
     QueuePairSpec, RequestSlot, SharedReceiveQueueSpec, SharedReceiveSlot, State, Storage,
     WindowSlot,
 };
-use crate::{DeviceUnit, DmaMemory, Hal, RegisterIo, Sideband};
+use crate::{DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal, RegisterIo, Sideband};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend as _, BackendError, CompletionQueue as _, ConnectRequest, ControlEvent, DisconnectMode,
@@ -28,6 +28,30 @@ pub(crate) const PAIR: u32 = 0xAB_CDEF;
 pub(crate) const ENTRIES: u32 = 16;
 pub(crate) const BUS: u64 = 0x1000;
 
+/// What happens around a doorbell, with the send record as it is at that moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Memory is ordered before an uncached register.
+    Ordered(u32),
+    /// Memory is ordered before a register whose stores are gathered.
+    Gathered(u32),
+    Written(u32),
+    /// What was stored to a register is on its way.
+    Flushed(u32),
+}
+
+std::thread_local! {
+    /// The send record that a test looks at, and what happened since.
+    static RECORD: Cell<Option<&'static DeviceWord>> = const { Cell::new(None) };
+    static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
+}
+
+fn happens(step: fn(u32) -> Step) {
+    if let Some(record) = RECORD.get() {
+        STEPS.with_borrow_mut(|steps| steps.push(step(record.load())));
+    }
+}
+
 /// There is one thread, and no device.
 #[derive(Clone, Debug)]
 pub(crate) struct NoHal;
@@ -41,7 +65,17 @@ unsafe impl Hal for NoHal {
 
     fn from_device() {}
 
-    fn to_register() {}
+    fn to_register() {
+        happens(Step::Ordered);
+    }
+
+    fn to_gathered_register() {
+        happens(Step::Gathered);
+    }
+
+    fn flush_register() {
+        happens(Step::Flushed);
+    }
 
     fn store_before_load() {}
 
@@ -55,6 +89,7 @@ pub(crate) struct Registers(pub(crate) Rc<Cell<u32>>);
 impl RegisterIo for Registers {
     fn write(&self, _offset: u32, _value: u64) {
         self.0.set(self.0.get() + 1);
+        happens(Step::Written);
     }
 }
 
@@ -68,6 +103,9 @@ pub(crate) struct Shared {
     pub(crate) user_index: Cell<u32>,
     pub(crate) lives: RefCell<VecDeque<u32>>,
     pub(crate) halted: Cell<u32>,
+    /// Where the queue pair that was made last has its record, and what its receive queue is like.
+    pub(crate) record: Cell<u64>,
+    pub(crate) receives: Cell<[u32; 2]>,
     /// Most buffers that a shared receive queue of the device has.
     pub(crate) shared_buffers: Cell<u32>,
     /// Queue pairs that the sideband was told to forget.
@@ -149,6 +187,9 @@ unsafe impl Control for Played {
     fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
         self.0.user_index.set(spec.user_index);
         self.0.lives.borrow_mut().push_back(spec.user_index);
+        self.0.record.set(spec.record);
+        let receives = [spec.receive_entries, spec.receive_units];
+        self.0.receives.set(receives);
         Ok(MadeQueuePair {
             number: PAIR,
             doorbell: 0x800,
@@ -299,7 +340,7 @@ pub(crate) struct Bench {
     pub(crate) backend: Backend,
     pub(crate) shared: Rc<Shared>,
     pub(crate) registers: Registers,
-    pub(crate) memory: DmaMemory<'static>,
+    pub(crate) memory: DmaView<'static>,
     /// What the queue pair was asked to be.
     pub(crate) request: QueuePairRequest,
     lent: Lent,
@@ -360,7 +401,7 @@ impl Bench {
             backend,
             shared,
             registers,
-            memory: lent.memory(BUS),
+            memory: DmaView::new(lent.units, BUS),
             request,
             lent: *lent,
             state: lent.state,
@@ -397,6 +438,16 @@ impl Bench {
 
     pub(crate) fn complete(&self, kind: CompletionKind, index: u16) {
         self.writer()(kind, index, Syndrome(0));
+    }
+
+    /// What happens around the doorbells that are rung meanwhile.
+    pub(crate) fn steps(&mut self, rings: impl FnOnce(&mut Self)) -> Vec<Step> {
+        let record = self.memory.seen_at(self.shared.record.get(), 1);
+        let record = record.and_then(|units| units.first()?.get(doorbell::SEND));
+        RECORD.set(record);
+        rings(self);
+        RECORD.set(None);
+        STEPS.take()
     }
 
     pub(crate) fn poll(&self) -> Option<(u64, DtoStatus, u32)> {
