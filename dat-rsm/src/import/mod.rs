@@ -110,6 +110,8 @@ pub(crate) struct Import {
     pub(crate) generation: u32,
     /// Changes with every failed transfer and every broken link.
     pub(crate) error_epoch: u32,
+    /// Changes with every failed transfer.
+    pub(crate) failures: u32,
     pub(crate) mode: BarrierMode,
     pub(crate) barriers: u32,
     /// Transfers posted, and come back.
@@ -230,6 +232,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 key_epoch: 0,
                 generation: 0,
                 error_epoch: 0,
+                failures: 0,
                 mode: BarrierMode::Implicit,
                 barriers: 0,
                 posted: 0,

@@ -481,6 +481,7 @@ impl State {
             import.finished = import.finished.wrapping_add(1);
             if status != DtoStatus::Success {
                 import.error_epoch = import.error_epoch.wrapping_add(1);
+                import.failures = import.failures.wrapping_add(1);
             }
             if import.acknowledge.is_some() {
                 self.urgent = true;

@@ -148,7 +148,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             if !place.permission.contains(right) {
                 return Err(RsmError::PermissionDenied);
             }
-            let epochs = (generation, place.key_epoch, place.error_epoch);
+            let epochs = (generation, place.key_epoch, place.failures);
             let explicit = place.mode == BarrierMode::Explicit;
             let mut flight = Flight::new();
             if !manner.waited {
@@ -171,7 +171,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
                 residual: count,
                 count,
             })?;
-        let (generation, key_epoch, error_epoch) = epochs;
+        let (generation, key_epoch, failures) = epochs;
         let port = self.ports.get(port).ok_or(VectorError {
             error: RsmError::InternalError,
             residual: count,
@@ -194,7 +194,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             single: manner.single,
             generation,
             key_epoch,
-            error_epoch,
+            failures,
             locals: [(0, 0); WINDOW],
             next: 0,
             part: 0,

@@ -14,6 +14,7 @@ use crate::error::{Result, RsmError};
 use crate::id::{Handle, ImportId};
 use crate::import::{Attach, ImportState};
 use crate::link::LinkState;
+use crate::options::NodeId;
 use crate::transfer::flight::{Flight, Owner, Request, Step};
 
 /// Bytes that a flush reads.
@@ -39,6 +40,13 @@ impl State {
         }
     }
 
+    /// Whether a link to a node broke and may still be writing, which reads and messages by another link overtake.
+    pub(crate) fn drains(&self, node: NodeId) -> bool {
+        self.links.iter().any(|(_, link)| {
+            link.state == LinkState::Over && link.requests != 0 && link.node == node
+        })
+    }
+
     /// Posts the read that shows that the writes before it are visible; if there is no room, nothing happens. It may be
     /// posted while they are on the way.
     ///
@@ -58,11 +66,7 @@ impl State {
             return;
         };
         let (index, covers) = (place.port, place.posted);
-        // A link that broke may still be writing, which a read through another one does not see.
-        let draining = self.links.iter().any(|(_, link)| {
-            link.state == LinkState::Over && link.requests != 0 && link.node == place.node
-        });
-        if draining {
+        if self.drains(place.node) {
             return;
         }
         let request = Request {

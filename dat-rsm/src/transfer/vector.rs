@@ -54,9 +54,10 @@ pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E: Entries> {
     /// (RSMGP-05); vectors do neither (RSMPV-80, RSMPV-34).
     pub(super) single: bool,
     pub(super) generation: u32,
-    /// The state of the keys and of the errors when the call, or its last attempt, began.
+    /// The state of the keys when the call, or its last attempt, began.
     pub(super) key_epoch: u32,
-    pub(super) error_epoch: u32,
+    /// The failed transfers of the connection when the call began.
+    pub(super) failures: u32,
     /// The local memory of the entries that are on the way, by index modulo the window: first byte and length.
     pub(super) locals: [(u64, u64); WINDOW],
     /// The next entry, and how much of it is begun.
@@ -388,14 +389,13 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     fn signalling(&mut self) -> Option<core::result::Result<(), VectorError>> {
         let no_accumulate = self.flags.contains(VectorFlags::SIGPOST_NO_ACCUMULATE);
         let (engine, import, flight) = (self.engine, self.import, self.flight);
-        let (generation, error_epoch, explicit) =
-            (self.generation, self.error_epoch, self.explicit);
+        let (generation, failures, explicit) = (self.generation, self.failures, self.explicit);
         let outcome = engine.state.with(|state| {
             let place = state.imports.get(import.handle())?;
             if place.generation != generation {
                 return Some(Err(RsmError::ConnectionAborted));
             }
-            if explicit && place.error_epoch != error_epoch {
+            if explicit && place.failures != failures {
                 // An entry failed: nobody is told (RSMPV-71). The barrier tells the caller.
                 return Some(Ok(()));
             }
@@ -410,6 +410,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 Step::Done => Some(Ok(())),
                 Step::Failed(_) => attached.map(|_| Err(RsmError::RemoteNodeUnreachable)),
                 Step::Posted => None,
+                // Behind the data: entries may be on the way by a link that broke.
+                Step::Idle if state.drains(place.node) => None,
                 Step::Idle => {
                     let (link, importer) = attached?;
                     if state.links.get(link).is_some_and(|link| link.has_room()) {

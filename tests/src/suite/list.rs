@@ -334,6 +334,14 @@ macro_rules! conformance_suite {
                     one_node_has_its_share_of_importers
                     one_node_has_its_share_of_links
                     messages_for_who_is_deaf_leave_room;
+                rsm_impostor:
+                    a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry
+                    the_mode_decides_who_tells_of_a_failed_transfer
+                    nobody_is_told_of_a_vector_with_a_failed_entry
+                    a_connection_that_breaks_in_a_span_fails_its_close
+                    writes_count_once_they_are_known_to_be_visible
+                    a_signal_that_cannot_be_delivered_leaves_nothing_to_do
+                    a_flush_waits_for_a_connection_that_is_over;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
                     handles_of_any_address_and_length_may_overlap
@@ -361,11 +369,14 @@ macro_rules! conformance_suite {
                     a_bad_entry_ends_the_vector_at_its_place
                     a_bad_entry_ends_a_getv_at_its_place
                     empty_entries_are_done_without_moving_anything
-                    a_handle_of_another_controller_is_refused;
+                    a_handle_of_another_controller_is_refused
+                    a_call_too_many_moves_nothing;
                 rsm_revocation:
                     a_segment_is_cut_off_in_the_middle_of_a_vector
                     an_aborted_connection_does_not_come_back_with_the_id
                     the_end_of_one_segment_is_not_the_end_of_another
+                    acknowledged_entries_of_an_aborted_vector_do_not_count
+                    a_rebind_that_fails_leaves_the_old_memory_bound
                     rebound_segments_keep_their_importers
                     rebinding_is_refused_in_order;
                 rsm_segment:
@@ -386,7 +397,9 @@ macro_rules! conformance_suite {
                     an_export_signals_all_of_its_importers
                     waits_end_by_a_signal_by_time_or_by_the_end_of_the_segment
                     a_signal_that_fails_after_the_data_leaves_nothing_to_do
+                    a_signal_does_not_overtake_the_reads_of_its_vector
                     several_segments_are_waited_for_at_once
+                    poll_references_hold_up_the_end_and_nothing_else
                     a_burst_of_signals_arrives_as_a_whole;
                 rsm_single:
                     bytes_go_there_and_back

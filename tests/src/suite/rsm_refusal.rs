@@ -395,3 +395,39 @@ pub fn handles_mean_nothing_to_another_engine<T: RsmTestbed>(bed: &T) {
         .expect("a vector");
     assert!(load(memory)[..9] == pattern(5, 9));
 }
+
+/// Calls have places in a table: who finds none moves nothing, and may call again once another one is over.
+///
+/// Spec: RSMPV-52, RSMPV-58, RSMPV-E10
+pub fn a_call_too_many_moves_nothing<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::with(bed, 2, |mut options| {
+        options.limits.calls = 1;
+        options
+    });
+    let (_, import, memory) = nodes.segment(1);
+    let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
+    let (local, _) = nodes.local(0, 8, 3);
+    let other = [crate::fixture::nodes::handle(local, 0, 0, 8)];
+    let call = engine.start_putv(import, &other, NONE).expect("a vector");
+    let full = RsmError::InsufficientResources;
+    left(
+        engine.putv(import, &[put(&[1], 9), put(&[2], 10)], NONE, wait),
+        full,
+        2,
+    );
+    let mut bytes = [7; 2];
+    let mut get = [GetEntry {
+        local: Target::Bytes(&mut bytes),
+        local_offset: 0,
+        remote_offset: 0,
+        length: 2,
+    }];
+    left(engine.getv(import, &mut get, NONE, wait), full, 1);
+    assert_eq!(bytes, [7; 2]);
+    drop(call);
+    nodes.settle();
+    assert_eq!(load(&memory[9..11]), [0; 2]);
+    let outcome = engine.putv(import, &[put(&[1], 9), put(&[2], 10)], NONE, wait);
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(load(&memory[9..11]), [1, 2]);
+}

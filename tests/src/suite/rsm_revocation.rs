@@ -7,7 +7,7 @@ use dat_rsm::{BarrierMode, ExportFlags, ImportState, Options, Permission, RsmErr
 
 use crate::fixture::RsmTestbed;
 use crate::fixture::nodes::{
-    Nodes, PAGE, SEGMENT, left, load, pages_of, pattern, put, put_handle, store,
+    Nodes, PAGE, SEGMENT, handle, left, load, pages_of, pattern, put, put_handle, store,
 };
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -177,7 +177,86 @@ pub fn the_end_of_one_segment_is_not_the_end_of_another<T: RsmTestbed>(bed: &T) 
     }
 }
 
-/// Spec: RSMEX-20, RSMEX-21, RSMEX-22, RSMEX-23
+/// Everything is acknowledged, and then the segment goes before the call has ended: nobody vouches for any entry.
+///
+/// Spec: RSMST-01, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-E09
+pub fn acknowledged_entries_of_an_aborted_vector_do_not_count<T: RsmTestbed>(bed: &T) {
+    const COUNT: usize = 16;
+    for puts in [true, false] {
+        let nodes = Nodes::two(bed);
+        let (export, import, _) = nodes.segment(1);
+        let engine = nodes.engine(0);
+        let (local, _) = nodes.local(0, PAGE, 3);
+        let entries: Vec<_> = (0..COUNT as u64)
+            .map(|at| handle(local, at * 10, at * 20, 10))
+            .collect();
+        let started = match puts {
+            true => engine.start_putv(import, &entries, NONE),
+            false => engine.start_getv(import, &entries, NONE),
+        };
+        let mut call = started.expect("a vector");
+        assert_eq!(call.poll(), None);
+        nodes.until("all entries", || (call.completed() == COUNT).then_some(()));
+        nodes
+            .engine(1)
+            .export_unpublish(export, &mut nodes.wait(1))
+            .expect("unpublished");
+        nodes.settle();
+        let outcome = nodes.until("the end", || call.poll());
+        left(outcome, RsmError::ConnectionAborted, COUNT);
+    }
+}
+
+/// The device has room for no region more, or for one where two are needed: the import still reaches the old memory.
+///
+/// Spec: RSMEX-20, RSMEX-23
+pub fn a_rebind_that_fails_leaves_the_old_memory_bound<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let flags = ExportFlags::ALLOW_REBIND;
+    let (export, old) = nodes.export_with(1, 1, SEGMENT, flags, &[]);
+    let import = nodes.import(0, 1, SEGMENT);
+    let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
+    let (local, _) = nodes.local(0, 8, 1);
+    let spare = pages_of(1);
+    let controller = nodes.controller(1);
+    let mut taken = Vec::new();
+    let full = RsmError::InsufficientResources;
+    loop {
+        let region = Region::from_static(&spare[..8]);
+        let access = dat_rsm::LocalAccess::ReadWrite;
+        match exporter.create_local_memory(controller, region, access) {
+            Ok(made) => taken.push(made),
+            Err(error) => break assert_eq!(error, full),
+        }
+    }
+    let fresh = pages_of(1);
+    for (round, byte) in (1..=2_u8).enumerate() {
+        let wait = &mut nodes.wait(1);
+        let outcome = exporter.export_rebind(export, Region::from_static(fresh), wait);
+        assert_eq!(outcome, Err(full), "{round} places");
+        store(old, 0, &[0; 8]);
+        let entries = [put_handle(local, 0, 0, 8)];
+        let outcome = engine.putv(import, &entries, NONE, &mut nodes.wait(0));
+        assert_eq!(outcome, Ok(()), "{byte}");
+        assert_eq!(load(&old[..8]), pattern(1, 8));
+        assert!(load(fresh).iter().all(|byte| *byte == 0));
+        let last = taken.pop().expect("local memory");
+        exporter
+            .free_local_memory(controller, last, wait)
+            .expect("freed");
+    }
+    // With room for both there is nothing that keeps it.
+    exporter
+        .export_rebind(export, Region::from_static(fresh), &mut nodes.wait(1))
+        .expect("rebound");
+    nodes.settle();
+    let entries = [put_handle(local, 0, 0, 8)];
+    let outcome = engine.putv(import, &entries, NONE, &mut nodes.wait(0));
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(load(&fresh[..8]), pattern(1, 8));
+}
+
+/// Spec: RSMEX-20, RSMEX-21, RSMEX-22
 pub fn rebound_segments_keep_their_importers<T: RsmTestbed>(bed: &T) {
     for grace in GRACES {
         for sleeps in 0..25 {
@@ -234,7 +313,7 @@ pub fn rebound_segments_keep_their_importers<T: RsmTestbed>(bed: &T) {
     }
 }
 
-/// Spec: RSMEX-20, RSMEX-22, RSMEX-23, RSMEX-03
+/// Spec: RSMEX-03, RSMEX-20, RSMEX-22, RSMEX-23
 pub fn rebinding_is_refused_in_order<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let (fixed, _) = nodes.export(1, 1, SEGMENT);

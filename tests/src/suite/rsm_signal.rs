@@ -4,7 +4,7 @@ use crate::fixture::RsmTestbed;
 use dat_core::time::Instant;
 use dat_rsm::{GetEntry, ImportId, RsmError, SegmentHandle, SignalFlags, Target, VectorFlags};
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, put};
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, handle, left, load, put, store};
 
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
 const NO_ACCUMULATE: VectorFlags = VectorFlags::SIGPOST_NO_ACCUMULATE;
@@ -293,7 +293,90 @@ pub fn a_signal_that_fails_after_the_data_leaves_nothing_to_do<T: RsmTestbed>(be
     assert_eq!(drain(&nodes, 1, export), posted as usize + 1);
 }
 
-/// Spec: RSMPF-01, RSMPF-02, RSMPF-03, RSMPF-04, RSMPF-10, RSMPF-11, RSMPF-12, RSMEX-10, RSMPB-21
+/// The exporter changes its memory as soon as it has the signal: what was read is from before.
+///
+/// Spec: RSMPV-72, RSMSG-05
+pub fn a_signal_does_not_overtake_the_reads_of_its_vector<T: RsmTestbed>(bed: &T) {
+    for round in 0..20 {
+        let nodes = Nodes::two(bed);
+        let (export, import, memory) = nodes.segment(1);
+        let engine = nodes.engine(0);
+        let mode = dat_rsm::BarrierMode::Explicit;
+        engine.set_mode(import, mode).expect("a mode");
+        let (local, target) = nodes.local(0, PAGE, 1);
+        let before = crate::fixture::nodes::pattern(round, PAGE);
+        store(memory, 0, &before);
+        let entries: Vec<_> = (0..16)
+            .map(|at| handle(local, at * 256, at * 256, 256))
+            .collect();
+        let barrier = nodes.barrier(0, import);
+        engine.open_barrier(barrier).expect("open");
+        let mut call = engine.start_getv(import, &entries, SIGNAL).expect("begun");
+        assert_eq!(call.poll(), None);
+        nodes
+            .engine(1)
+            .signal_wait(export, None, &mut nodes.wait(1))
+            .expect("a signal");
+        store(memory, 0, &[0; PAGE]);
+        assert_eq!(nodes.until("the end", || call.poll()), Ok(()));
+        assert_eq!(engine.close_barrier(barrier, &mut nodes.wait(0)), Ok(()));
+        assert!(load(target) == before, "round {round}");
+    }
+}
+
+/// References to a segment keep it from being destroyed, and those to a connection from being ended; nothing is changed by the
+/// refusal, and every other call goes on as without them.
+///
+/// Spec: RSMPB-21, RSMPF-02, RSMPF-03, RSMEX-10, RSMIM-10
+pub fn poll_references_hold_up_the_end_and_nothing_else<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::two(bed);
+    let flags = dat_rsm::ExportFlags::ALLOW_REBIND;
+    let (export, _) = nodes.export_with(1, 1, SEGMENT, flags, &[]);
+    let import = nodes.import(0, 1, SEGMENT);
+    let (importer, exporter) = (nodes.engine(0), nodes.engine(1));
+    exporter.acquire_poll(export).expect("a reference");
+    importer.acquire_poll(import).expect("a reference");
+    let used = Err(RsmError::PollDescriptorInUse);
+    let ends = || {
+        let destroyed = exporter.export_destroy(export, &mut nodes.wait(1));
+        let ended = importer.import_disconnect(import, &mut nodes.wait(0));
+        [destroyed, ended]
+    };
+    assert_eq!(ends(), [used; 2]);
+    importer
+        .putv(
+            import,
+            &[put(&[1], 0)],
+            VectorFlags::empty(),
+            &mut nodes.wait(0),
+        )
+        .expect("nothing changed");
+    // A device that shows no memory of a peer maps nothing, and the end of no mapping says so.
+    let mapped = importer.import_map(import, dat_rsm::Permission::READ, 0, PAGE as u64);
+    match mapped {
+        Ok(()) => assert_eq!(importer.import_unmap(import), Ok(())),
+        Err(error) => {
+            assert_eq!(error, RsmError::MapFailed);
+            assert_eq!(
+                importer.import_unmap(import),
+                Err(RsmError::SegmentNotMapped)
+            );
+        }
+    }
+    let fresh = dat_core::memory::Region::from_static(crate::fixture::nodes::pages_of(1));
+    assert_eq!(exporter.export_republish(export, &[]), Ok(()));
+    let wait = &mut nodes.wait(1);
+    assert_eq!(exporter.export_rebind(export, fresh, wait), Ok(()));
+    assert_eq!(exporter.export_unpublish(export, wait), Ok(()));
+    assert_eq!(ends(), [used; 2], "the references outlive the publication");
+    assert_eq!(exporter.export_publish(export, SEGMENT, &[]), Ok(SEGMENT));
+    assert_eq!(ends(), [used; 2]);
+    exporter.release_poll(export).expect("released");
+    importer.release_poll(import).expect("released");
+    assert_eq!(ends(), [Ok(()); 2]);
+}
+
+/// Spec: RSMPF-02, RSMPF-03, RSMPF-04, RSMPF-10, RSMPF-11, RSMPF-12, RSMEX-10, RSMPB-21
 pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let (export, import, _) = nodes.segment(1);

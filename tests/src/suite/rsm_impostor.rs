@@ -1,0 +1,353 @@
+//! Exporters that do not keep what they promise: transfers, flushes and signals that fail at a chosen place on any device.
+
+use dat_rsm::{
+    BarrierMode, ConnectionState, EntryStatus, GetEntry, ImportState, PutEntry, RsmError,
+    SignalFlags, Target, Topology, VectorFlags,
+};
+
+use crate::fixture::RsmTestbed;
+use crate::fixture::impostor::{Faults, GRANTED, Impostor};
+use crate::fixture::nodes::{Nodes, PAGE, handle, left, load, pattern, put, put_handle};
+
+const NONE: VectorFlags = VectorFlags::empty();
+const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
+/// Entries of a vector.
+const COUNT: usize = 6;
+/// Bytes of an entry.
+const SIZE: usize = 50;
+/// An offset inside the segment that the device of the exporter refuses.
+const REFUSED: u64 = PAGE as u64 + 8;
+
+/// Whatever entry it is that the device refuses: the ones before it are done, the others are left.
+///
+/// Spec: RSMPV-31, RSMPV-32, RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-55, RSMPV-56, RSMPV-60, RSMPV-E07
+pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::alone(bed);
+    let impostor = Impostor::new(&nodes, Faults::default());
+    let import = impostor.import();
+    let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
+    assert_eq!(engine.import_length(import), Ok(GRANTED as u64));
+    let (local, source) = nodes.local(0, COUNT * SIZE, 3);
+    let bytes = load(source);
+    let refused = RsmError::PermissionDenied;
+    for bad in 0..COUNT {
+        impostor.memory.store(0, &[0; PAGE]);
+        let mut entries: Vec<PutEntry<'_>> = (0..COUNT)
+            .map(|at| match at % 2 {
+                0 => put_handle(local, (at * SIZE) as u64, at as u64 * 100, SIZE as u64),
+                _ => put(&bytes[at * SIZE..][..SIZE], at as u64 * 100),
+            })
+            .collect();
+        entries[bad].remote_offset = REFUSED;
+        let failure = engine
+            .putv(import, &entries, NONE, wait)
+            .expect_err("refused");
+        assert_eq!((failure.error, failure.residual), (refused, COUNT - bad));
+        assert_eq!(failure.status(bad), EntryStatus::Failed(refused));
+        let there = |at: usize| impostor.memory.load(at * 100, SIZE) == bytes[at * SIZE..][..SIZE];
+        assert!((0..bad).all(there), "{bad}");
+        // The tail, mended, does the rest on the same handle.
+        entries[bad].remote_offset = bad as u64 * 100;
+        let rest = engine.putv(import, &entries[bad..], NONE, wait);
+        rest.expect("recovered");
+        assert!((0..COUNT).all(there), "{bad}");
+
+        let mut targets = [[0; SIZE]; COUNT];
+        let mut entries: Vec<GetEntry<'_>> = targets
+            .iter_mut()
+            .enumerate()
+            .map(|(at, bytes)| GetEntry {
+                local: Target::Bytes(bytes),
+                local_offset: 0,
+                remote_offset: at as u64 * 100,
+                length: SIZE as u64,
+            })
+            .collect();
+        entries[bad].remote_offset = REFUSED;
+        let outcome = engine.getv(import, &mut entries, NONE, wait);
+        left(outcome, refused, COUNT - bad);
+        entries[bad].remote_offset = bad as u64 * 100;
+        let rest = engine.getv(import, &mut entries[bad..], NONE, wait);
+        rest.expect("recovered");
+        drop(entries);
+        assert_eq!(targets.concat(), bytes, "{bad}");
+    }
+    assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
+}
+
+/// In implicit mode the call tells of it, in explicit mode the close: then all of the span is done again, on the same handle.
+///
+/// Spec: RSMPV-20, RSMPV-22, RSMPV-40, RSMPV-42, RSMPV-53, RSMPV-54, RSMBR-05, RSMBR-06
+pub fn the_mode_decides_who_tells_of_a_failed_transfer<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::alone(bed);
+    let impostor = Impostor::new(&nodes, Faults::default());
+    let import = impostor.import();
+    let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
+    let barrier = nodes.barrier(0, import);
+    let (local, source) = nodes.local(0, SIZE, 3);
+    let bytes = load(source);
+    for immediate in [false, true] {
+        let entry = |offset| match immediate {
+            true => put(&bytes, offset),
+            false => put_handle(local, 0, offset, SIZE as u64),
+        };
+        let bad = [entry(0), entry(REFUSED), entry(100)];
+        engine.open_barrier(barrier).expect("open");
+        let outcome = engine.putv(import, &bad, NONE, wait);
+        left(outcome, RsmError::PermissionDenied, 2);
+        assert_eq!(
+            engine.close_barrier(barrier, wait),
+            Err(RsmError::BarrierFailure),
+            "the close tells of it too"
+        );
+        let explicit = BarrierMode::Explicit;
+        engine.set_mode(import, explicit).expect("a mode");
+        engine.open_barrier(barrier).expect("open");
+        assert_eq!(engine.putv(import, &bad, NONE, wait), Ok(()));
+        assert_eq!(
+            engine.close_barrier(barrier, wait),
+            Err(RsmError::BarrierFailure)
+        );
+        impostor.memory.store(0, &[0; PAGE]);
+        engine.open_barrier(barrier).expect("open");
+        let again = [entry(0), entry(50), entry(100)];
+        assert_eq!(engine.putv(import, &again, NONE, wait), Ok(()));
+        assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
+        assert_eq!(impostor.memory.load(0, 150), bytes.repeat(3));
+        let implicit = BarrierMode::Implicit;
+        engine.set_mode(import, implicit).expect("a mode");
+    }
+}
+
+/// Also where all entries after it succeed, on a new connection, before the signal would be sent.
+///
+/// Spec: RSMPV-70, RSMPV-71, RSMPV-72
+pub fn nobody_is_told_of_a_vector_with_a_failed_entry<T: RsmTestbed>(bed: &T) {
+    for explicit in [true, false] {
+        for (count, bad) in [(3, 0), (3, 2), (400, 1), (400, 200)] {
+            let nodes = Nodes::alone(bed);
+            let impostor = Impostor::new(&nodes, Faults::default());
+            let import = impostor.import();
+            let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
+            let (local, _) = nodes.local(0, SIZE, 3);
+            if explicit {
+                let mode = BarrierMode::Explicit;
+                engine.set_mode(import, mode).expect("a mode");
+            }
+            let barrier = nodes.barrier(0, import);
+            engine.open_barrier(barrier).expect("open");
+            let mut entries: Vec<_> = (0..count).map(|at| put_handle(local, 0, at, 1)).collect();
+            entries[bad].remote_offset = REFUSED;
+            let outcome = engine.putv(import, &entries, SIGNAL, wait);
+            match explicit {
+                true => assert_eq!(outcome, Ok(()), "the close tells"),
+                false => left(outcome, RsmError::PermissionDenied, entries.len() - bad),
+            }
+            assert_eq!(
+                engine.close_barrier(barrier, wait),
+                Err(RsmError::BarrierFailure)
+            );
+            // A signal of its own is the only one that is heard.
+            let posted = engine.signal_post(import, SignalFlags::empty(), wait);
+            assert_eq!(posted, Ok(()));
+            nodes.until("the signal", || {
+                impostor.serve();
+                (impostor.signals.get() != 0).then_some(())
+            });
+            assert_eq!(impostor.signals.get(), 1, "{bad} of {count}");
+        }
+    }
+}
+
+/// Spec: RSMBR-04, RSMBR-06, RSMBR-09
+pub fn a_connection_that_breaks_in_a_span_fails_its_close<T: RsmTestbed>(bed: &T) {
+    for written in [false, true] {
+        let nodes = Nodes::alone(bed);
+        let impostor = Impostor::new(&nodes, Faults::default());
+        let import = impostor.import();
+        let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
+        let barrier = nodes.barrier(0, import);
+        engine.open_barrier(barrier).expect("open");
+        if written {
+            let outcome = engine.putv(import, &[put(&[1], 0)], NONE, wait);
+            assert_eq!(outcome, Ok(()));
+        }
+        impostor.hang_up();
+        nodes.until("a new connection", || {
+            impostor.serve();
+            (impostor.connections() == 2).then_some(())
+        });
+        assert_eq!(
+            engine.close_barrier(barrier, wait),
+            Err(RsmError::BarrierFailure)
+        );
+        engine.open_barrier(barrier).expect("open");
+        let outcome = engine.putv(import, &[put(&[2], 0)], NONE, wait);
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
+        assert_eq!(impostor.memory.load(0, 1), [2]);
+    }
+}
+
+/// All bytes arrive and are acknowledged, but flushes fail: the vector fails as a whole, interrupted or not.
+///
+/// Spec: RSMPV-21, RSMPV-52, RSMPV-54, RSMPV-83, RSMPV-E11
+pub fn writes_count_once_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
+    let (mut interrupted, mut arrived) = (0, 0);
+    for sleeps in 0..30 {
+        let nodes = Nodes::alone(bed);
+        let faults = Faults {
+            no_flush: true,
+            ..Faults::default()
+        };
+        let impostor = Impostor::new(&nodes, faults);
+        let import = impostor.import();
+        let engine = nodes.engine(0);
+        let bytes = pattern(7, COUNT * SIZE);
+        let entries: Vec<_> = (0..COUNT)
+            .map(|at| put(&bytes[at * SIZE..][..SIZE], (at * SIZE) as u64))
+            .collect();
+        let wait = &mut impostor.interrupted_after(sleeps);
+        let failure = engine.putv(import, &entries, NONE, wait);
+        let failure = failure.expect_err("a failure");
+        assert_eq!(failure.residual, COUNT, "after {sleeps}: {failure}");
+        match failure.error {
+            RsmError::Interrupted => {
+                interrupted += 1;
+                arrived += usize::from(impostor.memory.load(0, bytes.len()) == bytes);
+            }
+            error => assert_eq!(error, RsmError::PermissionDenied),
+        }
+    }
+    // What moves by itself may be through before it is interrupted.
+    let by_steps = bed.stands_still();
+    assert!(
+        interrupted > 0 && arrived > 0 || !by_steps,
+        "{arrived} of {interrupted}"
+    );
+}
+
+/// The device of the exporter takes no message: bytes move, and the connection comes back. Where the exporter goes for good,
+/// there is no way to its node.
+///
+/// Spec: RSMPV-74, RSMPV-E09, RSMPV-E12, RSMSG-05
+pub fn a_signal_that_cannot_be_delivered_leaves_nothing_to_do<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::alone(bed);
+    let faults = Faults {
+        deaf: true,
+        ..Faults::default()
+    };
+    let impostor = Impostor::new(&nodes, faults);
+    let import = impostor.import();
+    let (engine, mut served) = (nodes.engine(0), impostor.wait());
+    let wait = &mut served;
+    let unreachable = RsmError::RemoteNodeUnreachable;
+    let (local, source) = nodes.local(0, SIZE, 3);
+    for mode in [BarrierMode::Implicit, BarrierMode::Explicit] {
+        engine.set_mode(import, mode).expect("a mode");
+        let to = SIZE * mode as usize;
+        let entries = [put_handle(local, 0, to as u64, SIZE as u64)];
+        left(engine.putv(import, &entries, SIGNAL, wait), unreachable, 0);
+        assert_eq!(impostor.memory.load(to, SIZE), load(source));
+    }
+    engine
+        .set_mode(import, BarrierMode::Implicit)
+        .expect("a mode");
+    let mut bytes = [0; SIZE];
+    let mut entries = [GetEntry {
+        local: Target::Bytes(&mut bytes),
+        local_offset: 0,
+        remote_offset: 0,
+        length: SIZE as u64,
+    }];
+    let outcome = engine.getv(import, &mut entries, SIGNAL, wait);
+    left(outcome, unreachable, 0);
+    assert_eq!(bytes[..], load(source));
+    let posted = engine.signal_post(import, SignalFlags::empty(), wait);
+    assert_eq!(posted, Err(unreachable));
+    assert_eq!(impostor.signals.get(), 0);
+    let outcome = engine.putv(import, &[put(&[9], 0)], NONE, wait);
+    assert_eq!(outcome, Ok(()), "the connection lives");
+    drop(served);
+    drop(impostor);
+    let wait = &mut nodes.wait(0);
+    left(
+        engine.putv(import, &[put(&[9], 0)], NONE, wait),
+        RsmError::ConnectionAborted,
+        1,
+    );
+    let again = nodes.import_as(
+        0,
+        1,
+        crate::fixture::nodes::SEGMENT,
+        dat_rsm::Permission::all(),
+    );
+    assert_eq!(again, Err(unreachable));
+}
+
+/// The state of the path to the exporter.
+fn path(topology: &Topology) -> ConnectionState {
+    topology.controllers[0].remotes[1].state
+}
+
+/// A connection that is over still has a request on the way: what was written by the next one is not known to be visible
+/// before that request is back. A topology says what was when it was asked for.
+///
+/// Spec: RSMPV-21, RSMPV-30, RSMTP-02, RSMTP-03
+pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
+    let nodes = Nodes::alone(bed);
+    let faults = Faults {
+        deaf: true,
+        ..Faults::default()
+    };
+    let impostor = Impostor::new(&nodes, faults);
+    let import = impostor.import();
+    let engine = nodes.engine(0);
+    let before = engine.topology().expect("a topology");
+    let copy = before.clone();
+    let posted = engine.signal_post(
+        import,
+        SignalFlags::empty(),
+        &mut impostor.interrupted_after(1),
+    );
+    assert_eq!(posted, Err(RsmError::Interrupted));
+    // While it is on the way, and the engine waits for it.
+    let patience = if bed.stands_still() { 200 } else { 30_000 };
+    let until = bed.now().after(patience).expect("a time");
+    impostor.offend();
+    let broken = nodes.until("the end of the path", || {
+        let now = engine.topology().expect("a topology");
+        (path(&now) == ConnectionState::GoingDown).then_some(now)
+    });
+    assert_eq!(before, copy);
+    assert_eq!(path(&before), ConnectionState::Active);
+    let (local, source) = nodes.local(0, SIZE, 3);
+    let entries: Vec<_> = (0..SIZE as u64)
+        .map(|at| handle(local, at, at, 1))
+        .collect();
+    let mut call = engine.start_putv(import, &entries, NONE).expect("a vector");
+    let arrived = |call: &mut dat_rsm::VectorCall<'_, '_, '_, _, _>| {
+        impostor.serve();
+        assert_eq!(call.poll(), None);
+        call.completed() == SIZE
+    };
+    nodes.until("the bytes", || arrived(&mut call).then_some(()));
+    let now = engine.topology().expect("a topology");
+    assert_eq!(path(&now), ConnectionState::Active);
+    assert_eq!(path(&broken), ConnectionState::GoingDown);
+    assert_eq!(impostor.memory.load(0, SIZE), load(source));
+    let mut looks = 0;
+    while bed.now() < until {
+        looks += 1;
+        assert_eq!(call.poll(), None, "a flush that proves nothing");
+        bed.step();
+        nodes.progress();
+    }
+    assert!(looks > 0 || !bed.stands_still());
+    impostor.listen_at_last();
+    let outcome = nodes.until("the end", || {
+        impostor.serve();
+        call.poll()
+    });
+    assert_eq!(outcome, Ok(()));
+}
