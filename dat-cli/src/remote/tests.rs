@@ -15,8 +15,8 @@ use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use super::client::{Arrival, Client, Plan, Server as Place};
 use super::load::RemoteLoad;
 use super::protocol::{Message, Refusal, Request, Work};
-use super::server::{Folder, MOST_CLIENTS, NoShelf, Notice, Server, Single};
-use super::session::Shelf;
+use super::server::{MOST_CLIENTS, Notice, Server, Terms};
+use super::shelf::{Folder, NoShelf, Quotas, Shelf, Single};
 use super::station::{Station, Waiting, checksum, part_of};
 use super::transfer::{Outcome, Shape, send_file};
 use crate::arguments::Operation;
@@ -31,6 +31,8 @@ const SHAPE: Shape = Shape {
     segments: 2,
     chunk: 1000,
 };
+/// What a server lends.
+const MEMORY: usize = 4 << 20;
 const WAITINGS: [Waiting; 2] = [Waiting::Block, Waiting::Poll { looks: 10 }];
 
 type MockStation = Station<MockBackend, ThreadWait>;
@@ -40,15 +42,33 @@ fn station(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -
     Station::open(backend, ThreadWait::new(), waiting, MOST_CLIENTS + 1, 512).unwrap()
 }
 
-fn place() -> Place {
+fn place() -> Place<'static> {
     Place {
         address: IaAddress::Node(1),
         qualifier: QUALIFIER,
+        token: None,
     }
+}
+
+fn folder(path: &Path, replace: bool) -> Folder {
+    let quotas = Quotas {
+        host: 1 << 40,
+        all: 1 << 40,
+    };
+    Folder::new(path, replace, quotas).unwrap()
 }
 
 /// Lets `act` have a fabric with a server on it; what the server told.
 fn serving(
+    waiting: Waiting,
+    shelf: &mut (dyn Shelf + Send),
+    act: impl FnOnce(&Fabric),
+) -> Vec<Notice> {
+    serving_on(Terms::default(), waiting, shelf, act)
+}
+
+fn serving_on(
+    terms: Terms,
     waiting: Waiting,
     shelf: &mut (dyn Shelf + Send),
     act: impl FnOnce(&Fabric),
@@ -60,7 +80,8 @@ fn serving(
     let listens = AtomicBool::new(false);
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
-            let mut server = Server::new(station(&fabric, "server", 1, waiting), 1 << 20);
+            let station = station(&fabric, "server", 1, waiting);
+            let mut server = Server::new(station, MEMORY, terms);
             let only: IpAddr = [10, 9, 0, 1].into();
             // Nodes of the mock have no such addresses, so that it does not matter.
             assert_eq!(server.listen(Some(QUALIFIER), Some(only)), Ok(QUALIFIER));
@@ -115,8 +136,8 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn files_arrive_whole() {
     for waiting in WAITINGS {
-        let folder = tempfile::tempdir().unwrap();
-        let mut shelf = Folder::new(folder.path(), true);
+        let directory = tempfile::tempdir().unwrap();
+        let mut shelf = folder(directory.path(), true);
         let told = serving(waiting, &mut shelf, |fabric| {
             let mut client = station(fabric, "client", 2, waiting);
             for length in [0, 1, 999, 1000, 1001, 2000, 6000, 6001, 50_001] {
@@ -127,10 +148,10 @@ fn files_arrive_whole() {
                 assert_eq!(outcome.segments, length.div_ceil(1000) as u64);
                 assert_eq!(outcome.moving.is_zero(), length == 0);
                 assert_eq!(outcome.checksum, twox_hash::XxHash3_128::oneshot(&data));
-                assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), data);
+                assert_eq!(std::fs::read(directory.path().join("file")).unwrap(), data);
             }
         });
-        assert_eq!(names(folder.path()), ["file"]);
+        assert_eq!(names(directory.path()), ["file"]);
         let stored = told
             .iter()
             .filter(|notice| matches!(notice, Notice::Stored(name, _) if name == "file"));
@@ -140,8 +161,8 @@ fn files_arrive_whole() {
 
 #[test]
 fn one_file_has_its_place_beforehand() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("target");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("target");
     let part = FilePlace::choose(&path).unwrap().begin(None).unwrap();
     serving(Waiting::Block, &mut Single(Some(part)), |fabric| {
         let mut client = station(fabric, "client", 2, Waiting::Block);
@@ -154,9 +175,9 @@ fn one_file_has_its_place_beforehand() {
 
 #[test]
 fn what_is_not_allowed_is_refused_and_the_next_is_served() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("there"), "precious").unwrap();
-    let mut shelf = Folder::new(folder.path(), false);
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("there"), "precious").unwrap();
+    let mut shelf = folder(directory.path(), false);
     let told = serving(Waiting::Block, &mut shelf, |fabric| {
         let mut client = station(fabric, "client", 2, Waiting::Block);
         let huge = Shape {
@@ -187,8 +208,8 @@ fn what_is_not_allowed_is_refused_and_the_next_is_served() {
         }
         copy(&mut client, "new", &some(100), SHAPE).unwrap();
     });
-    assert_eq!(names(folder.path()), ["new", "there"]);
-    let there = std::fs::read_to_string(folder.path().join("there"));
+    assert_eq!(names(directory.path()), ["new", "there"]);
+    let there = std::fs::read_to_string(directory.path().join("there"));
     assert_eq!(there.unwrap(), "precious");
     assert!(told.contains(&Notice::Rejected(Refusal::TooLarge)));
     assert!(told.contains(&Notice::Refused(Refusal::Exists)));
@@ -207,11 +228,14 @@ fn what_is_not_allowed_is_refused_and_the_next_is_served() {
 #[test]
 fn links_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("precious"), "precious").unwrap();
-    std::os::unix::fs::symlink(outside.path().join("precious"), folder.path().join("link"))
-        .unwrap();
-    let mut shelf = Folder::new(folder.path(), true);
+    std::os::unix::fs::symlink(
+        outside.path().join("precious"),
+        directory.path().join("link"),
+    )
+    .unwrap();
+    let mut shelf = folder(directory.path(), true);
     serving(Waiting::Block, &mut shelf, |fabric| {
         let mut client = station(fabric, "client", 2, Waiting::Block);
         let failure = copy(&mut client, "link", b"evil", SHAPE).unwrap_err();
@@ -256,8 +280,8 @@ fn answers(client: &mut Client<'_, MockBackend, ThreadWait>, said: &[Message]) -
 /// Clients that break the rules are refused, and nothing of their file is left.
 #[test]
 fn broken_clients_do_no_harm() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut shelf = Folder::new(folder.path(), false);
+    let directory = tempfile::tempdir().unwrap();
+    let mut shelf = folder(directory.path(), false);
     let name = Message::Name("evil".into());
     let filled = |slot, length| Message::Filled { slot, length };
     let end = Message::End { checksum: 1 };
@@ -289,7 +313,7 @@ fn broken_clients_do_no_harm() {
         }
         copy(&mut station, "good", &some(3000), SHAPE).unwrap();
     });
-    assert_eq!(names(folder.path()), ["good"]);
+    assert_eq!(names(directory.path()), ["good"]);
     let gone = told
         .iter()
         .filter(|notice| **notice == Notice::Gone)
@@ -390,8 +414,8 @@ fn memory_of_another_client_cannot_be_reached() {
 /// A client that is gone in the middle leaves nothing, and there is no end to how many may come one after the other.
 #[test]
 fn clients_that_vanish_leave_room_for_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut shelf = Folder::new(folder.path(), false);
+    let directory = tempfile::tempdir().unwrap();
+    let mut shelf = folder(directory.path(), false);
     serving(Waiting::Block, &mut shelf, |fabric| {
         for round in 0..2 * MOST_CLIENTS as u64 {
             let mut station = station(fabric, "client", 2 + round, Waiting::Block);
@@ -409,7 +433,7 @@ fn clients_that_vanish_leave_room_for_others() {
             // The adapter closes without a word.
         }
     });
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]
@@ -458,8 +482,8 @@ fn random_messages_do_no_harm() {
         state ^= state << 17;
         state % below
     };
-    let folder = tempfile::tempdir().unwrap();
-    let mut shelf = Folder::new(folder.path(), false);
+    let directory = tempfile::tempdir().unwrap();
+    let mut shelf = folder(directory.path(), false);
     serving(Waiting::Block, &mut shelf, |fabric| {
         let mut station = station(fabric, "client", 2, Waiting::Block);
         for _ in 0..40 {
@@ -500,7 +524,7 @@ fn random_messages_do_no_harm() {
         }
         copy(&mut station, "good", &some(3000), SHAPE).unwrap();
     });
-    assert_eq!(names(folder.path()), ["good"]);
+    assert_eq!(names(directory.path()), ["good"]);
 }
 
 #[test]
@@ -560,7 +584,8 @@ fn a_server_that_ends_is_noticed() {
     let listens = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut server = Server::new(station(&fabric, "server", 1, Waiting::Block), 1 << 20);
+            let station = station(&fabric, "server", 1, Waiting::Block);
+            let mut server = Server::new(station, MEMORY, Terms::default());
             server.listen(Some(QUALIFIER), None).unwrap();
             listens.store(true, Ordering::Release);
             let stop = || stop.load(Ordering::Acquire);
