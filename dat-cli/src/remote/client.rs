@@ -289,6 +289,12 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             .during("dat_ep_post_send")
     }
 
+    /// When the server was told last.
+    #[cfg(test)]
+    pub(crate) fn said(&self) -> Instant {
+        self.said
+    }
+
     /// What comes next, or `None` after half a second at most, or at once if there is nothing and `wait` is not set.
     ///
     /// # Errors
