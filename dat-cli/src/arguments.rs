@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::model::DEVICE;
 use crate::peer::{Peer, QUALIFIER, parse_peer};
 use crate::rsm::arguments::RsmArguments;
-use crate::size::{Sweep, parse_count, parse_duration, parse_size, parse_sweep};
+use crate::size::{Sweep, parse_count, parse_duration, parse_quota, parse_size, parse_sweep};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -57,17 +57,6 @@ pub(crate) struct Common {
     /// Print nothing but errors; the exit code tells the rest
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
-    /// What carries the data
-    #[arg(long, global = true, value_enum, default_value_t)]
-    pub(crate) backend: BackendName,
-}
-
-/// The backends of this build.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackendName {
-    /// A network inside this process: moves real bytes and enforces what hardware enforces
-    #[default]
-    Mock,
 }
 
 #[derive(Subcommand)]
@@ -157,6 +146,9 @@ pub(crate) struct DeviceArguments {
     /// Let the other end be `dat serve` in another process, or on another host
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]
     pub(crate) connect: Option<Peer>,
+    /// The file with the token that this `dat serve` asks for
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) waiting: WaitingArguments,
 }
@@ -251,9 +243,9 @@ pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Fai
 
 #[derive(Args)]
 #[command(after_help = "\
-Serves `dat copy --connect` and `dat perf --connect` of up to 16 clients at once, until a signal such as Ctrl-C ends it. Whoever \
-reaches the device can connect: there are no passwords. Clients reach only memory that is lent to them and can only \
-store files of plain names in the directory of --into.
+Serves `dat copy --connect` and `dat perf --connect` of up to 16 clients at once, until a signal such as Ctrl-C ends it. Clients \
+reach only memory that is lent to them and can only store files of plain names in the directory of --into. Without \
+--token-file, everybody who reaches the device can connect.
 
 Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct ServeArguments {
@@ -275,6 +267,18 @@ pub(crate) struct ServeArguments {
     /// Memory for all clients together, 1 to 1G
     #[arg(long, default_value = "64M", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) memory: u64,
+    /// Serve only clients that have the token in this file, of at least 16 bytes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// End clients that say nothing for so long, 15s to 1day
+    #[arg(long, value_name = "DURATION", default_value = "1min", value_parser = parse_idle, allow_negative_numbers = true)]
+    pub(crate) idle: Duration,
+    /// Bytes that all clients together may store before the server is started again
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = parse_quota, allow_negative_numbers = true)]
+    pub(crate) quota: u64,
+    /// Bytes of these that the clients of one host may store
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_quota, allow_negative_numbers = true)]
+    pub(crate) client_quota: u64,
     #[command(flatten)]
     pub(crate) waiting: WaitingArguments,
 }
@@ -338,6 +342,14 @@ pub(crate) fn at_least_one(text: &str) -> Result<u64, String> {
     parse_count(text, 1..=u64::MAX)
 }
 
+/// Reads how long a client may say nothing: a working one speaks at least every 13 seconds then.
+fn parse_idle(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+        .ok()
+        .filter(|idle| *idle >= Duration::from_secs(15))
+        .ok_or_else(|| "a time from 15s to 1day is needed, for example 1min".into())
+}
+
 /// Reads what can stand in a line of `dat.conf`.
 fn parse_library(text: &str) -> Result<String, String> {
     if text.trim().is_empty() || text.contains(char::is_control) {
@@ -364,22 +376,12 @@ pub(crate) enum Operation {
     Srq,
 }
 
-/// Tells those who look for RDMA devices among the backends where they are, and those who give an option to the wrong command which one
-/// takes it.
+/// Names the commands that there are, or those that take an option which another command was given.
 pub(crate) fn hint(error: &mut clap::Error) {
     match error.kind() {
-        ErrorKind::UnknownArgument => return hint_at_command(error),
-        ErrorKind::InvalidSubcommand => return hint_at_commands(error),
+        ErrorKind::UnknownArgument => hint_at_command(error),
+        ErrorKind::InvalidSubcommand => hint_at_commands(error),
         _ => {}
-    }
-    let backend = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(option)) => option.starts_with("--backend"),
-        _ => false,
-    };
-    if error.kind() == ErrorKind::InvalidValue && backend {
-        let tip = "RDMA devices are not chosen by --backend: name one with --device, in a build with --features verbs";
-        let tip = ContextValue::StyledStrs(vec![tip.into()]);
-        error.insert(ContextKind::Suggested, tip);
     }
 }
 

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use backend_mock::Fabric;
 use clap::{CommandFactory, Parser};
 
-use crate::arguments::{Arguments, BackendName, Command, Wanted};
+use crate::arguments::{Arguments, Command, Wanted};
 use crate::failure::{Failure, FailureKind};
 use crate::interrupt::Signals;
 use crate::model::Model;
@@ -61,7 +61,6 @@ pub fn main() -> ExitCode {
         }
     };
     let mut output = Output::new(arguments.common.json, arguments.common.quiet);
-    let BackendName::Mock = arguments.common.backend;
     let tour = arguments.tour;
     let command = match arguments.command {
         None => Command::Tour(tour),

@@ -102,7 +102,7 @@ impl Place {
     }
 
     /// Where it is, symbolic links followed.
-    #[cfg(not(unix))]
+    #[cfg(any(not(unix), feature = "verbs", test))]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -224,6 +224,35 @@ impl Part {
             .map_err(|refused| Failure::file("replace", &place.name, &refused.error))
     }
 
+    /// Puts the file into its place for good: `sync` writes the file to the disk before that, and its folder after it. Without
+    /// `replace` the place must still be free.
+    ///
+    /// # Errors
+    /// `AlreadyExists`: something has taken the place; it is untouched. Others: the system's; if the folder cannot be written to
+    /// the disk, the file is in its place, and a failure of the power may undo that.
+    #[cfg(any(feature = "verbs", test))]
+    pub(crate) fn store(
+        self,
+        replace: bool,
+        sync: &dyn Fn(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Self { place, file } = self;
+        if let Some(replaced) = place.replaced.as_ref().filter(|_| replace) {
+            resemble(file.as_file(), replaced)?;
+        }
+        sync(file.as_file())?;
+        if replace {
+            file.persist(&place.path)
+        } else {
+            file.persist_noclobber(&place.path)
+        }
+        .map_err(|refused| refused.error)?;
+        // Elsewhere folders cannot be opened, and need not be.
+        #[cfg(unix)]
+        sync(&File::open(&place.directory)?)?;
+        Ok(())
+    }
+
     /// Puts the file into a place that nothing has taken meanwhile.
     ///
     /// # Errors
@@ -266,4 +295,67 @@ fn resemble(file: &File, replaced: &Metadata) -> io::Result<()> {
 #[cfg(not(unix))]
 fn resemble(file: &File, replaced: &Metadata) -> io::Result<()> {
     file.set_permissions(replaced.permissions())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// The file is on the disk before it takes its place, and its folder after that.
+    #[test]
+    fn a_file_is_on_the_disk_before_it_is_stored() {
+        for replace in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("file");
+            if replace {
+                fs::write(&path, "old").unwrap();
+            }
+            let begin = || {
+                let mut part = Place::choose(&path).unwrap().begin(None).unwrap();
+                part.write(b"new").unwrap();
+                part
+            };
+            let content = || fs::read_to_string(&path).ok();
+            let before = replace.then(|| "old".to_owned());
+            let refused = begin().store(replace, &|_| Err(io::ErrorKind::StorageFull.into()));
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::StorageFull);
+            assert_eq!(content(), before);
+            let synced = RefCell::new(Vec::new());
+            let stored = begin().store(replace, &|file| {
+                let about = file.metadata()?;
+                synced.borrow_mut().push((about.is_dir(), content()));
+                Ok(())
+            });
+            stored.unwrap();
+            let mut expected = vec![(false, before)];
+            if cfg!(unix) {
+                expected.push((true, Some("new".into())));
+            }
+            assert_eq!(synced.into_inner(), expected);
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+    }
+
+    /// A file that was made meanwhile stays, without `replace`.
+    #[test]
+    fn a_place_that_was_taken_meanwhile_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for replace in [false, true] {
+            let mut part = Place::choose(&path).unwrap().begin(None).unwrap();
+            part.write(b"ours").unwrap();
+            fs::write(&path, "theirs").unwrap();
+            let outcome = part.store(replace, &File::sync_all);
+            let content = fs::read_to_string(&path).unwrap();
+            if replace {
+                outcome.unwrap();
+                assert_eq!(content, "ours");
+            } else {
+                assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+                assert_eq!(content, "theirs");
+            }
+            fs::remove_file(&path).unwrap();
+        }
+    }
 }

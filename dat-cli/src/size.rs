@@ -18,6 +18,14 @@ pub(crate) fn parse_offset(text: &str) -> Result<u64, String> {
     parse_bytes(text, "an offset", 0)
 }
 
+/// Reads a size of any number of bytes.
+pub(crate) fn parse_quota(text: &str) -> Result<u64, String> {
+    Config::new()
+        .with_binary()
+        .parse_size(text)
+        .map_err(|_| "this is not a size of at most 16 EiB; write for example 512M or 16G".into())
+}
+
 fn parse_bytes(text: &str, what: &str, least: u64) -> Result<u64, String> {
     let limits = || {
         format!(

@@ -13,7 +13,7 @@ use dat_core::memory::RmrTriplet;
 
 use protocol::{
     MESSAGE, MOST_BYTES, MOST_DEPTH, Message, NAME, Refusal, Request, VERSION, Work, decode_answer,
-    decode_rejection, encode_answer, encode_rejection, is_plain_name,
+    decode_challenge, decode_rejection, encode_answer, encode_rejection, is_plain_name,
 };
 
 #[path = "../../dat-cli/src/remote/protocol.rs"]
@@ -41,8 +41,8 @@ pub fn run(input: &[u8]) {
     let expected = refusal_of_greeting(input).or_else(|| refusal_of_request(input));
     let request = Request::decode(input);
     assert_eq!(request.err(), expected);
-    if let Ok(request) = request {
-        assert_eq!(request.encode(), input, "{request:?}");
+    if let Ok((request, proof)) = request {
+        assert_eq!(request.encode(proof.as_ref()), input, "{request:?}");
         assert!(request.bytes() <= MOST_BYTES, "{request:?}");
     }
     for asked in ASKED {
@@ -71,7 +71,8 @@ fn refusal_of_greeting(bytes: &[u8]) -> Option<Refusal> {
 
 /// Why a request with a good greeting is refused, if it is.
 fn refusal_of_request(bytes: &[u8]) -> Option<Refusal> {
-    if bytes.len() != 24 {
+    // With a proof, or without.
+    if !matches!(bytes.len(), 24 | 40) {
         return Some(Refusal::Malformed);
     }
     let [kind, depth, size, length, padding] =
@@ -92,15 +93,15 @@ fn answer(bytes: &[u8], asked: &Request) {
             Work::Echo => 0,
             _ => asked.bytes(),
         };
-        let fits = bytes.len() == 26
+        let fits = bytes.len() == 30
             && number(bytes, 18..26) == wanted
             && number(bytes, 10..18) <= u64::MAX - wanted;
         (!fits).then_some(Refusal::Malformed)
     });
     let answer = decode_answer(bytes, asked);
     assert_eq!(answer.err(), expected);
-    if let Ok(granted) = answer {
-        assert_eq!(encode_answer(Some(granted)), bytes, "{granted:?}");
+    if let Ok((granted, idle)) = answer {
+        assert_eq!(encode_answer(Some(granted), idle), bytes, "{granted:?}");
     }
 }
 
@@ -112,9 +113,15 @@ fn rejection(bytes: &[u8]) {
         assert!(refusal.is_none_or(|refusal| refusal == why));
     } else if let Some(refusal) = refusal {
         // A code that means nothing makes no sense either.
-        let said = encode_rejection(refusal);
+        let said = encode_rejection(refusal, None);
         let same = bytes.get(..7) == said.get(..7);
         assert!(same || refusal == Refusal::Malformed, "{refusal:?}");
+    }
+    let challenge = decode_challenge(bytes);
+    assert!(challenge.is_none() || refusal == Some(Refusal::NoToken));
+    if let Some(challenge) = challenge {
+        let said = encode_rejection(Refusal::NoToken, Some(&challenge));
+        assert!(bytes.starts_with(&said), "{challenge:?}");
     }
 }
 
@@ -157,7 +164,7 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
             depth: 16,
             size: 4096,
         };
-        (format!("request-{name}"), request.encode())
+        (format!("request-{name}"), request.encode(None))
     });
     let too_large = Request {
         work: Work::Write,
@@ -193,13 +200,18 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
             },
         ),
         ("sum-is", Message::SumIs { checksum: 9 }),
-        ("refused", Message::Refused(Refusal::Exists)),
+        ("refused", Message::Refused(Refusal::Quota)),
     ];
     let mut seeds = vec![
-        ("request-too-large".into(), too_large.encode()),
-        ("answer".into(), encode_answer(Some(granted))),
-        ("answer-without-memory".into(), encode_answer(None)),
-        ("rejection".into(), encode_rejection(Refusal::Busy)),
+        ("request-too-large".into(), too_large.encode(None)),
+        ("request-proven".into(), ASKED[0].encode(Some(&[7; 16]))),
+        ("answer".into(), encode_answer(Some(granted), 60_000)),
+        ("answer-without-memory".into(), encode_answer(None, 60_000)),
+        ("rejection".into(), encode_rejection(Refusal::Busy, None)),
+        (
+            "rejection-with-challenge".into(),
+            encode_rejection(Refusal::NoToken, Some(&[9; 16])),
+        ),
         ("rejection-without-reason".into(), vec![0; 148]),
     ];
     seeds.extend(requests);

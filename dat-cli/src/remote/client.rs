@@ -9,8 +9,11 @@ use dat_core::flags::{CloseFlags, ConnectFlags, DtoStatus, QualityOfService};
 use dat_core::id::EpId;
 use dat_core::memory::RmrTriplet;
 
-use super::protocol::{Message, Refusal, Request, decode_answer, decode_rejection};
+use super::protocol::{
+    Challenge, Message, Proof, Refusal, Request, decode_answer, decode_challenge, decode_rejection,
+};
 use super::station::{Letters, Station};
+use super::token::Token;
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::{HostBackend, Memory, Registered};
 
@@ -23,11 +26,12 @@ const TICK: Duration = Duration::from_millis(500);
 /// Cookies of messages, for sends and receives; others are the caller's.
 const LETTER: u64 = 1 << 32;
 
-/// Where a server is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Server {
+/// Where a server is, and the token that it may ask for.
+#[derive(Clone, Copy)]
+pub(crate) struct Server<'t> {
     pub(crate) address: IaAddress,
     pub(crate) qualifier: u64,
+    pub(crate) token: Option<&'t Token>,
 }
 
 /// What a client's endpoint is made for.
@@ -61,6 +65,18 @@ pub(crate) struct Client<'a, B: HostBackend, W> {
     letters: Letters,
     /// Since when the server is known to say nothing.
     silent: Option<Instant>,
+    /// How often the server is to hear of a client that has nothing to say, when it did last, and from which place.
+    pulse: Duration,
+    said: Instant,
+    last: usize,
+}
+
+/// What comes of a connection request.
+enum Answer {
+    /// The memory that the server granted, and how long its clients may say nothing.
+    Accepted(RmrTriplet, Duration),
+    /// The server asks for a proof.
+    Challenged(Challenge),
 }
 
 /// A part of a word with the server: somebody else ended it.
@@ -83,15 +99,40 @@ pub(crate) fn refused(refusal: Refusal) -> Failure {
 }
 
 impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
-    /// Connects. `prepare` is called with the endpoint before, to post the receives that are the caller's own.
+    /// Connects, again with a proof if the server asks for one. `prepare` is called with each endpoint before, to post the
+    /// receives that are the caller's own.
     ///
     /// # Errors
     /// Operation: nobody is there, or they do not want to.
     pub(crate) fn connect(
         station: &'a mut Station<B, W>,
-        server: Server,
+        server: Server<'_>,
         plan: Plan,
-        prepare: impl FnOnce(&Station<B, W>, EpId) -> Result<()>,
+        prepare: impl Fn(&Station<B, W>, EpId) -> Result<()>,
+    ) -> Result<Self> {
+        let mut client = Self::ask(station, server, plan, None, &prepare)?;
+        let mut answer = client.answer(&plan.request)?;
+        if let (Answer::Challenged(challenge), Some(token)) = (&answer, server.token) {
+            let proof = token.prove(challenge, &plan.request);
+            let station = client.discard()?;
+            client = Self::ask(station, server, plan, Some(&proof), &prepare)?;
+            answer = client.answer(&plan.request)?;
+        }
+        let Answer::Accepted(granted, idle) = answer else {
+            return Err(refused(Refusal::NoToken));
+        };
+        client.granted = granted;
+        client.pulse = idle / 3;
+        Ok(client)
+    }
+
+    /// Sends a connection request.
+    fn ask(
+        station: &'a mut Station<B, W>,
+        server: Server<'_>,
+        plan: Plan,
+        proof: Option<&Proof>,
+        prepare: &impl Fn(&Station<B, W>, EpId) -> Result<()>,
     ) -> Result<Self> {
         let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
         let zone = station.zone;
@@ -119,7 +160,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         }
         prepare(station, ep)?;
         let timeout = u32::try_from(CONNECTING.as_micros()).unwrap_or(u32::MAX);
-        let private_data = plan.request.encode();
+        let private_data = plan.request.encode(proof);
         station
             .ia
             .ep_connect(
@@ -135,7 +176,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
                 ThreadWait::clock(),
             )
             .during("dat_ep_connect")?;
-        let mut client = Self {
+        Ok(Self {
             station,
             ep,
             granted: RmrTriplet {
@@ -145,13 +186,23 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             },
             letters,
             silent: None,
-        };
-        client.granted = client.stand(&plan.request)?;
-        Ok(client)
+            pulse: Duration::MAX,
+            said: Instant::now(),
+            last: sends - 1,
+        })
     }
 
-    /// Waits until the connection stands; what the server granted.
-    fn stand(&mut self, request: &Request) -> Result<RmrTriplet> {
+    /// Gives back what a request that was rejected was made with.
+    fn discard(self) -> Result<&'a mut Station<B, W>> {
+        let ia = &self.station.ia;
+        ia.ep_free(self.ep).during("dat_ep_free")?;
+        ia.lmr_free(self.letters.registered().lmr)
+            .during("dat_lmr_free")?;
+        Ok(self.station)
+    }
+
+    /// Waits until the server has accepted or rejected.
+    fn answer(&mut self, request: &Request) -> Result<Answer> {
         let failed = |why: &str, remedy: &str| Failure {
             kind: FailureKind::Operation,
             what: "cannot connect to the server".into(),
@@ -179,8 +230,14 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
                 .during("dat_ep_query")?;
             let data = data.get(..length).unwrap_or_default();
             return match kind {
-                ConnectionEventKind::Established => decode_answer(data, request).map_err(refused),
-                ConnectionEventKind::PeerRejected => Err(decode_rejection(data).map_or_else(
+                ConnectionEventKind::Established => decode_answer(data, request)
+                    .map(|(granted, idle)| {
+                        Answer::Accepted(granted, Duration::from_millis(idle.into()))
+                    })
+                    .map_err(refused),
+                ConnectionEventKind::PeerRejected => match decode_challenge(data) {
+                    Some(challenge) => Ok(Answer::Challenged(challenge)),
+                    None => Err(decode_rejection(data).map_or_else(
                     || {
                         failed(
                             "it rejects without a reason, as one does that ends meanwhile",
@@ -189,6 +246,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
                     },
                     refused,
                 )),
+                },
                 ConnectionEventKind::NonPeerRejected => Err(failed(
                     "nobody listens there",
                     "start `dat serve` there, and check the port",
@@ -216,6 +274,25 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         self.letters
             .send(&self.station.ia, self.ep, place, message, LETTER)
             .during("dat_ep_post_send")
+    }
+
+    /// Tells a server that hears nothing else that this client is still at work, if it is time.
+    pub(crate) fn keep_alive(&mut self, now: Instant) -> Result<()> {
+        if now.saturating_duration_since(self.said) < self.pulse {
+            return Ok(());
+        }
+        self.said = now;
+        // The message is always the same, so that the one before may still be under way.
+        let (ia, place) = (&self.station.ia, self.last);
+        self.letters
+            .send(ia, self.ep, place, &Message::Here, LETTER)
+            .during("dat_ep_post_send")
+    }
+
+    /// When the server was told last.
+    #[cfg(test)]
+    pub(crate) fn said(&self) -> Instant {
+        self.said
     }
 
     /// What comes next, or `None` after half a second at most, or at once if there is nothing and `wait` is not set.
@@ -267,6 +344,10 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     }
 
     fn completion(&mut self, done: DtoCompletion) -> Result<Option<Arrival>> {
+        // Receives of an endpoint whose request was rejected are flushed.
+        if done.ep != self.ep {
+            return Ok(None);
+        }
         let letter = done.cookie & LETTER != 0;
         match done.status {
             DtoStatus::Success => {}

@@ -1,6 +1,7 @@
 //! Operations on a server that are measured.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use dat_core::endpoint::{BatchOperation, BatchRequest};
 use dat_core::event::{DtoCompletion, DtoOperation, Event, Wait};
@@ -19,6 +20,8 @@ use crate::perf::measure::Measured;
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 /// Sends that may be without a completion in a row.
 const UNSIGNALLED: u64 = 8;
+/// Operations after which a client looks whether the server is to hear of it: it sees no RDMA.
+const SIGN_OF_LIFE: u64 = 16;
 
 /// Operations on a connection to a server.
 pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
@@ -37,13 +40,15 @@ pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
     stamps: Vec<u64>,
     came: Vec<Option<(usize, u64)>>,
     count: u64,
+    /// Times that completions were looked for.
+    taken: u64,
 }
 
 impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
     /// Connects; `memory` is for both sides of echoes, one after the other.
     pub(crate) fn open(
         station: &'a mut Station<B, W>,
-        server: Server,
+        server: Server<'_>,
         shape: Shape,
         memory: Memory,
     ) -> Result<Self> {
@@ -134,6 +139,7 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
             stamps: vec![0; depth],
             came: vec![None; depth],
             count: 0,
+            taken: 0,
         })
     }
 
@@ -170,6 +176,9 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
             if let Some(slot) = self.completed(&done)? {
                 return Ok(Some(slot));
             }
+        }
+        if wait && self.echoes.is_none() {
+            self.client.keep_alive(Instant::now())?;
         }
         Ok(None)
     }
@@ -344,6 +353,10 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
 
     #[inline]
     fn take(&mut self, wait: bool) -> Result<Option<usize>> {
+        self.taken = self.taken.wrapping_add(1);
+        if self.taken.is_multiple_of(SIGN_OF_LIFE) && self.echoes.is_none() {
+            self.client.keep_alive(Instant::now())?;
+        }
         if !self.client.station.polls() {
             return self.awaited(wait);
         }

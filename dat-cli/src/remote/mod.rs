@@ -12,7 +12,9 @@ mod load;
 mod protocol;
 mod server;
 mod session;
+mod shelf;
 mod station;
+mod token;
 mod transfer;
 
 #[cfg(feature = "verbs")]

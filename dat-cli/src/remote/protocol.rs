@@ -9,7 +9,7 @@
 use dat_core::memory::RmrTriplet;
 
 /// The version of everything in this file; both sides must have the same.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// The longest message.
 pub(crate) const MESSAGE: usize = 2 + NAME;
 /// The longest name of a file, in bytes.
@@ -19,9 +19,14 @@ pub(crate) const MOST_DEPTH: u16 = 1024;
 /// Bytes that a client may ask for.
 pub(crate) const MOST_BYTES: u64 = 1 << 30;
 
+/// Random bytes of the server, for one connection request.
+pub(crate) type Challenge = [u8; 16];
+/// The answer of a client with the token: the first bytes of an HMAC-SHA-256 of the challenge and the request.
+pub(crate) type Proof = [u8; 16];
+
 const MAGIC: [u8; 4] = *b"DATc";
 const REQUEST: usize = 24;
-const ANSWER: usize = 26;
+const ANSWER: usize = 30;
 const REJECTION: usize = 8;
 
 /// What a client wants to do.
@@ -79,9 +84,15 @@ pub(crate) enum Refusal {
     Elsewhere,
     /// The server's system lets it register no more memory.
     Unregistered,
+    /// The server serves clients with its token only; a challenge follows.
+    NoToken,
+    /// The client's token is another one.
+    WrongToken,
+    /// The file is larger than what is left of the server's quota.
+    Quota,
 }
 
-const REFUSALS: [Refusal; 13] = [
+const REFUSALS: [Refusal; 16] = [
     Refusal::Unknown,
     Refusal::Version,
     Refusal::Malformed,
@@ -95,6 +106,9 @@ const REFUSALS: [Refusal; 13] = [
     Refusal::Silent,
     Refusal::Elsewhere,
     Refusal::Unregistered,
+    Refusal::NoToken,
+    Refusal::WrongToken,
+    Refusal::Quota,
 ];
 
 impl Refusal {
@@ -118,6 +132,9 @@ impl Refusal {
             Self::Silent => "the client said nothing for too long",
             Self::Elsewhere => "it listens on another address of its device",
             Self::Unregistered => "its system lets it register no more memory",
+            Self::NoToken => "it serves only clients that have its token",
+            Self::WrongToken => "its token is another one",
+            Self::Quota => "the file is larger than what is left of its quota",
         }
     }
 
@@ -142,6 +159,11 @@ impl Refusal {
                 "raise the limit of locked memory there (`ulimit -l`), or choose a smaller size, --depth or --chunk"
             }
             Self::Elsewhere => "connect to the address that the server was told to --listen on",
+            Self::NoToken => "name a copy of the server's token with --token-file",
+            Self::WrongToken => "copy the file that the server's --token-file names to this host",
+            Self::Quota => {
+                "copy a smaller file, or start the server with a larger --quota and --client-quota"
+            }
         }
     }
 }
@@ -161,7 +183,7 @@ pub(crate) enum Message {
     Ready,
     /// Server: a slot is empty again.
     Empty { slot: u16 },
-    /// Server: still there, nothing to report.
+    /// Either side: still at work, nothing to report.
     Here,
     /// Server: the file is in its place; these are its length and checksum as they were read back.
     Stored { length: u64, checksum: u128 },
@@ -236,7 +258,8 @@ impl Request {
         u64::from(self.depth) * u64::from(self.size)
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The private data of a connection request, with the proof of a client that was challenged.
+    pub(crate) fn encode(&self, proof: Option<&Proof>) -> Vec<u8> {
         let (kind, length) = match self.work {
             Work::Copy { length } => (1_u16, length),
             Work::Write => (2, 0),
@@ -249,15 +272,16 @@ impl Request {
         bytes.extend(self.size.to_le_bytes());
         bytes.extend(length.to_le_bytes());
         bytes.resize(REQUEST, 0);
+        bytes.extend(proof.into_iter().flatten());
         bytes
     }
 
-    /// Takes a request apart.
+    /// Takes a request apart, and the proof behind it if there is one.
     ///
     /// # Errors
     /// `Unknown`, `Version`: not from the same program. `Malformed`: fields that mean nothing. `TooLarge`: more than anybody
     /// may ask for.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, Option<Proof>), Refusal> {
         let mut reader = Reader(bytes);
         reader.greeting()?;
         let mut fields = || {
@@ -272,18 +296,20 @@ impl Request {
             };
             let request = Self { work, depth, size };
             let plausible = padding == 0 && depth > 0 && size > 0;
-            reader.end(request).filter(|_| plausible)
+            let proof = reader.bytes();
+            reader.end((request, proof)).filter(|_| plausible)
         };
-        let request = fields().ok_or(Refusal::Malformed)?;
+        let (request, proof) = fields().ok_or(Refusal::Malformed)?;
         if request.depth > MOST_DEPTH || request.bytes() > MOST_BYTES {
             return Err(Refusal::TooLarge);
         }
-        Ok(request)
+        Ok((request, proof))
     }
 }
 
-/// The private data of an acceptance: the memory that the client may reach, if there is any.
-pub(crate) fn encode_answer(granted: Option<RmrTriplet>) -> Vec<u8> {
+/// The private data of an acceptance: the memory that the client may reach, if there is any, and the milliseconds that it may
+/// say nothing.
+pub(crate) fn encode_answer(granted: Option<RmrTriplet>, idle: u32) -> Vec<u8> {
     let granted = granted.unwrap_or(RmrTriplet {
         context: 0,
         address: 0,
@@ -293,6 +319,7 @@ pub(crate) fn encode_answer(granted: Option<RmrTriplet>) -> Vec<u8> {
     bytes.extend(granted.context.to_le_bytes());
     bytes.extend(granted.address.to_le_bytes());
     bytes.extend(granted.length.to_le_bytes());
+    bytes.extend(idle.to_le_bytes());
     bytes
 }
 
@@ -300,7 +327,7 @@ pub(crate) fn encode_answer(granted: Option<RmrTriplet>) -> Vec<u8> {
 ///
 /// # Errors
 /// As [`Request::decode`]; `Malformed` also if the memory is not what was asked for.
-pub(crate) fn decode_answer(bytes: &[u8], request: &Request) -> Result<RmrTriplet, Refusal> {
+pub(crate) fn decode_answer(bytes: &[u8], request: &Request) -> Result<(RmrTriplet, u32), Refusal> {
     let mut reader = Reader(bytes);
     reader.greeting()?;
     let mut fields = || {
@@ -309,24 +336,34 @@ pub(crate) fn decode_answer(bytes: &[u8], request: &Request) -> Result<RmrTriple
             address: reader.u64()?,
             length: reader.u64()?,
         };
+        let idle = reader.u32()?;
         let expected = match request.work {
             Work::Echo => 0,
             _ => request.bytes(),
         };
         reader
-            .end(granted)
-            .filter(|granted| granted.length == expected)
-            .filter(|granted| granted.address.checked_add(expected).is_some())
+            .end((granted, idle))
+            .filter(|(granted, _)| granted.length == expected)
+            .filter(|(granted, _)| granted.address.checked_add(expected).is_some())
     };
     fields().ok_or(Refusal::Malformed)
 }
 
-/// The private data of a rejection.
-pub(crate) fn encode_rejection(refusal: Refusal) -> Vec<u8> {
+/// The private data of a rejection, with a challenge behind `NoToken`.
+pub(crate) fn encode_rejection(refusal: Refusal, challenge: Option<&Challenge>) -> Vec<u8> {
     let mut bytes = greeting(REJECTION);
     bytes.push(refusal as u8);
     bytes.push(0);
+    bytes.extend(challenge.into_iter().flatten());
     bytes
+}
+
+/// The challenge of a rejection, if it has one.
+pub(crate) fn decode_challenge(bytes: &[u8]) -> Option<Challenge> {
+    let mut reader = Reader(bytes);
+    reader.greeting().ok()?;
+    let asks = reader.u8()? == Refusal::NoToken as u8 && reader.u8()? == 0;
+    reader.bytes().filter(|_| asks)
 }
 
 /// Takes the private data of a rejection apart; whatever it is, it is a rejection. `None` if it gives no reason at all:
@@ -475,21 +512,26 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         for request in requests() {
-            assert_eq!(Request::decode(&request.encode()), Ok(request));
-            assert_eq!(request.encode().len(), REQUEST);
+            for proof in [None, Some([7; 16])] {
+                let bytes = request.encode(proof.as_ref());
+                assert_eq!(Request::decode(&bytes), Ok((request, proof)));
+                assert_eq!(bytes.len(), REQUEST + 16 * proof.iter().len());
+                // What a device lets through without a second request.
+                assert!(bytes.len() <= 55);
+            }
             let granted = RmrTriplet {
                 context: 5,
                 address: 1 << 40,
                 length: 3 * 4096,
             };
-            let answer = encode_answer(Some(granted));
+            let answer = encode_answer(Some(granted), 60_000);
             assert_eq!(answer.len(), ANSWER);
             let expected = match request.work {
                 Work::Echo => Err(Refusal::Malformed),
-                _ => Ok(granted),
+                _ => Ok((granted, 60_000)),
             };
             assert_eq!(decode_answer(&answer, &request), expected);
-            let none = decode_answer(&encode_answer(None), &request);
+            let none = decode_answer(&encode_answer(None, 1), &request);
             assert_eq!(none.is_ok(), request.work == Work::Echo);
         }
         for message in messages() {
@@ -498,17 +540,24 @@ mod tests {
             assert_eq!(Message::decode(&bytes), Some(message));
         }
         for refusal in REFUSALS {
-            let bytes = encode_rejection(refusal);
+            let bytes = encode_rejection(refusal, None);
             assert_eq!(bytes.len(), REJECTION);
             assert_eq!(decode_rejection(&bytes), Some(refusal));
+            assert_eq!(decode_challenge(&bytes), None);
+            let mut bytes = encode_rejection(refusal, Some(&[9; 16]));
+            assert_eq!(decode_rejection(&bytes), Some(refusal));
+            // The kernel fills it up with zeros.
+            bytes.resize(148, 0);
+            let challenge = (refusal == Refusal::NoToken).then_some([9; 16]);
+            assert_eq!(decode_challenge(&bytes), challenge);
         }
     }
 
     #[test]
     fn whatever_is_cut_off_or_added_is_refused() {
         for request in requests() {
-            let mut bytes = request.encode();
-            for length in 0..bytes.len() {
+            let mut bytes = request.encode(Some(&[7; 16]));
+            for length in (0..bytes.len()).filter(|length| *length != REQUEST) {
                 assert!(Request::decode(&bytes[..length]).is_err(), "{length}");
             }
             bytes.push(0);
@@ -525,7 +574,7 @@ mod tests {
             bytes.push(0);
             assert_eq!(Message::decode(&bytes), None, "{message:?}");
         }
-        let answer = encode_answer(None);
+        let answer = encode_answer(None, 1);
         let echo = requests()[4];
         for length in 0..answer.len() {
             assert!(decode_answer(&answer[..length], &echo).is_err());
@@ -534,8 +583,9 @@ mod tests {
             (&b""[..], None),
             (&[0; 148], None),
             (b"SMB?", Some(Refusal::Unknown)),
-            (b"DATc\x01\0", Some(Refusal::Malformed)),
-            (b"DATc\x01\0\xFF\0", Some(Refusal::Malformed)),
+            (b"DATc\x01\0\x05\0", Some(Refusal::Version)),
+            (b"DATc\x02\0", Some(Refusal::Malformed)),
+            (b"DATc\x02\0\xFF\0", Some(Refusal::Malformed)),
         ] {
             assert_eq!(decode_rejection(bytes), refusal);
         }
@@ -546,7 +596,7 @@ mod tests {
         let decode = |change: &dyn Fn(&mut Request)| {
             let mut request = requests()[2];
             change(&mut request);
-            Request::decode(&request.encode())
+            Request::decode(&request.encode(None))
         };
         for (depth, size, refusal) in [
             (0, 1, Refusal::Malformed),
@@ -558,7 +608,7 @@ mod tests {
             let outcome = decode(&|request| (request.depth, request.size) = (depth, size));
             assert_eq!(outcome, Err(refusal), "{depth} {size}");
         }
-        let mut bytes = requests()[2].encode();
+        let mut bytes = requests()[2].encode(None);
         bytes[4] = bytes[4].wrapping_add(1);
         assert_eq!(Request::decode(&bytes), Err(Refusal::Version));
         bytes[0] ^= 1;
@@ -606,7 +656,7 @@ mod tests {
         let whole: Vec<Vec<u8>> = messages()
             .iter()
             .map(Message::encode)
-            .chain(requests().iter().map(Request::encode))
+            .chain(requests().iter().map(|request| request.encode(None)))
             .collect();
         for _ in 0..200_000 {
             let mut bytes = whole[random() as usize % whole.len()].clone();
@@ -624,8 +674,8 @@ mod tests {
             if let Some(message) = Message::decode(&bytes) {
                 assert_eq!(message.encode(), bytes, "{message:?}");
             }
-            if let Ok(request) = Request::decode(&bytes) {
-                assert_eq!(request.encode(), bytes, "{request:?}");
+            if let Ok((request, proof)) = Request::decode(&bytes) {
+                assert_eq!(request.encode(proof.as_ref()), bytes, "{request:?}");
                 assert!(request.bytes() <= MOST_BYTES);
                 let _ = decode_answer(&bytes, &request);
             }

@@ -1,8 +1,8 @@
 //! A server: one thread that serves all of its clients.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use dat_core::ErrorKind;
 use dat_core::attributes::IaAddress;
@@ -11,18 +11,19 @@ use dat_core::flags::{CloseFlags, CrFields, PspFlags};
 use dat_core::id::{CrId, EpId};
 
 use super::arena::Arena;
-use super::protocol::{Refusal, Request, encode_answer, encode_rejection};
-use super::session::{Needs, News, Over, Session, Shelf};
+use super::protocol::{Challenge, Refusal, Request, encode_rejection};
+use super::session::{Needs, News, Over, Session, TICK};
+use super::shelf::{Draft, Shelf};
 use super::station::Station;
+use super::token::Guard;
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::HostBackend;
 use crate::limits;
-use crate::place::{Part, Place};
 
 /// Clients at once.
 pub(crate) const MOST_CLIENTS: usize = 16;
-/// The longest sleep, after which signals and deadlines are looked at.
-const TICK: Duration = Duration::from_millis(500);
+/// Messages of clients after which deadlines are looked at, however fast more of them come.
+const SWEEP: u32 = 64;
 
 /// What happens at a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,21 +53,52 @@ pub(crate) fn not_listening(qualifier: u64, error: dat_core::Error) -> Failure {
     }
 }
 
+/// Whom a server serves, and how long.
+pub(crate) struct Terms {
+    /// How long a client may say nothing.
+    pub(crate) idle: Duration,
+    /// Lets in only those who have a token.
+    pub(crate) guard: Option<Guard>,
+    pub(crate) clock: Box<dyn Fn() -> Instant + Send>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(60),
+            guard: None,
+            clock: Box::new(Instant::now),
+        }
+    }
+}
+
+/// A file that is put into its place by a thread of its own: the disk may take long.
+struct Storing {
+    ep: EpId,
+    name: String,
+    length: u64,
+    thread: JoinHandle<std::result::Result<(), Refusal>>,
+}
+
 /// A server on an open adapter.
 pub(crate) struct Server<B: HostBackend, W> {
     station: Station<B, W>,
     arena: Arena,
+    terms: Terms,
     sessions: Vec<Session>,
+    storing: Vec<Storing>,
     /// The one address that is served.
     only: Option<IpAddr>,
 }
 
 impl<B: HostBackend, W: Wait> Server<B, W> {
-    pub(crate) fn new(station: Station<B, W>, memory: usize) -> Self {
+    pub(crate) fn new(station: Station<B, W>, memory: usize, terms: Terms) -> Self {
         Self {
             station,
             arena: Arena::new(memory),
+            terms,
             sessions: Vec::new(),
+            storing: Vec::new(),
             only: None,
         }
     }
@@ -100,13 +132,10 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(Notice),
     ) -> Result<()> {
+        let mut turn = 0_u32;
         while !stop() {
-            let longest = if self.sessions.iter().any(Session::has_work) {
-                Duration::ZERO
-            } else {
-                TICK
-            };
-            match self.station.next_event(longest)? {
+            let longest = self.sessions.iter().map(Session::due).min();
+            match self.station.next_event(longest.unwrap_or(TICK))? {
                 Some(Event::ConnectionRequest { cr, .. }) => self.arrive(cr, tell),
                 Some(Event::Connection { kind, ep, .. }) => self.connection(kind, ep, shelf, tell),
                 Some(Event::Dto(done)) => {
@@ -115,22 +144,19 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
                         let outcome = session.completed(&self.station, shelf, &done);
                         self.follow(done.ep, outcome, tell);
                     }
-                    if !self.sessions.iter().any(Session::has_work) {
+                    turn = turn.wrapping_add(1);
+                    let rests = self.sessions.iter().all(|session| session.due() == TICK);
+                    if rests && !turn.is_multiple_of(SWEEP) {
                         continue;
                     }
                 }
                 Some(_) => {}
                 None => {}
             }
-            let all: Vec<EpId> = self.sessions.iter().map(|session| session.ep).collect();
-            for ep in all {
-                let place = self.position(ep);
-                if let Some(session) = place.and_then(|place| self.sessions.get_mut(place)) {
-                    let outcome = session.work(&self.station, shelf);
-                    self.follow(ep, outcome, tell);
-                }
-            }
+            self.work(tell);
+            self.stored(false, tell);
         }
+        self.stored(true, tell);
         for session in std::mem::take(&mut self.sessions) {
             // Whoever is gone already needs no goodbye.
             let _ = self
@@ -140,6 +166,60 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
             session.close(&self.station, &mut self.arena);
         }
         Ok(())
+    }
+
+    /// Does a part of what is due for each client.
+    fn work(&mut self, tell: &mut dyn FnMut(Notice)) {
+        let now = (self.terms.clock)();
+        let all: Vec<EpId> = self.sessions.iter().map(|session| session.ep).collect();
+        for ep in all {
+            let place = self.position(ep);
+            if let Some(session) = place.and_then(|place| self.sessions.get_mut(place)) {
+                let outcome = session.work(&self.station, self.terms.idle, now);
+                self.follow(ep, outcome, tell);
+            }
+        }
+    }
+
+    /// Puts a whole file into its place.
+    fn store(&mut self, ep: EpId, draft: Draft, (name, length): (String, u64)) {
+        let begun = thread::Builder::new().spawn(|| draft.store());
+        match begun {
+            Ok(thread) => self.storing.push(Storing {
+                ep,
+                name,
+                length,
+                thread,
+            }),
+            // The file is gone with what the thread was to do.
+            Err(_) => self.answer(ep, Err(Refusal::CannotWrite), &mut |_| {}),
+        }
+    }
+
+    /// Tells the clients whose files are in their places, or could not be put there; waits for `all` that are under way.
+    fn stored(&mut self, all: bool, tell: &mut dyn FnMut(Notice)) {
+        let over = |storing: &mut Storing| all || storing.thread.is_finished();
+        let over: Vec<Storing> = self.storing.extract_if(.., over).collect();
+        for storing in over {
+            let outcome = storing.thread.join().unwrap_or(Err(Refusal::CannotWrite));
+            if outcome.is_ok() {
+                tell(Notice::Stored(storing.name, storing.length));
+            }
+            self.answer(storing.ep, outcome, tell);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        ep: EpId,
+        outcome: std::result::Result<(), Refusal>,
+        tell: &mut dyn FnMut(Notice),
+    ) {
+        let place = self.position(ep);
+        if let Some(session) = place.and_then(|place| self.sessions.get_mut(place)) {
+            let outcome = session.stored(&self.station, outcome);
+            self.follow(ep, outcome, tell);
+        }
     }
 
     fn position(&self, ep: EpId) -> Option<usize> {
@@ -154,7 +234,8 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
     ) {
         match outcome {
             Ok(None) => {}
-            Ok(Some(News::Stored(name, length))) => tell(Notice::Stored(name, length)),
+            Ok(Some(News::Accepted(request))) => tell(Notice::Accepted(request)),
+            Ok(Some(News::Whole(draft, name, length))) => self.store(ep, draft, (name, length)),
             Ok(Some(News::Refused(refusal))) => tell(Notice::Refused(refusal)),
             Err(Over) => self.end(ep, tell),
         }
@@ -163,8 +244,12 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
     fn end(&mut self, ep: EpId, tell: &mut dyn FnMut(Notice)) {
         if let Some(place) = self.position(ep) {
             let session = self.sessions.swap_remove(place);
+            let notice = match session.is_accepted() {
+                true => Notice::Gone,
+                false => Notice::Rejected(Refusal::Busy),
+            };
             session.close(&self.station, &mut self.arena);
-            tell(Notice::Gone);
+            tell(notice);
         }
     }
 
@@ -194,114 +279,39 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
     }
 
     fn arrive(&mut self, cr: CrId, tell: &mut dyn FnMut(Notice)) {
-        match self.accept(cr) {
-            Ok(request) => tell(Notice::Accepted(request)),
-            Err(refusal) => {
-                // One that gave up meanwhile needs no answer.
-                let _ = self.station.ia.cr_reject(cr, &encode_rejection(refusal));
-                tell(Notice::Rejected(refusal));
-            }
+        if let Err((refusal, challenge)) = self.admit(cr) {
+            let answer = encode_rejection(refusal, challenge.as_ref());
+            // One that gave up meanwhile needs no answer.
+            let _ = self.station.ia.cr_reject(cr, &answer);
+            tell(Notice::Rejected(refusal));
         }
     }
 
-    fn accept(&mut self, cr: CrId) -> std::result::Result<Request, Refusal> {
-        let asked = self
-            .station
-            .ia
-            .cr_query(cr, CrFields::all())
-            .map_err(|_| Refusal::Unknown)?;
+    /// Begins a session for a client, which is accepted when its memory is prepared.
+    fn admit(&mut self, cr: CrId) -> std::result::Result<(), (Refusal, Option<Challenge>)> {
+        let plain = |refusal| (refusal, None);
+        let asked = self.station.ia.cr_query(cr, CrFields::all());
+        let asked = asked.map_err(|_| plain(Refusal::Unknown))?;
         let local = asked.local_address.and_then(IaAddress::socket_address);
         if let (Some(only), Some(local)) = (self.only, local)
             && only != local.ip()
         {
-            return Err(Refusal::Elsewhere);
+            return Err(plain(Refusal::Elsewhere));
         }
-        let request = Request::decode(&asked.private_data)?;
+        let (request, proof) = Request::decode(&asked.private_data).map_err(plain)?;
+        if let Some(guard) = &mut self.terms.guard {
+            guard.admit(&request, proof.as_ref())?;
+        }
         let used: usize = self.sessions.iter().map(Session::completions).sum();
         let needed = Needs::of(&request).completions();
         if needed <= self.station.room
             && (self.sessions.len() >= MOST_CLIENTS || used + needed > self.station.room)
         {
-            return Err(Refusal::Busy);
+            return Err(plain(Refusal::Busy));
         }
-        let session = Session::open(&self.station, &mut self.arena, request)?;
-        let answer = encode_answer(session.granted());
-        match self.station.ia.cr_accept(cr, Some(session.ep), &answer) {
-            Ok(()) => {
-                self.sessions.push(session);
-                Ok(request)
-            }
-            Err(_) => {
-                session.close(&self.station, &mut self.arena);
-                Err(Refusal::Busy)
-            }
-        }
-    }
-}
-
-/// A server that takes no files.
-pub(crate) struct NoShelf;
-
-impl Shelf for NoShelf {
-    fn begin(&mut self, _: &str) -> std::result::Result<Part, Refusal> {
-        Err(Refusal::NoFolder)
-    }
-
-    fn may_keep(&self, _: &Part) -> std::result::Result<(), Refusal> {
-        Err(Refusal::NoFolder)
-    }
-}
-
-/// A folder that files go into.
-pub(crate) struct Folder {
-    path: PathBuf,
-    /// Whether files that exist are replaced.
-    replace: bool,
-}
-
-impl Folder {
-    pub(crate) fn new(path: &Path, replace: bool) -> Self {
-        Self {
-            path: path.to_path_buf(),
-            replace,
-        }
-    }
-
-    /// Whether there may be a file of this name now. A link is never followed out of the folder.
-    fn look(&self, path: &Path) -> std::result::Result<(), Refusal> {
-        match path.symlink_metadata() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(_) => Err(Refusal::CannotWrite),
-            Ok(_) if !self.replace => Err(Refusal::Exists),
-            Ok(there) if there.is_file() => Ok(()),
-            Ok(_) => Err(Refusal::CannotWrite),
-        }
-    }
-}
-
-impl Shelf for Folder {
-    fn begin(&mut self, name: &str) -> std::result::Result<Part, Refusal> {
-        let path = self.path.join(name);
-        self.look(&path)?;
-        Place::choose(&path)
-            .and_then(|place| place.begin(None))
-            .map_err(|_| Refusal::CannotWrite)
-    }
-
-    fn may_keep(&self, part: &Part) -> std::result::Result<(), Refusal> {
-        self.look(part.place().name())
-    }
-}
-
-/// A file that has its place already, for the one client of this process.
-pub(crate) struct Single(pub(crate) Option<Part>);
-
-impl Shelf for Single {
-    fn begin(&mut self, _: &str) -> std::result::Result<Part, Refusal> {
-        self.0.take().ok_or(Refusal::Busy)
-    }
-
-    fn may_keep(&self, _: &Part) -> std::result::Result<(), Refusal> {
+        let (from, now) = ((cr, asked.remote_address), (self.terms.clock)());
+        let session = Session::open(&self.station, &mut self.arena, from, request, now);
+        self.sessions.push(session.map_err(plain)?);
         Ok(())
     }
 }

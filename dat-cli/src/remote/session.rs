@@ -1,59 +1,48 @@
 //! One client of a server, from its request to its end.
 
+use std::collections::VecDeque;
 use std::io::{Read, Seek};
 use std::time::{Duration, Instant};
 
 use dat_core::attributes::EpAttributes;
 use dat_core::event::{DtoCompletion, DtoOperation, Wait};
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
-use dat_core::id::{EpId, PzId};
+use dat_core::id::{CrId, EpId, PzId};
 use dat_core::memory::RmrTriplet;
 use twox_hash::XxHash3_128;
 
 use super::arena::Arena;
-use super::protocol::{Message, Refusal, Request, Work, is_plain_name};
-use super::station::{Letters, Station, checksum, fill};
+use super::protocol::{
+    Message, Refusal, Request, Work, encode_answer, encode_rejection, is_plain_name,
+};
+use super::shelf::{Draft, Host, Shelf};
+use super::station::{Letters, Station, fill};
 use crate::host::{HostBackend, Registered};
 use crate::limits;
-use crate::place::Part;
 
 /// Cookies of receives and, above this, of sends.
 const SENT: u64 = 1 << 32;
 /// Receives beyond the slots: for a name, an end and what a client says too much.
 const SPARE: usize = 4;
-/// How long a client may say nothing.
-const SILENCE: Duration = Duration::from_secs(60);
-/// How often a client that has nothing to say is asked whether it is there.
-const PULSE: Duration = Duration::from_secs(10);
 /// How long a client that was refused has to go by itself.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How often a client hears that its file is still being read back.
+/// How often a client hears that the server is still at work for it.
 const NEWS: Duration = Duration::from_secs(1);
 /// Echoes that may be without a completion in a row.
 const UNSIGNALLED: u64 = 8;
-/// Bytes that are moved between memory and file at once.
+/// The longest sleep while a file is written to the disk.
+const STORING: Duration = Duration::from_millis(10);
+/// The longest sleep, after which signals and deadlines are looked at.
+pub(crate) const TICK: Duration = Duration::from_millis(500);
+/// Bytes that are cleared, hashed, written or read before the other clients have their turn.
 const STAGING: usize = 1 << 18;
 
-/// Where files go.
-pub(crate) trait Shelf {
-    /// Makes the file that is to get this name, which is a plain one.
-    ///
-    /// # Errors
-    /// Why not.
-    fn begin(&mut self, name: &str) -> Result<Part, Refusal>;
-
-    /// Whether a file that is whole may still take its place.
-    ///
-    /// # Errors
-    /// Why not.
-    fn may_keep(&self, part: &Part) -> Result<(), Refusal>;
-}
-
-/// What a session did, for the server's report.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a session did.
 pub(crate) enum News {
-    /// A file is in its place: its name and length.
-    Stored(String, u64),
+    /// The client was let in.
+    Accepted(Request),
+    /// A file of this name and length is whole, and can be put into its place.
+    Whole(Draft, String, u64),
     /// The client was refused something.
     Refused(Refusal),
 }
@@ -62,34 +51,45 @@ pub(crate) enum News {
 pub(crate) struct Over;
 
 enum State {
+    /// Memory that is cleared or filled before the client gets it.
+    Preparing { request: CrId, done: usize },
     /// A copy whose name is not known yet.
     Unnamed,
     /// A copy under way.
     Copying(Copying),
     /// A copy that is being read back.
     Checking(Checking),
+    /// A copy that is being put into its place.
+    Storing { length: u64, checksum: u128 },
     /// Memory that the client writes or reads.
     Memory,
+    /// The same while its checksum is computed.
+    Summing { done: usize, hash: Box<XxHash3_128> },
     /// Messages come and go back.
     Echo(Echo),
     /// Nothing is expected any more, until then.
-    Leaving(Instant),
+    Leaving(Option<Instant>),
 }
 
 struct Copying {
     name: String,
-    part: Part,
+    draft: Draft,
     received: u64,
     hash: Box<XxHash3_128>,
+    /// Slots that are to be emptied, and their lengths.
+    filled: VecDeque<(u16, u32)>,
+    /// Bytes of the first of these that are in the file.
+    emptied: usize,
+    /// The checksum of the whole, once all of it came.
+    end: Option<u128>,
 }
 
 struct Checking {
     name: String,
-    part: Part,
+    draft: Draft,
     expected: u128,
     read: u64,
     hash: Box<XxHash3_128>,
-    told: Instant,
 }
 
 struct Echo {
@@ -111,6 +111,7 @@ pub(crate) struct Session {
     /// What came before it stood.
     early: Vec<DtoCompletion>,
     request: Request,
+    host: Host,
     letters: Letters,
     granted: Option<Registered>,
     /// Places of messages to send that are free.
@@ -119,7 +120,8 @@ pub(crate) struct Session {
     /// Something came since `work` looked last.
     spoke: bool,
     heard: Instant,
-    asked: Instant,
+    /// When the client heard last that the server is at work for it.
+    told: Instant,
     staging: Vec<u8>,
 }
 
@@ -182,7 +184,7 @@ fn unregistered(error: dat_core::Error) -> Refusal {
 }
 
 impl Session {
-    /// Makes everything that a request needs, ready to accept it; the memory that the client gets is part of the answer.
+    /// Makes everything that a request needs; `work` accepts it when the memory is prepared.
     ///
     /// # Errors
     /// `TooLarge`: it would not fit even if nobody else were there. `Busy`: it does not fit now. `Unregistered`: the system refuses to
@@ -190,7 +192,9 @@ impl Session {
     pub(crate) fn open<B: HostBackend, W: Wait>(
         station: &Station<B, W>,
         arena: &mut Arena,
+        (cr, host): (CrId, Host),
         request: Request,
+        now: Instant,
     ) -> Result<Self, Refusal> {
         let needs = Needs::of(&request);
         let letter_bytes = Letters::bytes(needs.letter_receives, needs.letter_sends);
@@ -227,27 +231,30 @@ impl Session {
                 return Err(undo(unregistered(error)));
             }
         };
-        let now = Instant::now();
         let mut session = Self {
             ep,
             zone,
             stands: false,
             early: Vec::new(),
             request,
+            host,
             letters,
             granted: None,
             free: (0..needs.letter_sends).rev().collect(),
-            state: match request.work {
-                Work::Copy { .. } => State::Unnamed,
-                _ => State::Memory,
-            },
+            state: State::Leaving(None),
             spoke: false,
             heard: now,
-            asked: now,
-            staging: Vec::new(),
+            told: now,
+            staging: vec![0; STAGING],
         };
-        match session.prepare(station, arena, &needs) {
-            Ok(()) => Ok(session),
+        match session.lend(station, arena, &needs) {
+            Ok(()) => {
+                session.state = State::Preparing {
+                    request: cr,
+                    done: 0,
+                };
+                Ok(session)
+            }
             Err(refusal) => {
                 session.close(station, arena);
                 Err(refusal)
@@ -278,7 +285,7 @@ impl Session {
     }
 
     /// Lends and registers the memory that is transferred, and posts all receives.
-    fn prepare<B: HostBackend, W: Wait>(
+    fn lend<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
         arena: &mut Arena,
@@ -305,33 +312,21 @@ impl Session {
                 .receive(&station.ia, self.ep, number)
                 .map_err(busy)?;
         }
-        match self.request.work {
-            Work::Copy { .. } => self.staging = vec![0; STAGING],
-            Work::Write => {}
-            Work::Read => fill(memory, self.request.bytes()),
-            Work::Echo => {
-                let size = self.request.size as usize;
-                for number in 0..needs.receives {
-                    let place = [registered.piece(number * size, size)];
-                    station
-                        .ia
-                        .post_recv(self.ep, &place, number as u64, CompletionFlags::empty())
-                        .map_err(busy)?;
-                }
-                self.state = State::Echo(Echo {
-                    buffers: registered,
-                    size,
-                    depth: self.request.depth.into(),
-                    count: 0,
-                    order: vec![0; needs.receives],
-                });
+        if self.request.work == Work::Echo {
+            let size = self.request.size as usize;
+            for number in 0..needs.receives {
+                let place = [registered.piece(number * size, size)];
+                station
+                    .ia
+                    .post_recv(self.ep, &place, number as u64, CompletionFlags::empty())
+                    .map_err(busy)?;
             }
         }
         Ok(())
     }
 
     /// The memory that the client may reach, for the answer.
-    pub(crate) fn granted(&self) -> Option<RmrTriplet> {
+    fn granted(&self) -> Option<RmrTriplet> {
         match self.request.work {
             Work::Echo => None,
             _ => self
@@ -345,19 +340,37 @@ impl Session {
         Needs::of(&self.request).completions()
     }
 
+    /// Whether the client was let in.
+    pub(crate) fn is_accepted(&self) -> bool {
+        !matches!(self.state, State::Preparing { .. })
+    }
+
     /// The connection stands; what came before that, to be looked at now.
     pub(crate) fn established(&mut self) -> Vec<DtoCompletion> {
         self.stands = true;
         std::mem::take(&mut self.early)
     }
 
-    /// Whether `work` is to be called even if nothing happens.
-    pub(crate) fn has_work(&self) -> bool {
-        matches!(self.state, State::Checking(_))
+    /// After what time `work` is to be called if nothing happens.
+    pub(crate) fn due(&self) -> Duration {
+        match &self.state {
+            State::Preparing { .. } | State::Checking(_) | State::Summing { .. } => Duration::ZERO,
+            State::Copying(copying) if !copying.filled.is_empty() || copying.end.is_some() => {
+                Duration::ZERO
+            }
+            State::Storing { .. } => STORING,
+            _ => TICK,
+        }
     }
 
     /// Ends the connection, if it stands, and gives everything back; a file that is not whole is gone.
     pub(crate) fn close<B: HostBackend, W: Wait>(self, station: &Station<B, W>, arena: &mut Arena) {
+        if let State::Preparing { request, .. } = self.state {
+            // One that gave up meanwhile needs no answer.
+            let _ = station
+                .ia
+                .cr_reject(request, &encode_rejection(Refusal::Busy, None));
+        }
         // Neither can fail: the endpoint is the session's own, and nothing is bound to the regions.
         let _ = station.ia.ep_free(self.ep);
         for registered in [Some(*self.letters.registered()), self.granted]
@@ -390,7 +403,7 @@ impl Session {
         refusal: Refusal,
     ) -> Result<Option<News>, Over> {
         // With the state goes a file that is not whole.
-        self.state = State::Leaving(Instant::now() + FAREWELL);
+        self.state = State::Leaving(None);
         self.send(station, &Message::Refused(refusal))?;
         Ok(Some(News::Refused(refusal)))
     }
@@ -405,7 +418,8 @@ impl Session {
         if done.status != DtoStatus::Success {
             return Err(Over);
         }
-        self.spoke = true;
+        // What the server sent says nothing of the client.
+        self.spoke |= done.operation == DtoOperation::Receive;
         if !self.stands {
             // No more than there are receives.
             self.early.push(*done);
@@ -441,23 +455,33 @@ impl Session {
         match (&mut self.state, message) {
             // What it said before it knew that it was refused.
             (State::Leaving(_), _) => Ok(None),
+            // That it came is all that it says.
+            (State::Memory | State::Summing { .. }, Message::Here) => Ok(None),
             (State::Memory, Message::Sum) => {
-                let granted = self.granted.ok_or(Over)?;
-                let checksum = checksum(granted.memory);
-                self.send(station, &Message::SumIs { checksum })?;
+                self.state = State::Summing {
+                    done: 0,
+                    hash: Box::default(),
+                };
                 Ok(None)
             }
             (State::Unnamed, Message::Name(name)) => {
                 if !is_plain_name(&name) {
                     return self.refuse(station, Refusal::BadName);
                 }
-                match shelf.begin(&name) {
-                    Ok(part) => {
+                let length = match self.request.work {
+                    Work::Copy { length } => length,
+                    _ => 0,
+                };
+                match shelf.begin(&name, length, self.host) {
+                    Ok(draft) => {
                         self.state = State::Copying(Copying {
                             name,
-                            part,
+                            draft,
                             received: 0,
                             hash: Box::default(),
+                            filled: VecDeque::new(),
+                            emptied: 0,
+                            end: None,
                         });
                         self.send(station, &Message::Ready)?;
                         Ok(None)
@@ -465,132 +489,180 @@ impl Session {
                     Err(refusal) => self.refuse(station, refusal),
                 }
             }
-            (State::Copying(_), Message::Filled { slot, length }) => {
-                match self.empty(slot, length) {
-                    Ok(()) => {
-                        self.send(station, &Message::Empty { slot })?;
-                        Ok(None)
-                    }
-                    Err(refusal) => self.refuse(station, refusal),
+            (State::Copying(copying), Message::Filled { slot, length }) => {
+                if copying.filled(&self.request, slot, length) {
+                    Ok(None)
+                } else {
+                    self.refuse(station, Refusal::Malformed)
                 }
             }
-            (State::Copying(_), Message::End { checksum }) => self.end_of_data(station, checksum),
+            (State::Copying(copying), Message::End { checksum }) if copying.end.is_none() => {
+                copying.end = Some(checksum);
+                Ok(None)
+            }
             _ => self.refuse(station, Refusal::Malformed),
         }
     }
 
-    /// Writes what a slot holds into the file.
-    fn empty(&mut self, slot: u16, length: u32) -> Result<(), Refusal> {
-        let (State::Copying(copying), Work::Copy { length: whole }, Some(granted)) =
-            (&mut self.state, self.request.work, self.granted)
-        else {
-            return Err(Refusal::Malformed);
-        };
-        let received = copying.received + u64::from(length);
-        let plausible = slot < self.request.depth
-            && (1..=self.request.size).contains(&length)
-            && received <= whole;
-        if !plausible {
-            return Err(Refusal::Malformed);
+    /// Does a bounded part of what is due, and ends a client that says nothing for longer than `idle`.
+    pub(crate) fn work<B: HostBackend, W: Wait>(
+        &mut self,
+        station: &Station<B, W>,
+        idle: Duration,
+        now: Instant,
+    ) -> Result<Option<News>, Over> {
+        if std::mem::take(&mut self.spoke) {
+            self.heard = now;
         }
-        copying.received = received;
-        let (length, start) = (
-            length as usize,
-            usize::from(slot) * self.request.size as usize,
-        );
-        for offset in (0..length).step_by(STAGING) {
-            let count = STAGING.min(length - offset);
-            let bytes = self.staging.get_mut(..count).unwrap_or_default();
-            // The client may still change the slot, but not what was taken out of it.
-            granted.memory.load(start + offset, bytes);
-            copying.hash.write(bytes);
-            copying
-                .part
-                .write(bytes)
-                .map_err(|_| Refusal::CannotWrite)?;
+        if self.due() < TICK {
+            // It is the client that waits.
+            self.heard = now;
+            self.tell(station, now)?;
+        }
+        match &mut self.state {
+            State::Preparing { .. } => self.prepare(station, idle),
+            State::Copying(copying) if !copying.filled.is_empty() => self.empty(station),
+            State::Copying(copying) if copying.end.is_some() => self.end_of_data(station),
+            State::Checking(_) => self.check(station),
+            State::Summing { .. } => self.sum(station),
+            State::Storing { .. } => Ok(None),
+            State::Leaving(until) => match *until.get_or_insert(now + FAREWELL) <= now {
+                true => Err(Over),
+                false => Ok(None),
+            },
+            _ if now.saturating_duration_since(self.heard) <= idle => Ok(None),
+            // An acceptance that is never answered, and one that expects nothing but its own messages.
+            State::Echo(_) => Err(Over),
+            _ if !self.stands => Err(Over),
+            _ => self.refuse(station, Refusal::Silent),
+        }
+    }
+
+    /// Tells a client now and then that the server is at work for it.
+    fn tell<B: HostBackend, W: Wait>(
+        &mut self,
+        station: &Station<B, W>,
+        now: Instant,
+    ) -> Result<(), Over> {
+        let due = now.saturating_duration_since(self.told) > NEWS;
+        if due && self.stands && self.free.len() > 1 {
+            self.told = now;
+            self.send(station, &Message::Here)?;
         }
         Ok(())
     }
 
-    /// All data came: if it is what was sent, it is read back, a bit at a time.
-    fn end_of_data<B: HostBackend, W: Wait>(
+    /// Clears the next part of the memory, or fills it with what is to be read; accepts the client at its end.
+    fn prepare<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
-        expected: u128,
+        idle: Duration,
     ) -> Result<Option<News>, Over> {
-        let whole = match self.request.work {
-            Work::Copy { length } => length,
-            _ => 0,
-        };
-        let State::Copying(copying) =
-            std::mem::replace(&mut self.state, State::Leaving(Instant::now() + FAREWELL))
+        let (State::Preparing { request, done }, Some(granted)) = (&mut self.state, self.granted)
         else {
             return Err(Over);
         };
-        if copying.received != whole || copying.hash.finish_128() != expected {
+        let memory = granted.memory;
+        let count = STAGING.min(memory.length() - *done);
+        if count > 0 {
+            match self.request.work {
+                Work::Read => fill(memory.part(*done, count), *done as u64),
+                _ => memory.store(*done, self.staging.get(..count).unwrap_or_default()),
+            }
+            *done += count;
+            return Ok(None);
+        }
+        let request = *request;
+        let idle = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
+        let answer = encode_answer(self.granted(), idle);
+        // If the client gave up meanwhile, it is over.
+        let accepted = station.ia.cr_accept(request, Some(self.ep), &answer);
+        accepted.map_err(|_| Over)?;
+        self.state = match self.request.work {
+            Work::Copy { .. } => State::Unnamed,
+            Work::Write | Work::Read => State::Memory,
+            Work::Echo => State::Echo(Echo {
+                buffers: granted,
+                size: self.request.size as usize,
+                depth: self.request.depth.into(),
+                count: 0,
+                order: vec![0; Needs::of(&self.request).receives],
+            }),
+        };
+        Ok(Some(News::Accepted(self.request)))
+    }
+
+    /// Writes the next part of the slot that was filled first into the file.
+    fn empty<B: HostBackend, W: Wait>(
+        &mut self,
+        station: &Station<B, W>,
+    ) -> Result<Option<News>, Over> {
+        let (State::Copying(copying), Some(granted)) = (&mut self.state, self.granted) else {
+            return Err(Over);
+        };
+        let Some(&(slot, length)) = copying.filled.front() else {
+            return Ok(None);
+        };
+        let start = usize::from(slot) * self.request.size as usize + copying.emptied;
+        let left = length as usize - copying.emptied;
+        let bytes = self
+            .staging
+            .get_mut(..STAGING.min(left))
+            .unwrap_or_default();
+        // The client may still change the slot, but not what was taken out of it.
+        granted.memory.load(start, bytes);
+        copying.hash.write(bytes);
+        copying.emptied += bytes.len();
+        if copying.draft.part.write(bytes).is_err() {
+            return self.refuse(station, Refusal::CannotWrite);
+        }
+        if copying.emptied == length as usize {
+            copying.filled.pop_front();
+            copying.emptied = 0;
+            self.send(station, &Message::Empty { slot })?;
+        }
+        Ok(None)
+    }
+
+    /// All data is in the file: if it is what was sent, it is read back.
+    fn end_of_data<B: HostBackend, W: Wait>(
+        &mut self,
+        station: &Station<B, W>,
+    ) -> Result<Option<News>, Over> {
+        let State::Copying(copying) = std::mem::replace(&mut self.state, State::Leaving(None))
+        else {
+            return Err(Over);
+        };
+        let whole = Work::Copy {
+            length: copying.received,
+        };
+        let expected = copying.end.ok_or(Over)?;
+        if self.request.work != whole || copying.hash.finish_128() != expected {
             return self.refuse(station, Refusal::Different);
         }
-        let mut part = copying.part;
-        if part.file().rewind().is_err() {
+        let mut draft = copying.draft;
+        if draft.part.file().rewind().is_err() {
             return self.refuse(station, Refusal::CannotWrite);
         }
         self.state = State::Checking(Checking {
             name: copying.name,
-            part,
+            draft,
             expected,
             read: 0,
             hash: Box::default(),
-            told: Instant::now(),
         });
         Ok(None)
     }
 
-    /// Does what is due: reading back, asking a silent client whether it is there, ending one that is silent for too long.
-    pub(crate) fn work<B: HostBackend, W: Wait>(
-        &mut self,
-        station: &Station<B, W>,
-        shelf: &mut dyn Shelf,
-    ) -> Result<Option<News>, Over> {
-        if let State::Checking(_) = &self.state {
-            return self.check(station, shelf);
-        }
-        let now = Instant::now();
-        if std::mem::take(&mut self.spoke) {
-            self.heard = now;
-        }
-        let silent = now.saturating_duration_since(self.heard);
-        match &self.state {
-            State::Leaving(until) if *until <= now => Err(Over),
-            State::Memory if self.stands => {
-                let due = silent > PULSE && now.saturating_duration_since(self.asked) > PULSE;
-                if due && !self.free.is_empty() {
-                    // If the client's host is gone, this does not get through, and the connection breaks.
-                    self.asked = now;
-                    self.send(station, &Message::Here)?;
-                }
-                Ok(None)
-            }
-            State::Echo(_) if silent > SILENCE => Err(Over),
-            State::Unnamed | State::Copying(_) if silent > SILENCE => {
-                self.refuse(station, Refusal::Silent)
-            }
-            // An acceptance that is never answered is told of by the adapter; this is for those that are not.
-            State::Memory if silent > SILENCE => Err(Over),
-            _ => Ok(None),
-        }
-    }
-
-    /// Reads the next bit of the file back; at its end, lets it take its place.
+    /// Reads the next part of the file back; at its end, lets it take its place.
     fn check<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
-        shelf: &mut dyn Shelf,
     ) -> Result<Option<News>, Over> {
         let State::Checking(checking) = &mut self.state else {
             return Ok(None);
         };
-        self.heard = Instant::now();
-        let count = match checking.part.file().read(&mut self.staging) {
+        let count = match checking.draft.part.file().read(&mut self.staging) {
             Ok(count) => count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(None),
             Err(_) => return self.refuse(station, Refusal::CannotWrite),
@@ -600,14 +672,9 @@ impl Session {
                 .hash
                 .write(self.staging.get(..count).unwrap_or_default());
             checking.read += count as u64;
-            if checking.told.elapsed() > NEWS && !self.free.is_empty() {
-                checking.told = Instant::now();
-                self.send(station, &Message::Here)?;
-            }
             return Ok(None);
         }
-        let State::Checking(checking) =
-            std::mem::replace(&mut self.state, State::Leaving(Instant::now() + FAREWELL))
+        let State::Checking(checking) = std::mem::replace(&mut self.state, State::Leaving(None))
         else {
             return Err(Over);
         };
@@ -616,14 +683,66 @@ impl Session {
         if !whole || checksum != checking.expected {
             return self.refuse(station, Refusal::Different);
         }
-        if let Err(refusal) = shelf.may_keep(&checking.part) {
+        self.state = State::Storing { length, checksum };
+        Ok(Some(News::Whole(checking.draft, checking.name, length)))
+    }
+
+    /// The file is in its place and on the disk, or cannot be.
+    pub(crate) fn stored<B: HostBackend, W: Wait>(
+        &mut self,
+        station: &Station<B, W>,
+        outcome: Result<(), Refusal>,
+    ) -> Result<Option<News>, Over> {
+        let State::Storing { length, checksum } = self.state else {
+            return Err(Over);
+        };
+        if let Err(refusal) = outcome {
             return self.refuse(station, refusal);
         }
-        if checking.part.keep().is_err() {
-            return self.refuse(station, Refusal::CannotWrite);
-        }
+        self.state = State::Leaving(None);
         self.send(station, &Message::Stored { length, checksum })?;
-        Ok(Some(News::Stored(checking.name, length)))
+        Ok(None)
+    }
+
+    /// Hashes the next part of the memory.
+    fn sum<B: HostBackend, W: Wait>(
+        &mut self,
+        station: &Station<B, W>,
+    ) -> Result<Option<News>, Over> {
+        let (State::Summing { done, hash }, Some(granted)) = (&mut self.state, self.granted) else {
+            return Err(Over);
+        };
+        let count = STAGING.min(granted.memory.length() - *done);
+        if count > 0 {
+            let bytes = self.staging.get_mut(..count).unwrap_or_default();
+            granted.memory.load(*done, bytes);
+            hash.write(bytes);
+            *done += count;
+            return Ok(None);
+        }
+        let checksum = hash.finish_128();
+        self.state = State::Memory;
+        self.send(station, &Message::SumIs { checksum })?;
+        Ok(None)
+    }
+}
+
+impl Copying {
+    /// Takes note of a slot that holds the next bytes; whether that can be.
+    fn filled(&mut self, request: &Request, slot: u16, length: u32) -> bool {
+        let Work::Copy { length: whole } = request.work else {
+            return false;
+        };
+        self.received += u64::from(length);
+        let plausible = slot < request.depth
+            && (1..=request.size).contains(&length)
+            && self.received <= whole
+            && self.end.is_none()
+            && self.filled.len() < usize::from(request.depth);
+        if plausible {
+            self.filled.push_back((slot, length));
+        }
+        plausible
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Outcome {
 /// `read`'s and `check`'s own. Operation: the connection is lost, the server refuses, or what it stored is something else.
 pub(crate) fn send_file<B: HostBackend, W: Wait>(
     station: &mut Station<B, W>,
-    server: Server,
+    server: Server<'_>,
     name: &str,
     length: u64,
     shape: Shape,

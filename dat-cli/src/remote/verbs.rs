@@ -17,9 +17,10 @@ use super::client::Server as Place;
 use super::load::RemoteLoad;
 use super::protocol::{MOST_DEPTH, Refusal, is_plain_name};
 pub(crate) use super::server::not_listening;
-use super::server::{Folder, MOST_CLIENTS, NoShelf, Notice, Server, Single};
-use super::session::Shelf;
+use super::server::{MOST_CLIENTS, Notice, Server, Terms};
+use super::shelf::{Folder, NoShelf, Quotas, Shelf, Single};
 use super::station::{Station, Waiting};
+use super::token::{Guard, Token};
 use super::transfer::{Outcome, Shape, send_file};
 use crate::arguments::{
     CopyArguments, DeviceArguments, Operation, PerfArguments, ServeArguments, WaitName,
@@ -57,7 +58,7 @@ fn no_device(what: String, why: &str) -> Failure {
         kind: FailureKind::Operation,
         what,
         why: why.into(),
-        remedy: "`dat devices` lists what there is; without hardware, `rdma link add rxe0 type rxe netdev eth0` (as root) makes a soft-RoCE device of a network interface".into(),
+        remedy: "`dat devices` lists the devices; without hardware, `modprobe rdma_rxe` and `rdma link add rxe0 type rxe netdev eth0` (as root) make a soft-RoCE device of a network interface: see docs/verbs.md".into(),
     }
 }
 
@@ -164,16 +165,19 @@ fn with_server<T>(
     room: usize,
     (memory, once): (u64, bool),
     mut local: Single,
-    act: impl FnOnce(&mut VerbsStation, Place, &str) -> Result<T>,
+    act: impl FnOnce(&mut VerbsStation, Place<'_>, &str) -> Result<T>,
 ) -> Result<T> {
     let waiting = waiting(arguments.waiting);
     if let Some(peer) = &arguments.connect {
+        let token = arguments.token_file.as_deref().map(Token::read);
+        let token = token.transpose()?;
         let peer = resolve(peer)?;
         let device = choose(arguments.device.as_deref(), own_address(peer))?;
         let mut station = station(&device.name, waiting, 2, room)?;
         let place = Place {
             address: IaAddress::from(peer),
             qualifier: peer.port().into(),
+            token: token.as_ref(),
         };
         return act(&mut station, place, &device.name);
     }
@@ -182,7 +186,8 @@ fn with_server<T>(
         return Err(opening(&device.name, BackendError::Address));
     };
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-    let mut server = Server::new(station(&device.name, waiting, 2, 2 * room)?, memory);
+    let station_of_server = station(&device.name, waiting, 2, 2 * room)?;
+    let mut server = Server::new(station_of_server, memory, Terms::default());
     let qualifier = server.listen(None, None)?;
     let mut client = station(&device.name, waiting, 2, room)?;
     let stop = AtomicBool::new(false);
@@ -195,7 +200,12 @@ fn with_server<T>(
                 }
             })
         });
-        let result = act(&mut client, Place { address, qualifier }, &device.name);
+        let place = Place {
+            address,
+            qualifier,
+            token: None,
+        };
+        let result = act(&mut client, place, &device.name);
         stop.store(true, Ordering::Release);
         match serving.join() {
             // What the client found is nearer to what was asked for.
@@ -451,7 +461,7 @@ fn perf_both(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
 
 fn measure_one(
     station: &mut VerbsStation,
-    place: Place,
+    place: Place<'_>,
     shape: perf::Shape,
     memory: Memory,
     (goal, clock): (Goal, Duration),
@@ -481,7 +491,7 @@ struct ServeReport {
 /// Serves until a signal comes.
 ///
 /// # Errors
-/// Usage: there is no such directory. Operation: there is no device, or somebody else listens.
+/// Usage: there is no such directory, or no token in its file. File: that cannot be read. Operation: there is no device, or somebody else listens.
 pub(crate) fn serve(
     arguments: &ServeArguments,
     signals: &Signals,
@@ -502,7 +512,14 @@ pub(crate) fn serve(
     }
     let mut shelf: Box<dyn Shelf> = match &arguments.into {
         None => Box::new(NoShelf),
-        Some(path) if path.is_dir() => Box::new(Folder::new(path, arguments.force)),
+        Some(path) if path.is_dir() => {
+            let quotas = Quotas {
+                host: arguments.client_quota.min(arguments.quota),
+                all: arguments.quota,
+            };
+            let folder = Folder::new(path, arguments.force, quotas);
+            Box::new(folder.map_err(|error| Failure::file("store files in", path, &error))?)
+        }
         Some(path) => {
             return Err(Failure::usage(
                 format!("cannot store files in {}", path.display()),
@@ -510,6 +527,12 @@ pub(crate) fn serve(
                 "make it first, or name another",
             ));
         }
+    };
+    let token = arguments.token_file.as_deref().map(Token::read);
+    let terms = Terms {
+        idle: arguments.idle,
+        guard: token.transpose()?.map(Guard::new),
+        ..Terms::default()
     };
     host::room(arguments.memory, |room| {
         format!(
@@ -524,7 +547,7 @@ pub(crate) fn serve(
         MOST_CLIENTS + 1,
         SERVER_ROOM,
     )?;
-    let mut server = Server::new(station, memory);
+    let mut server = Server::new(station, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;
     let addresses: Vec<String> = match arguments.listen {
         Some(address) => vec![address.to_string()],

@@ -6,14 +6,15 @@ use super::{dat, json, refused, text};
 fn usage_errors_name_their_cause() {
     refused(&["dance"], 2, &["dance"]);
     refused(
-        &["tour", "--backend", "tin-can"],
+        &["serve", "--idle", "14s"],
         2,
-        &["tin-can", "possible values: mock"],
+        &["--idle", "from 15s to 1day"],
     );
+    refused(&["serve", "--quota", "much"], 2, &["--quota", "16G"]);
     refused(
-        &["devices", "--backend", "verbs"],
+        &["copy", "a", "b", "--token-file", "c"],
         2,
-        &["possible values: mock", "--device", "--features verbs"],
+        &["--connect <HOST[:PORT]>"],
     );
     // Which commands there are.
     refused(&["rsm"], 2, &["error: ", "export, put, get, bench"]);
@@ -136,7 +137,6 @@ fn usage_errors_as_documents() {
         (&["rsm"], "'dat rsm' requires", "use one of: export, put"),
         (&["rsm", "zzz"], "zzz", "use one of: export, put"),
         (&["rsm", "export"], "--size", "add <FILE|--size <SIZE>>"),
-        (&["tour", "--backend", "verbs"], "verbs", "--device"),
         (&["copy", "only-one"], "<DST>", "add <DST>"),
         (
             &["perf", "write", "--depth", "0"],
@@ -191,7 +191,6 @@ fn help_tells_the_exit_codes() {
         "registry",
         "--json",
         "--quiet",
-        "--backend",
     ] {
         assert!(help.contains(word), "no {word} in\n{help}");
     }

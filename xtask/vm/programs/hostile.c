@@ -406,7 +406,7 @@ static void attack_owner(unsigned rounds)
 #define REFUSED 21
 static size_t request_to_serve(unsigned char *request, uint16_t kind)
 {
-    static const unsigned char words[24] = {'D', 'A', 'T', 'c', 1, 0, 0, 0, 2, 0, 0xE8, 3};
+    static const unsigned char words[24] = {'D', 'A', 'T', 'c', 2, 0, 0, 0, 2, 0, 0xE8, 3};
     memset(request, 0, MOST_PRIVATE);
     memcpy(request, words, sizeof words);
     request[6] = (unsigned char)kind;

@@ -1,0 +1,195 @@
+//! The secret that the clients of a server share with it.
+//!
+//! A connection request without a proof is rejected with a challenge, and its client connects again with an HMAC-SHA-256 of
+//! the challenge and the request. Nothing is lent, and no place taken, before the proof holds. The token itself is never sent.
+//! The proof lets a connection in: what follows is neither encrypted nor authenticated.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::protocol::{Challenge, Proof, Refusal, Request};
+use crate::failure::{Failure, Result};
+
+/// Challenges that may be unanswered; the oldest one is forgotten first.
+const UNANSWERED: usize = 64;
+/// The shortest token in bytes: who listens in can try shorter ones until a proof fits.
+const SHORTEST: usize = 16;
+
+/// A secret of both sides.
+pub(crate) struct Token(Hmac<Sha256>);
+
+impl Token {
+    /// Takes all bytes of a file but the end of its last line.
+    ///
+    /// # Errors
+    /// File: it cannot be read. Usage: it has fewer than 16 bytes.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).map_err(|error| Failure::file("read", path, &error))?;
+        Self::new(bytes.trim_ascii_end()).ok_or_else(|| {
+            Failure::usage(
+                format!("{} holds no token", path.display()),
+                format!("a token has at least {SHORTEST} bytes"),
+                "make one with `head -c 32 /dev/urandom | base64`, and copy it to both hosts",
+            )
+        })
+    }
+
+    pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
+        let long_enough = bytes.len() >= SHORTEST;
+        let keyed = Hmac::new_from_slice(bytes).ok()?;
+        long_enough.then_some(Self(keyed))
+    }
+
+    fn mac(&self, challenge: &Challenge, request: &Request) -> Hmac<Sha256> {
+        self.0
+            .clone()
+            .chain_update(challenge)
+            .chain_update(request.encode(None))
+    }
+
+    /// The answer to a server's challenge.
+    pub(crate) fn prove(&self, challenge: &Challenge, request: &Request) -> Proof {
+        let tag = self.mac(challenge, request).finalize().into_bytes();
+        let mut proof = Proof::default();
+        for (to, from) in proof.iter_mut().zip(tag) {
+            *to = from;
+        }
+        proof
+    }
+
+    /// Compares in constant time.
+    fn proves(&self, challenge: &Challenge, request: &Request, proof: &Proof) -> bool {
+        let mac = self.mac(challenge, request);
+        mac.verify_truncated_left(proof).is_ok()
+    }
+}
+
+/// Lets those in that have the token.
+pub(crate) struct Guard {
+    token: Token,
+    challenges: VecDeque<Challenge>,
+}
+
+impl Guard {
+    pub(crate) fn new(token: Token) -> Self {
+        Self {
+            token,
+            challenges: VecDeque::new(),
+        }
+    }
+
+    /// Admits a request with a proof; each challenge is good for one.
+    ///
+    /// # Errors
+    /// `NoToken`, with a new challenge: there is no proof. `WrongToken`: it answers no challenge. `Busy`: the system has no
+    /// random numbers.
+    pub(crate) fn admit(
+        &mut self,
+        request: &Request,
+        proof: Option<&Proof>,
+    ) -> std::result::Result<(), (Refusal, Option<Challenge>)> {
+        let Some(proof) = proof else {
+            let mut challenge = Challenge::default();
+            getrandom::fill(&mut challenge).map_err(|_| (Refusal::Busy, None))?;
+            if self.challenges.len() == UNANSWERED {
+                self.challenges.pop_front();
+            }
+            self.challenges.push_back(challenge);
+            return Err((Refusal::NoToken, Some(challenge)));
+        };
+        let answered = |challenge: &Challenge| self.token.proves(challenge, request, proof);
+        let place = self.challenges.iter().position(answered);
+        place
+            .and_then(|place| self.challenges.remove(place))
+            .map(|_| ())
+            .ok_or((Refusal::WrongToken, None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protocol::Work;
+    use super::*;
+
+    const REQUEST: Request = Request {
+        work: Work::Write,
+        depth: 2,
+        size: 8,
+    };
+
+    fn token(word: &str) -> Token {
+        Token::new(word.as_bytes()).unwrap()
+    }
+
+    fn challenge(guard: &mut Guard) -> Challenge {
+        match guard.admit(&REQUEST, None) {
+            Err((Refusal::NoToken, Some(challenge))) => challenge,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A proof is good once, for its challenge, its request and its token.
+    #[test]
+    fn proofs_hold_once() {
+        let (ours, other) = (token("sixteen bytes it"), token("sixteen bytes is"));
+        let mut guard = Guard::new(token("sixteen bytes it"));
+        let (first, second) = (challenge(&mut guard), challenge(&mut guard));
+        assert_ne!(first, second);
+        let larger = Request { size: 9, ..REQUEST };
+        let wrong = Err((Refusal::WrongToken, None));
+        for (proof, request) in [
+            (ours.prove(&first, &REQUEST), larger),
+            (other.prove(&first, &REQUEST), REQUEST),
+            (ours.prove(&[0; 16], &REQUEST), REQUEST),
+            ([0; 16], REQUEST),
+        ] {
+            assert_eq!(guard.admit(&request, Some(&proof)), wrong);
+        }
+        let proof = ours.prove(&second, &REQUEST);
+        assert_eq!(guard.admit(&REQUEST, Some(&proof)), Ok(()));
+        assert_eq!(guard.admit(&REQUEST, Some(&proof)), wrong);
+        let proof = ours.prove(&first, &REQUEST);
+        assert_eq!(guard.admit(&REQUEST, Some(&proof)), Ok(()));
+    }
+
+    /// As many challenges are known as there is room for.
+    #[test]
+    fn challenges_are_forgotten_in_order() {
+        let ours = token("sixteen bytes it");
+        let mut guard = Guard::new(token("sixteen bytes it"));
+        let first = challenge(&mut guard);
+        let second = challenge(&mut guard);
+        for _ in 0..UNANSWERED - 1 {
+            challenge(&mut guard);
+        }
+        assert_eq!(guard.challenges.len(), UNANSWERED);
+        let late = ours.prove(&first, &REQUEST);
+        let refused = guard.admit(&REQUEST, Some(&late));
+        assert_eq!(refused, Err((Refusal::WrongToken, None)));
+        let proof = ours.prove(&second, &REQUEST);
+        assert_eq!(guard.admit(&REQUEST, Some(&proof)), Ok(()));
+    }
+
+    #[test]
+    fn tokens_are_long_and_end_with_their_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let read = |content: &str| {
+            fs::write(&path, content).unwrap();
+            Token::read(&path)
+        };
+        assert!(read("fifteen bytes..\n").is_err());
+        assert!(read("").is_err());
+        let (line, plain) = (
+            read("sixteen bytes it\n").ok().unwrap(),
+            token("sixteen bytes it"),
+        );
+        let prove = |token: &Token| token.prove(&[1; 16], &REQUEST);
+        assert_eq!(prove(&line), prove(&plain));
+        assert!(Token::read(&folder.path().join("none")).is_err());
+    }
+}
