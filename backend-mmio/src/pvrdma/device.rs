@@ -109,6 +109,8 @@ pub(crate) struct Device<'s, W: RegisterWords, H> {
     /// Whether a message told of reports and they were not all taken yet; and how often nobody told of any.
     told: bool,
     unasked: u32,
+    /// Whether it was reset for good: it touches nothing any more, and no command reaches it.
+    halted: bool,
 }
 
 /// How often reports are looked for only once where nobody told of any: a device may have lost the message.
@@ -177,6 +179,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
             notices: Notices::new(notices, notices.at_page(1), 1),
             told: false,
             unasked: 0,
+            halted: false,
         };
         let needed = [
             capabilities.queue_pairs,
@@ -211,12 +214,23 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         Ok(device)
     }
 
+    /// Has a command carried out. A device that fails to answer one is halted, so that later commands fail at once: each would
+    /// wait as long as the first.
     pub(crate) fn ask<Q: Words, A: Words>(&mut self, number: u32, what: &Q) -> Result<A, Failure> {
-        self.channel.ask::<Q, A, H>(number, what)
+        if self.halted {
+            return Err(Failure::Silent);
+        }
+        let answer = self.channel.ask::<Q, A, H>(number, what);
+        if let Err(Failure::Silent | Failure::Senseless) = answer {
+            self.halt();
+        }
+        answer
     }
 
+    /// The same of a command that answers nothing.
     pub(crate) fn tell<Q: Words>(&mut self, number: u32, what: &Q) -> Result<(), Failure> {
-        self.channel.tell::<Q, H>(number, what)
+        let [] = self.ask::<Q, [u32; 0]>(number, what)?;
+        Ok(())
     }
 
     /// Makes something; its handle.
@@ -225,9 +239,16 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         Ok(made.handle)
     }
 
-    /// Destroys something.
+    /// Destroys something. On return the device does not use it: one that does not say so is halted.
     pub(crate) fn destroy(&mut self, number: u32, handle: u32) -> Result<(), Failure> {
-        self.tell(number, &Handle { handle, other: 0 })
+        if self.halted {
+            return Ok(());
+        }
+        let destroyed = self.tell(number, &Handle { handle, other: 0 });
+        if destroyed.is_err() {
+            self.halt();
+        }
+        destroyed
     }
 
     /// Takes a queue pair to a state.
@@ -326,8 +347,12 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
 }
 
 impl<W: RegisterWords, H> Device<'_, W, H> {
-    /// Has the device forget everything; on return it has.
+    /// Has the device forget everything, once; on return it has.
     pub(crate) fn halt(&mut self) {
+        if self.halted {
+            return;
+        }
+        self.halted = true;
         let registers = &self.channel.registers;
         registers.write(register::CONTROL, register::RESET);
         // A write may be under way for long; a read comes back behind it.

@@ -95,6 +95,8 @@ pub struct Device {
     pub(crate) message_lie: u32,
     /// How often its register was looked at since it lied in an answer; none if it did not.
     pub(crate) looks: Option<u32>,
+    /// How often a register of it was read.
+    pub(crate) register_reads: u64,
     /// Whether it is off its bus.
     pub(crate) unplugged: bool,
     pub(crate) manner: PvrdmaManner,
@@ -138,6 +140,7 @@ impl Device {
             masked: true,
             message_lie: 0,
             looks: None,
+            register_reads: 0,
             unplugged: false,
             manner,
             free_numbers: Vec::new(),

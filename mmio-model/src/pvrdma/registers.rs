@@ -38,6 +38,9 @@ const VERSION: u32 = 17;
 impl RegisterWords for PvrdmaRegisters {
     fn read(&self, offset: u32) -> u32 {
         let mut world = self.shared.enter();
+        if let Some(device) = world.device(self.device) {
+            device.register_reads += 1;
+        }
         match (world.device(self.device), offset, self.window) {
             (None, ..) => u32::MAX,
             (Some(device), ..) if device.unplugged => u32::MAX,
