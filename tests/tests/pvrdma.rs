@@ -6,7 +6,7 @@
 use backend_mmio::DeviceFault;
 use backend_mmio::mlx5::State;
 use backend_mmio::pvrdma::OpenFailure;
-use backend_mmio::pvrdma::defs::command;
+use backend_mmio::pvrdma::defs::{LOCAL, ROUTABLE, command};
 use backend_mock::{FabricOptions, NodeOptions};
 use bed::{Bed, network, seeded_options};
 use core::sync::atomic::AtomicU8;
@@ -197,6 +197,71 @@ fn no_device_is_left_active() {
     assert_eq!(bed.fabric.active(), 1);
     drop(device);
     assert_eq!(bed.fabric.active(), 0);
+}
+
+/// Devices of versions 17 to 19 are driven, if they are on Ethernet and their port has a kind of addresses that the version knows; the model refuses an
+/// address of another kind, of a virtual network, or with another packet.
+///
+/// Spec: IAO-01
+#[test]
+fn versions_and_kinds_of_addresses_are_looked_at() {
+    // The word of the capabilities with the mode and the kinds of addresses.
+    const NETWORK: u32 = 50;
+    let kinds = |kinds: u32| Some((NETWORK, kinds << 24));
+    let lacks = Some(OpenFailure::Capabilities);
+    let version = |version| Some(OpenFailure::Version(version));
+    let cases = [
+        (16, kinds(LOCAL), version(16)),
+        (17, kinds(LOCAL), None),
+        (17, kinds(ROUTABLE), lacks),
+        (17, kinds(LOCAL | ROUTABLE), None),
+        (18, kinds(LOCAL), None),
+        (18, kinds(ROUTABLE), None),
+        (19, kinds(LOCAL | ROUTABLE), None),
+        (19, kinds(0), lacks),
+        (19, Some((NETWORK, ROUTABLE << 24 | 1)), lacks),
+        (20, kinds(ROUTABLE), version(20)),
+        (u32::MAX, kinds(ROUTABLE), version(u32::MAX)),
+    ];
+    for (version, claims, failure) in cases {
+        let bed = PvrdmaBed::new();
+        let opened = bed.like(PvrdmaManner {
+            version: Some(version),
+            claims,
+            ..PvrdmaManner::default()
+        });
+        assert_eq!(
+            opened.as_ref().err(),
+            failure.as_ref(),
+            "{version}, {claims:x?}"
+        );
+        drop(opened);
+        assert_eq!(bed.fabric.active(), 0);
+    }
+}
+
+/// A device that writes completions only when it is polled is polled by whoever finds a queue empty.
+///
+/// Spec: DTO-10, EVG-01
+#[test]
+fn an_empty_queue_is_polled_at_its_device() {
+    let bed = PvrdmaBed::new();
+    let net = Net::new(&bed);
+    let device = bed.like(PvrdmaManner {
+        polled: true,
+        ..PvrdmaManner::default()
+    });
+    let options = PartyOptions::default();
+    let left = Party::new(&net.adapter_over(device.expect("a device")), &options);
+    let right = Party::new(&net.adapter(), &options);
+    net.connect(&left, &right);
+    for cookie in 0..3 {
+        net.alive(&left, &right);
+        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+        right.send_from(&[right.memory.piece(0, 8)], cookie);
+        net.success(&right, cookie);
+        assert_eq!(net.receive_completion(&left).cookie, cookie);
+    }
 }
 
 /// A device that fails to answer is waited for once: it is halted, and whatever is freed or asked for afterwards reads no register of it.

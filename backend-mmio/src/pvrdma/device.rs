@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::channel::{Channel, Failure};
 use super::defs::{
-    Capabilities, CreateBind, CreateContext, Handle, ModifyQueuePair, Notice, PAGE, ROUTABLE,
+    Capabilities, CreateBind, CreateContext, Handle, ModifyQueuePair, NO_NETWORK, Notice, PAGE,
     RingPages, SharedRegion, Way, Words, access, attribute, command, register, ring_state, state,
 };
 use super::messages::{Message, MessageWords};
@@ -21,7 +21,7 @@ pub enum OpenFailure {
     Version(u32),
     /// It did not take the shared region, or did not begin.
     NotReady,
-    /// What it says that it has makes no sense.
+    /// What it says that it has makes no sense, or lacks what is needed: its mode is not RoCE, or it has no kind of addresses for a port.
     Capabilities,
     /// There is not enough memory that it shares.
     Memory,
@@ -29,10 +29,9 @@ pub enum OpenFailure {
     Command(u32),
 }
 
-/// The largest packet in the sense of the transport: 1024 bytes.
+/// The largest packet of the transport, in bytes and as an attribute names it.
+const PACKET_BYTES: u32 = 1024;
 const PACKET: u32 = 3;
-/// Bytes of an ordinary packet of the network.
-const NETWORK_PACKET: u32 = 1500;
 /// The first number of packets, on both sides.
 const FIRST_PACKET: u32 = 0;
 /// Bytes in the words of an attribute: the port; the time to wait, and how often; how often where there is no buffer.
@@ -152,7 +151,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         region.put(
             0,
             &SharedRegion {
-                driver_version: *register::VERSIONS.start(),
+                driver_version: version,
                 reserved: 0,
                 guest: 0,
                 command_slot: command_slot.bus(),
@@ -193,6 +192,8 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         if needed.iter().any(|count| matches!(*count, 0 | u32::MAX)) {
             return Err(OpenFailure::Capabilities);
         }
+        let kind = capabilities.address_kind(version);
+        let kind = kind.ok_or(OpenFailure::Capabilities)?;
         let registers = &device.channel.registers;
         registers.write(register::MASK, 0);
         registers.write(register::CONTROL, register::ACTIVATE);
@@ -203,11 +204,11 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         let context = device.make(command::CREATE_CONTEXT, &context);
         device.context = context.map_err(|_| OpenFailure::Command(command::CREATE_CONTEXT))?;
         let bind = CreateBind {
-            packet: NETWORK_PACKET,
-            network: 0,
+            packet: PACKET_BYTES,
+            network: NO_NETWORK,
             index: 0,
             address,
-            kind: ROUTABLE,
+            kind,
         };
         let bound = device.tell(command::CREATE_BIND, &bind);
         bound.map_err(|_| OpenFailure::Command(command::CREATE_BIND))?;
