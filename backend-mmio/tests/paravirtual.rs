@@ -29,7 +29,7 @@ int main(void) {
     SIZE(pvrdma_cqe); AT(pvrdma_cqe, wr_id); AT(pvrdma_cqe, qp); AT(pvrdma_cqe, opcode); AT(pvrdma_cqe, status);
     AT(pvrdma_cqe, byte_len); AT(pvrdma_cqe, imm_data); AT(pvrdma_cqe, src_qp); AT(pvrdma_cqe, wc_flags); AT(pvrdma_cqe, vendor_err);
     VALUE(PVRDMA_UAR_HANDLE_MASK); VALUE(PVRDMA_UAR_QP_OFFSET); VALUE(PVRDMA_UAR_QP_SEND); VALUE(PVRDMA_UAR_QP_RECV);
-    VALUE(PVRDMA_UAR_CQ_OFFSET); VALUE(PVRDMA_UAR_CQ_ARM_SOL); VALUE(PVRDMA_UAR_CQ_ARM);
+    VALUE(PVRDMA_UAR_CQ_OFFSET); VALUE(PVRDMA_UAR_CQ_ARM_SOL); VALUE(PVRDMA_UAR_CQ_ARM); VALUE(PVRDMA_UAR_CQ_POLL);
     VALUE(PVRDMA_UAR_SRQ_OFFSET); VALUE(PVRDMA_UAR_SRQ_RECV);
     VALUE(PVRDMA_WR_RDMA_WRITE); VALUE(PVRDMA_WR_SEND); VALUE(PVRDMA_WR_RDMA_READ); VALUE(PVRDMA_WC_RECV);
     VALUE(PVRDMA_WC_SUCCESS); VALUE(PVRDMA_WC_LOC_LEN_ERR); VALUE(PVRDMA_WC_LOC_QP_OP_ERR); VALUE(PVRDMA_WC_LOC_PROT_ERR);
@@ -139,6 +139,7 @@ fn queues_lie_as_the_header_has_them() {
         ("PVRDMA_UAR_CQ_OFFSET", doorbell::COMPLETION_QUEUE),
         ("PVRDMA_UAR_CQ_ARM_SOL", doorbell::ARM_SOLICITED),
         ("PVRDMA_UAR_CQ_ARM", doorbell::ARM),
+        ("PVRDMA_UAR_CQ_POLL", doorbell::POLL),
         ("PVRDMA_UAR_SRQ_OFFSET", doorbell::SHARED_RECEIVE_QUEUE),
         ("PVRDMA_UAR_SRQ_RECV", doorbell::SHARED_RECEIVE),
         ("PVRDMA_WR_RDMA_WRITE", opcode::RDMA_WRITE),

@@ -299,9 +299,9 @@ fn driver(control: Still) -> (Driver, DmaView<'static>, &'static State) {
     // SAFETY: there is no device.
     #[expect(unsafe_code, reason = "memory that no device sees")]
     let memory = unsafe { DmaMemory::new(units, 0x1000) };
-    let state: &State = Box::leak(Box::new(State::new()));
+    let (lent, state) = Box::leak(Box::new(State::new())).lend();
     let storage = Storage {
-        state,
+        state: lent,
         queue_pairs: slots(2, || QueuePairSlot::EMPTY),
         completion_queues: slots(8, || CompletionQueueSlot::EMPTY),
         shared_receive_queues: slots(0, || SharedReceiveSlot::EMPTY),

@@ -7,8 +7,9 @@ use backend_mmio::mailbox::defs as mailbox;
 #[cfg(feature = "std")]
 use backend_mmio::mailbox::{Mailbox, MailboxControl, MailboxRegisters, MailboxSideband};
 use backend_mmio::mlx5::{
-    CompletionQueueSlot, DeviceEvent, Limits, MmioBackend, MmioReceiveQueue, MmioSendQueue, Parts,
-    QueuePairSlot, RequestSlot, SharedReceiveSlot, State, Storage, WindowSlot,
+    CompletionQueueSlot, DeviceEvent, LentState, Limits, MmioBackend, MmioReceiveQueue,
+    MmioSendQueue, Parts, QueuePairSlot, RequestSlot, SharedReceiveSlot, State, Storage,
+    WindowSlot,
 };
 use backend_mmio::over_queues::{MmioQueueSideband, QueueSideband, SidebandStorage};
 use backend_mmio::{DeviceUnit, DmaView, Sideband};
@@ -199,12 +200,12 @@ impl ModelFabric {
     /// A device by the options of an adapter, and its driver. What they need of memory is never given back.
     #[must_use]
     pub fn device(&self, options: NodeOptions) -> ModelBackend {
-        self.device_in(options, Box::leak(Box::new(State::new())))
+        self.device_in(options, new_state())
     }
 
     /// The same; what is known of the device can be asked from outside.
     #[must_use]
-    pub fn device_in(&self, options: NodeOptions, state: &'static State) -> ModelBackend {
+    pub fn device_in(&self, options: NodeOptions, state: LentState<'static>) -> ModelBackend {
         let device = self.add(options, false, memory::shared(MEMORY));
         let sideband = self.sideband(device);
         self.driver(device, options, storage(&LIMITS, state), sideband)
@@ -218,8 +219,7 @@ impl ModelFabric {
         lent: &'s mut Lent,
     ) -> (LentBackend<'s>, &'s State) {
         let device = self.add(options, false, lent.memory);
-        let storage = lent.storage();
-        let state = storage.state;
+        let (storage, state) = lent.storage();
         let sideband = self.sideband(device);
         (self.driver(device, options, storage, sideband), state)
     }
@@ -254,8 +254,7 @@ impl ModelFabric {
             shared_buffers: SHARED_ROOM,
             memory: memory::of_driver(memory),
         };
-        let state = Box::leak(Box::new(State::new()));
-        MmioBackend::new(parts, storage(&LIMITS, state))
+        MmioBackend::new(parts, storage(&LIMITS, new_state()))
     }
 
     fn sideband(&self, device: usize) -> ModelSideband {
@@ -272,8 +271,8 @@ impl ModelFabric {
     #[must_use]
     pub fn speaking_device(&self, options: NodeOptions) -> SpeakingBackend {
         let device = self.add(options, true, memory::shared(MEMORY));
-        let state = Box::leak(Box::new(State::new()));
-        self.speaking_driver(device, options, storage(&LIMITS, state), channels())
+        let storage = storage(&LIMITS, new_state());
+        self.speaking_driver(device, options, storage, channels())
     }
 
     /// The same in memory that the next device gets when this one is gone, with as many channels, connections and listeners as there is
@@ -289,8 +288,7 @@ impl ModelFabric {
         connections: SpeakingStorage<'s>,
     ) -> (LentSpeaking<'s>, &'s State) {
         let device = self.add(options, true, lent.memory);
-        let storage = lent.storage();
-        let state = storage.state;
+        let (storage, state) = lent.storage();
         let driver = self.speaking_driver(device, options, storage, connections);
         (driver, state)
     }
@@ -494,7 +492,12 @@ pub(crate) fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [
     Vec::leak(core::iter::repeat_with(empty).take(count).collect())
 }
 
-fn storage(limits: &Limits, state: &'static State) -> Storage<'static> {
+/// The state of a device, for ever.
+pub(crate) fn new_state() -> LentState<'static> {
+    Box::leak(Box::new(State::new())).lend().0
+}
+
+fn storage(limits: &Limits, state: LentState<'static>) -> Storage<'static> {
     Storage {
         state,
         queue_pairs: slots(2 * limits.queue_pairs as usize, || QueuePairSlot::EMPTY),

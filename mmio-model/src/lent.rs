@@ -69,19 +69,21 @@ impl Lent {
         }
     }
 
-    /// As if nobody had used it.
-    pub(crate) fn storage(&mut self) -> Storage<'_> {
+    /// As if nobody had used it, and a view of the state.
+    pub(crate) fn storage(&mut self) -> (Storage<'_>, &State) {
         clear(&self.memory);
-        Storage {
-            state: &self.state,
-            queue_pairs: &self.queue_pairs,
-            completion_queues: &self.completion_queues,
-            shared_receive_queues: &self.shared_receive_queues,
-            requests: &self.requests,
+        let (lent, state) = self.state.lend();
+        let storage = Storage {
+            state: lent,
+            queue_pairs: &mut self.queue_pairs,
+            completion_queues: &mut self.completion_queues,
+            shared_receive_queues: &mut self.shared_receive_queues,
+            requests: &mut self.requests,
             requests_taken: &mut self.requests_taken,
-            windows: &self.windows,
+            windows: &mut self.windows,
             memory_taken: &mut self.memory_taken,
-        }
+        };
+        (storage, state)
     }
 }
 

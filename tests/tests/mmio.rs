@@ -42,16 +42,17 @@ dat_tests::conformance_suite!(rsm_faulty, MmioBed::new());
 
 /// Two connected parties, the first of which is on a device that may be asked for its fault.
 fn suspect<'b>(bed: &'b MmioBed) -> (Net<'b, MmioBed>, [Party<MmioBed>; 2], &'static State) {
-    suspect_in(bed, Box::leak(Box::new(State::new())))
+    suspect_in(bed, State::new())
 }
 
 /// The same, whose state is the caller's.
 fn suspect_in<'b>(
     bed: &'b MmioBed,
-    state: &'static State,
+    state: State,
 ) -> (Net<'b, MmioBed>, [Party<MmioBed>; 2], &'static State) {
     let net = Net::new(bed);
-    let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), state);
+    let (lent, state) = Box::leak(Box::new(state)).lend();
+    let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), lent);
     let options = PartyOptions::default();
     let left = Party::new(&net.adapter_over(device), &options);
     let right = Party::new(&net.adapter(), &options);
@@ -340,7 +341,7 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
     let bed = MmioBed::new();
     let interrupt = Arc::new(Interrupt(OnceLock::new()));
     let state = State::waking(Waker::from(Arc::clone(&interrupt)));
-    let (_net, [left, right], state) = suspect_in(&bed, Box::leak(Box::new(state)));
+    let (_net, [left, right], state) = suspect_in(&bed, state);
     for cookie in 0..2 {
         left.receive_into(&[left.memory.piece(0, 8)], cookie);
         right.receive_into(&[right.memory.piece(0, 8)], cookie);
@@ -397,8 +398,8 @@ fn lies_about_shared_buffers_are_found_out() {
     for (lie, fault) in lies {
         let bed = MmioBed::new();
         let net = Net::new(&bed);
-        let state: &State = Box::leak(Box::new(State::new()));
-        let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), state);
+        let (lent, state) = Box::leak(Box::new(State::new())).lend();
+        let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), lent);
         let ia = net.adapter_over(device);
         let zone = granted(ia.pz_create());
         let shape = SrqAttributes {

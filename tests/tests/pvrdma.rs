@@ -6,17 +6,21 @@
 use backend_mmio::DeviceFault;
 use backend_mmio::mlx5::State;
 use backend_mmio::pvrdma::OpenFailure;
-use backend_mmio::pvrdma::defs::command;
+use backend_mmio::pvrdma::defs::{LOCAL, ROUTABLE, command};
 use backend_mock::{FabricOptions, NodeOptions};
 use bed::{Bed, network, seeded_options};
+use core::sync::atomic::AtomicU8;
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
     Armed, Backend, BackendError, CompletionQueue, ConnectRequest, ControlEvent, DisconnectMode,
-    QueuePair, QueuePairRequest, ReceiveRequest, SendFlags, SendOperation, SendRequest, WorkQueue,
-    WorkSlot,
+    QueuePair, QueuePairRequest, ReceiveRequest, Registration, SendFlags, SendOperation,
+    SendRequest, WorkQueue, WorkSlot,
 };
 use dat_core::event::{AsyncEventKind, Event};
-use dat_core::flags::{DtoStatus, EndpointState, QualityOfService};
+use dat_core::flags::{
+    CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges, QualityOfService,
+};
+use dat_core::memory::Region;
 use dat_core::time::Instant;
 use dat_tests::fixture::{Net, Party, PartyOptions, Testbed};
 use exceptions::exceptions;
@@ -37,7 +41,7 @@ network!(PvrdmaFabric, PvrdmaModel, "pvrdma", device, |test| {
 impl PvrdmaBed {
     /// A device with a manner of its own.
     fn like(&self, manner: PvrdmaManner) -> Result<PvrdmaModel, OpenFailure> {
-        let state = Box::leak(Box::new(State::new()));
+        let (state, _) = Box::leak(Box::new(State::new())).lend();
         self.fabric.device_like(self.options(), state, manner)
     }
 }
@@ -83,8 +87,8 @@ mod keeping {
 fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
-    let state: &State = Box::leak(Box::new(State::new()));
-    let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), state);
+    let (lent, state) = Box::leak(Box::new(State::new())).lend();
+    let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), lent);
     let options = PartyOptions::default();
     let left = Party::new(&net.adapter_over(device), &options);
     let right = Party::new(&net.adapter(), &options);
@@ -195,6 +199,156 @@ fn no_device_is_left_active() {
     assert_eq!(bed.fabric.active(), 0);
 }
 
+/// Devices of versions 17 to 19 are driven, if they are on Ethernet and their port has a kind of addresses that the version knows; the model refuses an
+/// address of another kind, of a virtual network, or with another packet.
+///
+/// Spec: IAO-01
+#[test]
+fn versions_and_kinds_of_addresses_are_looked_at() {
+    // The word of the capabilities with the mode and the kinds of addresses.
+    const NETWORK: u32 = 50;
+    let kinds = |kinds: u32| Some((NETWORK, kinds << 24));
+    let lacks = Some(OpenFailure::Capabilities);
+    let version = |version| Some(OpenFailure::Version(version));
+    let cases = [
+        (16, kinds(LOCAL), version(16)),
+        (17, kinds(LOCAL), None),
+        (17, kinds(ROUTABLE), lacks),
+        (17, kinds(LOCAL | ROUTABLE), None),
+        (18, kinds(LOCAL), None),
+        (18, kinds(ROUTABLE), None),
+        (19, kinds(LOCAL | ROUTABLE), None),
+        (19, kinds(0), lacks),
+        (19, Some((NETWORK, ROUTABLE << 24 | 1)), lacks),
+        (20, kinds(ROUTABLE), version(20)),
+        (u32::MAX, kinds(ROUTABLE), version(u32::MAX)),
+    ];
+    for (version, claims, failure) in cases {
+        let bed = PvrdmaBed::new();
+        let opened = bed.like(PvrdmaManner {
+            version: Some(version),
+            claims,
+            ..PvrdmaManner::default()
+        });
+        assert_eq!(
+            opened.as_ref().err(),
+            failure.as_ref(),
+            "{version}, {claims:x?}"
+        );
+        drop(opened);
+        assert_eq!(bed.fabric.active(), 0);
+    }
+}
+
+/// A device that writes completions only when it is polled is polled by whoever finds a queue empty.
+///
+/// Spec: DTO-10, EVG-01
+#[test]
+fn an_empty_queue_is_polled_at_its_device() {
+    let bed = PvrdmaBed::new();
+    let net = Net::new(&bed);
+    let device = bed.like(PvrdmaManner {
+        polled: true,
+        ..PvrdmaManner::default()
+    });
+    let options = PartyOptions::default();
+    let left = Party::new(&net.adapter_over(device.expect("a device")), &options);
+    let right = Party::new(&net.adapter(), &options);
+    net.connect(&left, &right);
+    for cookie in 0..3 {
+        net.alive(&left, &right);
+        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+        right.send_from(&[right.memory.piece(0, 8)], cookie);
+        net.success(&right, cookie);
+        assert_eq!(net.receive_completion(&left).cookie, cookie);
+    }
+}
+
+/// A device that fails to answer is waited for once: it is halted, and whatever is freed or asked for afterwards reads no register of it.
+///
+/// Spec: DTO-11, LMF-01
+#[test]
+fn a_silent_device_is_waited_for_once() {
+    // How the device fails: a message of other words; an answer of another key, which leaves the driver waiting.
+    for senseless in [true, false] {
+        let fabric = PvrdmaFabric::new(seeded_options());
+        let (lent, state) = Box::leak(Box::new(State::new())).lend();
+        let manner = PvrdmaManner::default();
+        let device = fabric.device_like(NodeOptions::new("pvrdma", 1), lent, manner);
+        let mut device = device.expect("a device");
+        let domain = device.create_domain().expect("a domain");
+        static MEMORY: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
+        let memory = Region::from_static(&MEMORY);
+        let rights = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
+        let registration = Registration::new(domain, &memory, rights);
+        let regions = [(); 4].map(|()| device.register(&registration).expect("a region"));
+        let queue = device.create_completion_queue(0, 8).expect("a queue");
+        let mut request = QueuePairRequest::new(1, domain, EpAttributes::DEFAULT);
+        request.request_queue = Some(0);
+        let pair = device.create_queue_pair(&request).expect("a queue pair");
+        if senseless {
+            fabric.lie_in_message(0, 1);
+        } else {
+            fabric.lie_in_answer(0, 0, 1);
+        }
+        let [first, others @ ..] = regions;
+        device.deregister(first);
+        let fault = if senseless {
+            DeviceFault::WrongMessage
+        } else {
+            DeviceFault::Silent
+        };
+        assert_eq!(state.fault(), Some(fault));
+        assert_eq!(fabric.active(), 0, "it may still write");
+        let reads = fabric.register_reads(0);
+        for region in others {
+            device.deregister(region);
+        }
+        device.disconnect(pair.key, DisconnectMode::Broken);
+        device.destroy_queue_pair(pair.key, pair.send, pair.receive);
+        device.destroy_completion_queue(queue);
+        device.destroy_domain(domain);
+        assert_eq!(device.create_domain(), Err(BackendError::Device));
+        assert_eq!(fabric.register_reads(0), reads, "{senseless}");
+        let told = device.poll_control(Instant::ZERO);
+        assert_eq!(told, Some(ControlEvent::DeviceFailed));
+        assert_eq!(fabric.register_reads(0), reads, "{senseless}");
+    }
+}
+
+/// A device that is given up leaves another one as it is: a region of the other is freed at its device, and a peer that writes to it
+/// afterwards breaks its connection instead.
+///
+/// Spec: LMF-01, DTO-11
+#[test]
+fn a_device_that_is_given_up_leaves_others_alone() {
+    let bed = PvrdmaBed::new();
+    let net = Net::new(&bed);
+    let options = PartyOptions::default();
+    let kept = Party::new(&net.adapter(), &options);
+    let mut given_up = bed.like(PvrdmaManner::default()).expect("a device");
+    let peer = Party::new(&net.adapter(), &options);
+    net.connect(&kept, &peer);
+    let domain = given_up.create_domain().expect("a domain");
+    bed.fabric.lie_in_message(1, 1);
+    given_up.destroy_domain(domain);
+    let told = given_up.poll_control(bed.now());
+    assert_eq!(told, Some(ControlEvent::DeviceFailed));
+    assert_eq!(bed.fabric.active(), 2);
+    let before = bed.fabric.regions(0);
+    let remote = kept.memory.remote(0, 8);
+    kept.ia.lmr_free(kept.memory.lmr).expect("a region");
+    assert_eq!(bed.fabric.regions(0), before - 1);
+    peer.memory.fill(1);
+    let piece = [peer.memory.piece(0, 8)];
+    let none = CompletionFlags::empty();
+    let posted = peer.ia.post_rdma_write(peer.ep, &piece, 1, &remote, none);
+    posted.expect("a post");
+    let refused = net.request_completion(&peer).status;
+    assert_eq!(refused, DtoStatus::RemoteAccess);
+    assert_eq!(kept.memory.load(0, 8), [0; 8]);
+}
+
 /// A number that means another queue pair by now is not taken for that of the one that the device forgot: the new one connects,
 /// carries data and outlives a reset of the old one, whose receives complete.
 ///
@@ -259,13 +413,13 @@ fn no_queue_pair_gets_an_impossible_number() {
     // The third is that of the first queue pair, behind the driver's own completion queue.
     for (number, good) in [(u32::MAX, 0), (1 << 24, 0), (0x12, 1)] {
         let fabric = PvrdmaFabric::new(seeded_options());
-        let state: &State = Box::leak(Box::new(State::new()));
+        let (lent, state) = Box::leak(Box::new(State::new())).lend();
         let manner = PvrdmaManner {
             numbers: Numbers::Always(number),
             ..PvrdmaManner::default()
         };
         let options = NodeOptions::new("pvrdma", 1);
-        let device = fabric.device_like(options, state, manner);
+        let device = fabric.device_like(options, lent, manner);
         let mut device = device.expect("a device");
         let domain = device.create_domain().expect("a domain");
         let request = QueuePairRequest::new(1, domain, EpAttributes::DEFAULT);

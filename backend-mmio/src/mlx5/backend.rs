@@ -102,9 +102,10 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             windows,
             memory_taken,
         } = storage;
+        let (queue_pairs, requests): (&'s [_], &'s [_]) = (queue_pairs, requests);
         let lives = queue_pairs.get(..2 * QUEUE_PAIRS).unwrap_or(queue_pairs);
         let tables = Tables {
-            state,
+            state: state.0,
             lives,
             completion_queues,
             shared_receive_queues,

@@ -32,5 +32,6 @@ pub use receive_queue::{MmioReceiveQueue, MmioReceiveSlot};
 pub use send_queue::{MmioSendQueue, MmioSendSlot};
 pub use shared_receive::{MmioSharedReceivePlace, MmioSharedReceiveQueue};
 pub use storage::{
-    CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State, Storage, WindowSlot,
+    CompletionQueueSlot, LentState, QueuePairSlot, RequestSlot, SharedReceiveSlot, State, Storage,
+    WindowSlot,
 };

@@ -394,6 +394,24 @@ impl State {
         }
     }
 
+    /// Lends the state to one driver; the caller keeps a view of it.
+    ///
+    /// The state is borrowed as long as either is used, so that no other driver is lent it meanwhile:
+    ///
+    /// ```compile_fail,E0499
+    /// use backend_mmio::mlx5::State;
+    ///
+    /// let mut state = State::new();
+    /// let (first, _) = state.lend();
+    /// let (second, _) = state.lend();
+    /// drop((first, second));
+    /// ```
+    #[must_use]
+    pub const fn lend(&mut self) -> (LentState<'_>, &Self) {
+        let state: &Self = self;
+        (LentState(state), state)
+    }
+
     fn set_fault(&self, fault: DeviceFault) {
         if self.fault.set(fault)
             && let Some(waker) = &self.waker
@@ -430,6 +448,10 @@ impl State {
     }
 }
 
+/// The state of a device, lent to its driver alone: made by [`State::lend`].
+#[derive(Debug)]
+pub struct LentState<'s>(pub(crate) &'s State);
+
 impl Default for State {
     fn default() -> Self {
         Self::new()
@@ -437,26 +459,51 @@ impl Default for State {
 }
 
 /// Storage for a device, as much of everything as it is to have at most. What is in it is forgotten when a device begins.
+///
+/// All of it is lent exclusively: no two drivers share a slot. The second line here does not compile.
+///
+/// ```compile_fail,E0499
+/// use backend_mmio::mlx5::{QueuePairSlot, RequestSlot, State, Storage};
+///
+/// fn lend<'s>(state: &'s mut State, queue_pairs: &'s mut [QueuePairSlot]) -> Storage<'s> {
+///     Storage {
+///         state: state.lend().0,
+///         queue_pairs,
+///         completion_queues: &mut [],
+///         shared_receive_queues: &mut [],
+///         requests: &mut [],
+///         requests_taken: &mut [],
+///         windows: &mut [],
+///         memory_taken: &mut [],
+///     }
+/// }
+///
+/// let (mut one, mut other) = (State::new(), State::new());
+/// let mut queue_pairs = [const { QueuePairSlot::EMPTY }; 2];
+/// let first = lend(&mut one, &mut queue_pairs);
+/// let second = lend(&mut other, &mut queue_pairs);
+/// drop((first, second));
+/// ```
 #[derive(Debug)]
 pub struct Storage<'s> {
     /// What is known of the device.
-    pub state: &'s State,
+    pub state: LentState<'s>,
     /// Two for each queue pair; at most 8192.
-    pub queue_pairs: &'s [QueuePairSlot],
+    pub queue_pairs: &'s mut [QueuePairSlot],
     /// By the numbers of event dispatchers: as many as those.
-    pub completion_queues: &'s [CompletionQueueSlot],
+    pub completion_queues: &'s mut [CompletionQueueSlot],
     /// Shared receive queues.
-    pub shared_receive_queues: &'s [SharedReceiveSlot],
+    pub shared_receive_queues: &'s mut [SharedReceiveSlot],
     /// For the blocks of all send queues and the places of all receive queues; of each shared one as many as
     /// [`Parts::shared_buffers`](super::Parts::shared_buffers) and one more, if it was asked for fewer.
-    pub requests: &'s [RequestSlot],
+    pub requests: &'s mut [RequestSlot],
     /// One flag for every few of `requests`. A flag stands for as many as there are for each, rounded up to a power of two (down,
     /// where there are not so many at all), and queues take as many flags as they need: one for every 4 wastes less of `requests`,
     /// and one for every 16 is found faster. With as many flags as `requests` divided by a power of two all of both are used; with
     /// others some may not be; with none there are no queues.
     pub requests_taken: &'s mut [bool],
     /// The keys of windows, one for each.
-    pub windows: &'s [WindowSlot],
+    pub windows: &'s mut [WindowSlot],
     /// One flag for every 256 bytes of memory that the device shares.
     pub memory_taken: &'s mut [bool],
 }

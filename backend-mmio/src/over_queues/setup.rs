@@ -118,7 +118,7 @@ impl<'s, C: Control, R: RegisterIo, H: Hal, J: Junction>
     /// `Resources` if there is not as much of everything, `Device`: the driver is to be dropped.
     pub fn open_channels(&mut self) -> Result<(), BackendError> {
         let channels = core::mem::take(&mut self.sideband.storage.channels);
-        let memory = self.sideband.storage.memory;
+        let memory = core::mem::take(&mut self.sideband.storage.memory);
         let name = self.tables.completion_queues.len().saturating_sub(1);
         let opened = open(self, channels, memory, name, |backend, key| {
             backend.number(key)
@@ -137,7 +137,7 @@ impl<'s, W: RegisterWords, M: Mapping, H: Hal, J: Junction>
     /// `Resources` if there is not as much of everything, `Device`: the driver is to be dropped.
     pub fn open_channels(&mut self) -> Result<(), BackendError> {
         let channels = core::mem::take(&mut self.sideband.storage.channels);
-        let memory = self.sideband.storage.memory;
+        let memory = core::mem::take(&mut self.sideband.storage.memory);
         let name = self.tables.completion_queues.len().saturating_sub(1);
         let opened = open(self, channels, memory, name, |backend, key| {
             backend.number(key)

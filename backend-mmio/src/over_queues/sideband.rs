@@ -104,7 +104,7 @@ pub struct SidebandStorage<'s, S, R> {
     pub listeners: &'s mut [Listener],
     /// [`CHANNEL_BYTES`](super::CHANNEL_BYTES) for each channel. The device and the processor both use it with no synchronisation
     /// between: where they are not coherent it has to be memory that no cache holds.
-    pub memory: &'static [AtomicU8],
+    pub memory: &'static mut [AtomicU8],
 }
 
 /// Connections over queue pairs of the device.

@@ -167,7 +167,7 @@ impl Bench {
             channels: Vec::leak(std::vec![None]),
             connections: Vec::leak((0..PLACES).map(|_| Connection::default()).collect()),
             listeners: Box::leak(Box::new([Listener::default(); 2])),
-            memory,
+            memory: &mut [],
         };
         let junction = One(Rc::clone(&log));
         let mut sideband = QueueSideband::new(storage, junction, IaAddress::Node(1), [1; 4]);

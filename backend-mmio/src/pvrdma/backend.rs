@@ -82,16 +82,17 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
     /// # Errors
     /// [`OpenFailure`] says at what it stopped; the device was reset, if it ever began.
     pub fn open(parts: Parts<'s, W, M, S, H>, storage: Storage<'s>) -> Result<Self, OpenFailure> {
-        let lives = storage.queue_pairs;
+        let lives: &'s [QueuePairSlot] = storage.queue_pairs;
+        let requests: &'s [RequestSlot] = storage.requests;
         let most = QUEUE_PAIRS
             .min(storage.pair_states.len())
             .min(lives.len() / 2);
         let tables = Tables {
-            state: storage.state,
+            state: storage.state.0,
             lives: lives.get(..most.saturating_mul(2)).unwrap_or_default(),
             completion_queues: storage.completion_queues,
             shared_receive_queues: storage.shared_receive_queues,
-            requests: storage.requests,
+            requests,
             windows: &[],
         };
         tables.clear();
@@ -104,7 +105,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             parts.doorbell_page,
             parts.address,
             &mut pages,
-            parts.messages,
+            parts.messages.map(|lent| lent.0),
         )?;
         let mut backend = Self {
             name: parts.name,
@@ -118,7 +119,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             shared_buffers: parts.shared_buffers,
             flushes: parts.flushes,
             pages,
-            slots: Slots::new(storage.requests, storage.requests_taken),
+            slots: Slots::new(requests, storage.requests_taken),
             tables,
             pair_states: storage.pair_states,
             regions: storage.regions,
@@ -170,13 +171,10 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         self.answered(made)
     }
 
-    /// Destroys something. A device that does not cannot be believed to leave it alone.
+    /// Destroys something; on return the device does not use it.
     pub(super) fn destroy(&mut self, number: u32, handle: u32) {
-        if !self.tables.state.is_halted()
-            && let Err(failure) = self.device.destroy(number, handle)
-        {
+        if let Err(failure) = self.device.destroy(number, handle) {
             self.tables.fault(failure.into());
-            self.device.halt();
         }
     }
 
@@ -186,9 +184,6 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         to: u32,
         peer: Option<Peer>,
     ) -> Result<(), BackendError> {
-        if self.tables.state.is_halted() {
-            return Err(BackendError::Device);
-        }
         let brought = self.device.bring(number, to, peer);
         self.answered(brought)
     }

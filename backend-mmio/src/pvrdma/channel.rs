@@ -135,10 +135,4 @@ impl<'s, W: RegisterWords> Channel<'s, W> {
         }
         Ok(())
     }
-
-    /// The same of a command that answers nothing.
-    pub(crate) fn tell<Q: Words, H: Hal>(&mut self, number: u32, what: &Q) -> Result<(), Failure> {
-        let [] = self.ask::<Q, [u32; 0], H>(number, what)?;
-        Ok(())
-    }
 }

@@ -56,8 +56,8 @@ enum Sight {
     Stale,
 }
 
-/// Has the device tell of the next completion of a queue. Both bits ask for any: there are devices that do not tell with one
-/// alone.
+/// Has the device tell of the next completion of a queue. Both bits ask for any: QEMU's device reads the second one only beside
+/// the first, so that it ignores a queue that is armed for solicited completions alone.
 fn arm<H: Hal, W: RegisterWords>(doorbells: &W, number: u32, solicited_only: bool) {
     let which = if solicited_only {
         doorbell::ARM_SOLICITED
@@ -176,7 +176,13 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
     /// Takes the oldest entry, after it was checked against what is posted.
     fn examine(&mut self) -> Result<Option<Sight>, DeviceFault> {
         if self.waiting()? == 0 {
-            return Ok(None);
+            // A device may write completions only when it is asked to.
+            H::to_register();
+            let poll = self.number | doorbell::POLL;
+            self.doorbells.write(doorbell::COMPLETION_QUEUE, poll);
+            if self.waiting()? == 0 {
+                return Ok(None);
+            }
         }
         let entry = self.entry();
         let received = entry.opcode & RECEIVED != 0;

@@ -27,8 +27,10 @@ pub mod register {
     /// Forget everything.
     pub const RESET: u32 = 2;
 
-    /// The oldest and the newest version whose commands are these.
-    pub const VERSIONS: core::ops::RangeInclusive<u32> = 17..=20;
+    /// The oldest and the newest version whose commands are these. From 20 on a queue pair has a handle beside its number.
+    pub const VERSIONS: core::ops::RangeInclusive<u32> = 17..=19;
+    /// The version from which on a port has routable addresses.
+    pub const ROUTABLE_SINCE: u32 = 18;
 }
 
 /// Doorbells, by their offsets in the page of a context. The low 24 bits say which object.
@@ -47,10 +49,12 @@ pub mod doorbell {
     pub const RECEIVE: u32 = 1 << 31;
     /// There are shared receives.
     pub const SHARED_RECEIVE: u32 = 1 << 30;
-    /// Tell of the next solicited completion.
+    /// Tell of the next solicited completion. QEMU's device ignores this bit where [`ARM`] is not set beside it.
     pub const ARM_SOLICITED: u32 = 1 << 29;
     /// Tell of the next completion.
     pub const ARM: u32 = 1 << 30;
+    /// Write the completions that are there into the ring.
+    pub const POLL: u32 = 1 << 31;
 }
 
 /// A value that is some words in memory.
@@ -199,8 +203,12 @@ words! {
         shared_buffers: u32,
         /// Segments of such a buffer.
         shared_segments: u32,
-        /// Contexts, addresses, keys of partitions, ports and kinds of addresses.
-        rest: Unused<5>,
+        /// Contexts, addresses, keys of partitions and ports.
+        ports: Unused<3>,
+        /// From the low byte on: the mode, atomics, memory management, and the kinds of addresses as bits.
+        network: u32,
+        /// Pages of a fast registration.
+        rest: Unused<1>,
     }
 
     /// What begins a command.
@@ -247,9 +255,9 @@ words! {
 
     /// An address of the port.
     struct CreateBind {
-        /// The largest packet.
+        /// The largest packet of the transport, in bytes.
         packet: u32,
-        /// The network within the network.
+        /// The virtual network (VLAN), or [`NO_NETWORK`].
         network: u32,
         /// Its place in the table.
         index: u32,
@@ -677,8 +685,32 @@ pub const RELIABLE: u32 = 2;
 pub const BASIC: u32 = 0;
 /// Of a shared receive queue: its limit.
 pub const SHARED_LIMIT: u32 = 1 << 1;
-/// The kind of addresses that were made from those of the internet.
+/// The kind of addresses of one network (RoCE v1).
+pub const LOCAL: u32 = 1 << 0;
+/// The kind of addresses that were made from those of the internet (RoCE v2).
 pub const ROUTABLE: u32 = 1 << 1;
+/// The mode of a device on Ethernet (RoCE).
+pub const ETHERNET: u32 = 0;
+/// A port that is in no virtual network.
+pub const NO_NETWORK: u32 = 0xFFF;
+
+impl Capabilities {
+    /// The kind of addresses that the port of a device of this version is given: routable ones if it has them. `None` if the device
+    /// is not on Ethernet, or has neither kind.
+    #[must_use]
+    pub const fn address_kind(&self, version: u32) -> Option<u32> {
+        let (mode, kinds) = (self.network & 0xFF, self.network >> 24);
+        if mode != ETHERNET {
+            None
+        } else if version >= register::ROUTABLE_SINCE && kinds & ROUTABLE != 0 {
+            Some(ROUTABLE)
+        } else if kinds & LOCAL != 0 {
+            Some(LOCAL)
+        } else {
+            None
+        }
+    }
+}
 
 /// Bytes of a request in its ring: a power of two.
 #[must_use]

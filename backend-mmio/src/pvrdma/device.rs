@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::channel::{Channel, Failure};
 use super::defs::{
-    Capabilities, CreateBind, CreateContext, Handle, ModifyQueuePair, Notice, PAGE, ROUTABLE,
+    Capabilities, CreateBind, CreateContext, Handle, ModifyQueuePair, NO_NETWORK, Notice, PAGE,
     RingPages, SharedRegion, Way, Words, access, attribute, command, register, ring_state, state,
 };
 use super::messages::{Message, MessageWords};
@@ -21,7 +21,7 @@ pub enum OpenFailure {
     Version(u32),
     /// It did not take the shared region, or did not begin.
     NotReady,
-    /// What it says that it has makes no sense.
+    /// What it says that it has makes no sense, or lacks what is needed: its mode is not RoCE, or it has no kind of addresses for a port.
     Capabilities,
     /// There is not enough memory that it shares.
     Memory,
@@ -29,10 +29,9 @@ pub enum OpenFailure {
     Command(u32),
 }
 
-/// The largest packet in the sense of the transport: 1024 bytes.
+/// The largest packet of the transport, in bytes and as an attribute names it.
+const PACKET_BYTES: u32 = 1024;
 const PACKET: u32 = 3;
-/// Bytes of an ordinary packet of the network.
-const NETWORK_PACKET: u32 = 1500;
 /// The first number of packets, on both sides.
 const FIRST_PACKET: u32 = 0;
 /// Bytes in the words of an attribute: the port; the time to wait, and how often; how often where there is no buffer.
@@ -109,6 +108,8 @@ pub(crate) struct Device<'s, W: RegisterWords, H> {
     /// Whether a message told of reports and they were not all taken yet; and how often nobody told of any.
     told: bool,
     unasked: u32,
+    /// Whether it was reset for good: it touches nothing any more, and no command reaches it.
+    halted: bool,
 }
 
 /// How often reports are looked for only once where nobody told of any: a device may have lost the message.
@@ -150,7 +151,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         region.put(
             0,
             &SharedRegion {
-                driver_version: *register::VERSIONS.start(),
+                driver_version: version,
                 reserved: 0,
                 guest: 0,
                 command_slot: command_slot.bus(),
@@ -177,6 +178,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
             notices: Notices::new(notices, notices.at_page(1), 1),
             told: false,
             unasked: 0,
+            halted: false,
         };
         let needed = [
             capabilities.queue_pairs,
@@ -190,6 +192,8 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         if needed.iter().any(|count| matches!(*count, 0 | u32::MAX)) {
             return Err(OpenFailure::Capabilities);
         }
+        let kind = capabilities.address_kind(version);
+        let kind = kind.ok_or(OpenFailure::Capabilities)?;
         let registers = &device.channel.registers;
         registers.write(register::MASK, 0);
         registers.write(register::CONTROL, register::ACTIVATE);
@@ -200,23 +204,34 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         let context = device.make(command::CREATE_CONTEXT, &context);
         device.context = context.map_err(|_| OpenFailure::Command(command::CREATE_CONTEXT))?;
         let bind = CreateBind {
-            packet: NETWORK_PACKET,
-            network: 0,
+            packet: PACKET_BYTES,
+            network: NO_NETWORK,
             index: 0,
             address,
-            kind: ROUTABLE,
+            kind,
         };
         let bound = device.tell(command::CREATE_BIND, &bind);
         bound.map_err(|_| OpenFailure::Command(command::CREATE_BIND))?;
         Ok(device)
     }
 
+    /// Has a command carried out. A device that fails to answer one is halted, so that later commands fail at once: each would
+    /// wait as long as the first.
     pub(crate) fn ask<Q: Words, A: Words>(&mut self, number: u32, what: &Q) -> Result<A, Failure> {
-        self.channel.ask::<Q, A, H>(number, what)
+        if self.halted {
+            return Err(Failure::Silent);
+        }
+        let answer = self.channel.ask::<Q, A, H>(number, what);
+        if let Err(Failure::Silent | Failure::Senseless) = answer {
+            self.halt();
+        }
+        answer
     }
 
+    /// The same of a command that answers nothing.
     pub(crate) fn tell<Q: Words>(&mut self, number: u32, what: &Q) -> Result<(), Failure> {
-        self.channel.tell::<Q, H>(number, what)
+        let [] = self.ask::<Q, [u32; 0]>(number, what)?;
+        Ok(())
     }
 
     /// Makes something; its handle.
@@ -225,9 +240,16 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         Ok(made.handle)
     }
 
-    /// Destroys something.
+    /// Destroys something. On return the device does not use it: one that does not say so is halted.
     pub(crate) fn destroy(&mut self, number: u32, handle: u32) -> Result<(), Failure> {
-        self.tell(number, &Handle { handle, other: 0 })
+        if self.halted {
+            return Ok(());
+        }
+        let destroyed = self.tell(number, &Handle { handle, other: 0 });
+        if destroyed.is_err() {
+            self.halt();
+        }
+        destroyed
     }
 
     /// Takes a queue pair to a state.
@@ -326,8 +348,12 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
 }
 
 impl<W: RegisterWords, H> Device<'_, W, H> {
-    /// Has the device forget everything; on return it has.
+    /// Has the device forget everything, once; on return it has.
     pub(crate) fn halt(&mut self) {
+        if self.halted {
+            return;
+        }
+        self.halted = true;
         let registers = &self.channel.registers;
         registers.write(register::CONTROL, register::RESET);
         // A write may be under way for long; a read comes back behind it.

@@ -24,7 +24,7 @@ const FIRST_TOKEN: u32 = 0xDA7A_0001;
 /// The words that interrupts of a device write into, one for each.
 ///
 /// The platform tells the device of them ([`table`](Self::table)), gives them to the driver
-/// ([`Parts::messages`](super::Parts::messages)), and may wait until they are not [silent](Self::is_silent) any more. A word only says that it is worth looking:
+/// ([`Parts::messages`](super::Parts::messages), [lent](Self::lend)), and may wait until they are not [silent](Self::is_silent) any more. A word only says that it is worth looking:
 /// what happened stands in the rings, which the driver looks at now and then even if no word says so. A device may lose a message (QEMU's does), so who waits is to
 /// end a wait after a while.
 ///
@@ -58,6 +58,24 @@ impl MessageWords {
         self.0.iter().all(|word| word.load() == 0)
     }
 
+    /// Lends the words to one driver; the caller keeps a view of them, to tell the device and to wait.
+    ///
+    /// The words are borrowed as long as either is used, so that no other driver is lent them meanwhile:
+    ///
+    /// ```compile_fail,E0499
+    /// use backend_mmio::pvrdma::MessageWords;
+    ///
+    /// let mut words = MessageWords::new();
+    /// let (first, _) = words.lend();
+    /// let (second, _) = words.lend();
+    /// drop((first, second));
+    /// ```
+    #[must_use]
+    pub const fn lend(&mut self) -> (LentMessages<'_>, &Self) {
+        let words: &Self = self;
+        (LentMessages(words), words)
+    }
+
     /// Forgets what a device of before has written.
     pub(crate) fn clear(&self) {
         for word in &self.0 {
@@ -85,6 +103,18 @@ impl MessageWords {
         } else {
             Err(DeviceFault::WrongMessage)
         }
+    }
+}
+
+/// The words of a device's messages, lent to its driver alone: made by [`MessageWords::lend`].
+#[derive(Debug)]
+pub struct LentMessages<'s>(pub(crate) &'s MessageWords);
+
+impl LentMessages<'_> {
+    /// The same for a shorter time, for drivers one after the other.
+    #[must_use]
+    pub const fn again(&mut self) -> LentMessages<'_> {
+        LentMessages(self.0)
     }
 }
 

@@ -28,7 +28,7 @@ pub use crate::sideband::Peer;
 pub use backend::PvrdmaBackend;
 pub use completion_queue::PvrdmaCompletionQueue;
 pub use device::OpenFailure;
-pub use messages::{Message, MessageWords};
+pub use messages::{LentMessages, Message, MessageWords};
 pub use platform::{Mapping, PairState, Parts, RegionSlot, Rendezvous, Storage};
 pub use receive_queue::{PvrdmaReceiveQueue, PvrdmaReceiveSlot};
 pub use send_queue::{PvrdmaSendQueue, PvrdmaSendSlot};

@@ -2,10 +2,10 @@
 
 use dat_core::backend::RequestKey;
 
-use super::messages::MessageWords;
+use super::messages::LentMessages;
 use super::pages::Held;
 use crate::hal::DmaMemory;
-use crate::mlx5::{CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State};
+use crate::mlx5::{CompletionQueueSlot, LentState, QueuePairSlot, RequestSlot, SharedReceiveSlot};
 use crate::sideband::{Peer, Sideband};
 
 /// Where the device finds consumer memory.
@@ -67,8 +67,8 @@ pub struct Parts<'s, W, M, S, H> {
     /// device instead, and completes what is left.
     pub flushes: bool,
     /// The words that the platform has its interrupts write into, if it does. Then the rings of events are looked at when one was written, and
-    /// otherwise now and then only. [`MessageWords`] says what memory they have to be in.
-    pub messages: Option<&'s MessageWords>,
+    /// otherwise now and then only. [`MessageWords`](super::MessageWords) says what memory they have to be in.
+    pub messages: Option<LentMessages<'s>>,
     /// Memory that it shares; whole pages of it are used.
     pub memory: DmaMemory<'s>,
 }
@@ -103,19 +103,19 @@ pub enum PairState {
 #[derive(Debug)]
 pub struct Storage<'s> {
     /// What is known of the device.
-    pub state: &'s State,
+    pub state: LentState<'s>,
     /// Two for each queue pair; at most 8192.
-    pub queue_pairs: &'s [QueuePairSlot],
+    pub queue_pairs: &'s mut [QueuePairSlot],
     /// One for each queue pair.
     pub pair_states: &'s mut [PairState],
     /// By the numbers of event dispatchers: as many as those.
-    pub completion_queues: &'s [CompletionQueueSlot],
+    pub completion_queues: &'s mut [CompletionQueueSlot],
     /// Shared receive queues.
-    pub shared_receive_queues: &'s [SharedReceiveSlot],
+    pub shared_receive_queues: &'s mut [SharedReceiveSlot],
     /// Regions.
     pub regions: &'s mut [RegionSlot],
     /// For the places of all send and receive queues; of each shared one as many as [`Parts::shared_buffers`], if it was asked for fewer.
-    pub requests: &'s [RequestSlot],
+    pub requests: &'s mut [RequestSlot],
     /// One flag for every 16 of `requests`.
     pub requests_taken: &'s mut [bool],
     /// One flag for every page of memory that the device shares.

@@ -217,7 +217,7 @@ impl World {
             memory,
         };
         let storage = Storage {
-            state: Box::leak(Box::new(State::new())),
+            state: Box::leak(Box::new(State::new())).lend().0,
             queue_pairs: slots(4, || QueuePairSlot::EMPTY),
             completion_queues: slots(8, || CompletionQueueSlot::EMPTY),
             shared_receive_queues: slots(0, || SharedReceiveSlot::EMPTY),

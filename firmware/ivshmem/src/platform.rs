@@ -39,13 +39,17 @@ const REQUESTS: usize = 256;
 const REQUESTS_GRAIN: usize = 16;
 const MEMORY_GRAIN: usize = 256;
 
-static STATE: State = State::new();
-static QUEUE_PAIRS: [QueuePairSlot; 2 * PAIRS] = [const { QueuePairSlot::EMPTY }; 2 * PAIRS];
-static COMPLETION_QUEUES: [CompletionQueueSlot; DISPATCHERS] =
-    [const { CompletionQueueSlot::EMPTY }; DISPATCHERS];
-static SHARED_QUEUES: [SharedReceiveSlot; 1] = [const { SharedReceiveSlot::EMPTY }; 1];
-static SLOTS: [RequestSlot; REQUESTS] = [const { RequestSlot::EMPTY }; REQUESTS];
-static WINDOW_SLOTS: [WindowSlot; WINDOWS] = [const { WindowSlot::EMPTY }; WINDOWS];
+static STATE: ConstStaticCell<State> = ConstStaticCell::new(State::new());
+static QUEUE_PAIRS: ConstStaticCell<[QueuePairSlot; 2 * PAIRS]> =
+    ConstStaticCell::new([const { QueuePairSlot::EMPTY }; 2 * PAIRS]);
+static COMPLETION_QUEUES: ConstStaticCell<[CompletionQueueSlot; DISPATCHERS]> =
+    ConstStaticCell::new([const { CompletionQueueSlot::EMPTY }; DISPATCHERS]);
+static SHARED_QUEUES: ConstStaticCell<[SharedReceiveSlot; 1]> =
+    ConstStaticCell::new([const { SharedReceiveSlot::EMPTY }; 1]);
+static SLOTS: ConstStaticCell<[RequestSlot; REQUESTS]> =
+    ConstStaticCell::new([const { RequestSlot::EMPTY }; REQUESTS]);
+static WINDOW_SLOTS: ConstStaticCell<[WindowSlot; WINDOWS]> =
+    ConstStaticCell::new([const { WindowSlot::EMPTY }; WINDOWS]);
 static SLOTS_TAKEN: ConstStaticCell<[bool; REQUESTS / REQUESTS_GRAIN]> =
     ConstStaticCell::new([false; REQUESTS / REQUESTS_GRAIN]);
 static MEMORY_TAKEN: ConstStaticCell<[bool; MEMORY / MEMORY_GRAIN]> =
@@ -143,13 +147,13 @@ fn driver(
         memory,
     };
     let storage = Storage {
-        state: &STATE,
-        queue_pairs: &QUEUE_PAIRS,
-        completion_queues: &COMPLETION_QUEUES,
-        shared_receive_queues: &SHARED_QUEUES,
-        requests: &SLOTS,
+        state: STATE.take().lend().0,
+        queue_pairs: QUEUE_PAIRS.take(),
+        completion_queues: COMPLETION_QUEUES.take(),
+        shared_receive_queues: SHARED_QUEUES.take(),
+        requests: SLOTS.take(),
         requests_taken: SLOTS_TAKEN.take(),
-        windows: &WINDOW_SLOTS,
+        windows: WINDOW_SLOTS.take(),
         memory_taken: MEMORY_TAKEN.take(),
     };
     Ok(MmioBackend::new(parts, storage))

@@ -344,7 +344,7 @@ pub(crate) fn backend(lent: &'static mut Lent, taken: &'static mut Taken) -> Bac
     MmioBackend::new(
         parts,
         Storage {
-            state: &lent.state,
+            state: lent.state.lend().0,
             queue_pairs: lent.queue_pairs.fill(|| QueuePairSlot::EMPTY),
             completion_queues: lent.completion_queues.fill(|| CompletionQueueSlot::EMPTY),
             shared_receive_queues: lent.shared_receive_queues.fill(|| SharedReceiveSlot::EMPTY),

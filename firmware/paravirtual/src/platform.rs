@@ -51,12 +51,15 @@ pub(crate) const PAIRS: usize = 2;
 pub(crate) const DISPATCHERS: usize = 8;
 const REQUESTS: usize = 256;
 
-static STATE: State = State::new();
-static QUEUE_PAIRS: [QueuePairSlot; 2 * PAIRS] = [const { QueuePairSlot::EMPTY }; 2 * PAIRS];
-static COMPLETION_QUEUES: [CompletionQueueSlot; DISPATCHERS] =
-    [const { CompletionQueueSlot::EMPTY }; DISPATCHERS];
-static SHARED: [SharedReceiveSlot; 1] = [const { SharedReceiveSlot::EMPTY }; 1];
-static SLOTS: [RequestSlot; REQUESTS] = [const { RequestSlot::EMPTY }; REQUESTS];
+static STATE: ConstStaticCell<State> = ConstStaticCell::new(State::new());
+static QUEUE_PAIRS: ConstStaticCell<[QueuePairSlot; 2 * PAIRS]> =
+    ConstStaticCell::new([const { QueuePairSlot::EMPTY }; 2 * PAIRS]);
+static COMPLETION_QUEUES: ConstStaticCell<[CompletionQueueSlot; DISPATCHERS]> =
+    ConstStaticCell::new([const { CompletionQueueSlot::EMPTY }; DISPATCHERS]);
+static SHARED: ConstStaticCell<[SharedReceiveSlot; 1]> =
+    ConstStaticCell::new([const { SharedReceiveSlot::EMPTY }; 1]);
+static SLOTS: ConstStaticCell<[RequestSlot; REQUESTS]> =
+    ConstStaticCell::new([const { RequestSlot::EMPTY }; REQUESTS]);
 static REGISTER_WINDOW: StaticCell<MappedWords> = StaticCell::new();
 static DOORBELL_WINDOW: StaticCell<MappedWords> = StaticCell::new();
 static PAIR_STATES: ConstStaticCell<[PairState; PAIRS]> =
@@ -74,13 +77,17 @@ const DOORBELLS: u32 = PAGE as u32;
 const ADDRESS: [u32; 4] = [0, 0, 0xFFFF_0000, 0x0100_090A];
 
 /// What its interrupts write into: there is no controller of interrupts here, and no handler.
-pub(crate) static MESSAGES: MessageWords = MessageWords::new();
+static MESSAGES: ConstStaticCell<MessageWords> = ConstStaticCell::new(MessageWords::new());
+
+/// The driver, and the words that end waits.
+pub(crate) type Opened = (Backend, &'static MessageWords);
 
 /// Finds the adapter and brings it into operation; `None` if there is none, or it has no such interrupts. Once.
-pub(crate) fn open() -> Option<Result<Backend, OpenFailure>> {
+pub(crate) fn open() -> Option<Result<Opened, OpenFailure>> {
     let function = Function::find(0x15AD, 0x0820)?;
     function.enable();
-    if !function.send_messages(&MESSAGES.table()) {
+    let (lent, messages) = MESSAGES.take().lend();
+    if !function.send_messages(&messages.table()) {
         return None;
     }
     // SAFETY: both windows are longer, and what the adapter reaches of memory is what it is told of by the driver.
@@ -111,21 +118,21 @@ pub(crate) fn open() -> Option<Result<Backend, OpenFailure>> {
         completions: 64,
         shared_buffers: 0,
         flushes: false,
-        messages: Some(&MESSAGES),
+        messages: Some(lent),
         memory,
     };
     let storage = Storage {
-        state: &STATE,
-        queue_pairs: &QUEUE_PAIRS,
+        state: STATE.take().lend().0,
+        queue_pairs: QUEUE_PAIRS.take(),
         pair_states: PAIR_STATES.take(),
-        completion_queues: &COMPLETION_QUEUES,
-        shared_receive_queues: &SHARED,
+        completion_queues: COMPLETION_QUEUES.take(),
+        shared_receive_queues: SHARED.take(),
         regions: REGIONS.take(),
-        requests: &SLOTS,
+        requests: SLOTS.take(),
         requests_taken: SLOTS_TAKEN.take(),
         pages_taken: PAGES_TAKEN.take(),
     };
-    Some(PvrdmaBackend::open(parts, storage))
+    Some(PvrdmaBackend::open(parts, storage).map(|backend| (backend, messages)))
 }
 
 /// Events that wait to be told.

@@ -20,6 +20,7 @@ use dat_core::{Error, Ia, IaStorage, Result};
 use static_cell::StaticCell;
 
 use crate::platform::{self, Backend, DISPATCHERS, PAIRS};
+use backend_mmio::pvrdma::MessageWords;
 
 type Storage = IaStorage<Backend, NoLock, PAIRS, DISPATCHERS, 0, 4, 256, 64>;
 static STORAGE: StaticCell<Storage> = StaticCell::new();
@@ -49,6 +50,7 @@ fn unexpected() -> Error {
 
 /// Waits until an interrupt of the adapter has written one of its words, or, `ROUNDS` times in a run, for a while.
 struct Words<'a> {
+    messages: &'static MessageWords,
     /// How many waits ended so.
     ended: &'a Cell<u32>,
     /// How many found none.
@@ -70,7 +72,7 @@ impl Wait for Words<'_> {
             return WakeReason::TimedOut;
         }
         for _ in 0..LOOKS {
-            if !platform::MESSAGES.is_silent() {
+            if !self.messages.is_silent() {
                 self.ended.set(self.ended.get() + 1);
                 return WakeReason::Woken;
             }
@@ -96,6 +98,7 @@ struct Side {
 
 struct Stage {
     ia: Ia<'static, Backend, NoLock>,
+    messages: &'static MessageWords,
     memory: LmrCreated,
     near: Side,
     far: Side,
@@ -131,7 +134,7 @@ fn attributes() -> EpAttributes {
 }
 
 fn open() -> Result<Stage> {
-    let backend = match platform::open() {
+    let (backend, messages) = match platform::open() {
         None => {
             defmt::error!("there is no adapter");
             return Err(unexpected());
@@ -140,7 +143,7 @@ fn open() -> Result<Stage> {
             defmt::error!("the adapter does not begin");
             return Err(unexpected());
         }
-        Some(Ok(backend)) => backend,
+        Some(Ok(opened)) => opened,
     };
     let storage = STORAGE.init_with(Storage::new);
     let ia = Ia::open(backend, storage.lend(), 4).map_err(|refused| refused.error)?;
@@ -173,6 +176,7 @@ fn open() -> Result<Stage> {
     defmt::info!("ia_open, pz_create, lmr_create, evd_create, ep_create");
     Ok(Stage {
         ia,
+        messages,
         memory,
         near,
         far,
@@ -185,6 +189,7 @@ impl Stage {
     /// The next event of a dispatcher.
     fn wait(&self, evd: EvdId) -> Result<Event> {
         let mut words = Words {
+            messages: self.messages,
             ended: &self.ended,
             silences: &self.silences,
         };

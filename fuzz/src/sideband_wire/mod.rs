@@ -104,6 +104,14 @@ fn channel_memory(side: usize) -> &'static [AtomicU8] {
     &memory[GUARD..memory.len() - GUARD]
 }
 
+/// The same, lent to the driver of a side.
+#[expect(unsafe_code, reason = "memory that is lent anew in each run")]
+fn lent_channel_memory(side: usize) -> &'static mut [AtomicU8] {
+    let memory = channel_memory(side);
+    // SAFETY: the driver of the run before is gone, and its device; whatever else looks at the `static` looks at the guards alone.
+    unsafe { core::slice::from_raw_parts_mut(memory.as_ptr().cast_mut(), memory.len()) }
+}
+
 fn guard_channels() {
     for cell in CHANNEL_MEMORY.iter().flatten() {
         cell.store(GUARD_BYTE, Ordering::Relaxed);
@@ -150,7 +158,7 @@ fn play(fabric: &ModelFabric, [first, second]: &mut [Lent; 2], operations: &[Ope
                     channels: &mut $places.channels,
                     connections: &mut $places.connections,
                     listeners: &mut $places.listeners,
-                    memory: channel_memory($side),
+                    memory: lent_channel_memory($side),
                 },
             )
         };

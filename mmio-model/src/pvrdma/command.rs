@@ -4,9 +4,9 @@ use backend_mmio::pvrdma::Message;
 use backend_mmio::pvrdma::defs::{
     AnswerHeader, Capabilities, CreateBind, CreateCompletionQueue, CreateContext, CreateDomain,
     CreateQueuePair, CreateRegion, CreateSharedReceiveQueue, CreatedQueuePair, CreatedRegion,
-    ENTRY_BYTES, Handle, ModifyQueuePair, ModifySharedReceiveQueue, Notice, RELIABLE,
-    RequestHeader, SHARED_LIMIT, SharedRegion, Words, access, attribute, command, receive_stride,
-    register, request_stride, ring_state, state,
+    ENTRY_BYTES, ETHERNET, Handle, ModifyQueuePair, ModifySharedReceiveQueue, NO_NETWORK, Notice,
+    RELIABLE, ROUTABLE, RequestHeader, SHARED_LIMIT, SharedRegion, Words, access, attribute,
+    command, receive_stride, register, request_stride, ring_state, state,
 };
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
@@ -30,6 +30,9 @@ const SEGMENTS: u32 = 30;
 const SHARED_QUEUES: u32 = 8;
 const SHARED_BUFFERS: u32 = 512;
 
+/// Bytes of the largest packet.
+const PACKET: u32 = 1024;
+
 /// Words of the longest answer.
 const ANSWER_WORDS: u32 = 16;
 
@@ -49,6 +52,7 @@ fn capabilities() -> Capabilities {
         shared_receive_queues: SHARED_QUEUES,
         shared_buffers: SHARED_BUFFERS,
         shared_segments: SEGMENTS,
+        network: ETHERNET | ROUTABLE << 24,
         ..Capabilities::take(&mut || 0)
     }
 }
@@ -81,6 +85,7 @@ impl Device {
             let first = SharedRegion::WORDS - Capabilities::WORDS;
             let word = first + word as usize % Capabilities::WORDS;
             self.bus.store(at + word as u64 * 4, value);
+            region = self.bus.get(at);
         }
         let events = self.ring_of_events(
             region.events.directory,
@@ -155,8 +160,12 @@ impl Device {
                 answered(self, 1)
             }
             command::CREATE_BIND => {
-                let _address: CreateBind = self.bus.get(at);
-                Ok(())
+                let bind: CreateBind = self.bus.get(at);
+                let begun = self.begun.as_ref().ok_or(BackendError::State)?;
+                let kind = begun.region.capabilities.address_kind(self.version());
+                let known = kind == Some(bind.kind) && bind.network == NO_NETWORK;
+                let known = known && bind.packet == PACKET;
+                known.then_some(()).ok_or(BackendError::NotSupported)
             }
             command::CREATE_DOMAIN => {
                 let _context: CreateDomain = self.bus.get(at);

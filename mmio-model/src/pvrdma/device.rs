@@ -95,6 +95,8 @@ pub struct Device {
     pub(crate) message_lie: u32,
     /// How often its register was looked at since it lied in an answer; none if it did not.
     pub(crate) looks: Option<u32>,
+    /// How often a register of it was read.
+    pub(crate) register_reads: u64,
     /// Whether it is off its bus.
     pub(crate) unplugged: bool,
     pub(crate) manner: PvrdmaManner,
@@ -102,6 +104,8 @@ pub struct Device {
     pub(crate) free_numbers: Vec<u32>,
 }
 
+/// The version of the interface.
+const VERSION: u32 = 18;
 /// Before it was activated.
 const NOT_ACTIVE: u32 = 0xFFFF;
 /// The first number of an object.
@@ -138,6 +142,7 @@ impl Device {
             masked: true,
             message_lie: 0,
             looks: None,
+            register_reads: 0,
             unplugged: false,
             manner,
             free_numbers: Vec::new(),
@@ -163,6 +168,18 @@ impl Device {
         self.next_read
     }
 
+    /// The version of its interface.
+    pub(crate) fn version(&self) -> u32 {
+        self.manner.version.unwrap_or(VERSION)
+    }
+
+    /// Writes what completed, if that waits for a poll.
+    pub(crate) fn poll(&mut self) {
+        if self.manner.polled && !self.halted && !self.unplugged {
+            self.complete();
+        }
+    }
+
     /// Does all that there is to do: reads what was posted, writes what completed and what happened; whether there was anything
     /// to write.
     pub(crate) fn work(&mut self) -> bool {
@@ -170,7 +187,7 @@ impl Device {
             return false;
         }
         self.fetch();
-        let any = self.complete();
+        let any = !self.manner.polled && self.complete();
         self.tell() || any
     }
 

@@ -7,12 +7,13 @@ use core::fmt;
 
 use backend_mmio::DmaView;
 use backend_mmio::mlx5::{
-    CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
+    CompletionQueueSlot, LentState, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
 };
 use backend_mmio::over_queues::{PvrdmaQueueSideband, QueueSideband};
 use backend_mmio::pvrdma::defs::{Notice, register};
 use backend_mmio::pvrdma::{
-    MessageWords, OpenFailure, PairState, Parts, PvrdmaBackend, RegionSlot, Rendezvous, Storage,
+    LentMessages, MessageWords, OpenFailure, PairState, Parts, PvrdmaBackend, RegionSlot,
+    Rendezvous, Storage,
 };
 use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
 use dat_core::time::Instant;
@@ -25,7 +26,7 @@ use super::memory::Bus;
 use super::region::Identity;
 use super::registers::{PvrdmaRegisters, Window};
 use super::sideband::PvrdmaSideband;
-use crate::fabric::{SHARED_ROOM, slots};
+use crate::fabric::{SHARED_ROOM, new_state, slots};
 use crate::hal::ModelHal;
 use crate::junction::{Meetings, ModelJunction, channels};
 use crate::lock::{Arc, Guard, Mutex, lock};
@@ -124,7 +125,7 @@ impl PvrdmaFabric {
     /// A device by the options of an adapter, which has no windows, and its driver. What they need of memory is never given back.
     #[must_use]
     pub fn device(&self, options: NodeOptions) -> PvrdmaModel {
-        self.device_in(options, Box::leak(Box::new(State::new())))
+        self.device_in(options, new_state())
     }
 
     /// The same; what is known of the device can be asked from outside.
@@ -132,7 +133,7 @@ impl PvrdmaFabric {
     /// # Panics
     /// If driver and device of this crate do not understand each other.
     #[must_use]
-    pub fn device_in(&self, options: NodeOptions, state: &'static State) -> PvrdmaModel {
+    pub fn device_in(&self, options: NodeOptions, state: LentState<'static>) -> PvrdmaModel {
         match self.device_like(options, state, PvrdmaManner::default()) {
             Ok(backend) => backend,
             Err(failure) => panic!("{failure:?}"),
@@ -145,13 +146,12 @@ impl PvrdmaFabric {
     /// If driver and device of this crate do not understand each other.
     #[must_use]
     pub fn keeping_device(&self, options: NodeOptions) -> PvrdmaModel {
-        let state = Box::leak(Box::new(State::new()));
         let manner = PvrdmaManner {
             keeps: true,
             messages: Messages::Unwanted,
             ..PvrdmaManner::default()
         };
-        match self.device_like(options, state, manner) {
+        match self.device_like(options, new_state(), manner) {
             Ok(backend) => backend,
             Err(failure) => panic!("{failure:?}"),
         }
@@ -164,18 +164,13 @@ impl PvrdmaFabric {
     pub fn device_like(
         &self,
         options: NodeOptions,
-        state: &'static State,
+        state: LentState<'static>,
         manner: PvrdmaManner,
     ) -> Result<PvrdmaModel, OpenFailure> {
-        let device = self.add(
-            options,
-            manner,
-            false,
-            memory::shared(PAGES * PAGE),
-            words(),
-        );
+        let (messages, words) = words();
+        let device = self.add(options, manner, false, memory::shared(PAGES * PAGE), words);
         let sideband = self.sideband(device);
-        self.driver(device, options, storage(state), manner, sideband)
+        self.driver(device, options, storage(state), manner, messages, sideband)
     }
 
     /// The same in memory that the next device gets when this one is gone, and what is known of the device.
@@ -189,10 +184,9 @@ impl PvrdmaFabric {
         lent: &'s mut PvrdmaLent,
     ) -> Result<(LentPvrdma<'s>, &'s State), OpenFailure> {
         let device = self.add(options, manner, false, lent.memory, lent.words);
-        let storage = lent.storage();
-        let state = storage.state;
+        let (storage, messages, state) = lent.storage();
         let sideband = self.sideband(device);
-        let driver = self.driver(device, options, storage, manner, sideband)?;
+        let driver = self.driver(device, options, storage, manner, messages, sideband)?;
         Ok((driver, state))
     }
 
@@ -210,7 +204,8 @@ impl PvrdmaFabric {
     #[must_use]
     pub fn speaking_device(&self, options: NodeOptions) -> SpeakingPvrdma {
         let manner = PvrdmaManner::default();
-        let device = self.add(options, manner, true, memory::shared(PAGES * PAGE), words());
+        let (messages, words) = words();
+        let device = self.add(options, manner, true, memory::shared(PAGES * PAGE), words);
         let junction = ModelJunction {
             devices: self.shared.clone(),
             device,
@@ -220,8 +215,8 @@ impl PvrdmaFabric {
         };
         let port = [device as u32, 0, 0, 0];
         let sideband = QueueSideband::new(channels(), junction, options.address, port);
-        let state = Box::leak(Box::new(State::new()));
-        let driver = self.driver(device, options, storage(state), manner, sideband);
+        let storage = storage(new_state());
+        let driver = self.driver(device, options, storage, manner, messages, sideband);
         let opened = driver.map(|mut driver| driver.open_channels().map(|()| driver));
         match opened {
             Ok(Ok(driver)) => driver,
@@ -253,13 +248,14 @@ impl PvrdmaFabric {
         options: NodeOptions,
         storage: Storage<'s>,
         manner: PvrdmaManner,
+        messages: LentMessages<'s>,
         sideband: S,
     ) -> Result<PvrdmaBackend<'s, PvrdmaRegisters, Identity, S, ModelHal<Shared>>, OpenFailure>
     {
         let shared = &self.shared;
-        let (memory, words) = match shared.enter().device(device) {
-            Some(device) => (device.bus.0, Some(device.words)),
-            None => (memory::shared(0), None),
+        let memory = match shared.enter().device(device) {
+            Some(device) => device.bus.0,
+            None => memory::shared(0),
         };
         let registers = |window| PvrdmaRegisters {
             shared: shared.clone(),
@@ -286,7 +282,7 @@ impl PvrdmaFabric {
             completions: 1024,
             shared_buffers: SHARED_ROOM,
             flushes: !manner.keeps,
-            messages: words.filter(|_| manner.messages != Messages::Unwanted),
+            messages: (manner.messages != Messages::Unwanted).then_some(messages),
             memory: memory::of_driver(memory),
         };
         PvrdmaBackend::open(parts, storage)
@@ -363,6 +359,24 @@ impl PvrdmaFabric {
         }
     }
 
+    /// How many regions a device has.
+    #[must_use]
+    pub fn regions(&self, device: usize) -> usize {
+        let mut world = self.shared.enter();
+        world
+            .device(device)
+            .map_or(0, |device| device.regions.len())
+    }
+
+    /// How often registers of a device were read.
+    #[must_use]
+    pub fn register_reads(&self, device: usize) -> u64 {
+        let mut world = self.shared.enter();
+        world
+            .device(device)
+            .map_or(0, |device| device.register_reads)
+    }
+
     /// Takes a device off its bus: reads of its registers are ones, and it does nothing any more.
     pub fn unplug(&self, device: usize) {
         if let Some(device) = self.shared.enter().device(device) {
@@ -387,11 +401,11 @@ impl PvrdmaFabric {
 }
 
 /// Words for the interrupts of a device, for ever.
-fn words() -> &'static MessageWords {
-    Box::leak(Box::new(MessageWords::new()))
+fn words() -> (LentMessages<'static>, &'static MessageWords) {
+    Box::leak(Box::new(MessageWords::new())).lend()
 }
 
-fn storage(state: &'static State) -> Storage<'static> {
+fn storage(state: LentState<'static>) -> Storage<'static> {
     Storage {
         state,
         queue_pairs: slots(128, || QueuePairSlot::EMPTY),

@@ -7,7 +7,7 @@ use backend_mmio::DmaView;
 use backend_mmio::mlx5::{
     CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
 };
-use backend_mmio::pvrdma::{MessageWords, PairState, RegionSlot, Storage};
+use backend_mmio::pvrdma::{LentMessages, MessageWords, PairState, RegionSlot, Storage};
 
 use crate::lent::{clear, several};
 use crate::memory;
@@ -26,6 +26,7 @@ const REQUESTS_GRAIN: usize = 16;
 pub struct PvrdmaLent {
     pub(crate) memory: DmaView<'static>,
     pub(crate) words: &'static MessageWords,
+    messages: LentMessages<'static>,
     state: State,
     queue_pairs: Vec<QueuePairSlot>,
     pair_states: Vec<PairState>,
@@ -41,9 +42,11 @@ impl PvrdmaLent {
     /// Takes it from the system, for ever.
     #[must_use]
     pub fn new() -> Self {
+        let (messages, words) = Box::leak(Box::new(MessageWords::new())).lend();
         Self {
             memory: memory::shared(PAGES * PAGE),
-            words: Box::leak(Box::new(MessageWords::new())),
+            words,
+            messages,
             state: State::new(),
             queue_pairs: several(128, || QueuePairSlot::EMPTY),
             pair_states: several(64, PairState::default),
@@ -56,23 +59,25 @@ impl PvrdmaLent {
         }
     }
 
-    /// As if nobody had used it.
-    pub(crate) fn storage(&mut self) -> Storage<'_> {
+    /// As if nobody had used it, and a view of the state.
+    pub(crate) fn storage(&mut self) -> (Storage<'_>, LentMessages<'_>, &State) {
         clear(&self.memory);
         for state in &mut self.pair_states {
             *state = PairState::default();
         }
-        Storage {
-            state: &self.state,
-            queue_pairs: &self.queue_pairs,
+        let (lent, state) = self.state.lend();
+        let storage = Storage {
+            state: lent,
+            queue_pairs: &mut self.queue_pairs,
             pair_states: &mut self.pair_states,
-            completion_queues: &self.completion_queues,
-            shared_receive_queues: &self.shared_receive_queues,
+            completion_queues: &mut self.completion_queues,
+            shared_receive_queues: &mut self.shared_receive_queues,
             regions: &mut self.regions,
-            requests: &self.requests,
+            requests: &mut self.requests,
             requests_taken: &mut self.requests_taken,
             pages_taken: &mut self.pages_taken,
-        }
+        };
+        (storage, self.messages.again(), state)
     }
 }
 

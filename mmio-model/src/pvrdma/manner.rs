@@ -16,6 +16,10 @@ pub struct PvrdmaManner {
     pub claims: Option<(u32, u32)>,
     /// How it tells that there is something to look at.
     pub messages: Messages,
+    /// The version of its interface, if not that of the others.
+    pub version: Option<u32>,
+    /// It writes completions only when a completion queue is polled.
+    pub polled: bool,
 }
 
 /// How a device tells that there is something to look at: an answer, events, completions.

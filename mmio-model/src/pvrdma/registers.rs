@@ -32,16 +32,16 @@ impl fmt::Debug for PvrdmaRegisters {
 /// for longer than tests have time.
 const LOOKS: u32 = 1000;
 
-/// The version of the interface.
-const VERSION: u32 = 17;
-
 impl RegisterWords for PvrdmaRegisters {
     fn read(&self, offset: u32) -> u32 {
         let mut world = self.shared.enter();
+        if let Some(device) = world.device(self.device) {
+            device.register_reads += 1;
+        }
         match (world.device(self.device), offset, self.window) {
             (None, ..) => u32::MAX,
             (Some(device), ..) if device.unplugged => u32::MAX,
-            (Some(_), register::VERSION, Window::Registers) => VERSION,
+            (Some(device), register::VERSION, Window::Registers) => device.version(),
             (Some(device), register::ERROR, Window::Registers) => match &mut device.looks {
                 Some(LOOKS) => u32::MAX,
                 Some(looks) => {
@@ -88,6 +88,9 @@ impl RegisterWords for PvrdmaRegisters {
                     .get_mut(&(value & doorbell::HANDLE));
                 if let Some(queue) = queue.filter(|_| armed) {
                     queue.armed = Some(solicited_only);
+                }
+                if value & doorbell::POLL != 0 {
+                    device.poll();
                 }
             }
             _ => {}

@@ -18,12 +18,12 @@ use super::PvrdmaBed;
 impl PvrdmaBed {
     /// A device that sends its messages in a way of its own, and what is known of it.
     fn sending(&self, messages: Messages) -> (PvrdmaModel, &'static State) {
-        let state = Box::leak(Box::new(State::new()));
+        let (lent, state) = Box::leak(Box::new(State::new())).lend();
         let manner = PvrdmaManner {
             messages,
             ..PvrdmaManner::default()
         };
-        let device = self.fabric.device_like(self.options(), state, manner);
+        let device = self.fabric.device_like(self.options(), lent, manner);
         (device.expect("a device"), state)
     }
 }

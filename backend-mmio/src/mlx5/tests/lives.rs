@@ -1,6 +1,5 @@
 //! Queue pairs that are reset and destroyed while somebody looks, and adapters that begin anew.
 
-use std::boxed::Box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
@@ -149,7 +148,7 @@ fn the_first_fault_wakes_somebody() {
     for reported in [false, true] {
         let count = Arc::new(Count(AtomicU32::new(0)));
         let state = State::waking(Waker::from(Arc::clone(&count)));
-        let mut bench = Bench::with(Box::leak(Box::new(state)));
+        let mut bench = Bench::with(state);
         bench.post_send(1, 8).expect("room");
         if reported {
             let events = &bench.shared.events;

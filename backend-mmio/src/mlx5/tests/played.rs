@@ -1,5 +1,6 @@
 //! A device that writes what a test tells it to, when a test tells it to, and the driver on it.
 
+use core::ptr::NonNull;
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -264,40 +265,34 @@ pub(crate) type Completions = MmioCompletionQueue<'static, NoHal, Registers>;
 pub(crate) type Sends = MmioSendQueue<'static, NoHal, Registers>;
 pub(crate) type Receives = MmioReceiveQueue<'static, NoHal>;
 
-/// What adapters are made over.
-#[derive(Clone, Copy)]
+/// What adapters are made over, one after the other.
 struct Lent {
     units: &'static [DeviceUnit],
-    state: &'static State,
-    queue_pairs: &'static [QueuePairSlot],
-    completion_queues: &'static [CompletionQueueSlot],
-    shared_receive_queues: &'static [SharedReceiveSlot],
-    requests: &'static [RequestSlot],
-    windows: &'static [WindowSlot],
+    state: NonNull<State>,
+    queue_pairs: NonNull<[QueuePairSlot]>,
+    completion_queues: NonNull<[CompletionQueueSlot]>,
+    shared_receive_queues: NonNull<[SharedReceiveSlot]>,
+    requests: NonNull<[RequestSlot]>,
+    windows: NonNull<[WindowSlot]>,
     /// Most buffers of a shared receive queue, and those that each has room for if there is as much.
     shared_buffers: [u32; 2],
 }
 
 impl Lent {
-    fn new(state: &'static State) -> Self {
+    fn new(state: State) -> Self {
         Self::sized(state, 1 << 13, 1 << 10, [16, 0])
     }
 
     /// With memory of so many units, for so many requests.
-    fn sized(
-        state: &'static State,
-        units: usize,
-        requests: usize,
-        shared_buffers: [u32; 2],
-    ) -> Self {
+    fn sized(state: State, units: usize, requests: usize, shared_buffers: [u32; 2]) -> Self {
         Self {
             units: slots(units, DeviceUnit::new),
-            state,
-            queue_pairs: slots(4, || QueuePairSlot::EMPTY),
-            completion_queues: slots(4, || CompletionQueueSlot::EMPTY),
-            shared_receive_queues: slots(1, || SharedReceiveSlot::EMPTY),
-            requests: slots(requests, || RequestSlot::EMPTY),
-            windows: slots(1, || WindowSlot::EMPTY),
+            state: Box::leak(Box::new(state)).into(),
+            queue_pairs: slots(4, || QueuePairSlot::EMPTY).into(),
+            completion_queues: slots(4, || CompletionQueueSlot::EMPTY).into(),
+            shared_receive_queues: slots(1, || SharedReceiveSlot::EMPTY).into(),
+            requests: slots(requests, || RequestSlot::EMPTY).into(),
+            windows: slots(1, || WindowSlot::EMPTY).into(),
             shared_buffers,
         }
     }
@@ -308,7 +303,8 @@ impl Lent {
         unsafe { DmaMemory::new(self.units, bus) }
     }
 
-    fn adapter(&self, bus: u64) -> (Backend, Rc<Shared>, Registers) {
+    #[expect(unsafe_code, reason = "leaked storage that is lent anew")]
+    fn adapter(&mut self, bus: u64) -> (Backend, Rc<Shared>, Registers, &'static State) {
         let [most, room] = self.shared_buffers;
         let shared = Rc::new(Shared::default());
         shared.shared_buffers.set(most);
@@ -321,17 +317,22 @@ impl Lent {
             shared_buffers: room,
             memory: self.memory(bus),
         };
-        let storage = Storage {
-            state: self.state,
-            queue_pairs: self.queue_pairs,
-            completion_queues: self.completion_queues,
-            shared_receive_queues: self.shared_receive_queues,
-            requests: self.requests,
-            requests_taken: slots(self.requests.len() / 16, || false),
-            windows: self.windows,
-            memory_taken: slots(self.units.len() / 16, || false),
+        // SAFETY: all of it was leaked, and whoever calls again has dropped the adapter of before with its queues.
+        let (storage, state) = unsafe {
+            let (lent, state) = self.state.as_mut().lend();
+            let storage = Storage {
+                state: lent,
+                queue_pairs: self.queue_pairs.as_mut(),
+                completion_queues: self.completion_queues.as_mut(),
+                shared_receive_queues: self.shared_receive_queues.as_mut(),
+                requests: self.requests.as_mut(),
+                requests_taken: slots(self.requests.len() / 16, || false),
+                windows: self.windows.as_mut(),
+                memory_taken: slots(self.units.len() / 16, || false),
+            };
+            (storage, state)
         };
-        (MmioBackend::new(parts, storage), shared, registers)
+        (MmioBackend::new(parts, storage), shared, registers, state)
     }
 }
 
@@ -353,23 +354,24 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        Self::with(Box::leak(Box::new(State::new())))
+        Self::with(State::new())
     }
 
     /// The same, whose state is the caller's.
-    pub(crate) fn with(state: &'static State) -> Self {
-        Self::over(&Lent::new(state))
+    pub(crate) fn with(state: State) -> Self {
+        Self::over(Lent::new(state))
     }
 
     /// Another adapter over what this one leaves behind.
     pub(crate) fn again(self) -> Self {
-        Self::over(&self.lent)
+        let Self { lent, .. } = self;
+        Self::over(lent)
     }
 
     /// Where the first completion queue is, if memory at this bus address has room for it.
     pub(crate) fn try_at(bus: u64) -> Option<u64> {
-        let lent = Lent::new(Box::leak(Box::new(State::new())));
-        let (mut backend, shared, _) = lent.adapter(bus);
+        let mut lent = Lent::new(State::new());
+        let (mut backend, shared, ..) = lent.adapter(bus);
         backend.create_completion_queue(0, ENTRIES - 1).ok()?;
         Some(shared.ring.get())
     }
@@ -377,13 +379,12 @@ impl Bench {
     /// An adapter with memory of so many units, for so many requests; with the most buffers of a shared receive queue, and those that each has
     /// room for if there is as much.
     pub(crate) fn adapter(units: usize, requests: usize, shared_buffers: [u32; 2]) -> Backend {
-        let state = Box::leak(Box::new(State::new()));
-        let (backend, ..) = Lent::sized(state, units, requests, shared_buffers).adapter(BUS);
+        let (backend, ..) = Lent::sized(State::new(), units, requests, shared_buffers).adapter(BUS);
         backend
     }
 
-    fn over(lent: &Lent) -> Self {
-        let (mut backend, shared, registers) = lent.adapter(BUS);
+    fn over(mut lent: Lent) -> Self {
+        let (mut backend, shared, registers, state) = lent.adapter(BUS);
         let completions = backend
             .create_completion_queue(0, ENTRIES - 1)
             .expect("a completion queue");
@@ -403,8 +404,8 @@ impl Bench {
             registers,
             memory: DmaView::new(lent.units, BUS),
             request,
-            lent: *lent,
-            state: lent.state,
+            lent,
+            state,
             completions: Rc::new(RefCell::new(completions)),
             key,
             send,
