@@ -543,22 +543,26 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             else {
                 return;
             };
-            let mut binding = core::mem::replace(place, Binding::NONE);
-            binding.sequence = NO_BIND;
+            let binding = core::mem::replace(place, Binding::NONE);
+            // Endpoints are polled in any order: what was posted last stands (RMB-42).
+            if status == DtoStatus::Flushed || region.is_outdated(&binding) {
+                self.release_binding(&binding);
+            } else {
+                let made = if status == DtoStatus::Success {
+                    binding
+                } else {
+                    self.release_binding(&binding);
+                    Binding {
+                        sequence,
+                        ..Binding::NONE
+                    }
+                };
+                let before = core::mem::replace(&mut region.bound, made);
+                self.release_binding(&before);
+            }
             if region.pending.iter().all(|other| other.sequence == NO_BIND) {
                 region.sequence = NO_BIND;
-            }
-            match status {
-                DtoStatus::Success => {
-                    let before = core::mem::replace(&mut region.bound, binding);
-                    self.release_binding(&before);
-                }
-                DtoStatus::Flushed => self.release_binding(&binding),
-                _ => {
-                    let before = core::mem::replace(&mut region.bound, Binding::NONE);
-                    self.release_binding(&before);
-                    self.release_binding(&binding);
-                }
+                region.bound.sequence = NO_BIND;
             }
         });
     }

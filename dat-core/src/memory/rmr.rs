@@ -49,7 +49,8 @@ pub(crate) struct RemoteRegion {
     /// `zone_tag` of its zone.
     pub(super) zone_tag: u64,
     pub(crate) window: WindowKey,
-    /// What the last successful bind made of it; length 0 = unbound.
+    /// Result of the completed bind that was posted last; length 0 = unbound. Keeps its number while
+    /// other binds are pending.
     pub(super) bound: Binding,
     /// Accepted binds whose completion is not known; each counts as a window on its region.
     pub(super) pending: [Binding; PENDING_BINDS],
@@ -82,12 +83,23 @@ impl RemoteRegion {
         )
     }
 
+    /// Binds that were posted after this one.
+    fn age(&self, binding: &Binding) -> u32 {
+        self.sequence.wrapping_sub(binding.sequence)
+    }
+
+    /// Whether a bind that was posted after this pending one has completed.
+    pub(super) fn is_outdated(&self, binding: &Binding) -> bool {
+        self.bound.sequence != NO_BIND && self.age(&self.bound) < self.age(binding)
+    }
+
     /// What the consumer last asked for and was not told to have failed.
     fn latest(&self) -> Binding {
         self.pending
             .iter()
+            .chain([&self.bound])
             .filter(|binding| binding.sequence != NO_BIND)
-            .min_by_key(|binding| self.sequence.wrapping_sub(binding.sequence))
+            .min_by_key(|binding| self.age(binding))
             .copied()
             .unwrap_or(self.bound)
     }
@@ -99,7 +111,7 @@ pub(super) struct Binding {
     /// LMR context, address and length; of length 0 = unbound.
     pub(super) piece: LmrTriplet,
     pub(super) rmr_context: u32,
-    /// Number of the bind while it is pending, else `NO_BIND`.
+    /// Number of the bind while one of its region is pending, else `NO_BIND`.
     pub(super) sequence: u32,
     /// Index of the endpoint it was posted to.
     pub(super) endpoint: u16,

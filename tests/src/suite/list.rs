@@ -198,6 +198,7 @@ macro_rules! conformance_suite {
                     rmr_query_follows_the_binding
                     rmr_free_unbinds
                     flushed_rebind_keeps_the_old_binding
+                    binds_polled_in_any_order_leave_the_last
                     rebind_kills_the_old_context
                     empty_bind_unbinds;
                 srq:

@@ -6,7 +6,7 @@ use dat_core::memory::LmrTriplet;
 use dat_core::{Error, Subtype};
 
 use super::rmb::{READ, WRITE, bind, through, window, write_through};
-use crate::fixture::{Net, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::{Net, Party, PartyOptions, Testbed, equal, granted, refused};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
@@ -138,6 +138,56 @@ pub fn rebind_kills_the_old_context<T: Testbed>(bed: &T) {
     assert_eq!(status, DtoStatus::RemoteAccess);
     equal("the peer's memory", &right.memory.content(), &before);
     net.broken(&left, &right);
+}
+
+/// One window bound through two endpoints stays what the later bind made of it, whichever dispatcher is polled first.
+///
+/// Spec: RMB-42, RMQ-01, LMF-01
+pub fn binds_polled_in_any_order_leave_the_last<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let options = PartyOptions::default();
+    let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
+    for unbinds in [false, true] {
+        let (left, right) = net.pair(&options);
+        let (other_left, other) = (
+            Party::in_zone(&left.ia, left.zone, &options),
+            Party::in_zone(&right.ia, right.zone, &options),
+        );
+        net.connect(&other_left, &other);
+        let ia = &right.ia;
+        let rmr = window(&right);
+        let old = right.more_memory(64, MemoryPrivileges::ALL);
+        let new = right.more_memory(64, MemoryPrivileges::ALL);
+        let piece = new.piece(0, if unbinds { 0 } else { 64 });
+        let suppress = CompletionFlags::SUPPRESS;
+        granted(ia.rmr_bind(rmr, &old.piece(0, 64), WRITE, right.ep, 1, DEFAULT));
+        // The device has carried out the first bind before the second one is posted.
+        net.settle();
+        let context = granted(ia.rmr_bind(rmr, &piece, WRITE, other.ep, 2, DEFAULT));
+        assert_eq!(net.bound(&other).status, DtoStatus::Success);
+        let tell = || granted(ia.rmr_query(rmr, RmrFields::all())).binding;
+        let told = tell();
+        assert_eq!(net.bound(&right).status, DtoStatus::Success);
+        assert_eq!(tell(), told);
+        granted(ia.lmr_free(old.lmr));
+        if unbinds {
+            assert_eq!(told, None);
+            granted(ia.lmr_free(new.lmr));
+        } else {
+            assert_eq!(told.map(|binding| binding.rmr_context), Some(context));
+            refused(ia.lmr_free(new.lmr), in_use);
+            let remote = through(context, &piece);
+            let status = write_through(&net, &other_left, &remote);
+            assert_eq!(status, DtoStatus::Success);
+            // A bind after both replaces the binding as ever.
+            let last = right.memory.piece(0, 64);
+            granted(ia.rmr_bind(rmr, &last, WRITE, right.ep, 3, suppress));
+            net.settle();
+            granted(ia.lmr_free(new.lmr));
+            refused(ia.lmr_free(right.memory.lmr), in_use);
+        }
+        granted(ia.rmr_free(rmr));
+    }
 }
 
 /// Length 0 unbinds: the old context is dead, the region it was bound to may go, and nothing of the triplet is checked.
