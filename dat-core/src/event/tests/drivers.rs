@@ -287,7 +287,7 @@ fn a_thread_on_a_notification_object_wakes_futures() {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     let device = TestBackend::default();
-    let mut storage: IaStorage<TestBackend, HostLock, 1, 8, 1, 1, 64, 8> = IaStorage::new();
+    let mut storage: IaStorage<TestBackend, HostLock, 4, 8, 1, 1, 64, 8> = IaStorage::new();
     let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
     let (told, own) = (ia.cno_create(None).unwrap(), ia.cno_create(None).unwrap());
     let plain = ia.evd_create(4, None, EvdFlags::CR).unwrap();
