@@ -44,7 +44,7 @@ pub(crate) enum News {
     /// The client was let in.
     Accepted(Request),
     /// A file of this name and length is whole, and can be put into its place.
-    Whole(Draft, String, u64),
+    Whole(Box<Draft>, String, u64),
     /// The client was refused something.
     Refused(Refusal),
 }
@@ -691,7 +691,11 @@ impl Session {
             return self.refuse(station, Refusal::Different);
         }
         self.state = State::Storing { length, checksum };
-        Ok(Some(News::Whole(checking.draft, checking.name, length)))
+        Ok(Some(News::Whole(
+            Box::new(checking.draft),
+            checking.name,
+            length,
+        )))
     }
 
     /// The file is in its place and on the disk, or cannot be.
