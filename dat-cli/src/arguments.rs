@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -116,11 +117,11 @@ times as much memory: both sides are its own, and plain copies are measured as w
 Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct CopyArguments {
     /// The file to copy
-    #[arg(value_name = "SRC")]
+    #[arg(value_name = "SRC", value_parser = local_path())]
     pub(crate) source: PathBuf,
     /// The copy; a directory gets a file of the same name. A file that exists is replaced. With --connect, the name of the
     /// copy at the server, or `.` for that of SRC
-    #[arg(value_name = "DST")]
+    #[arg(value_name = "DST", value_parser = local_path())]
     pub(crate) target: PathBuf,
     /// RDMA Writes under way at once, 1 to 1024
     #[arg(long, default_value_t = 4, value_parser = up_to::<u16, 1024>, allow_negative_numbers = true)]
@@ -147,7 +148,7 @@ pub(crate) struct DeviceArguments {
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]
     pub(crate) connect: Option<Peer>,
     /// The file with the token that this `dat serve` asks for
-    #[arg(long, value_name = "FILE", requires = "connect")]
+    #[arg(long, value_name = "FILE", requires = "connect", value_parser = local_path())]
     pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) waiting: WaitingArguments,
@@ -259,7 +260,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Store copies in this directory; without it, copies are refused
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIRECTORY", value_parser = local_path())]
     pub(crate) into: Option<PathBuf>,
     /// Replace files that exist
     #[arg(long, requires = "into")]
@@ -268,7 +269,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, default_value = "64M", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) memory: u64,
     /// Serve only clients that have the token in this file, of at least 16 bytes
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = local_path())]
     pub(crate) token_file: Option<PathBuf>,
     /// End clients that say nothing for so long, 15s to 1day
     #[arg(long, value_name = "DURATION", default_value = "1min", value_parser = parse_idle, allow_negative_numbers = true)]
@@ -323,7 +324,7 @@ pub(crate) struct PerfArguments {
     #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
     /// Draw the results into this file, whose name ends in .svg; it must not exist yet
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = local_path())]
     pub(crate) plot: Option<PathBuf>,
     /// Replace the file that --plot names, if it exists
     #[arg(long, requires = "plot")]
@@ -340,6 +341,24 @@ pub(crate) fn up_to<T: TryFrom<u64>, const MOST: u64>(text: &str) -> Result<T, S
 
 pub(crate) fn at_least_one(text: &str) -> Result<u64, String> {
     parse_count(text, 1..=u64::MAX)
+}
+
+/// Reads a path, but not `HOST:PATH`, which other programs that copy take for a file of another host.
+pub(crate) fn local_path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        let named = path.to_str().unwrap_or_default();
+        let first = named.split(std::path::is_separator).next();
+        let host = first.and_then(|first| first.rsplit_once(':'));
+        match host {
+            // The letter of a drive.
+            Some((drive, _)) if cfg!(windows) && drive.len() == 1 => Ok(path),
+            Some((host, _)) if !host.is_empty() => Err(format!(
+                "this reads as a path on the host {host}, and paths are of this host; write ./{named} for a file of that name, \
+                 or name the host with --connect where a command has it"
+            )),
+            _ => Ok(path),
+        }
+    })
 }
 
 /// Reads how long a client may say nothing: a working one speaks at least every 13 seconds then.

@@ -17,8 +17,8 @@ use dat_core::{Ia, IaStorage};
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// 2 endpoints, 2 event dispatchers, 1 shared receive queue, 2 regions, 20 events, 64 posts.
-pub(crate) type Storage = IaStorage<MockBackend, HostLock, 2, 2, 1, 2, 20, 64>;
+/// 2 endpoints, 3 event dispatchers, 1 shared receive queue, 2 regions, 21 events, 64 posts.
+pub(crate) type Storage = IaStorage<MockBackend, HostLock, 2, 3, 1, 2, 21, 64>;
 
 /// An adapter with a protection zone and a dispatcher for events of all kinds.
 pub(crate) struct Node<'s> {

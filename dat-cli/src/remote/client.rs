@@ -69,6 +69,8 @@ pub(crate) struct Client<'a, B: HostBackend, W> {
     pulse: Duration,
     said: Instant,
     last: usize,
+    /// The server may store the file by now.
+    ended: bool,
 }
 
 /// What comes of a connection request.
@@ -77,16 +79,6 @@ enum Answer {
     Accepted(RmrTriplet, Duration),
     /// The server asks for a proof.
     Challenged(Challenge),
-}
-
-/// A part of a word with the server: somebody else ended it.
-fn lost(why: impl std::fmt::Display) -> Failure {
-    Failure {
-        kind: FailureKind::Operation,
-        what: "the connection to the server is lost".into(),
-        why: why.to_string(),
-        remedy: "look whether `dat serve` still runs there, and run the command again; no file was changed".into(),
-    }
 }
 
 pub(crate) fn refused(refusal: Refusal) -> Failure {
@@ -189,7 +181,24 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             pulse: Duration::MAX,
             said: Instant::now(),
             last: sends - 1,
+            ended: false,
         })
+    }
+
+    /// The connection is at its end before the work is.
+    fn lost(&self, why: impl std::fmt::Display) -> Failure {
+        let changed = match self.ended {
+            true => "look whether the file is there",
+            false => "no file was changed",
+        };
+        Failure {
+            kind: FailureKind::Operation,
+            what: "the connection to the server is lost".into(),
+            why: why.to_string(),
+            remedy: format!(
+                "look whether `dat serve` still runs there, and run the command again; {changed}"
+            ),
+        }
     }
 
     /// Gives back what a request that was rejected was made with.
@@ -271,6 +280,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     /// has shown that it got it.
     pub(crate) fn say(&mut self, place: usize, message: &Message) -> Result<()> {
         self.silent = None;
+        self.ended |= matches!(message, Message::End { .. });
         self.letters
             .send(&self.station.ia, self.ep, place, message, LETTER)
             .during("dat_ep_post_send")
@@ -312,7 +322,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         if wait {
             check()?;
             if self.silent.get_or_insert_with(Instant::now).elapsed() > SILENCE {
-                return Err(lost(format!(
+                return Err(self.lost(format!(
                     "the server said nothing for {} s",
                     SILENCE.as_secs()
                 )));
@@ -332,7 +342,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     pub(crate) fn arrived(&mut self, event: &Event) -> Result<Option<Arrival>> {
         match event {
             Event::Dto(done) => self.completion(*done),
-            Event::Connection { kind, ep, .. } if *ep == self.ep => Err(lost(match kind {
+            Event::Connection { kind, ep, .. } if *ep == self.ep => Err(self.lost(match kind {
                 ConnectionEventKind::Disconnected => "the server ended it".into(),
                 ConnectionEventKind::Broken => {
                     "it broke: the server or the way there is gone".into()
@@ -351,8 +361,8 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         let letter = done.cookie & LETTER != 0;
         match done.status {
             DtoStatus::Success => {}
-            DtoStatus::Flushed => return Err(lost("what was under way was flushed")),
-            status => return Err(lost(format!("an operation completed as {status:?}"))),
+            DtoStatus::Flushed => return Err(self.lost("what was under way was flushed")),
+            status => return Err(self.lost(format!("an operation completed as {status:?}"))),
         }
         self.heard();
         if !letter {

@@ -235,7 +235,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         match outcome {
             Ok(None) => {}
             Ok(Some(News::Accepted(request))) => tell(Notice::Accepted(request)),
-            Ok(Some(News::Whole(draft, name, length))) => self.store(ep, draft, (name, length)),
+            Ok(Some(News::Whole(draft, name, length))) => self.store(ep, *draft, (name, length)),
             Ok(Some(News::Refused(refusal))) => tell(Notice::Refused(refusal)),
             Err(Over) => self.end(ep, tell),
         }

@@ -26,12 +26,14 @@ const SENT: u64 = 1 << 32;
 const SPARE: usize = 4;
 /// How long a client that was refused has to go by itself.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How often a client that has nothing to say hears from the server: if its host is gone, the connection breaks by that.
+const PULSE: Duration = Duration::from_secs(10);
 /// How often a client hears that the server is still at work for it.
 const NEWS: Duration = Duration::from_secs(1);
 /// Echoes that may be without a completion in a row.
 const UNSIGNALLED: u64 = 8;
 /// The longest sleep while a file is written to the disk.
-const STORING: Duration = Duration::from_millis(10);
+const STORING: Duration = Duration::from_millis(1);
 /// The longest sleep, after which signals and deadlines are looked at.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 /// Bytes that are cleared, hashed, written or read before the other clients have their turn.
@@ -42,7 +44,7 @@ pub(crate) enum News {
     /// The client was let in.
     Accepted(Request),
     /// A file of this name and length is whole, and can be put into its place.
-    Whole(Draft, String, u64),
+    Whole(Box<Draft>, String, u64),
     /// The client was refused something.
     Refused(Refusal),
 }
@@ -120,7 +122,7 @@ pub(crate) struct Session {
     /// Something came since `work` looked last.
     spoke: bool,
     heard: Instant,
-    /// When the client heard last that the server is at work for it.
+    /// When the client was told last that the server is there.
     told: Instant,
     staging: Vec<u8>,
 }
@@ -517,7 +519,11 @@ impl Session {
         if self.due() < TICK {
             // It is the client that waits.
             self.heard = now;
-            self.tell(station, now)?;
+            self.tell(station, now, NEWS)?;
+        }
+        let silent = now.saturating_duration_since(self.heard);
+        if matches!(self.state, State::Memory) && silent > PULSE {
+            self.tell(station, now, PULSE)?;
         }
         match &mut self.state {
             State::Preparing { .. } => self.prepare(station, idle),
@@ -530,7 +536,7 @@ impl Session {
                 true => Err(Over),
                 false => Ok(None),
             },
-            _ if now.saturating_duration_since(self.heard) <= idle => Ok(None),
+            _ if silent <= idle => Ok(None),
             // An acceptance that is never answered, and one that expects nothing but its own messages.
             State::Echo(_) => Err(Over),
             _ if !self.stands => Err(Over),
@@ -538,13 +544,14 @@ impl Session {
         }
     }
 
-    /// Tells a client now and then that the server is at work for it.
+    /// Tells a client that the server is there, if it has not done so for this long.
     fn tell<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
         now: Instant,
+        pause: Duration,
     ) -> Result<(), Over> {
-        let due = now.saturating_duration_since(self.told) > NEWS;
+        let due = now.saturating_duration_since(self.told) > pause;
         if due && self.stands && self.free.len() > 1 {
             self.told = now;
             self.send(station, &Message::Here)?;
@@ -684,7 +691,11 @@ impl Session {
             return self.refuse(station, Refusal::Different);
         }
         self.state = State::Storing { length, checksum };
-        Ok(Some(News::Whole(checking.draft, checking.name, length)))
+        Ok(Some(News::Whole(
+            Box::new(checking.draft),
+            checking.name,
+            length,
+        )))
     }
 
     /// The file is in its place and on the disk, or cannot be.

@@ -948,6 +948,15 @@ fn a_file_made_meanwhile_is_not_replaced() {
     }
 }
 
+/// Ends what waits for it, also if the test fails.
+struct Until<'a>(&'a AtomicBool);
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 /// A client hears that its file is stored when the disk has it; others are served while the disk is slow.
 #[test]
 fn files_are_stored_when_the_disk_has_them() {
@@ -972,6 +981,7 @@ fn files_are_stored_when_the_disk_has_them() {
             while std::fs::read_dir(directory.path()).unwrap().count() == 0 {
                 thread::yield_now();
             }
+            let slow = Until(&slow);
             let mut second = station(fabric, "second", 3, Waiting::Block);
             for _ in 0..3 {
                 let mut client = connect(&mut second, WRITE).unwrap();
@@ -980,7 +990,7 @@ fn files_are_stored_when_the_disk_has_them() {
                 client.close(&[]).unwrap();
             }
             assert!(!directory.path().join("file").exists());
-            slow.store(false, Ordering::Release);
+            drop(slow);
             let (outcome, synced) = first.join().unwrap();
             outcome.unwrap();
             // The file, and where folders can be written by themselves, its folder.

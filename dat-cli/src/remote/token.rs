@@ -23,7 +23,7 @@ const SHORTEST: usize = 16;
 pub(crate) struct Token(Hmac<Sha256>);
 
 impl Token {
-    /// Takes all bytes of a file but the end of its last line.
+    /// Takes the bytes of a file without the white space at its end.
     ///
     /// # Errors
     /// File: it cannot be read. Usage: it has fewer than 16 bytes.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
-use crate::arguments::{WaitingArguments, at_least_one, check_is_outside, up_to, wanted};
+use crate::arguments::{
+    WaitingArguments, at_least_one, check_is_outside, local_path, up_to, wanted,
+};
 use crate::failure::Failure;
 use crate::peer::{Peer, QUALIFIER, parse_peer};
 use crate::size::{counted, parse_duration, parse_offset, parse_size};
@@ -43,7 +45,7 @@ pub(crate) enum RsmCommand {
 #[command(group = ArgGroup::new("content").args(["file", "size"]).required(true).multiple(true))]
 pub(crate) struct ExportArguments {
     /// What the segment holds at first, filled up with zeros to whole pages
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = local_path())]
     pub(crate) file: Option<PathBuf>,
     /// Bytes of the segment, 1 to 1G, rounded up to whole pages [default: as the file has]
     #[arg(long, value_parser = parse_size, allow_negative_numbers = true)]
@@ -55,7 +57,7 @@ pub(crate) struct ExportArguments {
     #[arg(long, value_name = "DIGITS", default_value = "666", value_parser = parse_permission)]
     pub(crate) permission: u32,
     /// Write what the segment holds at the end into this file, which must not exist yet
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = local_path())]
     pub(crate) save: Option<PathBuf>,
     /// Post so many signals from the importer, and wait for each; on a device, end when so many have come from importers
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, allow_negative_numbers = true)]
@@ -146,7 +148,7 @@ pub(crate) enum ModeName {
 #[derive(Args)]
 pub(crate) struct PutArguments {
     /// The file
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = local_path())]
     pub(crate) file: PathBuf,
     /// Where in the segment it begins
     #[arg(long, default_value = "0", value_parser = parse_offset, allow_negative_numbers = true)]
@@ -162,7 +164,7 @@ pub(crate) struct PutArguments {
 #[command(group = ArgGroup::new("exporter").args(["from", "connect"]).required(true))]
 pub(crate) struct GetArguments {
     /// The file, which must not exist yet
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = local_path())]
     pub(crate) file: PathBuf,
     /// Where in the segment to begin
     #[arg(long, default_value = "0", value_parser = parse_offset, allow_negative_numbers = true)]
@@ -171,7 +173,7 @@ pub(crate) struct GetArguments {
     #[arg(long, value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) length: Option<u64>,
     /// What the segment holds, where both ends are in this process
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = local_path())]
     pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) import: ImportArguments,

@@ -127,6 +127,47 @@ fn usage_errors_name_their_cause() {
     );
 }
 
+/// What reads as a file of another host is none of this one, for every path of every command; `./` makes it one.
+#[test]
+fn paths_of_other_hosts_are_refused() {
+    let remote = "hostb:x";
+    for arguments in [
+        &["copy", "small", remote][..],
+        &["copy", remote, "small"],
+        &["copy", remote, "small", "--device", "model-mlx5"],
+        &["copy", "small", remote, "--connect", "hostb"],
+        &["copy", "a", "b", "--connect", "c", "--token-file", remote],
+        &["perf", "write", "--plot", "hostb:x"],
+        &["serve", "--into", remote],
+        &["serve", "--token-file", remote],
+        &["rsm", "export", remote],
+        &["rsm", "export", "--size", "4K", "--save", remote],
+        &["rsm", "put", remote],
+        &["rsm", "get", remote, "--from", "a"],
+        &["rsm", "get", "a", "--from", remote],
+    ] {
+        let words = ["on the host hostb", "./hostb:x", "--connect"];
+        refused(arguments, 2, &words);
+    }
+    for host in ["user@hostb:dir/x", "[fd09::1]:x", "hostb:", "hostb:/x"] {
+        refused(&["copy", "small", host], 2, &["on the host", "./"]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let there = |name: &str| folder.path().join(name);
+    std::fs::write(there("a:b"), "data").unwrap();
+    // Below a folder a colon means nothing, nor at the beginning.
+    let copied = std::process::Command::new(env!("CARGO_BIN_EXE_dat"))
+        .args(["copy", "./a:b", ":c", "--quiet"])
+        .current_dir(folder.path())
+        .status();
+    assert!(copied.unwrap().success());
+    let path = |name: &str| there(name).to_str().unwrap().to_owned();
+    assert!(dat(&["copy", &path("a:b"), &path("d:e")]).status.success());
+    for name in [":c", "d:e"] {
+        assert_eq!(std::fs::read_to_string(there(name)).unwrap(), "data");
+    }
+}
+
 /// Who asks for a document gets one for these, too.
 #[test]
 fn usage_errors_as_documents() {

@@ -17,7 +17,7 @@ use crate::time::Instant;
 /// A wait on a notification object under way. There may be several; one notification ends one.
 ///
 /// A notification leaves the object only with `Poll::Ready`; a wait that is dropped after it was
-/// woken passes it on.
+/// woken passes it on. As for [`EvdWait`](super::EvdWait), somebody has to call [`Ia::progress`].
 pub struct CnoWait<'a, 's, B: Backend, L: RawLock> {
     ia: &'a Ia<'s, B, L>,
     cno: CnoId,

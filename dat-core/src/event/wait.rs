@@ -65,7 +65,8 @@ pub struct Expired {
 /// A wait under way: the one waiter of its dispatcher until it returns or is dropped.
 ///
 /// An event leaves the dispatcher only with `Poll::Ready`, so dropping a wait loses none. Nothing
-/// wakes it unless somebody calls [`Ia::progress`] when the device has something to say.
+/// wakes it unless somebody calls [`Ia::progress`] when the device has something to say: a thread
+/// that blocks in [`Ia::cno_wait_until`] on a notification object of its own does.
 pub struct EvdWait<'a, 's, B: Backend, L: RawLock> {
     ia: &'a Ia<'s, B, L>,
     slot: &'a EvdSlot<B::CompletionQueue, L>,

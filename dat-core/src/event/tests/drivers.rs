@@ -259,6 +259,87 @@ fn every_sleeping_thread_is_reached() {
     }
 }
 
+/// Counts how often it is woken, and unparks a thread.
+#[cfg(feature = "std")]
+struct Count(std::thread::Thread, std::sync::atomic::AtomicU32);
+
+#[cfg(feature = "std")]
+impl std::task::Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.1.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.0.unpark();
+    }
+}
+
+/// A wait that is polled sleeps until somebody calls `progress`; a thread that blocks on a notification object of its own does so
+/// for all of them, until that is notified.
+///
+/// Spec: EVW-01, CNW-01, CNW-06
+#[cfg(feature = "std")]
+#[test]
+fn a_thread_on_a_notification_object_wakes_futures() {
+    use crate::attributes::IaAddress;
+    use crate::backend::{ControlEvent, PrivateData, RequestKey};
+    use crate::event::ThreadWait;
+    use crate::flags::PspFlags;
+    use crate::storage::IaStorage;
+    use crate::sync::HostLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    let device = TestBackend::default();
+    let mut storage: IaStorage<TestBackend, HostLock, 4, 8, 1, 1, 64, 8> = IaStorage::new();
+    let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
+    let (told, own) = (ia.cno_create(None).unwrap(), ia.cno_create(None).unwrap());
+    let plain = ia.evd_create(4, None, EvdFlags::CR).unwrap();
+    let attached = ia.evd_create(4, Some(told), EvdFlags::CR).unwrap();
+    let bell = ia.evd_create(1, Some(own), EvdFlags::SOFTWARE).unwrap();
+    let listen = |number, evd| {
+        let psp = ia.psp_create(number, evd, PspFlags::Consumer);
+        psp.unwrap().handle().to_raw()
+    };
+    let listeners = [listen(1, plain), listen(2, attached)];
+    let request = |number: usize| {
+        device.push_control(ControlEvent::ConnectionRequest {
+            listener: listeners[number],
+            request: RequestKey(number),
+            remote: IaAddress::Node(2),
+            remote_port: 1,
+            local: IaAddress::Node(1),
+            private_data: PrivateData::new(),
+        });
+        ia.interrupt_handle().notify();
+    };
+    let count = Arc::new(Count(std::thread::current(), AtomicU32::new(0)));
+    let woken = || count.1.load(Ordering::SeqCst);
+    let waker = Waker::from(count.clone());
+    let mut first = ia.evd_wait(plain, 1).unwrap();
+    assert!(first.poll(&waker).is_pending());
+    request(0);
+    assert_eq!(woken(), 0, "nobody calls `progress`");
+    // A wait that nobody ends would never end.
+    let deadline = Instant::from_micros(ThreadWait::clock().as_micros() + 60_000_000);
+    std::thread::scope(|scope| {
+        let helper =
+            scope.spawn(|| ia.cno_wait_until(own, Some(deadline), &mut ThreadWait::until_woken()));
+        while woken() == 0 {
+            std::thread::park();
+        }
+        assert!(first.poll(&waker).is_ready());
+        let mut second = ia.cno_wait(told).unwrap();
+        assert!(second.poll(&waker).is_pending());
+        request(1);
+        while woken() == 1 {
+            std::thread::park();
+        }
+        assert_eq!(
+            second.poll(&waker),
+            core::task::Poll::Ready(Ok(Some(attached)))
+        );
+        ia.evd_post_se(bell, 0).unwrap();
+        assert_eq!(helper.join().unwrap(), Ok(Some(bell)));
+    });
+}
+
 /// Stops whoever uses its waker until the test has done what it wants to do meanwhile.
 #[cfg(feature = "std")]
 struct Gate {
