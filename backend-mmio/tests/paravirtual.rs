@@ -45,7 +45,8 @@ fn header() -> Option<BTreeMap<String, u64>> {
         println!("{HEADER} is not there: nothing is compared");
         return None;
     }
-    let folder = std::env::temp_dir().join(format!("pvrdma-layout-{}", std::process::id()));
+    // A folder of the build: in one for temporary files others could put a program of that name first.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pvrdma-layout");
     fs::create_dir_all(&folder).expect("a folder");
     let (source, program) = (folder.join("layout.c"), folder.join("layout"));
     fs::write(&source, PROGRAM).expect("a file");
