@@ -50,6 +50,8 @@ dat_tests::conformance_suite!(base, PvrdmaBed::new());
 dat_tests::conformance_suite!(non_coherent, PvrdmaBed::new());
 dat_tests::conformance_suite!(windowless, PvrdmaBed::new());
 dat_tests::conformance_suite!(faulty, PvrdmaBed::new());
+dat_tests::conformance_suite!(rsm, PvrdmaBed::new());
+dat_tests::conformance_suite!(rsm_faulty, PvrdmaBed::new());
 
 /// Devices that complete nothing that is posted on a queue pair in error.
 struct Keeping(PvrdmaFabric);

@@ -263,6 +263,19 @@ const SCENARIOS: &[(&str, &[Operation])] = &[
         ],
     ),
     (
+        "waited-for-once",
+        &[
+            Operation::Tell {
+                kind: 21,
+                number: 0,
+            },
+            Operation::Make {
+                at: SUSPECT,
+                kind: 2,
+            },
+        ],
+    ),
+    (
         "unplugged",
         &[
             Operation::Unplug,

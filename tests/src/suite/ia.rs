@@ -9,7 +9,7 @@ use dat_core::flags::{
     MemoryPrivileges, MemoryTypes, OPTIMAL_ALIGNMENT, ProviderFields, PspFlags,
 };
 use dat_core::id::{EvdId, Handle, PzId};
-use dat_core::memory::{LmrMemory, LmrRequest, Region};
+use dat_core::memory::{LmrMemory, LmrRequest, Region, RmrTriplet};
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
 use crate::fixture::{
@@ -116,7 +116,7 @@ pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
     );
 }
 
-/// Every kind of object is told by its handle and keeps one word of the consumer's, until it dies.
+/// Every kind of object but windows is told by its handle and keeps one word of the consumer's, until it dies.
 ///
 /// Spec: CTX-01..04, HTY-01, GEN-03
 pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
@@ -138,7 +138,6 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
             low_watermark: 0,
         },
     ));
-    let rmr = granted(ia.rmr_create(left.zone));
     let cno = granted(ia.cno_create(None));
     let objects = [
         (ia.handle(), HandleKind::Ia),
@@ -149,7 +148,6 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
         (psp.handle(), HandleKind::Psp),
         (left.zone.handle(), HandleKind::Pz),
         (left.memory.lmr.handle(), HandleKind::Lmr),
-        (rmr.handle(), HandleKind::Rmr),
         (cno.handle(), HandleKind::Cno),
         (srq.handle(), HandleKind::Srq),
     ];
@@ -165,7 +163,6 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
         assert_eq!(granted(ia.get_consumer_context(handle)), 0, "{kind:?}");
     }
     granted(ia.cno_free(cno));
-    granted(ia.rmr_free(rmr));
     granted(ia.srq_free(srq));
     granted(ia.psp_free(psp));
     granted(ia.rsp_free(rsp));
@@ -174,7 +171,6 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
     granted(ia.ep_free(left.ep));
     let gone = [
         cno.handle(),
-        rmr.handle(),
         srq.handle(),
         psp.handle(),
         rsp.handle(),
@@ -206,6 +202,32 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
     assert_eq!(granted(ia.get_consumer_context(again.handle())), 0);
 }
 
+/// A window is told by its handle and keeps one word of the consumer's, until it dies; the next one in its place has none.
+///
+/// Spec: CTX-01, CTX-02, CTX-04, HTY-01, GEN-03
+pub fn a_window_keeps_a_context<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let zone = granted(ia.pz_create());
+    let rmr = granted(ia.rmr_create(zone));
+    assert_eq!(granted(ia.get_handle_type(rmr.handle())), HandleKind::Rmr);
+    assert_eq!(granted(ia.get_consumer_context(rmr.handle())), 0);
+    granted(ia.set_consumer_context(rmr.handle(), u64::MAX));
+    assert_eq!(granted(ia.get_consumer_context(rmr.handle())), u64::MAX);
+    granted(ia.rmr_free(rmr));
+    let outcomes = [
+        ia.get_handle_type(rmr.handle()).map(drop),
+        ia.get_consumer_context(rmr.handle()).map(drop),
+        ia.set_consumer_context(rmr.handle(), 1),
+    ];
+    for outcome in outcomes {
+        let error = outcome.expect_err("a dead handle");
+        assert_eq!(error.kind(), ErrorKind::InvalidHandle, "{error}");
+    }
+    let again = granted(ia.rmr_create(zone));
+    assert_eq!(granted(ia.get_consumer_context(again.handle())), 0);
+}
+
 /// A graceful close is refused while the consumer has anything left, and destroys nothing; afterwards it succeeds.
 ///
 /// Spec: IAC-03, IAC-04, IAC-06, GEN-15
@@ -216,17 +238,15 @@ pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
     let mut ia = open::<T>(bed.device());
     let zone = granted(ia.pz_create());
     let memory = Memory::register(&ia, zone, 64, MemoryPrivileges::ALL);
-    let rmr = granted(ia.rmr_create(zone));
     let cno = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::all()));
     let ep = granted(ia.ep_create(Some(zone), Some(evd), Some(evd), Some(evd), None));
     let psp = granted(ia.psp_create(net.qualifier(), evd, PspFlags::Consumer));
-    let mut undo: [Undo<'_, T>; 7] = [
+    let mut undo: [Undo<'_, T>; 6] = [
         Box::new(|ia| granted(ia.psp_free(psp))),
         Box::new(|ia| granted(ia.ep_free(ep))),
         Box::new(|ia| granted(ia.evd_free(evd))),
         Box::new(|ia| granted(ia.cno_free(cno))),
-        Box::new(|ia| granted(ia.rmr_free(rmr))),
         Box::new(|ia| granted(ia.lmr_free(memory.lmr))),
         Box::new(|ia| granted(ia.pz_free(zone))),
     ];
@@ -240,6 +260,24 @@ pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
         free(&ia);
     }
     drop(undo);
+    assert!(ia.close(CloseFlags::Graceful).is_ok());
+}
+
+/// A graceful close is refused while there is a window, which stays.
+///
+/// Spec: IAC-03, IAC-04, IAC-06, GEN-15
+pub fn graceful_close_needs_every_window_freed<T: Testbed>(bed: &T) {
+    let ia = open::<T>(bed.device());
+    let zone = granted(ia.pz_create());
+    let rmr = granted(ia.rmr_create(zone));
+    let Err(refusal) = ia.close(CloseFlags::Graceful) else {
+        panic!("closed with a window left");
+    };
+    let in_use = Error::invalid_state(Subtype::InvalidStateIaInUse);
+    assert!(refusal.error.same_code(in_use), "{}", refusal.error);
+    let ia = refusal.ia;
+    granted(ia.rmr_free(rmr));
+    granted(ia.pz_free(zone));
     assert!(ia.close(CloseFlags::Graceful).is_ok());
 }
 
@@ -267,16 +305,6 @@ pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
     };
     let cno = granted(left.ia.cno_create(Some(agent)));
     granted(left.ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
-    let rmr = granted(left.ia.rmr_create(left.zone));
-    let piece = left.memory.piece(0, 64);
-    granted(left.ia.rmr_bind(
-        rmr,
-        &piece,
-        MemoryPrivileges::REMOTE_READ,
-        left.ep,
-        1,
-        CompletionFlags::empty(),
-    ));
     right.receive_into(&[], 9);
     let Party { ia, .. } = left;
     let device = net
@@ -293,6 +321,43 @@ pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
     granted(right.ia.ep_reset(right.ep));
     net.connect(&right, &party);
     net.alive(&right, &party);
+}
+
+/// An abrupt close ends a window that is bound: over a new connection to the same device and memory, its context opens nothing.
+///
+/// Spec: IAC-01, IAC-05, RMF-02
+pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = granted(left.ia.rmr_create(left.zone));
+    let piece = left.memory.piece(0, 64);
+    let (privileges, none) = (MemoryPrivileges::REMOTE_WRITE, CompletionFlags::empty());
+    let context = granted(left.ia.rmr_bind(rmr, &piece, privileges, left.ep, 1, none));
+    assert_eq!(net.bound(&left).status, DtoStatus::Success);
+    let memory = left.memory;
+    let Party { ia, .. } = left;
+    let device = net
+        .release(ia)
+        .close(CloseFlags::Abrupt)
+        .unwrap_or_else(|refusal| panic!("{}", refusal.error));
+    assert_eq!(net.connection(&right), ConnectionEventKind::Disconnected);
+    let again = net.adapter_over(device);
+    let party = Party::new(&again, &PartyOptions::default());
+    Memory::register_block(&again, party.zone, memory.block(), MemoryPrivileges::ALL);
+    granted(right.ia.ep_reset(right.ep));
+    net.connect(&right, &party);
+    right.memory.fill(1);
+    let before = memory.content();
+    let remote = RmrTriplet {
+        context,
+        address: piece.address,
+        length: 8,
+    };
+    let from = [right.memory.piece(0, 8)];
+    granted(right.ia.post_rdma_write(right.ep, &from, 2, &remote, none));
+    let status = net.request_completion(&right).status;
+    assert_eq!(status, DtoStatus::RemoteAccess);
+    assert_eq!(memory.content(), before);
 }
 
 /// An adapter that is dropped is closed abruptly.
@@ -327,12 +392,51 @@ pub fn bad_async_queue_gives_the_device_back<T: Testbed>(bed: &T) {
     granted(ia.pz_create());
 }
 
+/// Makes an object.
+type Make<T> = Box<dyn Fn(&crate::fixture::Adapter<T>) -> Result<Handle>>;
+/// Frees one.
+type Free<T> = Box<dyn Fn(&crate::fixture::Adapter<T>, Handle)>;
+
+/// Makes objects until there is no room, and frees them all.
+fn is_finite<T: Testbed>(ia: &crate::fixture::Adapter<T>, make: &Make<T>, free: &Free<T>) {
+    let mut made = Vec::new();
+    let error = loop {
+        match make(ia) {
+            Ok(handle) => made.push(handle),
+            Err(error) => break error,
+        }
+        assert!(made.len() < 100_000, "no end of objects");
+    };
+    assert_eq!(error.kind(), ErrorKind::InsufficientResources, "{error}");
+    let gone = made.swap_remove(made.len() / 2);
+    free(ia, gone);
+    let again = granted(make(ia));
+    assert_ne!(again, gone, "a handle comes back to life");
+    assert!(make(ia).is_err());
+    free(ia, again);
+    for handle in made {
+        free(ia, handle);
+    }
+}
+
+/// Where storage or device end, INSUFFICIENT_RESOURCES says so, and a freed window makes room for one again.
+///
+/// Spec: GEN-06, RMC-01
+pub fn windows_are_finite<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let zone = granted(ia.pz_create());
+    let make: Make<T> = Box::new(move |ia| Ok(ia.rmr_create(zone)?.handle()));
+    let free: Free<T> = Box::new(|ia, handle| {
+        granted(ia.rmr_free(dat_core::id::RmrId::from_handle(handle)));
+    });
+    is_finite::<T>(&ia, &make, &free);
+}
+
 /// Where storage or device end, INSUFFICIENT_RESOURCES says so, and every freed object makes room for one again.
 ///
-/// Spec: GEN-06, PZC-01, CNC-03, EVC-04, LMC-10, RMC-01, EPC-08, PSC-04
+/// Spec: GEN-06, PZC-01, CNC-03, EVC-04, LMC-10, EPC-08, PSC-04
 pub fn objects_are_finite<T: Testbed>(bed: &T) {
-    type Make<T> = Box<dyn Fn(&crate::fixture::Adapter<T>) -> Result<Handle>>;
-    type Free<T> = Box<dyn Fn(&crate::fixture::Adapter<T>, Handle)>;
     let net = Net::new(bed);
     let ia = net.adapter();
     let zone = granted(ia.pz_create());
@@ -340,7 +444,7 @@ pub fn objects_are_finite<T: Testbed>(bed: &T) {
     let cr = granted(ia.evd_create(8, None, EvdFlags::CR));
     let dto = granted(ia.evd_create(8, None, EvdFlags::DTO));
     let connect = granted(ia.evd_create(8, None, EvdFlags::CONNECTION));
-    let kinds: [(Make<T>, Free<T>); 6] = [
+    let kinds: [(Make<T>, Free<T>); 5] = [
         (
             Box::new(|ia| Ok(ia.pz_create()?.handle())),
             Box::new(|ia, handle| granted(ia.pz_free(PzId::from_handle(handle)))),
@@ -369,12 +473,6 @@ pub fn objects_are_finite<T: Testbed>(bed: &T) {
             }),
         ),
         (
-            Box::new(move |ia| Ok(ia.rmr_create(zone)?.handle())),
-            Box::new(|ia, handle| {
-                granted(ia.rmr_free(dat_core::id::RmrId::from_handle(handle)));
-            }),
-        ),
-        (
             Box::new(move |ia| {
                 Ok(ia
                     .ep_create(Some(zone), Some(dto), Some(dto), Some(connect), None)?
@@ -386,24 +484,7 @@ pub fn objects_are_finite<T: Testbed>(bed: &T) {
         ),
     ];
     for (make, free) in &kinds {
-        let mut made = Vec::new();
-        let error = loop {
-            match make(&ia) {
-                Ok(handle) => made.push(handle),
-                Err(error) => break error,
-            }
-            assert!(made.len() < 100_000, "no end of objects");
-        };
-        assert_eq!(error.kind(), ErrorKind::InsufficientResources, "{error}");
-        let gone = made.swap_remove(made.len() / 2);
-        free(&ia, gone);
-        let again = granted(make(&ia));
-        assert_ne!(again, gone, "a handle comes back to life");
-        assert!(make(&ia).is_err());
-        free(&ia, again);
-        for handle in made {
-            free(&ia, handle);
-        }
+        is_finite::<T>(&ia, make, free);
     }
     granted(ia.evd_free(cr));
 }
@@ -448,7 +529,6 @@ pub fn refused_allocations_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
             pz: zone,
             privileges: MemoryPrivileges::ALL,
         }));
-        let rmr = retried!(ia.rmr_create(zone));
         let streams = EvdFlags::DTO | EvdFlags::RMR_BIND;
         let dto = retried!(ia.evd_create(8, None, streams));
         let events = retried!(ia.evd_create(8, None, EvdFlags::CONNECTION | EvdFlags::CR));
@@ -473,13 +553,34 @@ pub fn refused_allocations_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
         granted(ia.ep_free(ep));
         granted(ia.ep_free(shared));
         granted(ia.srq_free(srq));
-        granted(ia.rmr_free(rmr));
         granted(ia.lmr_free(region.lmr));
         granted(ia.evd_free(dto));
         granted(ia.evd_free(events));
         granted(ia.pz_free(zone));
         assert!(ia.close(CloseFlags::Graceful).is_ok());
     }
+}
+
+/// Where a window finds no resources, nothing is left of it, and the next one is made.
+///
+/// Spec: GEN-02, GEN-06, RMC-01, IAC-03
+pub fn refused_windows_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
+    let mut refusals = 0;
+    for nth in 0..8 {
+        let device = bed.device();
+        let ia = open::<T>(device);
+        let zone = granted(ia.pz_create());
+        bed.fail_allocation(nth as u16, nth);
+        let rmr = ia.rmr_create(zone).unwrap_or_else(|error| {
+            assert_eq!(error.kind(), ErrorKind::InsufficientResources, "{error}");
+            refusals += 1;
+            granted(ia.rmr_create(zone))
+        });
+        granted(ia.rmr_free(rmr));
+        granted(ia.pz_free(zone));
+        assert!(ia.close(CloseFlags::Graceful).is_ok());
+    }
+    assert!(refusals > 0, "no window was refused");
 }
 
 /// A post that the device refuses is INSUFFICIENT_RESOURCES, without an event and without using up the queue.

@@ -126,11 +126,15 @@ macro_rules! conformance_suite {
                     adapters_are_told_apart
                     attributes_keep_the_promises
                     every_object_keeps_a_context
+                    a_window_keeps_a_context
                     graceful_close_needs_an_empty_adapter
+                    graceful_close_needs_every_window_freed
                     abrupt_close_destroys_everything
+                    abrupt_close_ends_windows
                     dropped_adapter_is_closed
                     bad_async_queue_gives_the_device_back
-                    objects_are_finite;
+                    objects_are_finite
+                    windows_are_finite;
                 lifecycles:
                     binds_end_with_their_endpoint
                     shared_buffers_outlive_their_taker
@@ -145,6 +149,7 @@ macro_rules! conformance_suite {
                 memory:
                     zones_live_until_freed
                     zone_is_held_by_what_is_in_it
+                    zone_is_held_by_a_window
                     registration_tells_what_it_did
                     remote_context_needs_a_remote_right
                     bad_registrations_are_refused
@@ -152,6 +157,7 @@ macro_rules! conformance_suite {
                     shared_memory_goes_by_its_whole_cookie
                     remote_context_lives_as_long_as_the_region
                     region_is_gone_once_freed
+                    bound_window_holds_its_region
                     transfers_in_flight_survive_the_end_of_their_region;
                 post:
                     send_fills_the_receive_in_list_order
@@ -176,7 +182,8 @@ macro_rules! conformance_suite {
                     reads_beyond_the_depth_wait_their_turn;
                 rmb:
                     bind_opens_a_range_for_the_peer
-                    bound_range_and_rights_are_enforced
+                    bound_rights_are_enforced
+                    bound_range_is_enforced
                     context_sent_after_the_bind_is_always_usable
                     operations_behind_a_bind_complete_behind_it
                     early_use_succeeds_or_breaks
@@ -234,6 +241,7 @@ macro_rules! conformance_suite {
                     connecting_calls_by_state
                     ending_calls_by_state
                     request_posts_by_state
+                    binds_by_state
                     receive_posts_by_state
                     inspecting_calls_by_state
                     modifications_by_state
@@ -303,6 +311,7 @@ macro_rules! conformance_suite {
                     failed_operation_breaks_the_connection;
                 ia:
                     refused_allocations_leave_nothing_behind
+                    refused_windows_leave_nothing_behind
                     refused_posts_leave_nothing_behind;
                 srq:
                     failed_shared_queue_keeps_its_buffers;

@@ -10,7 +10,7 @@ use dat_core::flags::{
     CloseFlags, CompletionFlags, ConnectFlags, CrFields, DtoStatus, EndpointState, EpFields,
     EvdFlags, MemoryPrivileges, PspFlags, QualityOfService, TIMEOUT_INFINITE, WATERMARK_INFINITE,
 };
-use dat_core::id::{CrId, EvdId, RmrId};
+use dat_core::id::{CrId, EvdId};
 use dat_core::{Error, Result, Subtype};
 
 use crate::fixture::{Adapter, Net, Party, PartyOptions, Testbed, granted, refused};
@@ -65,7 +65,6 @@ struct Stage<T: Testbed> {
     model: Party<T>,
     /// An unconnected endpoint of the same adapter.
     spare: Party<T>,
-    rmr: RmrId,
     requests: EvdId,
     /// A qualifier of the peer's adapter that somebody listens on.
     target: u64,
@@ -92,7 +91,6 @@ impl<T: Testbed> Stage<T> {
         let target = net.qualifier();
         granted(far.psp_create(target, listened, PspFlags::Consumer));
         let mut stage = Self {
-            rmr: granted(near.rmr_create(party.zone)),
             spare: Party::in_zone(&near, party.zone, &options),
             party,
             peer,
@@ -408,12 +406,36 @@ pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
     }
 }
 
+/// What the states say to requests.
+const REQUESTS: [Law; 9] = [N, N, N, N, N, N, Y, N, F];
+
+/// Binds are posted in CONNECTED, flushed in DISCONNECTED, and refused everywhere else.
+///
+/// Spec: RMB-31, RMB-37, EPD-02, DTO-10, GEN-06
+pub fn binds_by_state<T: Testbed>(bed: &T) {
+    let row = Row {
+        call: "rmr_bind",
+        law: REQUESTS,
+        next: None,
+        run: |stage: &Stage<T>| {
+            let party = &stage.party;
+            let rmr = granted(party.ia.rmr_create(party.zone));
+            let piece = party.memory.piece(0, 8);
+            let privileges = MemoryPrivileges::REMOTE_READ;
+            let bound = party
+                .ia
+                .rmr_bind(rmr, &piece, privileges, party.ep, 1, DEFAULT);
+            bound.map(drop)
+        },
+    };
+    walk(bed, &row);
+}
+
 /// Requests are posted in CONNECTED, flushed in DISCONNECTED, and refused everywhere else.
 ///
-/// Spec: EPS-02, EPW-23, EPW-29, EPB-03, RMB-31, RMB-37, EPD-02, DTO-10, GEN-06
+/// Spec: EPS-02, EPW-23, EPW-29, EPB-03, EPD-02, DTO-10, GEN-06
 pub fn request_posts_by_state<T: Testbed>(bed: &T) {
-    let law = [N, N, N, N, N, N, Y, N, F];
-    let rows: [(&'static str, Run<T>); 4] = [
+    let rows: [(&'static str, Run<T>); 3] = [
         ("post_send", |stage| {
             let party = &stage.party;
             party.ia.post_send(party.ep, &[], 1, DEFAULT)
@@ -427,22 +449,13 @@ pub fn request_posts_by_state<T: Testbed>(bed: &T) {
                 .ia
                 .post_rdma_read(party.ep, &piece, 1, &remote, DEFAULT)
         }),
-        ("rmr_bind", |stage| {
-            let party = &stage.party;
-            let piece = party.memory.piece(0, 8);
-            let privileges = MemoryPrivileges::REMOTE_READ;
-            party
-                .ia
-                .rmr_bind(stage.rmr, &piece, privileges, party.ep, 1, DEFAULT)?;
-            Ok(())
-        }),
     ];
     for (call, run) in rows {
         walk(
             bed,
             &Row {
                 call,
-                law,
+                law: REQUESTS,
                 next: None,
                 run,
             },
