@@ -423,7 +423,8 @@ macro_rules! conformance_suite {
                     entries_of_no_length_do_not_hold_up_the_rest
                     entries_of_ones_own_segment_take_turns
                     random_entries_of_ones_own_segment_take_turns
-                    entries_wait_for_those_they_depend_on_and_no_others;
+                    entries_wait_for_those_they_depend_on_and_no_others
+                    an_entry_reads_what_is_known_to_be_visible;
             }
         }
     };

@@ -185,7 +185,7 @@ pub fn an_implicit_failure_in_a_span_fails_its_close_too<T: FaultyRsmTestbed>(be
     assert!(failed > 0);
 }
 
-/// Spec: RSMPV-E09, RSMPV-E12, RSMST-01, RSMST-03, RSMST-04, RSMIM-11, RSMBR-10, RSMPV-51
+/// Spec: RSMPV-E09, RSMST-01, RSMST-03, RSMST-04, RSMIM-11, RSMBR-10, RSMPV-51
 pub fn the_death_of_the_exporter_aborts_whenever_it_comes<T: FaultyRsmTestbed>(bed: &T) {
     let mut aborted = 0;
     for sleeps in 0..30 {

@@ -142,7 +142,7 @@ pub fn controllers_tell_what_they_can<T: RsmTestbed>(bed: &T) {
     assert_eq!(attributes.max_export_segment_size, 4 * PAGE as u64);
 }
 
-/// Spec: RSMTP-01, RSMTP-02, RSMTP-03
+/// Spec: RSMTP-01, RSMTP-03
 pub fn the_topology_names_every_path<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::with_controllers(bed, 3, &["rsm0", "loopback"], |options| options);
     let topology = nodes.engine(1).topology().expect("a topology");

@@ -258,7 +258,7 @@ pub fn waits_end_by_a_signal_by_time_or_by_the_end_of_the_segment<T: RsmTestbed>
     );
 }
 
-/// Spec: RSMPV-74
+/// Spec: RSMPV-83, RSMPV-E11
 pub fn a_signal_that_fails_after_the_data_leaves_nothing_to_do<T: RsmTestbed>(bed: &T) {
     // The credits of the link are used up, and the exporter's process is stopped: the signal waits until it fails.
     let nodes = Nodes::with(bed, 2, |mut options| {

@@ -321,14 +321,14 @@ pub fn entries_wait_for_those_they_depend_on_and_no_others<T: RsmTestbed>(bed: &
     let engine = nodes.engine(0);
     for own in own_memory(&nodes) {
         for puts in [true, false] {
-            for (stride, begun) in [(64, 12), (32, 1)] {
+            // From block to block, of 32 bytes: to others, up to the next one, down to the one before.
+            for (stride, from, to, begun) in [(64, 0, 32, 12), (32, 0, 32, 1), (32, 32, 0, 1)] {
                 let before = pattern(5, PAGE);
                 store(own.memory, 0, &before);
-                // Blocks of 32 bytes to the ones behind them.
                 let entries: Vec<_> = (0..12)
                     .map(|at| match puts {
-                        true => handle(own.local, at * stride, at * stride + 32, 32),
-                        false => handle(own.local, at * stride + 32, at * stride, 32),
+                        true => handle(own.local, at * stride + from, at * stride + to, 32),
+                        false => handle(own.local, at * stride + to, at * stride + from, 32),
                     })
                     .collect();
                 let none = VectorFlags::empty();
@@ -342,11 +342,43 @@ pub fn entries_wait_for_those_they_depend_on_and_no_others<T: RsmTestbed>(bed: &
                 nodes.settle();
                 let mut expected = before;
                 for at in 0..begun {
-                    let from = at * stride as usize;
-                    expected.copy_within(from..from + 32, from + 32);
+                    let [from, to] = [from, to].map(|offset| (at * stride + offset) as usize);
+                    expected.copy_within(from..from + 32, to);
                 }
                 assert!(load(own.memory) == expected, "{begun}, puts: {puts}");
             }
         }
     }
+}
+
+/// All entries before it are acknowledged, but what they wrote is not known to be visible: it waits for a flush.
+///
+/// Spec: RSMPV-21, RSMPV-31, RSMPV-32, RSMPV-82
+pub fn an_entry_reads_what_is_known_to_be_visible<T: RsmTestbed>(bed: &T) {
+    // As many as are on the way at a time.
+    const WINDOW: u64 = 16;
+    let nodes = Nodes::two(bed);
+    let [own, ..] = own_memory(&nodes);
+    let engine = nodes.engine(0);
+    let before = pattern(5, PAGE);
+    store(own.memory, 0, &before);
+    let mut entries: Vec<_> = (0..WINDOW)
+        .map(|at| handle(own.local, at * 8, 1000 + at * 8, 8))
+        .collect();
+    entries.push(handle(own.local, 1000, 2000, 8));
+    let none = VectorFlags::empty();
+    let mut call = engine
+        .start_putv(own.import, &entries, none)
+        .expect("a vector");
+    assert_eq!(call.poll(), None);
+    nodes.until("all but one", || {
+        (call.completed() as u64 == WINDOW).then_some(())
+    });
+    // What this begins is the flush.
+    assert_eq!(call.poll(), None);
+    drop(call);
+    nodes.settle();
+    let mut expected = before;
+    expected.copy_within(..8 * WINDOW as usize, 1000);
+    assert!(load(own.memory) == expected);
 }
