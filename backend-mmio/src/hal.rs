@@ -48,6 +48,13 @@ pub unsafe trait Hal: Clone {
         Self::store_before_load();
     }
 
+    /// A random number that peers cannot guess, if the platform has a source of such: the keys of windows begin and step by it.
+    ///
+    /// Without one, which is the default, each key is one more than the last.
+    fn random(&self) -> Option<u32> {
+        None
+    }
+
     /// Maintains the caches over consumer memory, for platforms that are not coherent; complete on return.
     fn synchronise(&self, direction: SyncDirection, address: u64, length: u64);
 }
@@ -97,6 +104,31 @@ unsafe impl Hal for CoherentHal {
     #[inline(always)]
     fn store_before_load() {
         fence(Ordering::SeqCst);
+    }
+
+    /// From the processor (`RDRAND`), where it has such an instruction.
+    fn random(&self) -> Option<u32> {
+        #[cfg(target_arch = "x86")]
+        use core::arch::x86 as processor;
+        #[cfg(target_arch = "x86_64")]
+        use core::arch::x86_64 as processor;
+
+        const RDRAND: u32 = 1 << 30;
+        /// Tries until the source counts as exhausted, as the processor's manual has it.
+        const TRIES: u32 = 10;
+        #[target_feature(enable = "rdrand")]
+        fn draw() -> Option<u32> {
+            (0..TRIES).find_map(|_| {
+                let mut drawn = 0;
+                (processor::_rdrand32_step(&mut drawn) == 1).then_some(drawn)
+            })
+        }
+
+        if processor::__cpuid(1).ecx & RDRAND == 0 {
+            return None;
+        }
+        // SAFETY: the processor has the instruction, as it just said.
+        unsafe { draw() }
     }
 
     fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
