@@ -178,6 +178,7 @@ macro_rules! conformance_suite {
                     bind_opens_a_range_for_the_peer
                     bound_range_and_rights_are_enforced
                     context_sent_after_the_bind_is_always_usable
+                    context_written_after_the_bind_is_always_usable
                     operations_behind_a_bind_complete_behind_it
                     early_use_succeeds_or_breaks
                     no_context_opens_a_window_again

@@ -216,6 +216,42 @@ pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
     }
 }
 
+/// The same for a context that an RDMA Write behind the bind puts into the peer's memory, which the peer looks at all the time.
+///
+/// Spec: RMB-18..20
+pub fn context_written_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let mut last = 0_u32;
+    for round in 0..16_u8 {
+        left.memory.fill(round);
+        left.memory.store(2048, &last.to_be_bytes());
+        let piece = right.memory.piece(1024, 64);
+        let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, DEFAULT));
+        right.memory.store(0, &context.to_be_bytes());
+        granted(right.ia.post_rdma_write(
+            right.ep,
+            &[right.memory.piece(0, 4)],
+            3,
+            &left.memory.remote(2048, 4),
+            DEFAULT,
+        ));
+        net.until("the context", || {
+            (left.memory.load(2048, 4) == context.to_be_bytes()).then_some(())
+        });
+        let remote = through(context, &piece);
+        assert_eq!(
+            write_through(&net, &left, &remote),
+            DtoStatus::Success,
+            "round {round}"
+        );
+        assert_eq!(net.bound(&right).status, DtoStatus::Success);
+        net.success(&right, 3);
+        last = context;
+    }
+}
+
 /// However often a window is bound again, none of its earlier contexts opens it: a device counts eight bits of a key, and
 /// 256 binds later one would come again.
 ///
