@@ -2,11 +2,12 @@
 
 use core::fmt;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 use core::sync::atomic::{compiler_fence, fence};
 
 use dat_core::backend::SyncDirection;
+use dat_core::sync::copy_from_shared;
 
 /// Order between the processor and the device, by what it is for; and its caches.
 ///
@@ -199,12 +200,11 @@ impl fmt::Debug for DeviceWord {
 // UNSAFETY: what is at an address cannot be checked here.
 pub(crate) unsafe fn read_consumer(address: u64, bytes: u32) -> u32 {
     let mut read = [0; 4];
-    // What was registered has exposed its provenance.
-    let first = core::ptr::with_exposed_provenance::<AtomicU8>(address as usize);
-    for (place, byte) in read.iter_mut().take(bytes as usize).enumerate() {
-        // SAFETY: the caller says that the byte is there; whoever shares it does so with atomic accesses of bytes.
-        *byte = unsafe { &*first.wrapping_add(place) }.load(Ordering::Relaxed);
-    }
+    // What was registered has exposed its provenance, which may be that of a borrow for reading: no reference to an atomic is
+    // made of it, which would claim the right to write.
+    let from = core::ptr::with_exposed_provenance(address as usize);
+    // SAFETY: the caller says that the bytes are there; whoever shares them does so with atomic accesses of bytes.
+    unsafe { copy_from_shared(from, read.as_mut_ptr(), read.len().min(bytes as usize)) };
     u32::from_be_bytes(read)
 }
 
@@ -401,6 +401,18 @@ mod tests {
                 std::thread::yield_now();
             }
         });
+    }
+
+    /// Consumer memory may be lent for reading alone, as the sources of vectors are; Miri looks at what is made of it.
+    #[test]
+    #[expect(unsafe_code)]
+    fn consumer_memory_is_read_by_a_borrow_for_reading() {
+        let bytes = [1_u8, 2, 3, 4, 5];
+        let address = bytes.as_ptr().expose_provenance() as u64;
+        for (count, read) in [(0, 0), (1, 0x0200_0000), (4, 0x0203_0405), (9, 0x0203_0405)] {
+            // SAFETY: four bytes behind the first one are there, and no more are read.
+            assert_eq!(unsafe { read_consumer(address + 1, count) }, read);
+        }
     }
 
     #[test]
