@@ -2,11 +2,12 @@
 
 use core::fmt;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 use core::sync::atomic::{compiler_fence, fence};
 
 use dat_core::backend::SyncDirection;
+use dat_core::sync::copy_from_shared;
 
 /// Order between the processor and the device, by what it is for; and its caches.
 ///
@@ -46,6 +47,13 @@ pub unsafe trait Hal: Clone {
     /// What was stored to a register is on its way to the device, also where the processor gathers such stores.
     fn flush_register() {
         Self::store_before_load();
+    }
+
+    /// A random number that peers cannot guess, if the platform has a source of such: the keys of windows begin and step by it.
+    ///
+    /// Without one, which is the default, each key is one more than the last.
+    fn random(&self) -> Option<u32> {
+        None
     }
 
     /// Maintains the caches over consumer memory, for platforms that are not coherent; complete on return.
@@ -97,6 +105,37 @@ unsafe impl Hal for CoherentHal {
     #[inline(always)]
     fn store_before_load() {
         fence(Ordering::SeqCst);
+    }
+
+    /// From the processor (`RDRAND`), where it has such an instruction.
+    fn random(&self) -> Option<u32> {
+        #[cfg(target_arch = "x86")]
+        use core::arch::x86 as processor;
+        #[cfg(target_arch = "x86_64")]
+        use core::arch::x86_64 as processor;
+
+        const RDRAND: u32 = 1 << 30;
+        /// Tries until the source counts as exhausted, as the processor's manual has it.
+        const TRIES: u32 = 10;
+        #[target_feature(enable = "rdrand")]
+        fn draw() -> Option<u32> {
+            (0..TRIES).find_map(|_| {
+                let mut drawn = 0;
+                #[expect(unused_unsafe, reason = "older compilers ask for it")]
+                // SAFETY: this function is called where the processor has the instruction.
+                let done = unsafe { processor::_rdrand32_step(&mut drawn) };
+                (done == 1).then_some(drawn)
+            })
+        }
+
+        #[expect(unused_unsafe, reason = "older compilers ask for it")]
+        // SAFETY: every processor that this project is compiled for has the instruction.
+        let features = unsafe { processor::__cpuid(1) };
+        if features.ecx & RDRAND == 0 {
+            return None;
+        }
+        // SAFETY: the processor has the instruction, as it just said.
+        unsafe { draw() }
     }
 
     fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
@@ -167,12 +206,11 @@ impl fmt::Debug for DeviceWord {
 // UNSAFETY: what is at an address cannot be checked here.
 pub(crate) unsafe fn read_consumer(address: u64, bytes: u32) -> u32 {
     let mut read = [0; 4];
-    // What was registered has exposed its provenance.
-    let first = core::ptr::with_exposed_provenance::<AtomicU8>(address as usize);
-    for (place, byte) in read.iter_mut().take(bytes as usize).enumerate() {
-        // SAFETY: the caller says that the byte is there; whoever shares it does so with atomic accesses of bytes.
-        *byte = unsafe { &*first.wrapping_add(place) }.load(Ordering::Relaxed);
-    }
+    // What was registered has exposed its provenance, which may be that of a borrow for reading: no reference to an atomic is
+    // made of it, which would claim the right to write.
+    let from = core::ptr::with_exposed_provenance(address as usize);
+    // SAFETY: the caller says that the bytes are there; whoever shares them does so with atomic accesses of bytes.
+    unsafe { copy_from_shared(from, read.as_mut_ptr(), read.len().min(bytes as usize)) };
     u32::from_be_bytes(read)
 }
 
@@ -336,6 +374,18 @@ mod tests {
         assert_eq!(word.0.load(Ordering::Relaxed).to_ne_bytes(), [1, 2, 3, 4]);
     }
 
+    /// A source that always says the same is none; one that is not there is an answer too.
+    #[test]
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    fn numbers_of_the_processor_differ() {
+        let drawn: std::vec::Vec<_> = (0..8).map(|_| CoherentHal.random()).collect();
+        let [first, rest @ ..] = &drawn[..] else {
+            unreachable!("several");
+        };
+        // All eight alike once in 2^224.
+        assert!(first.is_none() || rest.iter().any(|next| next != first));
+    }
+
     #[test]
     fn units_hold_numbers_in_their_order() {
         let unit = DeviceUnit::new();
@@ -369,6 +419,18 @@ mod tests {
                 std::thread::yield_now();
             }
         });
+    }
+
+    /// Consumer memory may be lent for reading alone, as the sources of vectors are; Miri looks at what is made of it.
+    #[test]
+    #[expect(unsafe_code)]
+    fn consumer_memory_is_read_by_a_borrow_for_reading() {
+        let bytes = [1_u8, 2, 3, 4, 5];
+        let address = bytes.as_ptr().expose_provenance() as u64;
+        for (count, read) in [(0, 0), (1, 0x0200_0000), (4, 0x0203_0405), (9, 0x0203_0405)] {
+            // SAFETY: four bytes behind the first one are there, and no more are read.
+            assert_eq!(unsafe { read_consumer(address + 1, count) }, read);
+        }
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl World {
         let Some(entry) = queue_pair.sends.get(queue_pair.started) else {
             return Attempt::Blocked;
         };
-        if queue_pair.binding
+        if (queue_pair.binding != 0 && !entry.overtakes_binds)
             || (entry.flags.contains(SendFlags::FENCE) && queue_pair.reads_out > 0)
         {
             return Attempt::Blocked;
@@ -178,7 +178,7 @@ impl World {
         if let Work::Bind(..) = work {
             let latency = self.draw(&self.options.bind_latency.clone());
             if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
-                queue_pair.binding = true;
+                queue_pair.binding += 1;
             }
             let action = Action::Bound {
                 key,
@@ -329,7 +329,9 @@ impl World {
         let one_piece = queue_pair
             .request(number)
             .is_none_or(|entry| entry.length <= PIECE);
-        let latency = self.draw(&self.options.latency.clone());
+        let latency = self
+            .draw(&self.options.latency.clone())
+            .saturating_add(self.draw(&self.options.read_latency.clone()));
         // Whether the data is what the target holds now or when the answer comes is open until the read completed.
         let placed = (latency == 0 || self.coin()) && one_piece;
         if placed {
@@ -511,7 +513,7 @@ impl World {
         else {
             return;
         };
-        queue_pair.binding = false;
+        queue_pair.binding = queue_pair.binding.saturating_sub(1);
         let memories = &mut self.adapters[adapter].memories;
         let status = if memories.bind(&request, new_key, domain) {
             DtoStatus::Success

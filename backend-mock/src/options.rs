@@ -27,6 +27,8 @@ pub struct FabricOptions {
     pub latency: RangeInclusive<u64>,
     /// From the first byte of a message to its last; meanwhile it holds a receive buffer.
     pub receive_latency: RangeInclusive<u64>,
+    /// How long an RDMA Read takes beyond that: later requests that are not fenced overtake it.
+    pub read_latency: RangeInclusive<u64>,
     /// How long a window bind takes.
     pub bind_latency: RangeInclusive<u64>,
     /// Whether the seed decides between actions that are due at the same moment; otherwise the older goes first.
@@ -56,6 +58,7 @@ impl Default for FabricOptions {
             seed: 0,
             latency: 1..=3,
             receive_latency: 0..=2,
+            read_latency: 0..=0,
             bind_latency: 0..=2,
             shuffle: true,
             buffer_order: BufferOrder::Posted,

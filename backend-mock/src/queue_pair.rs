@@ -56,6 +56,8 @@ pub(crate) struct SendEntry {
     pub(crate) outcome: Option<DtoStatus>,
     /// Whether this side knows.
     pub(crate) answered: bool,
+    /// Whether it starts while a bind before it is under way.
+    pub(crate) overtakes_binds: bool,
 }
 
 /// A buffer on a receive queue.
@@ -111,8 +113,8 @@ pub(crate) struct QueuePair {
     /// How many of `sends` have started.
     pub(crate) started: usize,
     pub(crate) reads_out: u32,
-    /// A bind is being carried out.
-    pub(crate) binding: bool,
+    /// Binds that are being carried out.
+    pub(crate) binding: u32,
     /// A request failed; no later one starts.
     pub(crate) halted: bool,
     /// The next start is scheduled.
@@ -156,7 +158,7 @@ impl QueuePair {
             first: 0,
             started: 0,
             reads_out: 0,
-            binding: false,
+            binding: 0,
             halted: false,
             ticking: false,
             retries: 0,
@@ -354,7 +356,7 @@ impl World {
             let Some(entry) = queue_pair.sends.pop_front() else {
                 queue_pair.started = 0;
                 queue_pair.reads_out = 0;
-                queue_pair.binding = false;
+                queue_pair.binding = 0;
                 return;
             };
             queue_pair.first += 1;
@@ -400,7 +402,7 @@ impl World {
         queue_pair.first += sends.len() as u64;
         queue_pair.started = 0;
         queue_pair.reads_out = 0;
-        queue_pair.binding = false;
+        queue_pair.binding = 0;
         let queues = [queue_pair.request_queue, queue_pair.receive_queue];
         for entry in sends {
             if let (Work::Bind(_, new_key), None) = (entry.work, entry.outcome) {

@@ -24,6 +24,8 @@ pub struct MockSendQueue {
     /// Requests in the fabric when we last looked, and how many there may be.
     known: usize,
     depth: usize,
+    /// Whether the next request starts while a bind before it is under way.
+    overtakes_binds: bool,
 }
 
 impl MockSendQueue {
@@ -37,6 +39,7 @@ impl MockSendQueue {
             spare: Vec::new(),
             known: 0,
             depth,
+            overtakes_binds: false,
         }
     }
 
@@ -50,6 +53,12 @@ impl MockSendQueue {
     pub(crate) fn set_depth(&mut self, depth: usize) {
         self.depth = depth;
         self.known = depth;
+    }
+
+    /// Lets the next request start while a bind before it is under way, for models of devices whose requests wait for a bind only
+    /// where they are fenced.
+    pub fn overtake_binds(&mut self) {
+        self.overtakes_binds = true;
     }
 
     fn has_room(&mut self) -> bool {
@@ -150,6 +159,7 @@ impl WorkSlot for MockSendSlot<'_> {
             moved: 0,
             outcome: None,
             answered: false,
+            overtakes_binds: core::mem::take(&mut queue.overtakes_binds),
         });
         Ok(())
     }
@@ -196,6 +206,7 @@ impl SendQueue for MockSendQueue {
             moved: 0,
             outcome: None,
             answered: false,
+            overtakes_binds: core::mem::take(&mut self.overtakes_binds),
         });
         match self.hand_over() {
             Ok(()) => Ok(key),
@@ -239,6 +250,7 @@ impl SendQueue for MockSendQueue {
             moved: 0,
             outcome: None,
             answered: false,
+            overtakes_binds: core::mem::take(&mut self.overtakes_binds),
         });
         self.hand_over().map_err(|_| Rejected)
     }

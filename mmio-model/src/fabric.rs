@@ -235,6 +235,7 @@ impl ModelFabric {
             devices: self.shared.clone(),
             device: device.control.device,
             coherent: options.coherent,
+            drawn: Arc::default(),
         };
         // SAFETY: the memory is never freed, and nobody but driver and device has it.
         #[expect(unsafe_code, reason = "the device is this crate's own")]
@@ -418,6 +419,7 @@ impl ModelFabric {
                 devices: shared.clone(),
                 device,
                 coherent: options.coherent,
+                drawn: Arc::default(),
             },
             shared_buffers: SHARED_ROOM,
             memory: memory::of_driver(memory),

@@ -279,6 +279,14 @@ fn flags(control: &Control) -> SendFlags {
     flags
 }
 
+/// Whether a descriptor starts only when the binds before it have completed.
+fn waits_for_binds(control: &Control) -> bool {
+    matches!(
+        control.flags.fence(),
+        ControlFlags::SMALL_FENCE | ControlFlags::FENCE
+    )
+}
+
 /// Hands a request on; false if the queue pair cannot send yet.
 fn post(
     pair: &mut Pair,
@@ -305,6 +313,9 @@ fn post(
         None => descriptor.data.iter().copied().map(segment).collect(),
     };
     let length = data.iter().map(|piece| piece.length);
+    if !waits_for_binds(&descriptor.control) {
+        pair.send.overtake_binds();
+    }
     let mut slot = pair.send.reserve(data.len()).ok_or(Senseless)?;
     for piece in &data {
         slot.segment(*piece);
@@ -349,6 +360,9 @@ fn bind(
         privileges,
         flags: flags(&descriptor.control),
     };
+    if !waits_for_binds(&descriptor.control) {
+        pair.send.overtake_binds();
+    }
     match pair.send.bind(&request) {
         Ok(key) => {
             if update.opens.is_some() {

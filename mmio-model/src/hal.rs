@@ -2,11 +2,13 @@
 #![expect(unsafe_code, reason = "the device is this crate's own")]
 
 use core::fmt;
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 use backend_mmio::Hal;
 use dat_core::backend::{Backend, SyncDirection};
 
+use crate::lie::draw;
+use crate::lock::Arc;
 use crate::sideband::{Connects, Devices};
 
 /// Barriers towards a model device, on every processor, and caches that it may not see.
@@ -16,6 +18,8 @@ pub struct ModelHal<D> {
     pub(crate) device: usize,
     /// Whether device and processor see the same consumer memory.
     pub(crate) coherent: bool,
+    /// Random numbers that were drawn.
+    pub(crate) drawn: Arc<AtomicU32>,
 }
 
 impl<D> fmt::Debug for ModelHal<D> {
@@ -47,6 +51,13 @@ unsafe impl<D: Devices + Clone> Hal for ModelHal<D> {
 
     fn store_before_load() {
         fence(Ordering::SeqCst);
+    }
+
+    /// The same ones in every run, for those who look at it again.
+    fn random(&self) -> Option<u32> {
+        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let mut state = (self.device as u64) << 32 | u64::from(drawn);
+        Some(draw(&mut state))
     }
 
     fn synchronise(&self, direction: SyncDirection, address: u64, length: u64) {

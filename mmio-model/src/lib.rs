@@ -19,7 +19,8 @@
 //! - Keys of regions are those of the fabric. Keys of windows are the device's, 24 bits and a variant, and the fabric's are looked up
 //!   when a descriptor is read.
 //! - A send doorbell is obeyed at once; receives are looked for in every [`ModelFabric::step`], and before each command.
-//! - It executes one descriptor after the other, however it is fenced.
+//! - Descriptors start in order. Without a fence one does not wait for the binds and RDMA Reads before it, which take as long as
+//!   [`FabricOptions`](backend_mock::FabricOptions) say (`bind_latency`, `read_latency`): with long ones a fence that is missing shows.
 //!
 //! # Without std
 //! With the feature `bare` in the place of `std`, which is default, it needs an allocator alone, and lives in a firmware image beside the driver.

@@ -5,8 +5,8 @@
 
 use backend_mmio::DeviceFault;
 use backend_mmio::mlx5::State;
-use backend_mock::NodeOptions;
-use bed::{Bed, network};
+use backend_mock::{FabricOptions, NodeOptions};
+use bed::{Bed, network, seeded_options};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;
 use dat_core::attributes::SrqAttributes;
@@ -15,6 +15,7 @@ use dat_core::event::{AsyncEventKind, Event, ThreadWait, Wait};
 use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags};
 use dat_core::time::Instant;
 use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, granted};
+use dat_tests::suite::{epw, rmb};
 use exceptions::exceptions;
 use mmio_model::{Lie, ModelBackend, ModelFabric};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -39,6 +40,27 @@ dat_tests::conformance_suite!(non_coherent, MmioBed::new());
 dat_tests::conformance_suite!(faulty, MmioBed::new());
 dat_tests::conformance_suite!(rsm, MmioBed::new());
 dat_tests::conformance_suite!(rsm_faulty, MmioBed::new());
+
+/// Binds and RDMA Reads end long after whatever may overtake them: a fence that the driver forgets shows.
+fn late() -> MmioBed {
+    Bed::over(FabricOptions {
+        bind_latency: 1_000..=1_000,
+        read_latency: 10_000..=10_000,
+        ..seeded_options()
+    })
+}
+
+/// What is posted behind a bind, or fenced, waits on a device that holds nothing back unless it is told to.
+///
+/// Spec: RMB-09, RMB-17..20, DTO-04, DTO-11, EPW-09
+#[test]
+fn fences_hold_on_a_device_that_reorders_without_them() {
+    epw::fenced_write_forwards_what_a_read_fetches(&late());
+    rmb::context_sent_after_the_bind_is_always_usable(&late());
+    rmb::context_written_after_the_bind_is_always_usable(&late());
+    rmb::operations_behind_a_bind_complete_behind_it(&late());
+    rmb::fenced_bind_waits_for_reads(&late());
+}
 
 /// Two connected parties, the first of which is on a device that may be asked for its fault.
 fn suspect<'b>(bed: &'b MmioBed) -> (Net<'b, MmioBed>, [Party<MmioBed>; 2], &'static State) {

@@ -53,6 +53,18 @@ dat_tests::conformance_suite!(faulty, PvrdmaBed::new());
 dat_tests::conformance_suite!(rsm, PvrdmaBed::new());
 dat_tests::conformance_suite!(rsm_faulty, PvrdmaBed::new());
 
+/// A fenced write waits for the reads before it, which end as late here as the fences allow.
+///
+/// Spec: EPW-09, DTO-04
+#[test]
+fn fences_hold_where_reads_end_late() {
+    let late: PvrdmaBed = Bed::over(FabricOptions {
+        read_latency: 10_000..=10_000,
+        ..seeded_options()
+    });
+    dat_tests::suite::epw::fenced_write_forwards_what_a_read_fetches(&late);
+}
+
 /// Devices that complete nothing that is posted on a queue pair in error.
 struct Keeping(PvrdmaFabric);
 

@@ -305,8 +305,24 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         let window = self.tables.windows.get(place);
         let window = window.ok_or(BackendError::Resources)?;
         let key = self.control.create_window(domain.0 as u32)?;
-        window.key.store(key, Ordering::Relaxed);
+        window.begin(key, domain.0 as u32, self.hal.random());
         Ok(WindowKey(place))
+    }
+
+    fn renew_window(&mut self, window: WindowKey) -> Result<bool, BackendError> {
+        self.tables.alive()?;
+        let window = self.tables.windows.get(window.0);
+        let window = window.ok_or(BackendError::State)?;
+        if window.next_key().is_some() {
+            return Ok(false);
+        }
+        // The new one is there before the old one goes, whose index would come again at once.
+        let domain = window.domain();
+        let key = self.control.create_window(domain)?;
+        self.control
+            .destroy_window(window.key.load(Ordering::Relaxed));
+        window.begin(key, domain, self.hal.random());
+        Ok(true)
     }
 
     fn destroy_window(&mut self, window: WindowKey) {

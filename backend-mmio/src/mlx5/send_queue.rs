@@ -1,7 +1,5 @@
 //! Send queues: descriptors of some blocks each in a ring of blocks.
 
-use core::sync::atomic::Ordering;
-
 use dat_core::backend::{
     BindRequest, Rejected, RemoteRange, Segment, SendFlags, SendOperation, SendQueue, SendRequest,
     WorkQueue, WorkSlot,
@@ -402,9 +400,8 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
             return Err(Rejected);
         }
         let window = self.windows.get(request.window.0).ok_or(Rejected)?;
-        let old = window.key.load(Ordering::Relaxed);
-        let variant = (old as u8).wrapping_add(1);
-        let new = old & !0xFF | u32::from(variant);
+        let [old, new] = window.next_key().ok_or(Rejected)?;
+        let [variant, ..] = new.to_le_bytes();
         let privileges = request.privileges;
         let opens = (request.length != 0).then(|| Opening {
             address: request.address,
@@ -446,7 +443,7 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
         };
         self.publish(block, request.token, control);
         self.flags = ControlFlags::COMPLETE.with(ControlFlags::SMALL_FENCE);
-        window.key.store(new, Ordering::Relaxed);
+        window.bound(new);
         self.tell_device();
         Ok(new)
     }

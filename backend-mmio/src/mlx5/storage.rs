@@ -513,6 +513,73 @@ pub struct Storage<'s> {
 pub struct WindowSlot {
     /// Its key as of the last bind that was posted; 0 if there is none.
     pub(crate) key: AtomicU32,
+    /// How its keys go on.
+    keys: AtomicU32,
+    /// Its domain.
+    domain: AtomicU32,
+}
+
+/// How the eight bits of a window's keys go on, as one word: the next ones, the step, the ones that the device gave it, and
+/// how many are left.
+#[derive(Clone, Copy, Debug)]
+struct Keys {
+    next: u8,
+    /// Odd, so that all come before one comes again.
+    step: u8,
+    /// No bind names them.
+    of_device: u8,
+    left: u8,
+}
+
+impl Keys {
+    /// All but the device's own, from a random place in random steps, or one after the other.
+    fn new(key: u32, random: Option<u32>) -> Self {
+        let [of_device, ..] = key.to_le_bytes();
+        let [next, step, ..] = match random {
+            Some(random) => random.to_le_bytes(),
+            None => [of_device.wrapping_add(1), 1, 0, 0],
+        };
+        let keys = Self {
+            next,
+            step: step | 1,
+            of_device,
+            left: u8::MAX,
+        };
+        keys.past_device()
+    }
+
+    fn past_device(self) -> Self {
+        if self.next == self.of_device {
+            let next = self.next.wrapping_add(self.step);
+            Self { next, ..self }
+        } else {
+            self
+        }
+    }
+
+    /// Those behind the next one, of which there is one left.
+    fn after(self) -> Self {
+        let keys = Self {
+            next: self.next.wrapping_add(self.step),
+            left: self.left.wrapping_sub(1),
+            ..self
+        };
+        keys.past_device()
+    }
+
+    const fn to_word(self) -> u32 {
+        u32::from_le_bytes([self.next, self.step, self.of_device, self.left])
+    }
+
+    const fn of_word(word: u32) -> Self {
+        let [next, step, of_device, left] = word.to_le_bytes();
+        Self {
+            next,
+            step,
+            of_device,
+            left,
+        }
+    }
 }
 
 impl WindowSlot {
@@ -523,7 +590,35 @@ impl WindowSlot {
     )]
     pub const EMPTY: Self = Self {
         key: AtomicU32::new(0),
+        keys: AtomicU32::new(0),
+        domain: AtomicU32::new(0),
     };
+
+    /// A window of the device, in a domain.
+    pub(crate) fn begin(&self, key: u32, domain: u32, random: Option<u32>) {
+        let keys = Keys::new(key, random);
+        self.keys.store(keys.to_word(), Ordering::Relaxed);
+        self.domain.store(domain, Ordering::Relaxed);
+        self.key.store(key, Ordering::Relaxed);
+    }
+
+    /// Its key, and the one of the next bind; `None` if it has had all of them.
+    pub(crate) fn next_key(&self) -> Option<[u32; 2]> {
+        let keys = Keys::of_word(self.keys.load(Ordering::Relaxed));
+        let old = self.key.load(Ordering::Relaxed);
+        (keys.left != 0).then_some([old, old & !0xFF | u32::from(keys.next)])
+    }
+
+    /// The next bind was posted, with its key.
+    pub(crate) fn bound(&self, key: u32) {
+        let keys = Keys::of_word(self.keys.load(Ordering::Relaxed));
+        self.keys.store(keys.after().to_word(), Ordering::Relaxed);
+        self.key.store(key, Ordering::Relaxed);
+    }
+
+    pub(crate) fn domain(&self) -> u32 {
+        self.domain.load(Ordering::Relaxed)
+    }
 }
 
 /// The part of the storage that queues see.

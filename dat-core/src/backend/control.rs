@@ -410,6 +410,17 @@ pub unsafe trait Backend {
     /// Gives a memory window back; if it is bound, the remote key dies at once.
     fn destroy_window(&mut self, window: WindowKey);
 
+    /// Gives new keys to a window that has had all of its own, and whose binds are refused for that; its last key dies at once.
+    ///
+    /// Returns `false` if it has keys left. The core calls this when a bind was refused, while no bind of the window is
+    /// under way and none can begin; its lock is held.
+    ///
+    /// # Errors
+    /// `Resources`, `Device`: the window stays as it is.
+    fn renew_window(&mut self, _window: WindowKey) -> Result<bool, BackendError> {
+        Ok(false)
+    }
+
     /// Makes a completion queue for at least `depth` completions, named `number`.
     ///
     /// The core calls this while it holds the lock of the dispatcher that gets the queue: it must not call back into the core.

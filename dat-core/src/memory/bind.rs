@@ -73,6 +73,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - PROTECTION_VIOLATION: local region, remote region and endpoint are not in one zone.
     /// - INVALID_PARAMETER (ARG2): the piece reaches outside the region.
     /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding.
+    ///   (TEP): the device refused it, for instance because the remote region needs new keys while binds of it are outstanding.
     ///   (MEMORY_REGION): four binds of this remote region are outstanding, or one with the feature `compact`.
     ///
     /// Spec: RMB-01..45, DTO-04..07, DTO-10, EVC-05
@@ -139,7 +140,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Ok(rmr_context)
             }
             Bound::Refused => self.bind_refused(region, endpoint),
-            Bound::Placed(token) => self.bind_first(region, endpoint, token, meant),
+            Bound::Placed(token) => self.bind_first(region, endpoint, token, cookie, meant),
             Bound::Unusual => self.bind_unusual(region, piece, privileges, endpoint, cookie, meant),
         }
     }
@@ -235,11 +236,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         mut region: HeldRegion<'_, L>,
         mut endpoint: HeldEndpoint<'_, B, L>,
         token: u64,
+        cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32> {
-        let window = region.window;
+        let (window, rmr, ep) = (region.window, region.id, endpoint.bindable);
         let [pending, ..] = &mut region.pending;
-        let piece = pending.piece;
+        let (piece, privileges) = (pending.piece, pending.privileges);
         let slot = self.shared.local_regions.get(slot_index(piece.context));
         let (Some(slot), Some(queue)) = (slot, &mut endpoint.send) else {
             return self.bind_refused(region, endpoint);
@@ -254,7 +256,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             flags: send_flags(flags, false),
         };
         let Ok(rmr_context) = queue.bind(&request) else {
-            return self.bind_refused(region, endpoint);
+            let refused = self.bind_refused(region, endpoint);
+            return if self.renew_window(rmr) {
+                self.bind_unfound(rmr, &piece, privileges, ep, cookie, flags)
+            } else {
+                refused
+            };
         };
         pending.rmr_context = rmr_context;
         drop(region);
@@ -348,8 +355,31 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Err(error) if error.cause() == Cause::QueueFull && self.reclaim_requests(bind.ep) => {
                 self.try_bind(bind)
             }
+            Err(error) if error.cause() == Cause::DeviceRefused && self.renew_window(bind.rmr) => {
+                self.try_bind(bind)
+            }
             outcome => outcome,
         }
+    }
+
+    /// Has the device give new keys to a remote region, if a bind was refused because it has had all of them; not while
+    /// binds of it are under way.
+    ///
+    /// Spec: RMB-21
+    #[cold]
+    #[inline(never)]
+    fn renew_window(&self, rmr: RmrId) -> bool {
+        self.harvest_binds();
+        self.control.with(|control| {
+            let Ok(backend) = control.backend() else {
+                return false;
+            };
+            // Held, so that no bind begins meanwhile.
+            let renewed = self.with_remote_region(rmr, |region| {
+                region.sequence == NO_BIND && backend.renew_window(region.window) == Ok(true)
+            });
+            renewed.unwrap_or(false)
+        })
     }
 
     fn try_bind(&self, bind: &Bind<'_>) -> Result<u32> {

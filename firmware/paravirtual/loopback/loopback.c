@@ -1,7 +1,8 @@
 // A libibverbs with one device that reaches itself, for QEMU's paravirtual adapter on a machine without RDMA: preloaded under QEMU.
 //
 // Reliable connected queue pairs, sends and receives. A message that is longer than its buffer fails both sides; a queue pair that
-// failed flushes. What QEMU never asks for is not here.
+// failed flushes. What QEMU never asks for is not here. Completions arrive a while after what they are of, as over a network: who polls at
+// once finds none, and has to be told.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -18,8 +19,10 @@ enum { WORK = 1024, PAIRS = 64, SEGMENTS = 32 };
 struct completions {
     struct ibv_cq cq;
     struct ibv_wc ring[WORK];
-    unsigned first, next;
+    // Taken; arrived, so that a poll finds them; and on their way.
+    unsigned first, arrived, next;
     int armed;
+    struct completions *other;
 };
 
 struct work {
@@ -39,7 +42,13 @@ struct pair {
     struct queue sends, receives;
 };
 
+// How long completions are on their way, in microseconds.
+enum { LATENCY = 200 };
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t departed = PTHREAD_COND_INITIALIZER;
+static int under_way;
+static struct completions *queues;
 static struct ibv_device device;
 static struct ibv_context context;
 static struct ibv_comp_channel channel;
@@ -64,8 +73,29 @@ static void complete(struct ibv_cq *cq, struct pair *pair, uint64_t id, enum ibv
     entry->byte_len = length;
     entry->qp_num = pair->qp.qp_num;
     entry->src_qp = pair->peer;
-    if (queue->armed)
-        notify(queue);
+    under_way = 1;
+    pthread_cond_signal(&departed);
+}
+
+// Lets completions arrive, for ever.
+static void *network(void *nothing) {
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        while (!under_way)
+            pthread_cond_wait(&departed, &lock);
+        pthread_mutex_unlock(&lock);
+        usleep(LATENCY);
+        pthread_mutex_lock(&lock);
+        under_way = 0;
+        for (struct completions *queue = queues; queue; queue = queue->other) {
+            int any = queue->arrived != queue->next;
+            queue->arrived = queue->next;
+            if (any && queue->armed)
+                notify(queue);
+        }
+        pthread_mutex_unlock(&lock);
+    }
+    return nothing;
 }
 
 static uint64_t length_of(const struct work *work) {
@@ -179,7 +209,7 @@ static int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *into) {
     struct completions *queue = (struct completions *)cq;
     int count = 0;
     pthread_mutex_lock(&lock);
-    while (count < most && queue->first != queue->next)
+    while (count < most && queue->first != queue->arrived)
         into[count++] = queue->ring[queue->first++ % WORK];
     pthread_mutex_unlock(&lock);
     return count;
@@ -190,7 +220,7 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only) {
     (void)solicited_only;
     pthread_mutex_lock(&lock);
     queue->armed = 1;
-    if (queue->first != queue->next)
+    if (queue->first != queue->arrived)
         notify(queue);
     pthread_mutex_unlock(&lock);
     return 0;
@@ -229,6 +259,10 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *of) {
     int ends[2];
     if (pipe(ends))
         return NULL;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, network, NULL))
+        return NULL;
+    pthread_detach(thread);
     channel.context = of;
     channel.fd = ends[0];
     events = ends[1];
@@ -345,11 +379,15 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *of, int entries, void *cq_conte
     queue->cq.context = of;
     queue->cq.channel = on;
     queue->cq.cq_context = cq_context;
+    pthread_mutex_lock(&lock);
+    queue->other = queues;
+    queues = queue;
+    pthread_mutex_unlock(&lock);
     return &queue->cq;
 }
 
 int ibv_destroy_cq(struct ibv_cq *cq) {
-    // An event of it may still be in the pipe.
+    // An event of it may still be in the pipe, and the network knows it.
     (void)cq;
     return 0;
 }

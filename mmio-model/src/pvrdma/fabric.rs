@@ -276,6 +276,7 @@ impl PvrdmaFabric {
                 devices: shared.clone(),
                 device,
                 coherent: options.coherent,
+                drawn: Arc::default(),
             },
             address: [device as u32, 0, 0, 0],
             segments: u32::MAX,

@@ -185,8 +185,10 @@ macro_rules! conformance_suite {
                     bound_rights_are_enforced
                     bound_range_is_enforced
                     context_sent_after_the_bind_is_always_usable
+                    context_written_after_the_bind_is_always_usable
                     operations_behind_a_bind_complete_behind_it
                     early_use_succeeds_or_breaks
+                    no_context_opens_a_window_again
                     suppressed_bind_reports_failure_only
                     unsignalled_bind_needs_configuration
                     bind_flags_are_checked_bit_by_bit

@@ -224,6 +224,86 @@ pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
     }
 }
 
+/// The same for a context that an RDMA Write behind the bind puts into the peer's memory, which the peer looks at all the time.
+///
+/// Spec: RMB-18..20
+pub fn context_written_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let mut last = 0_u32;
+    for round in 0..16_u8 {
+        left.memory.fill(round);
+        left.memory.store(2048, &last.to_be_bytes());
+        let piece = right.memory.piece(1024, 64);
+        let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, DEFAULT));
+        right.memory.store(0, &context.to_be_bytes());
+        granted(right.ia.post_rdma_write(
+            right.ep,
+            &[right.memory.piece(0, 4)],
+            3,
+            &left.memory.remote(2048, 4),
+            DEFAULT,
+        ));
+        net.until("the context", || {
+            (left.memory.load(2048, 4) == context.to_be_bytes()).then_some(())
+        });
+        let remote = through(context, &piece);
+        assert_eq!(
+            write_through(&net, &left, &remote),
+            DtoStatus::Success,
+            "round {round}"
+        );
+        assert_eq!(net.bound(&right).status, DtoStatus::Success);
+        net.success(&right, 3);
+        last = context;
+    }
+}
+
+/// However often a window is bound again, none of its earlier contexts opens it: a device counts eight bits of a key, and
+/// 256 binds later one would come again.
+///
+/// Spec: RMB-10, RMB-21
+pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
+    const BINDS: usize = 600;
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let rmr = window(&right);
+    let piece = right.memory.piece(0, 64);
+    let mut contexts = Vec::new();
+    for round in 0..BINDS {
+        let context = bind(&net, &right, rmr, &piece, READ | WRITE);
+        assert!(!contexts.contains(&context), "{context:#x} in {round}");
+        contexts.push(context);
+        if round % 100 == 0 {
+            let remote = through(context, &piece);
+            assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
+        }
+    }
+    let [first, .., last] = contexts[..] else {
+        unreachable!("several");
+    };
+    // The first one, and the one that has the same eight bits as the last where these are counted.
+    for (context, expected) in [
+        (last, DtoStatus::Success),
+        (first, DtoStatus::RemoteAccess),
+        (contexts[BINDS - 257], DtoStatus::RemoteAccess),
+    ] {
+        right.memory.fill(7);
+        let before = right.memory.content();
+        let remote = through(context, &piece);
+        assert_eq!(write_through(&net, &left, &remote), expected);
+        if expected == DtoStatus::RemoteAccess {
+            equal("the peer's memory", &right.memory.content(), &before);
+            net.broken(&left, &right);
+            for party in [&left, &right] {
+                granted(party.ia.ep_reset(party.ep));
+            }
+            net.connect(&left, &right);
+        }
+    }
+}
+
 /// Operations posted behind a bind on the same endpoint complete behind it.
 ///
 /// Spec: RMB-18, DTO-11

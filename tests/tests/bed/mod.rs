@@ -104,8 +104,13 @@ pub(crate) struct Bed<N> {
 
 impl<N: Network> Bed<N> {
     pub(crate) fn new() -> Self {
+        Self::over(seeded_options())
+    }
+
+    /// The same over a fabric by its options.
+    pub(crate) fn over(options: FabricOptions) -> Self {
         Self {
-            fabric: N::begin(seeded_options()),
+            fabric: N::begin(options),
             nodes: Cell::new(0),
         }
     }

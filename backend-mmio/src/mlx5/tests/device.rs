@@ -2,6 +2,7 @@
 
 use std::boxed::Box;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::played::{Bench, Step, segment};
@@ -308,5 +309,38 @@ fn receive_rings_have_a_block_at_least() {
         let QueuePair { key, send, receive } = pair;
         bench.backend.destroy_queue_pair(key, send, receive);
         bench.shared.forgotten.set(0);
+    }
+}
+
+/// Each key of a window is another one until it is renewed, which it is not before, and none is the device's own.
+#[test]
+fn keys_of_a_window_never_come_twice() {
+    let mut bench = Bench::new();
+    let window = bench.backend.create_window(DomainKey(1)).expect("a window");
+    let request = BindRequest {
+        token: 1,
+        window,
+        region: RegionKeys::default(),
+        address: 0,
+        length: 0,
+        privileges: MemoryPrivileges::empty(),
+        flags: SendFlags::empty(),
+    };
+    let mut index = 0;
+    for life in 0..2 {
+        let mut keys = BTreeSet::from([0x100]);
+        while let Ok(key) = bench.send.bind(&request) {
+            assert!(keys.insert(key), "{key:#x} again");
+            assert_eq!(key >> 8, 1);
+            bench.complete(CompletionKind::REQUEST, index);
+            assert!(bench.poll().is_some());
+            index = index.wrapping_add(2);
+            let left = keys.len() < 256;
+            assert_eq!(bench.backend.renew_window(window), Ok(!left), "life {life}");
+            if !left {
+                break;
+            }
+        }
+        assert_eq!(keys.len(), 256);
     }
 }
