@@ -63,7 +63,7 @@ grep -q '"files": 8' /run/served
 # Only clients with the token are served.
 head -c 32 /dev/urandom > /run/token
 head -c 32 /dev/urandom > /run/other
-dat serve --into /run/into --force --token-file /run/token --quiet &
+dat serve --into /run/into --force --memory 12M --token-file /run/token --quiet &
 server=$!
 wait_until 10 listens 7471
 refused "have its token" /run/from/byte byte
