@@ -283,7 +283,10 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
             let answer = encode_rejection(refusal, challenge.as_ref());
             // One that gave up meanwhile needs no answer.
             let _ = self.station.ia.cr_reject(cr, &answer);
-            tell(Notice::Rejected(refusal));
+            // Clients with the token are challenged, too.
+            if challenge.is_none() {
+                tell(Notice::Rejected(refusal));
+            }
         }
     }
 

@@ -167,14 +167,13 @@ impl Folder {
         Self { sync, ..self }
     }
 
-    /// Whether there may be a file of this name now. A link is never followed out of the folder.
+    /// Whether there may be a file of this name now.
     fn look(&self, path: &Path) -> Result<(), Refusal> {
         match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(_) => Err(Refusal::CannotWrite),
             Ok(_) if !self.replace => Err(Refusal::Exists),
-            Ok(there) if there.is_file() => Ok(()),
-            Ok(_) => Err(Refusal::CannotWrite),
+            Ok(_) => Ok(()),
         }
     }
 }
@@ -184,7 +183,7 @@ impl Shelf for Folder {
         let path = self.path.join(name);
         self.look(&path)?;
         let place = Place::choose(&path).map_err(|_| Refusal::CannotWrite)?;
-        // A link that was made since the look.
+        // No link is followed.
         if place.path() != path {
             return Err(Refusal::CannotWrite);
         }

@@ -60,6 +60,20 @@ wait "$server"
 cat /run/served
 grep -q '"files": 8' /run/served
 
+# Only clients with the token are served.
+head -c 32 /dev/urandom > /run/token
+head -c 32 /dev/urandom > /run/other
+dat serve --into /run/into --force --memory 12M --token-file /run/token --quiet &
+server=$!
+wait_until 10 listens 7471
+refused "have its token" /run/from/byte byte
+refused "is another one" /run/from/byte byte --token-file /run/other
+timeout 60 dat copy /run/from/file one --connect "$RDMA_IPV4" --token-file /run/token --quiet
+cmp /run/from/file /run/into/one
+timeout 60 dat perf send --connect "$RDMA_IPV4" --token-file /run/token -n 100 --quiet
+kill -TERM "$server"
+wait "$server"
+
 # Both ends in one process.
 timeout 60 dat copy /run/from/file /run/into/loop --device "$RDMA_DEVICE"
 cmp /run/from/file /run/into/loop
