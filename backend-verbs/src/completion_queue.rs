@@ -114,6 +114,9 @@ impl VerbsCompletionQueue {
         if status != DtoStatus::Success {
             // Where a request failed its operation code says nothing.
             self.note_failure(queue_pair);
+            if status == DtoStatus::Flushed {
+                self.objects.note_flush();
+            }
         } else if received && self.directory.is_waiting() {
             self.note_data(queue_pair);
         }

@@ -29,6 +29,8 @@ pub(crate) struct BoundWindow {
     pub(crate) address: u64,
     /// Keys left; with none, the next bind opens another window of the device in place of this one.
     pub(crate) keys_left: u8,
+    /// The flushes of the adapter when it was bound last ([`Objects::flushes`]).
+    pub(crate) flushes: usize,
     /// The window that this one replaces once the bind that opens it has completed.
     replaced: Option<Box<Replaced>>,
 }
@@ -54,6 +56,7 @@ impl BoundWindow {
             regions: [0; 2],
             address: 0,
             keys_left: KEYS,
+            flushes: 0,
             replaced: None,
             window,
         })
@@ -62,6 +65,14 @@ impl BoundWindow {
     /// Another window of the device, of the same kind and domain.
     pub(crate) fn another(&self) -> Result<Self, BackendError> {
         Self::new(self.window.domain(), self.window.kind())
+    }
+
+    /// Whether the next bind or unbind puts another window of the device in the place of this one.
+    pub(crate) fn is_spent(&self, flushes: usize) -> bool {
+        let may_be_ahead = self.window.kind() == WindowType::One
+            && self.regions != [0; 2]
+            && self.flushes != flushes;
+        self.keys_left == 0 || may_be_ahead
     }
 
     /// The key by which a bind on this queue pair closes the window first, if it is open (type 2).
@@ -231,6 +242,8 @@ pub(crate) struct Objects {
     renewals: Guarded<Vec<(u64, usize)>>,
     /// How many these are.
     renewing: AtomicUsize,
+    /// Completions that were flushed.
+    flushes: AtomicUsize,
 }
 
 impl fmt::Debug for Objects {
@@ -302,6 +315,18 @@ impl Objects {
     #[inline(always)]
     pub(crate) fn is_renewing(&self) -> bool {
         self.renewing.load(Ordering::Acquire) != 0
+    }
+
+    /// How many completions were flushed. If that was a bind of a window of type 1, libibverbs counts a key that the device
+    /// never had, and no further bind of it succeeds.
+    #[inline(always)]
+    pub(crate) fn flushes(&self) -> usize {
+        self.flushes.load(Ordering::Acquire)
+    }
+
+    /// A completion was flushed.
+    pub(crate) fn note_flush(&self) {
+        self.flushes.fetch_add(1, Ordering::Release);
     }
 
     /// Closes the window that the bind of this token replaced, if it did.

@@ -77,7 +77,6 @@ impl Default for VerbsOptions {
 mod tests {
     use super::*;
 
-    /// Spec: RMB-38
     #[test]
     fn windows_are_of_the_type_that_the_device_has() {
         let (one, two) = (Some(WindowType::One), Some(WindowType::Two));

@@ -111,7 +111,9 @@ impl SendQueue for VerbsSendQueue {
                 }
             }
             Held::Called(again)
-                if again.region == request.region.object && again.bound.keys_left != 0 =>
+                if again.region == request.region.object
+                    && again.bound.keys_left != 0
+                    && again.bound.flushes == self.objects.flushes() =>
             {
                 match list.call_again(&again.bound.window, &mut again.how, request) {
                     Ok(key) => {
@@ -176,6 +178,15 @@ fn bind(
         Access::of_window(request.privileges),
     );
     if request.length == 0 {
+        if window.window.kind() == WindowType::One && window.is_spent(objects.flushes()) {
+            let fresh = window.another().map_err(|_| Rejected)?;
+            // The old one goes when this completes, which keeps its place in the order.
+            return replace(objects, window, fresh, request, |_, fresh| {
+                let posted = list.bind_by_request(&mut fresh.window, None, &opening, None);
+                fresh.keys_left -= 1;
+                posted.map(|()| 0).map_err(|_| Rejected)
+            });
+        }
         return unbind(list, number, window, objects, opening);
     }
     let object = request.region.object;
@@ -183,16 +194,13 @@ fn bind(
     if !region.is_in(window.window.domain()) {
         return Err(Rejected);
     }
-    let key = if window.keys_left == 0 {
+    let flushes = objects.flushes();
+    let key = if window.is_spent(flushes) {
         let mut fresh = window.another().map_err(|_| Rejected)?;
         (fresh.regions, fresh.address) = ([object, 0], request.address);
-        // Noted before the device has it: another thread may take the completion at once, and then waits for the place.
-        let index = place_of(request.window.0);
-        objects.note_renewal(request.token, index);
-        let key = bind_fresh(list, number, window, &mut fresh, &mut opening, &region)
-            .inspect_err(|_| objects.forget_renewal(index))?;
-        window.replace_by(fresh, request.token);
-        key
+        replace(objects, window, fresh, request, |old, fresh| {
+            bind_fresh(list, number, old, fresh, &mut opening, &region)
+        })?
     } else {
         window.address = request.address;
         if window.regions[0] != object {
@@ -209,8 +217,28 @@ fn bind(
         window.keys_left -= 1;
         key
     };
+    window.flushes = flushes;
     place.keep(object, region);
     Ok(key)
+}
+
+/// Puts a fresh window in the place of one if a bind of it is posted; the old one is given back when that completes.
+fn replace(
+    objects: &Objects,
+    window: &mut BoundWindow,
+    mut fresh: BoundWindow,
+    request: &BindRequest,
+    post: impl FnOnce(&mut BoundWindow, &mut BoundWindow) -> Result<u32, Rejected>,
+) -> Result<u32, Rejected> {
+    // Noted before the device has it: another thread may take the completion at once, and then waits for the place.
+    let index = place_of(request.window.0);
+    objects.note_renewal(request.token, index);
+    let posted = post(window, &mut fresh);
+    match posted {
+        Ok(_) => window.replace_by(fresh, request.token),
+        Err(Rejected) => objects.forget_renewal(index),
+    }
+    posted
 }
 
 /// Opens a fresh window in the place of one that has no keys left, under a key that this one never had. The device closes

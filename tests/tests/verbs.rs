@@ -14,6 +14,8 @@ use dat_core::flags::{
     CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, IaFields, MemoryPrivileges, ProviderFields,
     PspFlags, QualityOfService, TIMEOUT_INFINITE,
 };
+use dat_core::id::RmrId;
+use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::time::Instant;
 use dat_tests::fixture::{
     Adapter, Net, Party, PartyOptions, RsmTestbed, Testbed, granted, refused,
@@ -235,6 +237,81 @@ fn every_address_of_the_adapter_is_reached() {
         }
         net.alive(&left, &right);
         println!("{address} is reached");
+    }
+}
+
+/// Binds a window to a piece for writing, which succeeds.
+#[track_caller]
+fn bound(net: &Net<'_, VerbsBed>, party: &Party<VerbsBed>, rmr: RmrId, piece: &LmrTriplet) -> u32 {
+    let none = CompletionFlags::empty();
+    let write = MemoryPrivileges::REMOTE_WRITE;
+    let context = granted(party.ia.rmr_bind(rmr, piece, write, party.ep, 1, none));
+    assert_eq!(net.bound(party).status, DtoStatus::Success);
+    context
+}
+
+/// How a write of a party to a piece of the other's memory ends.
+fn written(
+    net: &Net<'_, VerbsBed>,
+    party: &Party<VerbsBed>,
+    context: u32,
+    piece: &LmrTriplet,
+) -> DtoStatus {
+    let local = [party.memory.piece(0, piece.length)];
+    let remote = RmrTriplet {
+        context,
+        address: piece.address,
+        length: piece.length,
+    };
+    let none = CompletionFlags::empty();
+    let posted = party.ia.post_rdma_write(party.ep, &local, 2, &remote, none);
+    granted(posted);
+    net.request_completion(party).status
+}
+
+/// A window is bound as often as its consumer likes: the eight bits of a key that the device counts do not run out, also
+/// where a bind is flushed just then, which leaves the old binding.
+///
+/// Spec: RMB-10, RMB-21, RMB-42
+#[test]
+fn a_window_outlives_its_keys() {
+    // The number of binds ahead of the one that is flushed: others, and the last that the keys suffice for.
+    for flushed in [1_u32, 100, 254, 255, 256] {
+        let bed = VerbsBed::new();
+        let net = Net::new(&bed);
+        let (left, right) = net.pair(&PartyOptions::default());
+        let rmr = granted(right.ia.rmr_create(right.zone));
+        let piece = right.memory.piece(0, 64);
+        let mut had = Vec::new();
+        for count in 0..600 {
+            if count == flushed {
+                let open = had.last().copied().expect("it was bound");
+                net.disconnect(&left, &right);
+                let none = CompletionFlags::empty();
+                let write = MemoryPrivileges::REMOTE_WRITE;
+                granted(right.ia.rmr_bind(rmr, &piece, write, right.ep, 1, none));
+                assert_eq!(net.bound(&right).status, DtoStatus::Flushed);
+                granted(left.ia.ep_reset(left.ep));
+                granted(right.ia.ep_reset(right.ep));
+                net.connect(&left, &right);
+                // A window of type 2 ends with the queue pair.
+                if env::var("DAT_WINDOWS").as_deref() != Ok("2") {
+                    assert_eq!(written(&net, &left, open, &piece), DtoStatus::Success);
+                }
+            }
+            let context = bound(&net, &right, rmr, &piece);
+            assert!(!had.contains(&context), "{context:#x} after {count} binds");
+            had.push(context);
+            if count % 50 == 0 || count.abs_diff(flushed) < 3 {
+                assert_eq!(written(&net, &left, context, &piece), DtoStatus::Success);
+            }
+        }
+        // What opened it once opens nothing.
+        let before = right.memory.content();
+        left.memory.fill(9);
+        let old = had[had.len() - 257];
+        assert_eq!(written(&net, &left, old, &piece), DtoStatus::RemoteAccess);
+        assert_eq!(right.memory.content(), before);
     }
 }
 

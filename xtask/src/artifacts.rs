@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 /// Runs a cargo that builds; what it built. `what` names it where it does not build.
 pub(crate) fn of(command: &mut Command, what: &str) -> Result<Vec<Artifact>> {
     let mut child = command
-        .args(["--quiet", "--message-format", "json-render-diagnostics"])
+        // Not quiet, so that cargo says that it waits for another build.
+        .args(["--message-format", "json-render-diagnostics"])
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot run cargo")?;

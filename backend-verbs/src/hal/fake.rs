@@ -486,7 +486,8 @@ unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, wanted: *mut ibv_
         if state.room == Some(0) {
             return libc::ENOMEM;
         }
-        // Only the lowest byte is counted.
+        // It names the window by the key of the last bind, whatever became of that; only the lowest byte is counted.
+        let named = (*window).rkey;
         (*window).rkey = (*window).rkey & !0xFF | (*window).rkey.wrapping_add(1) & 0xFF;
         let info = &(*wanted).bind_info;
         let rights = if info.length == 0 {
@@ -496,15 +497,21 @@ unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, wanted: *mut ibv_
         };
         state.binds.push(((*wanted).send_flags, rights));
         let is_flushed = state.failed;
-        if let Some(opened) = state.windows.iter_mut().find(|one| one.window == window)
-            && !is_flushed
-        {
-            opened.key = (*window).rkey;
-            opened.region = (info.length != 0).then_some(info.mr);
-        }
+        let mut windows = state.windows.iter_mut();
+        let opened = windows.find(|one| one.window == window && one.key == named);
+        let status = match opened {
+            _ if is_flushed => 5,
+            None => 6,
+            Some(opened) => {
+                opened.key = (*window).rkey;
+                opened.region = (info.length != 0).then_some(info.mr);
+                0
+            }
+        };
+        state.failed |= status != 0;
         state.completions.push_back(WorkCompletion {
             token: (*wanted).wr_id,
-            status: if is_flushed { 5 } else { 0 },
+            status,
             opcode: 0,
             length: 0,
             queue_pair: 17,

@@ -245,6 +245,34 @@ fn a_renewed_window_keeps_its_binding_until_the_bind_completes() {
     }
 }
 
+/// A window whose bind was flushed keeps its old binding, and is bound or unbound like any other then.
+///
+/// Spec: RMB-11, RMB-21, RMB-42
+#[test]
+fn a_window_goes_on_after_a_flushed_bind() {
+    for length in [64, 0] {
+        let mut bench = Bench::with(WindowType::One);
+        let old = bench.bound(1, 64);
+        bench.device.flush();
+        bench.bind(2, 64).expect("taken");
+        assert_eq!(bench.completed(), [(2, DtoStatus::Flushed)]);
+        bench.device.work(None);
+        assert!(bench.device.opens(old));
+        let new = bench.bind(3, length).expect("taken");
+        if length == 0 {
+            // It goes when the write of no bytes completes, which keeps the place in the order.
+            assert!(bench.device.opens(old));
+        }
+        assert_eq!(bench.completed(), [(3, DtoStatus::Success)]);
+        assert!(!bench.device.opens(old) && bench.device.opens(new) == (length != 0));
+        assert_eq!(bench.device.windows(), 1);
+        let next = bench.bound(4, 64);
+        assert!(bench.device.opens(next) && next != old && next != new);
+        // Not once more for the same flush.
+        assert!(!bench.objects.is_renewing());
+    }
+}
+
 /// A bind of a renewed window that fails late leaves no binding; one that is refused half way leaves the window closed.
 ///
 /// Spec: RMB-22, GEN-06

@@ -1,6 +1,6 @@
 //! The provider for `libdat2` against OFA's, with the same programs in the same guest.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::fmt::Write as _;
 
 use super::Lines;
@@ -87,6 +87,26 @@ fn rows() -> Vec<Row> {
             Target::Most(500.0),
         ),
         (
+            "the same, `dat_ep_create` of the server",
+            "server-create",
+            Target::Time(1.0),
+        ),
+        (
+            "the same, `dat_ep_create` of the client",
+            "client-create",
+            Target::Time(1.0),
+        ),
+        (
+            "the same, `dat_ep_free` of the client",
+            "client-free",
+            Target::Time(1.0),
+        ),
+        (
+            "the same, all that the client does to make and free",
+            "client-total",
+            Target::Time(1.0),
+        ),
+        (
             "the same, each connection",
             "client-connect",
             Target::Rate(1.0),
@@ -130,6 +150,13 @@ pub(super) fn compare(lines: &Lines) -> Result<(String, Vec<String>)> {
 }
 
 fn table(rows: &[Row], lines: &Lines) -> Result<(String, Vec<String>)> {
+    // Nothing that the job measures of both is left out.
+    for (name, number, program) in lines.times.keys() {
+        let is_row = |row: &Row| row.name == *name && row.number == *number;
+        if program == "ofa" && !rows.iter().any(is_row) {
+            bail!("{name} {number} was measured and has no row");
+        }
+    }
     let mut table =
         "| program | OFA, ns | dat, ns | rate, of OFA's | target | |\n|---|---|---|---|---|---|\n"
             .to_owned();
@@ -183,6 +210,29 @@ mod tests {
         assert!(is_met(Target::Rate(1.25), 800) && !is_met(Target::Rate(1.25), 801));
         assert!(is_met(Target::Time(0.7), 700) && !is_met(Target::Time(0.7), 701));
         assert!(is_met(Target::Most(0.001), 1000) && !is_met(Target::Most(0.001), 1001));
+    }
+
+    #[test]
+    fn what_was_measured_has_a_row() {
+        let rows = [Row::new("it", "it", 8, Target::Time(1.0))];
+        assert!(table(&rows, &lines(1)).is_ok());
+        let said = "speed time it 8 ofa 1.0\nspeed time it 8 dat 1.0\nspeed time other 8 ofa 1.0\n";
+        let lines = Lines::read(said).expect("lines");
+        let error = table(&rows, &lines).expect_err("a row is left out");
+        assert!(error.to_string().contains("other 8"), "{error}");
+    }
+
+    #[test]
+    fn every_row_of_the_connections_that_the_job_prints_is_published() {
+        let rows = rows();
+        for side in ["server", "client"] {
+            for what in ["open", "close", "create", "free", "total", "connect"] {
+                let name = format!("{side}-{what}");
+                // Connections are what the client makes.
+                let expected = name != "server-connect";
+                assert_eq!(rows.iter().any(|row| row.name == name), expected, "{name}");
+            }
+        }
     }
 
     #[test]
