@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dat_core::attributes::SrqAttributes;
+use dat_core::backend::{Backend, BackendError};
 use dat_core::event::{ConnectionEventKind, ProxyAgent};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, DtoStatus, EvdFields, EvdFlags, HandleKind, IaFields,
@@ -313,6 +314,41 @@ pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
     granted(right.ia.ep_reset(right.ep));
     net.connect(&right, &party);
     net.alive(&right, &party);
+}
+
+/// A backend refuses calls with the errors that its trait states, and a refused call changes nothing.
+///
+/// Spec: GEN-06
+pub fn backend_refuses_as_its_trait_states<T: Testbed>(bed: &T) {
+    let mut device = bed.device();
+    let mut queue = device.create_completion_queue(0, 4).expect("a queue");
+    for depth in [2, 1, 4] {
+        assert_eq!(device.resize_completion_queue(&mut queue, depth), Ok(()));
+    }
+    let more = device.resize_completion_queue(&mut queue, 8);
+    assert!(
+        matches!(more, Ok(()) | Err(BackendError::NotSupported)),
+        "{more:?}"
+    );
+    let most = device.resize_completion_queue(&mut queue, u32::MAX);
+    assert!(
+        matches!(
+            most,
+            Err(BackendError::NotSupported | BackendError::Resources)
+        ),
+        "{most:?}"
+    );
+    assert_eq!(device.resize_completion_queue(&mut queue, 4), Ok(()));
+    let none = device.create_completion_queue(1, u32::MAX).err();
+    assert_eq!(none, Some(BackendError::Resources));
+    device.destroy_completion_queue(queue);
+    let (listener, qualifier) = device.listen(1, Some(4_900)).expect("a listener");
+    assert_eq!(qualifier, 4_900);
+    let again = device.listen(2, Some(4_900));
+    assert_eq!(again.err(), Some(BackendError::QualifierInUse));
+    device.stop_listening(listener);
+    let (listener, _) = device.listen(2, Some(4_900)).expect("a listener again");
+    device.stop_listening(listener);
 }
 
 /// An adapter that is dropped is closed abruptly.

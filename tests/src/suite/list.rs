@@ -130,6 +130,7 @@ macro_rules! conformance_suite {
                     graceful_close_needs_an_empty_adapter
                     abrupt_close_destroys_everything
                     dropped_adapter_is_closed
+                    backend_refuses_as_its_trait_states
                     bad_async_queue_gives_the_device_back
                     objects_are_finite;
                 lifecycles:
