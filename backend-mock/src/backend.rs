@@ -290,9 +290,7 @@ unsafe impl Backend for MockBackend {
             if depth > limit {
                 return Err(BackendError::Resources);
             }
-            if !ring.resize(depth) {
-                return Err(BackendError::State);
-            }
+            ring.resize(depth);
             Ok(())
         })
     }

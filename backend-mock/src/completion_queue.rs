@@ -85,13 +85,9 @@ impl CompletionRing {
         Armed::Armed
     }
 
-    /// Changes the depth, if what is there still fits.
-    pub(crate) fn resize(&mut self, depth: u32) -> bool {
-        if self.taken() > depth as usize {
-            return false;
-        }
-        self.depth = depth as usize;
-        true
+    /// Changes the depth, down to the completions that are there.
+    pub(crate) fn resize(&mut self, depth: u32) {
+        self.depth = self.taken().max(depth as usize);
     }
 
     /// Places that are taken.

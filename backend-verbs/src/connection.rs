@@ -251,8 +251,8 @@ impl VerbsBackend {
 
     /// Ends a connection or an attempt.
     ///
-    /// The messages of verbs do not tell a peer that a connection broke, so it hears of a disconnect, unless its own
-    /// queue pair failed with it.
+    /// The only message of verbs for an end is a disconnect, whatever the mode: a peer learns that the connection
+    /// broke from its own queue pair, if that failed.
     pub(crate) fn end_connection(&mut self, key: QueuePairKey, _mode: DisconnectMode) {
         let Some(pair) = self.pairs.get_mut(key.0) else {
             return;

@@ -128,6 +128,27 @@ fn two_neighbours_out_of_order_are_both_told() {
     }
 }
 
+/// A queue that is made smaller keeps the completions that are in it.
+///
+/// Spec: DTO-13, GEN-06
+#[test]
+fn a_smaller_completion_queue_keeps_what_is_in_it() {
+    for options in variety() {
+        let mut couple = Couple::new(options);
+        for token in 0..3 {
+            couple.a.write(token, &[], couple_remote());
+        }
+        couple.run();
+        let queue = &mut couple.near.requests;
+        assert_eq!(
+            couple.near.backend.resize_completion_queue(queue, 1),
+            Ok(())
+        );
+        let tokens: Vec<u64> = couple.near.sent().iter().map(|entry| entry.0).collect();
+        assert_eq!(tokens, [0, 1, 2]);
+    }
+}
+
 /// Spec: DTO-13
 #[test]
 fn an_overrun_kills_the_queue_and_its_queue_pairs() {

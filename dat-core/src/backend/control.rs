@@ -342,6 +342,10 @@ pub struct ReceiveInfo {
 ///
 /// Nothing here is on the data path; calls may be slow but never wait for a peer.
 ///
+/// A refused call changes nothing. Each call that can be refused may return [`BackendError::Device`]
+/// when the device has failed, and [`BackendError::State`] for an object that the backend does not
+/// know, which the core never names. `# Errors` lists the others.
+///
 /// # Safety
 /// Whoever registers memory may reuse it once its registration is undone, and relies on the backend:
 /// - The device and its peers touch registered memory only inside of [`Registration`]s and as far as their
@@ -387,12 +391,19 @@ pub unsafe trait Backend {
     }
 
     /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// - [`BackendError::Resources`]: out of memory or device objects.
     fn create_domain(&mut self) -> Result<DomainKey, BackendError>;
 
     /// Gives a protection domain back; nothing uses it any more.
     fn destroy_domain(&mut self, domain: DomainKey);
 
     /// Registers memory. Its owner promised that it stays accessible until `deregister` returns.
+    ///
+    /// # Errors
+    /// - [`BackendError::Resources`]: out of memory or device objects.
+    /// - [`BackendError::NotSupported`]: the device cannot reach such memory, or grant such rights.
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError>;
 
     /// Takes a region away from the device: when this returns neither the device nor a peer touches it.
@@ -405,6 +416,10 @@ pub unsafe trait Backend {
     fn sync(&mut self, direction: SyncDirection, address: u64, length: u64);
 
     /// Makes an unbound memory window.
+    ///
+    /// # Errors
+    /// - [`BackendError::NotSupported`]: the device has no windows.
+    /// - [`BackendError::Resources`]: out of memory or device objects.
     fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError>;
 
     /// Gives a memory window back; if it is bound, the remote key dies at once.
@@ -424,13 +439,22 @@ pub unsafe trait Backend {
     /// Makes a completion queue for at least `depth` completions, named `number`.
     ///
     /// The core calls this while it holds the lock of the dispatcher that gets the queue: it must not call back into the core.
+    ///
+    /// # Errors
+    /// - [`BackendError::Resources`]: out of memory or device objects, or `depth` is above the limit.
     fn create_completion_queue(
         &mut self,
         number: u16,
         depth: u32,
     ) -> Result<Self::CompletionQueue, BackendError>;
 
-    /// Changes the depth of a completion queue; loses nothing.
+    /// Makes room for at least `depth` completions; loses nothing. A smaller depth than before may
+    /// leave the queue as it is, and is never refused for the completions that are in it.
+    ///
+    /// # Errors
+    /// A refusal leaves the queue as it was.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or `depth` is above the limit.
+    /// - [`BackendError::NotSupported`]: the device cannot enlarge completion queues.
     fn resize_completion_queue(
         &mut self,
         queue: &mut Self::CompletionQueue,
@@ -441,6 +465,10 @@ pub unsafe trait Backend {
     fn destroy_completion_queue(&mut self, queue: Self::CompletionQueue);
 
     /// Makes a shared receive queue named `token`.
+    ///
+    /// # Errors
+    /// - [`BackendError::NotSupported`]: the device has no shared receive queues.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or a size is above the limit.
     fn create_shared_receive_queue(
         &mut self,
         token: u64,
@@ -450,6 +478,12 @@ pub unsafe trait Backend {
     ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError>;
 
     /// Changes the depth of a shared receive queue; loses nothing.
+    ///
+    /// # Errors
+    /// A refusal leaves the queue as it was.
+    /// - [`BackendError::State`]: more buffers are posted than `depth`.
+    /// - [`BackendError::NotSupported`]: the device cannot resize shared receive queues.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or `depth` is above the limit.
     fn resize_shared_receive_queue(
         &mut self,
         key: SharedReceiveQueueKey,
@@ -462,6 +496,9 @@ pub unsafe trait Backend {
     /// An arming ends the one before: if that one's event is there and was not polled yet, it is withdrawn
     /// and the answer is true. So an event that is polled later belongs to this arming. A refused call
     /// changes nothing.
+    ///
+    /// # Errors
+    /// - [`BackendError::NotSupported`]: the device has no such limit.
     fn arm_shared_receive_limit(
         &mut self,
         key: SharedReceiveQueueKey,
@@ -479,6 +516,10 @@ pub unsafe trait Backend {
     );
 
     /// Makes an unconnected queue pair that takes receives.
+    ///
+    /// # Errors
+    /// - [`BackendError::Resources`]: out of memory or device objects, or a depth is above the limit.
+    /// - [`BackendError::NotSupported`]: the device cannot do what an attribute asks for.
     fn create_queue_pair(
         &mut self,
         request: &QueuePairRequest,
@@ -506,7 +547,9 @@ pub unsafe trait Backend {
     /// Changes an unconnected queue pair in place, keeping posted receives.
     ///
     /// # Errors
-    /// [`BackendError::State`] if receives are posted and the device cannot keep them.
+    /// A refusal leaves the queue pair as it was.
+    /// - [`BackendError::State`]: it is connected, or receives are posted that the device cannot keep.
+    /// - Else as `create_queue_pair`.
     fn modify_queue_pair(
         &mut self,
         key: QueuePairKey,
@@ -517,6 +560,10 @@ pub unsafe trait Backend {
 
     /// Brings a queue pair in error back to unconnected, both queues empty; what had not been
     /// polled of it need not be delivered.
+    ///
+    /// # Errors
+    /// - [`BackendError::State`]: it is connected.
+    /// - [`BackendError::Resources`]: out of memory or device objects.
     fn reset_queue_pair(
         &mut self,
         key: QueuePairKey,
@@ -534,6 +581,9 @@ pub unsafe trait Backend {
 
     /// Limits on receive buffers a queue pair may hold; `None` = no limit (EPH-01). The soft one raises
     /// one [`ControlEvent::SoftHighWatermark`], the hard one breaks the connection.
+    ///
+    /// # Errors
+    /// - [`BackendError::NotSupported`]: the device cannot count the buffers.
     fn set_high_watermarks(
         &mut self,
         key: QueuePairKey,
@@ -545,6 +595,12 @@ pub unsafe trait Backend {
     fn receive_info(&self, key: QueuePairKey) -> ReceiveInfo;
 
     /// Listens on a connection qualifier, or on a free one; returns which.
+    ///
+    /// # Errors
+    /// - [`BackendError::QualifierInUse`]: somebody listens on `qualifier`.
+    /// - [`BackendError::QualifierUnavailable`]: no qualifier is free.
+    /// - [`BackendError::Address`]: the transport has no such qualifier.
+    /// - [`BackendError::Resources`]: out of memory or device objects.
     fn listen(
         &mut self,
         token: u64,
@@ -555,6 +611,11 @@ pub unsafe trait Backend {
     fn stop_listening(&mut self, listener: ListenerKey);
 
     /// Starts a connection; the answer is a control event.
+    ///
+    /// # Errors
+    /// - [`BackendError::Address`]: the transport has no such address or qualifier.
+    /// - [`BackendError::State`]: the queue pair is not unconnected.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or the private data is too long.
     fn connect(
         &mut self,
         key: QueuePairKey,
@@ -562,6 +623,10 @@ pub unsafe trait Backend {
     ) -> Result<u64, BackendError>;
 
     /// Accepts a connection request; `Established` or `ConnectFailed` follows.
+    ///
+    /// # Errors
+    /// - [`BackendError::State`]: the request is gone, or the queue pair is not unconnected.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or the private data is too long.
     fn accept(
         &mut self,
         request: RequestKey,
@@ -574,6 +639,9 @@ pub unsafe trait Backend {
 
     /// Ends a connection or an attempt: the queue pair is in error on return and flushes; no control
     /// event follows for it.
+    ///
+    /// `mode` is what the peer is told, as far as the messages of the transport tell them apart. A
+    /// transport that cannot reports every end as a disconnect to a peer whose queue pair did not fail.
     fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode);
 
     /// The next control event, if there is one by `now`.

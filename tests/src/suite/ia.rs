@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dat_core::attributes::SrqAttributes;
+use dat_core::backend::{Backend, BackendError};
 use dat_core::event::{ConnectionEventKind, ProxyAgent};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, DtoStatus, EvdFields, EvdFlags, HandleKind, IaFields,
@@ -228,7 +229,7 @@ pub fn a_window_keeps_a_context<T: Testbed>(bed: &T) {
     assert_eq!(granted(ia.get_consumer_context(again.handle())), 0);
 }
 
-/// A graceful close is refused while the consumer has anything left, and destroys nothing; afterwards it succeeds.
+/// A graceful close is refused while the consumer has anything left, names that, and destroys nothing; afterwards it succeeds.
 ///
 /// Spec: IAC-03, IAC-04, IAC-06, GEN-15
 pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
@@ -250,12 +251,32 @@ pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
         Box::new(|ia| granted(ia.lmr_free(memory.lmr))),
         Box::new(|ia| granted(ia.pz_free(zone))),
     ];
-    for free in &mut undo {
+    let kinds = [
+        "public service point",
+        "endpoint",
+        "event dispatcher",
+        "notification object",
+    ];
+    let kinds = [
+        &kinds[..],
+        &[
+            "remote memory region",
+            "local memory region",
+            "protection zone",
+        ],
+    ];
+    let kinds = kinds.concat();
+    for (freed, free) in undo.iter_mut().enumerate() {
         let refusal = match ia.close(CloseFlags::Graceful) {
             Ok(_) => panic!("closed with objects left"),
             Err(refusal) => refusal,
         };
         assert!(refusal.error.same_code(in_use), "{}", refusal.error);
+        let text = refusal.to_string();
+        for (index, kind) in kinds.iter().enumerate() {
+            let named = text.contains(&format!("1 {kind}"));
+            assert_eq!(named, index >= freed, "{kind} in: {text}");
+        }
         ia = refusal.ia;
         free(&ia);
     }
@@ -358,6 +379,41 @@ pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
     let status = net.request_completion(&right).status;
     assert_eq!(status, DtoStatus::RemoteAccess);
     assert_eq!(memory.content(), before);
+}
+
+/// A backend refuses calls with the errors that its trait states, and a refused call changes nothing.
+///
+/// Spec: GEN-06
+pub fn backend_refuses_as_its_trait_states<T: Testbed>(bed: &T) {
+    let mut device = bed.device();
+    let mut queue = device.create_completion_queue(0, 4).expect("a queue");
+    for depth in [2, 1, 4] {
+        assert_eq!(device.resize_completion_queue(&mut queue, depth), Ok(()));
+    }
+    let more = device.resize_completion_queue(&mut queue, 8);
+    assert!(
+        matches!(more, Ok(()) | Err(BackendError::NotSupported)),
+        "{more:?}"
+    );
+    let most = device.resize_completion_queue(&mut queue, u32::MAX);
+    assert!(
+        matches!(
+            most,
+            Err(BackendError::NotSupported | BackendError::Resources)
+        ),
+        "{most:?}"
+    );
+    assert_eq!(device.resize_completion_queue(&mut queue, 4), Ok(()));
+    let none = device.create_completion_queue(1, u32::MAX).err();
+    assert_eq!(none, Some(BackendError::Resources));
+    device.destroy_completion_queue(queue);
+    let (listener, qualifier) = device.listen(1, Some(4_900)).expect("a listener");
+    assert_eq!(qualifier, 4_900);
+    let again = device.listen(2, Some(4_900));
+    assert_eq!(again.err(), Some(BackendError::QualifierInUse));
+    device.stop_listening(listener);
+    let (listener, _) = device.listen(2, Some(4_900)).expect("a listener again");
+    device.stop_listening(listener);
 }
 
 /// An adapter that is dropped is closed abruptly.

@@ -112,6 +112,7 @@ macro_rules! conformance_suite {
                     software_events_are_queued_or_refused
                     wait_ends_at_its_threshold
                     a_waiter_owns_the_dispatcher
+                    expired_wait_counts_fewer_than_its_threshold
                     unwaitable_ends_waits
                     unsignalled_completions_do_not_end_a_wait
                     thresholds_count_completions
@@ -132,6 +133,7 @@ macro_rules! conformance_suite {
                     abrupt_close_destroys_everything
                     abrupt_close_ends_windows
                     dropped_adapter_is_closed
+                    backend_refuses_as_its_trait_states
                     bad_async_queue_gives_the_device_back
                     objects_are_finite
                     windows_are_finite;
