@@ -1,0 +1,426 @@
+//! What a server bounds: silence, work at once, the disk, and who is let in.
+
+use super::*;
+
+/// The time of a server, which goes on by hand, and how often it was looked at: once for each turn of the server.
+#[derive(Clone, Default)]
+struct Time {
+    seconds: Arc<AtomicU64>,
+    turns: Arc<AtomicU64>,
+}
+
+impl Time {
+    fn terms(&self) -> Terms {
+        let (time, begin) = (self.clone(), Instant::now());
+        Terms {
+            clock: Box::new(move || {
+                time.turns.fetch_add(1, Ordering::AcqRel);
+                begin + Duration::from_secs(time.seconds.load(Ordering::Acquire))
+            }),
+            ..Terms::default()
+        }
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.seconds.fetch_add(seconds, Ordering::AcqRel);
+    }
+
+    fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Acquire)
+    }
+}
+
+const WRITE: Request = Request {
+    work: Work::Write,
+    depth: 1,
+    size: 1,
+};
+
+/// Whoever says nothing for longer than it may is ended, also with memory; whoever is at work stays.
+#[test]
+fn idle_clients_give_their_places_back() {
+    let time = Time::default();
+    let directory = tempfile::tempdir().unwrap();
+    let mut shelf = folder(directory.path(), false);
+    let told = serving_on(time.terms(), Waiting::Block, &mut shelf, |fabric| {
+        let mut stations: Vec<MockStation> = (0..=MOST_CLIENTS as u64)
+            .map(|number| station(fabric, "client", 2 + number, Waiting::Block))
+            .collect();
+        let mut late = stations.pop().unwrap();
+        let mut clients: Vec<_> = stations
+            .iter_mut()
+            .enumerate()
+            .map(|(number, station)| {
+                let request = if number == 1 { COPY } else { WRITE };
+                connect(station, request).unwrap()
+            })
+            .collect();
+        let busy = connect(&mut late, WRITE).err().unwrap();
+        assert_eq!(busy.why, Refusal::Busy.why());
+        let mut busy = clients.swap_remove(0);
+        let begin = Instant::now();
+        for round in 1..=3 {
+            time.pass(40);
+            busy.keep_alive(begin + Duration::from_secs(40 * round))
+                .unwrap();
+            // The answer to what was said behind it shows that it came.
+            let answer = answers(&mut busy, &[Message::Sum]).unwrap();
+            assert!(matches!(answer, Message::SumIs { .. }));
+        }
+        for mut client in clients {
+            let failure = client.message(&|| Ok(())).unwrap_err();
+            assert_eq!(failure.why, Refusal::Silent.why());
+        }
+        // A refused client has some seconds to go by itself.
+        time.pass(10);
+        let answer = answers(&mut busy, &[Message::Sum]).unwrap();
+        assert!(matches!(answer, Message::SumIs { .. }));
+        connect(&mut late, WRITE).unwrap().close(&[]).unwrap();
+    });
+    let silent = Notice::Refused(Refusal::Silent);
+    let silent = told.iter().filter(|notice| **notice == silent).count();
+    assert_eq!(silent, MOST_CLIENTS - 1, "{told:?}");
+}
+
+/// A client is due to speak after a third of the time that it may be silent, and no sooner.
+#[test]
+fn clients_at_work_speak_in_time() {
+    serving(Waiting::Block, &mut NoShelf, |fabric| {
+        let mut station = station(fabric, "client", 2, Waiting::Block);
+        let mut client = connect(&mut station, WRITE).unwrap();
+        let begin = Instant::now();
+        let mut spoken = Vec::new();
+        for second in 0..120_u64 {
+            let now = begin + Duration::from_secs(second);
+            client.keep_alive(now).unwrap();
+            if client.said() == now {
+                spoken.push(second);
+                let answer = answers(&mut client, &[Message::Sum]).unwrap();
+                assert!(matches!(answer, Message::SumIs { .. }));
+            }
+        }
+        let first = *spoken.first().unwrap();
+        assert!(first <= 20, "it connected before `begin`");
+        let expected: Vec<u64> = (first..120).step_by(20).collect();
+        assert_eq!(spoken, expected);
+    });
+}
+
+/// A client whose host is gone is found out before it is idle, though it expects nothing and nothing is under way.
+#[test]
+fn a_host_that_is_gone_is_noticed() {
+    let time = Time::default();
+    serving_on(time.terms(), Waiting::Block, &mut NoShelf, |fabric| {
+        let most = Request {
+            size: (MEMORY / 4 * 3) as u32,
+            ..WRITE
+        };
+        let mut gone = station(fabric, "gone", 2, Waiting::Block);
+        let _gone = connect(&mut gone, most).unwrap();
+        let at = fabric.now().as_micros();
+        fabric.inject(Fault::Crash { adapter: 1, at });
+        time.pass(11);
+        let mut tries = 0;
+        // The device tries for a while to reach it.
+        while let Err(failure) = {
+            let mut other = station(fabric, "other", 3 + tries, Waiting::Block);
+            connect(&mut other, most).map(drop)
+        } {
+            assert_eq!(failure.why, Refusal::Busy.why());
+            tries += 1;
+            assert!(tries < 600, "the server keeps its memory");
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+}
+
+/// However many messages of one client come, the deadlines of others are looked at.
+#[test]
+fn a_client_that_floods_keeps_no_idle_one() {
+    let time = Time::default();
+    serving_on(time.terms(), Waiting::Block, &mut NoShelf, |fabric| {
+        let over = AtomicBool::new(false);
+        let mut idle = station(fabric, "idle", 2, Waiting::Block);
+        let mut idle = connect(&mut idle, WRITE).unwrap();
+        thread::scope(|scope| {
+            let flood = scope.spawn(|| {
+                let mut station = station(fabric, "flood", 3, Waiting::Block);
+                let shape = perf::Shape {
+                    operation: Operation::Send,
+                    size: 8,
+                    depth: 16,
+                    segments: 1,
+                    batch: 1,
+                };
+                let memory = Memory::new(2 * 8 * 16);
+                let mut load = RemoteLoad::open(&mut station, place(), shape, memory).unwrap();
+                let mut rounds = 0;
+                while !over.load(Ordering::Acquire) {
+                    // If time passes while it is not running, it is idle itself.
+                    if measure::run(&mut load, Goal::Operations(500), Duration::ZERO).is_err() {
+                        break;
+                    }
+                    rounds += 1;
+                    if rounds == 1 {
+                        time.pass(61);
+                    }
+                }
+            });
+            let failure = idle.message(&|| Ok(())).unwrap_err();
+            over.store(true, Ordering::Release);
+            assert_eq!(failure.why, Refusal::Silent.why());
+            flood.join().unwrap();
+        });
+    });
+}
+
+/// What a message or a request makes a server do goes in parts, between which it serves others.
+#[test]
+fn long_work_goes_in_parts() {
+    const LONG: u32 = 2 << 20;
+    const PARTS: u64 = 2 << 2;
+    let time = Time::default();
+    let directory = tempfile::tempdir().unwrap();
+    let mut shelf = folder(directory.path(), false);
+    serving_on(time.terms(), Waiting::Block, &mut shelf, |fabric| {
+        let mut station = station(fabric, "client", 2, Waiting::Block);
+        for work in [
+            Work::Write,
+            Work::Read,
+            Work::Copy {
+                length: LONG.into(),
+            },
+        ] {
+            let request = Request {
+                work,
+                depth: 1,
+                size: LONG,
+            };
+            let before = time.turns();
+            let mut client = connect(&mut station, request).unwrap();
+            let accepted = time.turns();
+            assert!(accepted - before >= PARTS, "{work:?}: memory is prepared");
+            let Work::Copy { .. } = work else {
+                let answer = answers(&mut client, &[Message::Sum]).unwrap();
+                assert!(matches!(answer, Message::SumIs { .. }));
+                let turns = time.turns() - accepted;
+                assert!(turns >= PARTS, "{work:?}: memory is hashed");
+                client.close(&[]).unwrap();
+                continue;
+            };
+            let name = Message::Name("file".into());
+            answers(&mut client, &[name]).unwrap();
+            let begun = time.turns();
+            let filled = Message::Filled {
+                slot: 0,
+                length: LONG,
+            };
+            let answer = answers(&mut client, &[filled]).unwrap();
+            assert_eq!(answer, Message::Empty { slot: 0 });
+            let emptied = time.turns();
+            assert!(emptied - begun >= PARTS, "a slot is emptied");
+            let checksum = twox_hash::XxHash3_128::oneshot(&vec![0; LONG as usize]);
+            let answer = answers(&mut client, &[Message::End { checksum }]).unwrap();
+            assert!(matches!(answer, Message::Stored { .. }));
+            assert!(time.turns() - emptied >= PARTS, "a file is read back");
+            client.close(&[]).unwrap();
+        }
+    });
+}
+
+/// Files are stored until a quota is used up, of one host or of all; those that are not stored do not count.
+#[test]
+fn quotas_of_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let quotas = Quotas {
+        host: 12 << 10,
+        all: 20 << 10,
+    };
+    let mut shelf = Folder::new(directory.path(), false, quotas).unwrap();
+    let told = serving(Waiting::Block, &mut shelf, |fabric| {
+        let mut first = station(fabric, "first", 2, Waiting::Block);
+        let mut second = station(fabric, "second", 3, Waiting::Block);
+        // What does not end well is given back.
+        let request = Request {
+            work: Work::Copy { length: 12 << 10 },
+            depth: 2,
+            size: 100,
+        };
+        for _ in 0..3 {
+            let mut client = connect(&mut first, request).unwrap();
+            let said = [Message::Name("bad".into()), Message::End { checksum: 0 }];
+            let failure = answers(&mut client, &said).unwrap_err();
+            assert_eq!(failure.why, Refusal::Different.why());
+            client.close(&[]).unwrap();
+        }
+        let quota = |station: &mut MockStation, name: &str, length| {
+            let failure = copy(station, name, &some(length), SHAPE).unwrap_err();
+            assert_eq!(failure.why, Refusal::Quota.why(), "{name}");
+        };
+        quota(&mut first, "large", (12 << 10) + 1);
+        copy(&mut first, "a", &some(8 << 10), SHAPE).unwrap();
+        quota(&mut first, "b", (4 << 10) + 1);
+        // A file without bytes takes room, too.
+        copy(&mut first, "empty", &[], SHAPE).unwrap();
+        quota(&mut first, "empty too", 0);
+        copy(&mut second, "c", &some(8 << 10), SHAPE).unwrap();
+        quota(&mut second, "d", 1);
+    });
+    assert_eq!(names(directory.path()), ["a", "c", "empty"]);
+    assert!(told.contains(&Notice::Refused(Refusal::Quota)));
+}
+
+/// Without the token of the server nobody is let in, and nothing is lent.
+#[test]
+fn a_token_lets_clients_in() {
+    let token = |word: &str| Token::new(word.as_bytes()).unwrap();
+    let (ours, other) = (token("a secret of ours"), token("a secret, theirs"));
+    let terms = Terms {
+        guard: Some(Guard::new(token("a secret of ours"))),
+        ..Terms::default()
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let mut shelf = folder(directory.path(), false);
+    let told = serving_on(terms, Waiting::Block, &mut shelf, |fabric| {
+        let number = AtomicU64::new(2);
+        let client = || {
+            let number = number.fetch_add(1, Ordering::Relaxed);
+            station(fabric, "client", number, Waiting::Block)
+        };
+        let attempt = |name: &str, token: Option<&Token>| {
+            let (data, mut read) = (some(5000), 0);
+            let place = Place { token, ..place() };
+            let fill = |buffer: &mut [u8]| {
+                let count = crate::copy::fill(&mut data.get(read..).unwrap(), buffer).unwrap();
+                read += count;
+                Ok(count)
+            };
+            send_file(&mut client(), place, name, 5000, SHAPE, fill, &|| Ok(()))
+        };
+        for (name, token, refusal) in [
+            ("none", None, Refusal::NoToken),
+            ("other", Some(&other), Refusal::WrongToken),
+        ] {
+            for _ in 0..=MOST_CLIENTS {
+                assert_eq!(attempt(name, token).unwrap_err().why, refusal.why());
+            }
+        }
+        attempt("ours", Some(&ours)).unwrap();
+        let place = Place {
+            token: Some(&ours),
+            ..place()
+        };
+        let mut station = client();
+        for operation in [Operation::Write, Operation::Read, Operation::Send] {
+            let shape = perf::Shape {
+                operation,
+                size: 100,
+                depth: 2,
+                segments: 1,
+                batch: 1,
+            };
+            let memory = Memory::new(400);
+            let mut load = RemoteLoad::open(&mut station, place, shape, memory).unwrap();
+            let point = measure::run(&mut load, Goal::Operations(50), Duration::ZERO).unwrap();
+            assert!(point.verified, "{shape:?}");
+            load.close().unwrap();
+        }
+    });
+    assert_eq!(names(directory.path()), ["ours"]);
+    let wrong = Notice::Rejected(Refusal::WrongToken);
+    let rejected = told
+        .iter()
+        .filter(|told| matches!(told, Notice::Rejected(_)));
+    let rejected: Vec<_> = rejected.collect();
+    assert_eq!(rejected, vec![&wrong; MOST_CLIENTS + 1]);
+}
+
+/// A file that appears at the last moment stays, unless files are replaced.
+#[test]
+fn a_file_made_meanwhile_is_not_replaced() {
+    for replace in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let theirs = path.clone();
+        let mut shelf = folder(directory.path(), replace).synced_by(move |file| {
+            if file.metadata()?.is_file() {
+                std::fs::write(&theirs, "theirs")?;
+            }
+            Ok(())
+        });
+        serving(Waiting::Block, &mut shelf, |fabric| {
+            let mut client = station(fabric, "client", 2, Waiting::Block);
+            let outcome = copy(&mut client, "file", b"ours", SHAPE);
+            if replace {
+                outcome.unwrap();
+            } else {
+                assert_eq!(outcome.unwrap_err().why, Refusal::Exists.why());
+            }
+        });
+        let content = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(content, if replace { "ours" } else { "theirs" });
+        assert_eq!(names(directory.path()), ["file"]);
+    }
+}
+
+/// Ends what waits for it, also if the test fails.
+struct Until<'a>(&'a AtomicBool);
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// A client hears that its file is stored when the disk has it; others are served while the disk is slow.
+#[test]
+fn files_are_stored_when_the_disk_has_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let (slow, done) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
+    let (wait, count) = (slow.clone(), done.clone());
+    let mut shelf = folder(directory.path(), false).synced_by(move |_| {
+        while wait.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        count.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    });
+    serving(Waiting::Block, &mut shelf, |fabric| {
+        thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                let mut client = station(fabric, "first", 2, Waiting::Block);
+                let outcome = copy(&mut client, "file", &some(5000), SHAPE);
+                (outcome, done.load(Ordering::Acquire))
+            });
+            // The file is whole, but not in its place.
+            while std::fs::read_dir(directory.path()).unwrap().count() == 0 {
+                thread::yield_now();
+            }
+            let slow = Until(&slow);
+            let mut second = station(fabric, "second", 3, Waiting::Block);
+            for _ in 0..3 {
+                let mut client = connect(&mut second, WRITE).unwrap();
+                let answer = answers(&mut client, &[Message::Sum]).unwrap();
+                assert!(matches!(answer, Message::SumIs { .. }));
+                client.close(&[]).unwrap();
+            }
+            assert!(!directory.path().join("file").exists());
+            drop(slow);
+            let (outcome, synced) = first.join().unwrap();
+            outcome.unwrap();
+            // The file, and where folders can be written by themselves, its folder.
+            assert_eq!(synced, if cfg!(unix) { 2 } else { 1 });
+        });
+    });
+    assert_eq!(names(directory.path()), ["file"]);
+
+    let directory = tempfile::tempdir().unwrap();
+    let full = |_: &std::fs::File| Err(std::io::ErrorKind::StorageFull.into());
+    let mut shelf = folder(directory.path(), false).synced_by(full);
+    serving(Waiting::Block, &mut shelf, |fabric| {
+        let mut client = station(fabric, "client", 2, Waiting::Block);
+        let failure = copy(&mut client, "file", &some(5000), SHAPE).unwrap_err();
+        assert_eq!(failure.why, Refusal::CannotWrite.why());
+    });
+    assert_eq!(names(directory.path()), [""; 0]);
+}
