@@ -5,7 +5,7 @@
 //!
 //! | trait | is |
 //! |---|---|
-//! | [`Hal`] | barriers by intent, cache maintenance |
+//! | [`Hal`] | barriers by intent, cache maintenance; for aarch64 and RISC-V in [`cache`] |
 //! | [`RegisterIo`] | the register window that doorbells are in |
 //! | [`mlx5::Control`] | objects of the device: regions, queues, their numbers; a hypervisor, a boot program, `mlx5dv` |
 //! | [`Sideband`] | the channel over which connections come about |
@@ -28,13 +28,14 @@
 //! was posted on queue pairs, flushed. Buffers of shared queues that are with the device are kept.
 //!
 //! # Unsafe code
-//! In the modules of [`Hal`], [`RegisterIo`] and [`RegisterWords`], beside the promises of the backends themselves, which rest on those that
+//! In the modules of [`Hal`], [`RegisterIo`] and [`RegisterWords`] and of the processors in [`cache`], beside the promises of the backends themselves, which rest on those that
 //! [`mlx5::Control`] and [`pvrdma::Mapping`] ask for.
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
+pub mod cache;
 mod calls;
 mod fault;
 mod hal;

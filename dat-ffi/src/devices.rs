@@ -17,32 +17,64 @@ use crate::complaint::complain;
 /// A device, as a line of `dat.conf` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// A host of the fabric in this process, by its number; with the operations beyond the interface if it is asked for them.
-    Mock { host: u8, extended: bool },
+    /// A host of the fabric in this process.
+    Mock(Host),
     /// An RDMA device: its name or that of its network interface, or an address, with a port if one was given.
     Verbs(String),
 }
 
+/// A host of the mock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    number: u8,
+    /// Whether it has the operations beyond the interface.
+    is_extended: bool,
+    /// Whether its processor and its device see the same memory without `dat_lmr_sync_rdma_*`.
+    is_coherent: bool,
+}
+
+impl Host {
+    const fn new(number: u8) -> Self {
+        Self {
+            number,
+            is_extended: false,
+            is_coherent: true,
+        }
+    }
+
+    /// Reads the words behind the number; `None` if one is unknown.
+    fn with<'w>(self, mut words: impl Iterator<Item = &'w str>) -> Option<Self> {
+        words.try_fold(self, |host, word| match word {
+            "extended" => Some(Self {
+                is_extended: true,
+                ..host
+            }),
+            "non-coherent" => Some(Self {
+                is_coherent: false,
+                ..host
+            }),
+            _ => None,
+        })
+    }
+}
+
 impl Named {
-    /// Reads the instance data of a line: `mock`, `mock 7`, `mock 7 extended`, `rxe0`, `mlx5_0 2`, `eth2 0`, `10.9.0.1`. If it is empty, the name of the
+    /// Reads the instance data of a line: `mock`, `mock 7`, `mock 7 extended`, `mock 7 non-coherent`, `rxe0`, `mlx5_0 2`, `eth2 0`, `10.9.0.1`. If it is empty, the name of the
     /// line says it.
     pub(crate) fn parse(instance_data: &str, ia_name: &str) -> Self {
         let mut words = instance_data.split_whitespace();
         let device = words.next().unwrap_or(ia_name);
         let number = words.next();
-        let extended = match words.next() {
-            None => Some(false),
-            Some("extended") => Some(true),
-            Some(_) => None,
-        };
-        match (device, number.unwrap_or("1").parse(), extended) {
-            ("mock", Ok(host @ 1..=254), Some(extended)) => Self::Mock { host, extended },
-            _ => Self::Verbs(match number {
-                // A port 0 is any.
-                None | Some("0") => device.to_owned(),
-                Some(port) => format!("{device}:{port}"),
-            }),
+        if let ("mock", Ok(host @ 1..=254)) = (device, number.unwrap_or("1").parse())
+            && let Some(host) = Host::new(host).with(words)
+        {
+            return Self::Mock(host);
         }
+        Self::Verbs(match number {
+            // A port 0 is any.
+            None | Some("0") => device.to_owned(),
+            Some(port) => format!("{device}:{port}"),
+        })
     }
 }
 
@@ -71,7 +103,7 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
     }
     let name = info.name()?;
     match Named::parse(&instance_data.to_string_lossy(), &name.to_string_lossy()) {
-        Named::Mock { .. } => None,
+        Named::Mock(_) => None,
         Named::Verbs(name) => unknown(&name),
     }
 }
@@ -79,7 +111,7 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
 /// Why no RDMA device is known by a name.
 fn unknown(name: &str) -> Option<String> {
     if name == "mock" || name.starts_with("mock:") {
-        return Some("hosts of the mock have the numbers 1 to 254, behind which nothing but `extended` may stand".into());
+        return Some("hosts of the mock have the numbers 1 to 254, behind which nothing but `extended` and `non-coherent` may stand".into());
     }
     if cfg!(not(feature = "verbs")) {
         return Some(format!(
@@ -149,10 +181,7 @@ pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
     expect(clippy::unnecessary_wraps, reason = "as where there are devices")
 )]
 pub(crate) fn found() -> Result<Vec<(String, Named)>> {
-    let first = Named::Mock {
-        host: 1,
-        extended: false,
-    };
+    let first = Named::Mock(Host::new(1));
     let mock = std::iter::once(("mock0".to_owned(), first));
     #[cfg(feature = "verbs")]
     let rdma = {
@@ -168,7 +197,7 @@ pub(crate) fn found() -> Result<Vec<(String, Named)>> {
 impl Opening for Named {
     fn open(&self, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
         match self {
-            Self::Mock { host, extended } => mock(*host, *extended, capacity, async_evd_min_qlen),
+            Self::Mock(host) => mock(*host, capacity, async_evd_min_qlen),
             Self::Verbs(name) => verbs(name, capacity, async_evd_min_qlen).inspect_err(|error| {
                 if error.kind() == ErrorKind::ProviderNotFound
                     && let Some(why) = unknown(name)
@@ -203,12 +232,15 @@ fn fabric() -> Result<Fabric> {
     Ok(fabric)
 }
 
-fn mock(host: u8, extended: bool, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
+fn mock(host: Host, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
     let fabric = fabric()?;
-    let mut options = NodeOptions::new("mock", host.into());
-    options.address = IaAddress::V4([127, 0, 0, host], 0);
-    if extended {
+    let mut options = NodeOptions::new("mock", host.number.into());
+    options.address = IaAddress::V4([127, 0, 0, host.number], 0);
+    if host.is_extended {
         options = options.extended();
+    }
+    if !host.is_coherent {
+        options = options.non_coherent();
     }
     let backend = fabric.node(options);
     Opened::open(backend, fabric, capacity, async_evd_min_qlen).map(Device::Mock)
@@ -256,6 +288,7 @@ mod tests {
         };
         assert_eq!(explained(2, 2, c"mock 7"), None);
         assert_eq!(explained(2, 2, c"mock 7 extended"), None);
+        assert_eq!(explained(2, 2, c"mock 7 non-coherent"), None);
         assert_eq!(explained(1, 1, c"mock"), None);
         let said = |ours, major, instance_data| {
             explained(ours, major, instance_data).expect("it opens nothing")
@@ -287,19 +320,29 @@ mod tests {
     #[test]
     fn instance_data_names_devices() {
         let verbs = |name: &str| Named::Verbs(name.to_owned());
-        let mock = |host| Named::Mock {
-            host,
-            extended: false,
+        let mock = |host| Named::Mock(Host::new(host));
+        let host = Host::new(7);
+        let extended = Host {
+            is_extended: true,
+            ..host
         };
-        let extended = Named::Mock {
-            host: 7,
-            extended: true,
+        let apart = Host {
+            is_coherent: false,
+            ..host
         };
+        let both = Named::Mock(Host {
+            is_coherent: false,
+            ..extended
+        });
         for (instance_data, name, expected) in [
             ("mock", "x", mock(1)),
             ("", "mock", mock(1)),
             ("mock 7", "x", mock(7)),
-            ("mock 7 extended", "x", extended),
+            ("mock 7 extended", "x", Named::Mock(extended)),
+            ("mock 7 non-coherent", "x", Named::Mock(apart)),
+            ("mock 7 extended non-coherent", "x", both.clone()),
+            ("mock 7 non-coherent extended", "x", both),
+            ("mock 7 non-coherent more", "x", verbs("mock:7")),
             ("mock 7 more", "x", verbs("mock:7")),
             ("mock 0", "x", verbs("mock")),
             ("mock 255", "x", verbs("mock:255")),

@@ -10,6 +10,7 @@ mod harden;
 mod install;
 mod lanes;
 mod lints;
+mod maintenance;
 mod manual;
 mod packages;
 mod pages;

@@ -1,10 +1,12 @@
 //! The crates without std on machines other than this one: they compile for the processors that firmware runs on.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use std::fs;
 use std::path::Path;
 use xshell::{Cmd, Shell, cmd};
 
 use crate::lanes::side_by_side;
+use crate::maintenance;
 use crate::workspace::Workspace;
 
 /// A kind of processor, and what of the core it can use.
@@ -12,6 +14,8 @@ struct Target {
     triple: &'static str,
     features: &'static str,
     why: &'static str,
+    /// Whether the driver brings cache maintenance for it.
+    maintains: bool,
 }
 
 const TARGETS: &[Target] = &[
@@ -19,28 +23,39 @@ const TARGETS: &[Target] = &[
         triple: "thumbv6m-none-eabi",
         features: "critical-section,defmt",
         why: "32 bits, no compare-and-swap",
+        maintains: false,
     },
     Target {
         triple: "thumbv7em-none-eabihf",
         features: "critical-section,defmt,spin",
         why: "32 bits, no 64-bit atomics",
+        maintains: false,
     },
     Target {
         triple: "riscv32imac-unknown-none-elf",
         features: "critical-section,defmt,spin",
         why: "32 bits, weak ordering",
+        maintains: true,
+    },
+    Target {
+        triple: "riscv64gc-unknown-none-elf",
+        features: "critical-section,log,spin",
+        why: "64 bits, weak ordering",
+        maintains: true,
     },
     Target {
         triple: "aarch64-unknown-none",
         features: "critical-section,log,spin",
         why: "64 bits, weak ordering",
+        maintains: true,
     },
 ];
 
 /// Debian's compiler, of the package `rustc-web`, whose package of sources has the same version.
 pub(crate) const DISTRIBUTION: &str = "/usr/bin/rustc";
 
-/// Checks that the core, remote shared memory on it, which needs an allocator, and the driver of raw adapters compile for each target: with the toolchain in use where that has the target, or
+/// Checks that the core, remote shared memory on it, which needs an allocator, and the driver of raw adapters compile and are assembled for each target, and what cache
+/// maintenance is made of: with the toolchain in use where that has the target, or
 /// else with Debian's compiler, which builds `core` and `alloc` from their sources first.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     side_by_side(workspace, TARGETS, |shell, folder, target| {
@@ -48,6 +63,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             triple,
             features,
             why,
+            maintains,
         } = target;
         println!("  {triple} ({why}), dat-core with [{features}], dat-rsm and backend-mmio");
         let features: Vec<String> = features
@@ -68,11 +84,16 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             "--target",
             triple,
         ];
-        let check = cmd!(
+        let build = cmd!(
             shell,
-            "cargo check --quiet --target-dir {folder} {scope...}"
+            "cargo build --quiet --target-dir {folder} {scope...}"
         );
-        for_target(shell, triple, check.quiet())?.run()?;
+        for_target(shell, triple, build.quiet())?.run()?;
+        if *maintains {
+            let driver = folder.join(triple).join("debug/libbackend_mmio.rlib");
+            let code = fs::read(&driver).with_context(|| driver.display().to_string())?;
+            maintenance::check(&code).with_context(|| triple.to_string())?;
+        }
         Ok(())
     })
 }

@@ -143,15 +143,26 @@ fn operations_beyond_the_interface_are_done_where_they_are_asked_for() {
     run_built(&extended(SANITIZED));
 }
 
+/// Spec: LSW-01, LSW-02, LSW-04, LSW-05, LSW-08, LSW-12, LSW-13, LSW-14, LSW-17, LSW-18, LSW-19, LSW-20, LSW-22, LSW-28, LSR-01, LSR-02, LSR-03, LSR-05, LSR-06
+#[test]
+fn memory_that_is_not_coherent_is_synchronised() {
+    run_built(&with_device("sync", SANITIZED, "mock 2 non-coherent"));
+}
+
 /// The program of operations beyond the interface, with a device for it in its dat.conf.
 fn extended(options: &[&str]) -> Built {
-    let built = build("extended", options);
+    with_device("extended", options, "mock 2 extended")
+}
+
+/// A program with a second device in its dat.conf, named as the program is.
+fn with_device(name: &'static str, options: &[&str], device: &str) -> Built {
+    let built = build(name, options);
     let file = built.folder.path().join("dat.conf");
     let line = fs::read_to_string(&file).expect("dat.conf");
-    let extended = line
-        .replace("mock0", "extended")
-        .replace("\"mock\"", "\"mock 2 extended\"");
-    fs::write(&file, line + &extended).expect("dat.conf");
+    let second = line
+        .replace("mock0", name)
+        .replace("\"mock\"", &format!("\"{device}\""));
+    fs::write(&file, line + &second).expect("dat.conf");
     built
 }
 
@@ -195,6 +206,8 @@ fn valgrind_finds_nothing() {
         run_with_ours_by(VALGRIND, &build(name, &[]), &[]);
     }
     run_with_ours_by(VALGRIND, &extended(&[]), &[]);
+    let sync = with_device("sync", &[], "mock 2 non-coherent");
+    run_with_ours_by(VALGRIND, &sync, &[]);
 }
 
 /// What the packaged registry would follow into nowhere, ours refuses.

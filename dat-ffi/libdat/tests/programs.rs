@@ -144,6 +144,22 @@ fn wrong_handles_are_refused() {
     run(BOTH, "handles", &[]);
 }
 
+/// Spec: LSW-01, LSW-02, LSW-04, LSW-05, LSW-08, LSW-12, LSW-13, LSW-14, LSW-17, LSW-18, LSW-19, LSW-20, LSW-22, LSW-28, LSR-01, LSR-02, LSR-03, LSR-05, LSR-06
+#[test]
+fn memory_that_is_not_coherent_is_synchronised() {
+    synchronised(SANITIZED).run(&[], &[]);
+}
+
+/// The program of synchronising calls, with devices for it in its dat.conf.
+fn synchronised(options: &[&str]) -> Program {
+    let program = Program::new(BOTH, "sync", options);
+    program.configure(
+        "mock0 u1.2 nonthreadsafe default libdat.so.1 dat.0.1 \"mock\" \"\"\n\
+         sync u1.2 nonthreadsafe default libdat.so.1 dat.0.1 \"mock 2 non-coherent\" \"\"\n",
+    );
+    program
+}
+
 /// Spec: SRC-01, SRF-01, SRQR-01, EPX-01, RSC-03, CRR-01, CRR-02, PSC-02, PSA-01
 #[test]
 fn buffers_are_shared_and_requests_answered() {
@@ -172,6 +188,7 @@ fn every_call_succeeds_and_is_refused() {
 #[test]
 fn valgrind_finds_nothing() {
     Program::new(OWN, "calls", PLAIN).run(VALGRIND, CALLS);
+    synchronised(PLAIN).run(VALGRIND, &[]);
     for name in ["transfer", "handles", "shared", "waits", "late", "any"] {
         Program::new(BOTH, name, PLAIN).run(VALGRIND, &[]);
     }

@@ -1,14 +1,17 @@
 //! QEMU's `virt` for 64 bits of Arm, without high memory: where QEMU jumps to, page tables, registers.
 #![expect(
     unsafe_code,
-    reason = "what comes before Rust, registers at fixed addresses, and barriers; a room of its own"
+    reason = "what comes before Rust, and registers at fixed addresses; a room of its own"
 )]
 
 use core::arch::{asm, global_asm};
 use core::ptr::with_exposed_provenance_mut;
 
-use backend_mmio::Hal;
-use dat_core::backend::SyncDirection;
+/// Barriers, and the maintenance of caches that a processor needs whose devices do not see them.
+///
+/// QEMU has no caches: it runs the instructions, rings may lie in memory that is mapped write-back, and programs that leave calls out
+/// work as well.
+pub use backend_mmio::cache::Aarch64Hal as Barriers;
 
 /// Where the machine leaves room for windows of devices.
 pub(crate) const WINDOWS: Option<u32> = Some(0x1000_0000);
@@ -80,42 +83,4 @@ pub fn exit(code: u32) -> ! {
     let argument = [ENDED, code.into()];
     // SAFETY: QEMU reads the argument, and does not return.
     unsafe { asm!("hlt #0xf000", in("w0") EXIT, in("x1") argument.as_ptr(), options(noreturn)) }
-}
-
-/// A barrier of the domain that devices are in.
-macro_rules! barrier {
-    ($what:literal) => {
-        // SAFETY: it only orders accesses to memory.
-        unsafe { asm!($what, options(nostack, preserves_flags)) }
-    };
-}
-
-/// The barriers of this processor, whose devices take part in the coherence of caches.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Barriers;
-
-// SAFETY: `osh` reaches devices; `st` orders stores, to memory and to registers alike, `ld` loads before all that follows, and the
-// full barrier everything. Registers are mapped without gathering.
-unsafe impl Hal for Barriers {
-    const COHERENT: bool = true;
-
-    fn to_device() {
-        barrier!("dmb oshst");
-    }
-
-    fn from_device() {
-        barrier!("dmb oshld");
-    }
-
-    fn to_register() {
-        barrier!("dmb oshst");
-    }
-
-    fn store_before_load() {
-        barrier!("dmb osh");
-    }
-
-    fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
-        barrier!("dmb osh");
-    }
 }

@@ -114,6 +114,7 @@ pub(crate) fn all() -> Result<()> {
     stage.connect()?;
     stage.message("bare metal")?;
     stage.many()?;
+    stage.synchronised()?;
     stage.refusals()?;
     stage.failure()?;
     stage.begin_anew()?;
@@ -269,20 +270,25 @@ impl Stage {
         }
     }
 
-    /// Sends a text in two pieces, and checks that it arrived.
+    /// Sends a text in two pieces. The driver maintains no caches over what is posted: stores are made visible before the post.
     fn deliver(&self, text: &str, cookie: u64) -> Result<()> {
         let Self { ia, near, far, .. } = self;
         for (place, byte) in text.bytes().enumerate() {
             BYTES.0[SOURCE + place].store(byte, Ordering::Relaxed);
             BYTES.0[TARGET + place].store(0, Ordering::Relaxed);
         }
-        ia.post_recv(far.ep, &[self.piece(TARGET, 32)], cookie, NOTHING)?;
+        let target = [self.piece(TARGET, 32)];
+        ia.lmr_sync_rdma_write(&target)?;
+        ia.post_recv(far.ep, &target, cookie, NOTHING)?;
         let rest = text.len() as u64 - 3;
         let pieces = [self.piece(SOURCE, 3), self.piece(SOURCE + 3, rest)];
+        ia.lmr_sync_rdma_read(&pieces)?;
         ia.post_send(near.ep, &pieces, cookie + 1, NOTHING)
     }
 
-    fn arrived(text: &str) -> Result<()> {
+    /// Makes what the adapter wrote visible, and checks that it is the text.
+    fn arrived(&self, text: &str) -> Result<()> {
+        self.ia.lmr_sync_rdma_write(&[self.piece(TARGET, 32)])?;
         let there =
             |(place, byte): (usize, u8)| BYTES.0[TARGET + place].load(Ordering::Relaxed) == byte;
         if text.bytes().enumerate().all(there) {
@@ -299,7 +305,7 @@ impl Stage {
         defmt::info!("post_recv, post_send");
         self.completion(far, far.receives)?;
         self.completion(near, near.requests)?;
-        Self::arrived(text)?;
+        self.arrived(text)?;
         defmt::info!("  B reads \"{=str}\"", text);
         Ok(())
     }
@@ -321,13 +327,40 @@ impl Stage {
                     return Err(unexpected());
                 }
             }
-            Self::arrived(text)?;
+            self.arrived(text)?;
         }
         defmt::info!("{=u64} messages more", COUNT);
         if self.ended.get() == 0 {
             return Err(unexpected());
         }
         defmt::info!("the adapter ended waits by words of memory");
+        Ok(())
+    }
+
+    /// Maintenance of any range, aligned with lines or not, changes no byte of it nor of its neighbours.
+    fn synchronised(&self) -> Result<()> {
+        const LENGTHS: [u64; 6] = [1, 16, 63, 64, 65, 4096];
+        let byte = |place: usize| place as u8 ^ (place >> 8) as u8;
+        for (place, to) in BYTES.0.iter().enumerate() {
+            to.store(byte(place), Ordering::Relaxed);
+        }
+        for start in 2048..2048 + 64 {
+            for length in LENGTHS {
+                let piece = [self.piece(start, length)];
+                self.ia.lmr_sync_rdma_write(&piece)?;
+                self.ia.lmr_sync_rdma_read(&piece)?;
+            }
+        }
+        let is_kept = |(place, of): (usize, &AtomicU8)| of.load(Ordering::Relaxed) == byte(place);
+        if !BYTES.0.iter().enumerate().all(is_kept) {
+            defmt::error!("a synchronised byte changed");
+            return Err(unexpected());
+        }
+        let beyond = [self.piece(8190, 3)];
+        if self.ia.lmr_sync_rdma_write(&beyond).is_ok() {
+            return Err(unexpected());
+        }
+        defmt::info!("lmr_sync_rdma_write, lmr_sync_rdma_read: every byte is as it was");
         Ok(())
     }
 

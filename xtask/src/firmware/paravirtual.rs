@@ -13,7 +13,7 @@ use xshell::{Shell, cmd};
 
 use super::{Images, TIME};
 use crate::workspace::Workspace;
-use crate::{packages, vm};
+use crate::{maintenance, packages, vm};
 
 /// A machine that the image runs on.
 pub(super) struct Machine {
@@ -136,6 +136,10 @@ pub(super) fn log(images: &Images, machine: &Machine) -> Result<Option<String>> 
         return Ok(None);
     }
     let image = images.build(triple, "paravirtual")?;
+    if triple == ARM.triple {
+        // QEMU would run it without them just as well.
+        maintenance::check(&fs::read(&image)?).context(triple)?;
+    }
     let library = library(images)?;
     let folder = tempfile::tempdir()?;
     let (addresses, serial) = (
