@@ -199,7 +199,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// that has passed already makes it a poll, none at all waits forever.
     ///
     /// Calls `progress` itself. To learn how many events were queued when the time ran out, use
-    /// [`evd_wait`](Self::evd_wait) and [`EvdWait::expire`].
+    /// [`evd_wait_or_count`](Self::evd_wait_or_count).
     ///
     /// # Errors
     /// - As `evd_wait`.
@@ -217,13 +217,32 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         deadline: Option<Instant>,
         wait: &mut W,
     ) -> Result<Waited> {
+        self.evd_wait_or_count(evd, threshold, deadline, wait)?
+            .map_err(|_| Error::timeout_expired())
+    }
+
+    /// As [`evd_wait_until`](Self::evd_wait_until); counts the queued events when the deadline has passed, before the wait ends.
+    ///
+    /// # Errors
+    /// As `evd_wait_until`, but for TIMEOUT_EXPIRED.
+    ///
+    /// Spec: EVW-01..14
+    pub fn evd_wait_or_count<W: Wait>(
+        &self,
+        evd: EvdId,
+        threshold: i32,
+        deadline: Option<Instant>,
+        wait: &mut W,
+    ) -> Result<core::result::Result<Waited, Expired>> {
         let mut pending = self.evd_wait(evd, threshold)?;
         let own = OwnWait {
             evd: evd.index() as u16,
             serial: pending.serial,
         };
-        self.sleep_until(Some(own), deadline, wait, |waker| pending.poll(waker))
-            .unwrap_or_else(|| Err(Error::timeout_expired()))
+        match self.sleep_until(Some(own), deadline, wait, |waker| pending.poll(waker)) {
+            Some(outcome) => outcome.map(Ok),
+            None => Ok(Err(pending.expire())),
+        }
     }
 
     /// Calls `poll` until it is ready or the deadline has passed (`None`). `own` is the wait on a dispatcher that it is, if it is one.
