@@ -179,6 +179,15 @@ fn what_comes_late_leaves_others_alone() {
     run("late");
 }
 
+/// The child of a process is refused what the parent has open, and may open what it likes.
+///
+/// Spec: GEN-03, GEN-04, IAO-01
+#[test]
+fn a_child_is_refused_what_its_parent_has_open() {
+    // The sanitizer's allocator does not open its locks in a child.
+    run_built(&build("fork", &[]));
+}
+
 const VALGRIND: &[&str] = &[
     "valgrind",
     "--quiet",
