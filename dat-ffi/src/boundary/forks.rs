@@ -23,6 +23,13 @@ pub(crate) fn forks() -> usize {
     FORKS.load(Ordering::Relaxed)
 }
 
+/// Calls functions of ours in the thread that forks: before, and after in the parent and the child. Without memory for that, a child
+/// may wait for a lock that was held.
+pub(crate) fn around_forks(before: extern "C" fn(), after: extern "C" fn()) {
+    // SAFETY: the functions are safe to call; the library that has them stays loaded.
+    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+}
+
 /// Processes in a line of forks that have values of their own.
 const GENERATIONS: usize = 64;
 
