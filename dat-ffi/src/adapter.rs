@@ -18,7 +18,8 @@ use dat_core::{Error, Result, Subtype};
 
 use crate::agents;
 use crate::boundary::{
-    Entered, NamedAttributes, OwnedIa, Slot, SocketAddress, keep_small, without_signals,
+    Entered, NamedAttributes, OwnedIa, PerProcess, Slot, SocketAddress, is_told_apart, keep_small,
+    without_signals,
 };
 use crate::capacity::Capacity;
 use crate::courtesy::Courtesy;
@@ -233,8 +234,6 @@ pub(crate) struct Adapter {
     found_nothing: AtomicU32,
     /// Waits that found nothing.
     pub(crate) courtesy: Courtesy,
-    /// The process that opened it.
-    process: u32,
 }
 
 /// Nothing does.
@@ -264,8 +263,27 @@ const MOST: usize = 1 << 15;
 
 static ADAPTERS: [Slot<Adapter>; MOST] = [const { Slot::new() }; MOST];
 
+/// The first place that is this process's; those before it were its parent's.
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+
+/// Places up to this one were ever used.
+static REACHED: AtomicUsize = AtomicUsize::new(0);
+
 /// Adapters that are open.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Shuts the adapters of the parent in a process that was just forked: their threads and devices are the parent's.
+/// Drops nothing, takes no lock and allocates nothing.
+///
+/// Spec: GEN-04
+pub(crate) fn abandon_all() {
+    let reached = REACHED.load(Ordering::Relaxed);
+    for slot in ADAPTERS.iter().take(reached) {
+        slot.abandon();
+    }
+    FIRST.store(reached, Ordering::Relaxed);
+    OPEN.store(0, Ordering::Relaxed);
+}
 
 /// What can be opened.
 pub(crate) trait Opening {
@@ -289,19 +307,24 @@ impl Adapter {
         async_evd_min_qlen: i32,
     ) -> Result<Entered<'static, Self>> {
         // One after the other, so that an empty place stays empty until it is filled.
-        static TURN: Mutex<()> = Mutex::new(());
+        static TURN: PerProcess<Mutex<()>> = PerProcess::new();
         static SMALL: Once = Once::new();
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = Error::insufficient_resources(Subtype::ResourceMemory);
+        if !is_told_apart() {
+            return Err(full);
+        }
+        let _turn = TURN.this().lock().unwrap_or_else(PoisonError::into_inner);
         SMALL.call_once(|| {
             keep_small(&ADAPTERS);
             handles::keep_small();
         });
-        let full = Error::insufficient_resources(Subtype::ResourceMemory);
         let (index, slot) = ADAPTERS
             .iter()
             .enumerate()
+            .skip(FIRST.load(Ordering::Relaxed))
             .find(|(_, slot)| slot.is_empty())
             .ok_or(full)?;
+        REACHED.fetch_max(index + 1, Ordering::Relaxed);
         let cell = reserve()?;
         let capacity = Capacity::beside(OPEN.load(Ordering::Relaxed));
         let device = without_signals(|| opening.open(&capacity, async_evd_min_qlen))?;
@@ -321,7 +344,6 @@ impl Adapter {
             keeper: Mutex::new(None),
             found_nothing: AtomicU32::new(0),
             courtesy: Courtesy::default(),
-            process: std::process::id(),
         });
         let (object, told, extensions) = with_device!(adapter, opened => (
             opened.ia.handle(),
@@ -342,10 +364,9 @@ impl Adapter {
             adapter.attend();
         }
         if before == 1 {
-            // The one that was alone so far; not one of the process that this one was forked from, which looks after it.
+            // The one that was alone so far.
             let mut others = ADAPTERS.iter().filter_map(Slot::enter);
-            let other = others
-                .find(|other| other.handle != adapter.handle && other.process == adapter.process);
+            let other = others.find(|other| other.handle != adapter.handle);
             if let Some(other) = other {
                 other.attend();
             }

@@ -4,7 +4,7 @@
 //! is still there, once, and one that is freed meanwhile is not.
 
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use dat_core::Result;
@@ -12,7 +12,7 @@ use dat_core::event::ProxyAgent;
 use dat_core::id::EvdId;
 
 use crate::adapter::Adapter;
-use crate::boundary::Agent;
+use crate::boundary::{Agent, PerProcess};
 use crate::handles::CHandle;
 
 /// An agent that was not called yet, or is being called.
@@ -107,9 +107,8 @@ impl Agents {
 static OVER: Condvar = Condvar::new();
 
 fn agents() -> MutexGuard<'static, Agents> {
-    static AGENTS: OnceLock<Mutex<Agents>> = OnceLock::new();
-    let agents = AGENTS.get_or_init(Mutex::default);
-    agents.lock().unwrap_or_else(PoisonError::into_inner)
+    static AGENTS: PerProcess<Mutex<Agents>> = PerProcess::new();
+    AGENTS.this().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes an agent that of a notification object: `give` hands it to the core, and returns the former one.

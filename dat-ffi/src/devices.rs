@@ -10,7 +10,7 @@ use dat_core::attributes::IaAddress;
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
 use crate::adapter::{Device, Opened, Opening};
-use crate::boundary::{In, ProviderInfo, StaticText, Text};
+use crate::boundary::{In, PerProcess, ProviderInfo, StaticText, Text};
 use crate::capacity::Capacity;
 use crate::complaint::complain;
 
@@ -216,8 +216,11 @@ struct Running {
 }
 
 fn fabric() -> Result<Fabric> {
-    static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
-    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    static RUNNING: PerProcess<Mutex<Option<Running>>> = PerProcess::new();
+    let mut running = RUNNING
+        .this()
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if let Some(running) = running.as_ref() {
         return Ok(running.fabric.clone());
     }

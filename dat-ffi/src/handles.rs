@@ -17,7 +17,7 @@ use dat_core::flags::HandleKind;
 use dat_core::id::{EpId, Handle};
 use dat_core::{Error, Result, Subtype};
 
-use crate::boundary;
+use crate::boundary::{self, PerProcess};
 
 /// Objects of this process, those in quarantine included.
 const CELLS: usize = 1 << 18;
@@ -162,7 +162,7 @@ impl Cell {
 
     fn give_back(&self) {
         if let Some(index) = self.index() {
-            free_cells().returned.push_back(index);
+            free_cells().push_back(index);
         }
     }
 
@@ -173,20 +173,15 @@ impl Cell {
     }
 }
 
-/// Cells without an object.
-struct Free {
-    /// Those from here on were never used.
-    fresh: u32,
-    /// Longest free first.
-    returned: VecDeque<u32>,
-}
+/// Cells from here on were never used, by this process or its parent. Changed by whoever holds the cells that are free.
+static FRESH: AtomicU32 = AtomicU32::new(0);
+
+/// Cells that had an object, longest free first.
+type Free = VecDeque<u32>;
 
 fn free_cells() -> MutexGuard<'static, Free> {
-    static FREE: Mutex<Free> = Mutex::new(Free {
-        fresh: 0,
-        returned: VecDeque::new(),
-    });
-    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+    static FREE: PerProcess<Mutex<Free>> = PerProcess::new();
+    FREE.this().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Has cells take memory as they are used.
@@ -209,19 +204,19 @@ impl Drop for Reserved {
 /// # Errors
 /// INSUFFICIENT_RESOURCES (MEMORY): there are too many objects.
 pub(crate) fn reserve() -> Result<Reserved> {
+    let exhausted = Error::insufficient_resources(Subtype::ResourceMemory);
     let mut free = free_cells();
-    let untouched = (free.fresh as usize) < CELLS;
-    let index = if free.returned.len() <= QUARANTINE && untouched {
-        let index = free.fresh;
-        free.fresh += 1;
-        Some(index)
+    let fresh = FRESH.load(Ordering::Relaxed);
+    let index = if free.len() <= QUARANTINE && (fresh as usize) < CELLS {
+        FRESH.store(fresh + 1, Ordering::Relaxed);
+        Some(fresh)
     } else {
-        free.returned.pop_front()
+        free.pop_front()
     };
     index
         .and_then(|index| ARENA.get(index as usize))
         .map(Reserved)
-        .ok_or(Error::insufficient_resources(Subtype::ResourceMemory))
+        .ok_or(exhausted)
 }
 
 /// In place of the index of a cell.

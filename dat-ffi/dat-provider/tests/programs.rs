@@ -190,6 +190,40 @@ fn what_comes_late_leaves_others_alone() {
     run("late");
 }
 
+/// Where no dat.conf has a line for it, our registry finds our provider by its name.
+///
+/// Spec: IAO-06, REGL-05
+#[test]
+fn our_registry_finds_our_provider_without_a_line_for_it() {
+    let built = build("fork", &[]);
+    let libraries = built.folder.path().join("libraries");
+    fs::create_dir_all(&libraries).expect("a folder");
+    for (from, to) in [
+        ("libdat2.so", "libdat2.so.2"),
+        ("libdat_provider.so", "libdat_provider.so.2"),
+    ] {
+        fs::copy(library(from), libraries.join(to)).expect("a library");
+    }
+    let ran = Command::new("timeout")
+        .arg("120")
+        .arg(built.folder.path().join(built.name))
+        .env_remove("DAT_OVERRIDE")
+        .env("LD_LIBRARY_PATH", &libraries)
+        .output()
+        .expect("the program runs");
+    show(&ran);
+    assert!(ran.status.success(), "{}", ran.status);
+}
+
+/// The child of a process is refused what the parent has open, and may open what it likes.
+///
+/// Spec: GEN-03, GEN-04, IAO-01
+#[test]
+fn a_child_is_refused_what_its_parent_has_open() {
+    // The sanitizer's allocator does not open its locks in a child.
+    run_built(&build("fork", &[]));
+}
+
 const VALGRIND: &[&str] = &[
     "valgrind",
     "--quiet",

@@ -78,8 +78,32 @@ pub(crate) fn access_to(address: usize, length: usize) -> Access {
 /// Where the system tells which memory a process has.
 const MEMORY: &str = "/proc/self/maps";
 
-/// What the system says that may be done with memory, which nothing is done to. Where it does not say, it may be written.
-pub(crate) fn told_access(address: usize, length: usize) -> Access {
+/// Most memory that the system is asked to provide, in bytes, so that it says what may be done with it.
+const PROVIDED: usize = 4 << 20;
+
+/// Whether memory may be used as `needed`; true where the system does not say.
+///
+/// Small memory is provided, as for a device that pins it: the cost does not grow with the mappings of the process. The list of
+/// mappings is read for large memory, and before memory is refused: the list knows how far the stack may grow.
+pub(crate) fn allows(address: usize, length: usize, needed: Access) -> bool {
+    let advice = match needed {
+        Access::Write => MADV_POPULATE_WRITE,
+        Access::Read | Access::None => MADV_POPULATE_READ,
+    };
+    (length <= PROVIDED && populate(address, length, advice) == 0)
+        || told_access(address, length) >= needed
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// How often this thread has read the list of mappings.
+    static LISTED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// What the list of mappings says that may be done with memory. Where there is no list, it may be written.
+fn told_access(address: usize, length: usize) -> Access {
+    #[cfg(test)]
+    LISTED.set(LISTED.get() + 1);
     match std::fs::read_to_string(MEMORY) {
         Ok(memory) => access_by(&memory, stack_limit(), address, length),
         Err(_) => Access::Write,
@@ -191,6 +215,21 @@ mod tests {
         for (address, length) in [(0, 1), (8, 4096), (usize::MAX - 10, 5), (4096, usize::MAX)] {
             assert_eq!(told_access(address, length), Access::None);
         }
+    }
+
+    /// Spec: LMC-01
+    #[test]
+    fn ordinary_memory_is_asked_about_without_the_list_of_mappings() {
+        static CONSTANT: [u8; 64] = [7; 64];
+        let bytes = vec![1_u8; 1 << 20];
+        let (address, constant) = (bytes.as_ptr().addr(), CONSTANT.as_ptr().addr());
+        assert!(allows(address, bytes.len(), Access::Write));
+        assert!(allows(address + 1, 1, Access::Read));
+        assert!(allows(constant, 64, Access::Read));
+        assert_eq!(LISTED.get(), 0);
+        assert!(!allows(constant, 64, Access::Write));
+        assert!(!allows(8, 4096, Access::Read));
+        assert_eq!(LISTED.get(), 2, "before memory is refused");
     }
 
     /// Spec: LMC-01

@@ -44,10 +44,10 @@ pub use rsm_layout::{AccessEntry, BarrierStorage, ControllerAttributes, IoVector
 pub use variable::VariableArguments;
 
 pub(crate) use address::SocketAddress;
-pub(crate) use consumer::{Access, access_to, page_size, told_access};
+pub(crate) use consumer::{Access, access_to, allows, page_size};
 pub(crate) use descriptors::{Flag, poll, wait_for};
 pub(crate) use foreign::{begin, end, explanation, first_word};
-pub(crate) use forks::forks;
+pub(crate) use forks::{PerProcess, around_forks, forks, is_told_apart};
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,
     EventData, FUNCTIONS, FUNCTIONS_1_2, IaAttributes, LmrParam, ProviderAttributes, RmrParam,

@@ -62,6 +62,12 @@ impl<A> Slot<A> {
         })
     }
 
+    /// Shuts the place for good in a process that was forked: the adapter in it is the parent's. Takes no lock, whose holder may be a
+    /// thread that is not in this process, and drops nothing.
+    pub(crate) fn abandon(&self) {
+        self.open.store(ptr::null_mut(), Ordering::Release);
+    }
+
     /// Enters, if an open adapter is there.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Option<Entered<'_, A>> {

@@ -8,9 +8,7 @@ use dat_core::{Error, ErrorKind, Result, Subtype};
 use super::edition::{Added, Edition};
 use super::result::{Code, adapter, adapter_of, check_mask, code};
 use crate::adapter::{Device, with_device};
-use crate::boundary::{
-    Access, LmrParam, Out, RegionDescription, cookie_address, region, told_access,
-};
+use crate::boundary::{Access, LmrParam, Out, RegionDescription, allows, cookie_address, region};
 use crate::handles::{CHandle, reserve};
 
 /// `DAT_MEM_TYPE_SO_VIRTUAL`, a type that one system has and no header of ours.
@@ -108,7 +106,7 @@ fn check_memory(wanted: &Wanted) -> Result<()> {
         Access::Read
     };
     let length = usize::try_from(wanted.length).unwrap_or(usize::MAX);
-    if told_access(wanted.description.address(), length) < needed {
+    if !allows(wanted.description.address(), length, needed) {
         return Err(Error::invalid_argument(3));
     }
     Ok(())

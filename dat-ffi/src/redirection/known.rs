@@ -84,7 +84,7 @@ impl Known {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, usize> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, usize> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

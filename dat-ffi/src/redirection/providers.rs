@@ -12,6 +12,9 @@ const MAJOR: u32 = 2;
 static PROVIDERS: Providers<FUNCTIONS> = Providers::new(Rules {
     library: c"libdat2.so.2",
     places: &[Configuration::USUAL],
+    // Programs ask for either.
+    default: "mock0 u2.0 nonthreadsafe default libdat_provider.so.2 dat.0.1 \"mock\" \"\"\n\
+              mock0 u2.0 threadsafe default libdat_provider.so.2 dat.0.1 \"mock\" \"\"\n",
     concerns: |entry| Entry::is_usable(entry) && entry.major == MAJOR,
     devices: None,
 });

@@ -1,7 +1,7 @@
 //! The providers of a registry: those of `dat.conf`, devices of our own, and those that have entered themselves.
 
 use std::ffi::{CStr, CString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dat_core::{Cause, Error, ErrorKind, Result, Subtype};
@@ -18,6 +18,8 @@ pub(crate) struct Rules {
     pub(crate) library: &'static CStr,
     /// Where `dat.conf` may be, if no variable says it.
     pub(crate) places: &'static [&'static str],
+    /// Lines that stand behind those of a usual `dat.conf`, if it names others, and in place of one that is not there.
+    pub(crate) default: &'static str,
     /// Whether an entry concerns the registry, be it used or not.
     pub(crate) concerns: fn(&Entry) -> bool,
     /// The devices that are there when no entry concerns the registry. Whose registry has such devices, of that entries may name the
@@ -188,9 +190,19 @@ impl<const N: usize> Providers<N> {
             let problems = configuration.problems.iter();
             problems.for_each(|problem| self.explain(problem));
         }
-        let (file, entries) = configuration
+        // Whoever names a file in the environment wants just that.
+        let is_usual = configuration.as_ref().is_none_or(|read| {
+            let mut places = self.rules.places.iter();
+            places.any(|place| read.file == Path::new(place))
+        });
+        let (file, mut entries) = configuration
             .map(|read| (read.file, read.entries))
             .unwrap_or_default();
+        if is_usual {
+            let added = Configuration::parse(&file, self.rules.default.as_bytes()).entries;
+            let names: Vec<CString> = entries.iter().map(|entry| entry.name.clone()).collect();
+            entries.extend(added.into_iter().filter(|it| !names.contains(&it.name)));
+        }
         let known = self.look(entries).map_err(|_| NOT_NOW.clone())?;
         Ok(Read { file, known })
     }

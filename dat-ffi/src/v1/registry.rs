@@ -22,6 +22,7 @@ use crate::registry::{Configuration, Discovered, Found, Level, Providers, Rules,
 static PROVIDERS: Providers<FUNCTIONS_1_2> = Providers::new(Rules {
     library: c"libdat.so.1",
     places: &["/etc/dat/dat.conf", Configuration::USUAL],
+    default: "",
     concerns: |entry| entry.level == Level::User && entry.major == 1,
     devices: Some(found),
 });

@@ -119,12 +119,19 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     plan.build(workspace)?;
     plan.install(workspace, &places)?;
     if options.destdir.is_none() && options.library.is_empty() {
+        let libraries = places.libraries.display();
         println!("a new library in a folder of the loader is found after `ldconfig`");
         if plan.libraries.iter().any(|library| library.name == "dat2") {
             println!(
                 "libdat2.so.2 takes the place of a packaged one then, for all programs; `--except dat2` leaves it out"
             );
+            println!(
+                "programs for DAT 2.0 open `mock0` with LD_LIBRARY_PATH={libraries} or after `ldconfig`, without a dat.conf"
+            );
         }
+        println!(
+            "a packaged libdat2 needs lines: `dat registry --library {libraries}/libdat_provider.so.2 > FILE`, and DAT_OVERRIDE=FILE in the environment"
+        );
     }
     Ok(())
 }

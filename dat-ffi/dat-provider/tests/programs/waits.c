@@ -97,6 +97,28 @@ static void becomes(atomic_int *number, int value)
     CHECK(*number == value);
 }
 
+static DAT_EVD_HANDLE shared_evd;
+static atomic_int timeouts;
+
+/* Waits in turn with another thread: refused while that one waits, and told how many events there are when the time is up. */
+static void *wait_in_turn(void *unused)
+{
+    int round;
+    (void)unused;
+    for (round = 0; round < 20000; round++) {
+        DAT_EVENT event;
+        DAT_COUNT more = -1;
+        DAT_RETURN returned = dat_evd_wait(shared_evd, 0, 2, &event, &more);
+        if (DAT_GET_TYPE(returned) == DAT_TIMEOUT_EXPIRED) {
+            CHECK(more == 1);
+            timeouts++;
+        } else {
+            EXPECT(DAT_INVALID_STATE, returned);
+        }
+    }
+    return NULL;
+}
+
 int main(void)
 {
     struct side side = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
@@ -108,6 +130,19 @@ int main(void)
     DAT_COUNT more;
     pthread_t waiter, askers[3];
     int round, thread;
+
+    /* Two threads whose time is up while the other one begins to wait. */
+    OK(dat_evd_create(side.ia, 4, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &shared_evd));
+    memset(&event, 0, sizeof event);
+    event.event_number = DAT_SOFTWARE_EVENT;
+    OK(dat_evd_post_se(shared_evd, &event));
+    for (thread = 0; thread < 2; thread++)
+        CHECK(pthread_create(&askers[thread], NULL, wait_in_turn, NULL) == 0);
+    for (thread = 0; thread < 2; thread++)
+        CHECK(pthread_join(askers[thread], NULL) == 0);
+    CHECK(timeouts > 0);
+    OK(dat_evd_dequeue(shared_evd, &event));
+    OK(dat_evd_free(shared_evd));
 
     /* A notification object that somebody waits on. */
     OK(dat_cno_create(side.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
