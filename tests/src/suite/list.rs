@@ -160,6 +160,7 @@ macro_rules! conformance_suite {
                     empty_messages_take_a_receive
                     send_flags_are_checked_bit_by_bit
                     unsignalled_messages_notify_nobody
+                    suppressed_failure_notifies
                     solicited_wait_of_a_send_notifies_the_receiver
                     send_follows_the_endpoint_state
                     send_checks_its_segments
@@ -228,6 +229,7 @@ macro_rules! conformance_suite {
                     taker_decides_about_the_notification
                     threshold_decides_about_the_wake_up
                     shared_post_refuses_bad_queues
+                    shared_post_checks_come_in_the_specified_order
                     shared_queue_has_its_exact_size
                     shared_post_checks_its_segments
                     shared_buffers_take_any_alignment

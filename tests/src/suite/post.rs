@@ -192,6 +192,39 @@ pub fn unsignalled_messages_notify_nobody<T: Testbed>(bed: &T) {
     }
 }
 
+/// A suppressed operation that fails is an event with a notification, though its success would be neither.
+///
+/// Spec: DTO-04
+pub fn suppressed_failure_notifies<T: Testbed>(bed: &T) {
+    for fails in [false, true] {
+        let net = Net::new(bed);
+        let near = net.adapter();
+        let cno = granted(near.cno_create(None));
+        let options = PartyOptions::default();
+        let left = Party::notifying(&near, cno, &options);
+        let right = Party::new(&net.adapter(), &options);
+        net.connect(&left, &right);
+        let mut remote = right.memory.remote(0, 8);
+        if fails {
+            remote.context = remote.context.wrapping_add(0x0100_0000);
+        }
+        let piece = [left.memory.piece(0, 8)];
+        let flags = CompletionFlags::SUPPRESS;
+        granted(left.ia.post_rdma_write(left.ep, &piece, 1, &remote, flags));
+        net.settle();
+        let notified = net.triggered(&near, cno);
+        assert_eq!(notified, fails.then_some(left.request));
+        if fails {
+            assert_eq!(
+                net.request_completion(&left).status,
+                DtoStatus::RemoteAccess
+            );
+        } else {
+            net.silent(&near, left.request);
+        }
+    }
+}
+
 /// With SOLICITED_WAIT as the receiver's attribute, the matching Send decides whether the Receive notifies.
 ///
 /// Spec: EPS-01, DTO-04, EVW-11
