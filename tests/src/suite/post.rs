@@ -200,7 +200,10 @@ pub fn suppressed_failure_notifies<T: Testbed>(bed: &T) {
         let net = Net::new(bed);
         let near = net.adapter();
         let cno = granted(near.cno_create(None));
-        let options = PartyOptions::default();
+        // On a dispatcher of such an endpoint notifications decide.
+        let options = PartyOptions::with(|attributes| {
+            attributes.request_completion_flags = CompletionFlags::UNSIGNALLED;
+        });
         let left = Party::notifying(&near, cno, &options);
         let right = Party::new(&net.adapter(), &options);
         net.connect(&left, &right);
