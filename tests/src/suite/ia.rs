@@ -395,17 +395,7 @@ pub fn backend_refuses_as_its_trait_states<T: Testbed>(bed: &T) {
         matches!(more, Ok(()) | Err(BackendError::NotSupported)),
         "{more:?}"
     );
-    let most = device.resize_completion_queue(&mut queue, u32::MAX);
-    assert!(
-        matches!(
-            most,
-            Err(BackendError::NotSupported | BackendError::Resources)
-        ),
-        "{most:?}"
-    );
     assert_eq!(device.resize_completion_queue(&mut queue, 4), Ok(()));
-    let none = device.create_completion_queue(1, u32::MAX).err();
-    assert_eq!(none, Some(BackendError::Resources));
     device.destroy_completion_queue(queue);
     let (listener, qualifier) = device.listen(1, Some(4_900)).expect("a listener");
     assert_eq!(qualifier, 4_900);

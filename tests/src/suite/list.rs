@@ -166,9 +166,13 @@ macro_rules! conformance_suite {
                     empty_messages_take_a_receive
                     send_flags_are_checked_bit_by_bit
                     unsignalled_messages_notify_nobody
+                    suppressed_failure_notifies
                     solicited_wait_of_a_send_notifies_the_receiver
                     send_follows_the_endpoint_state
                     send_checks_its_segments
+                    send_checks_come_in_the_specified_order
+                    read_checks_come_in_the_specified_order
+                    receive_checks_come_in_the_specified_order
                     message_longer_than_its_receive_breaks
                     message_without_a_receive_breaks
                     send_total_is_limited
@@ -202,6 +206,7 @@ macro_rules! conformance_suite {
                     bind_range_stays_inside_its_region
                     bind_refuses_bad_handles
                     bind_needs_one_zone
+                    bind_checks_come_in_the_specified_order
                     bind_privileges_are_checked_bit_by_bit
                     bind_post_does_not_wait
                     binds_and_transfers_report_their_own_kind;
@@ -233,6 +238,7 @@ macro_rules! conformance_suite {
                     taker_decides_about_the_notification
                     threshold_decides_about_the_wake_up
                     shared_post_refuses_bad_queues
+                    shared_post_checks_come_in_the_specified_order
                     shared_queue_has_its_exact_size
                     shared_post_checks_its_segments
                     shared_buffers_take_any_alignment

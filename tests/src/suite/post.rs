@@ -4,7 +4,7 @@ use dat_core::event::DtoOperation;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::id::EpId;
 use dat_core::memory::{LmrTriplet, RmrTriplet};
-use dat_core::{Error, Subtype};
+use dat_core::{Error, Result, Subtype};
 
 use crate::fixture::{
     MakeTarget, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused,
@@ -189,6 +189,42 @@ pub fn unsignalled_messages_notify_nobody<T: Testbed>(bed: &T) {
         assert_eq!(net.triggered(&far, far_cno).is_some(), notifies);
         net.success(&left, 2);
         assert_eq!(net.receive_completion(&right).cookie, 1);
+    }
+}
+
+/// A suppressed operation that fails is an event with a notification, though its success would be neither.
+///
+/// Spec: DTO-04
+pub fn suppressed_failure_notifies<T: Testbed>(bed: &T) {
+    for fails in [false, true] {
+        let net = Net::new(bed);
+        let near = net.adapter();
+        let cno = granted(near.cno_create(None));
+        // On a dispatcher of such an endpoint notifications decide.
+        let options = PartyOptions::with(|attributes| {
+            attributes.request_completion_flags = CompletionFlags::UNSIGNALLED;
+        });
+        let left = Party::notifying(&near, cno, &options);
+        let right = Party::new(&net.adapter(), &options);
+        net.connect(&left, &right);
+        let mut remote = right.memory.remote(0, 8);
+        if fails {
+            remote.context = remote.context.wrapping_add(0x0100_0000);
+        }
+        let piece = [left.memory.piece(0, 8)];
+        let flags = CompletionFlags::SUPPRESS;
+        granted(left.ia.post_rdma_write(left.ep, &piece, 1, &remote, flags));
+        net.settle();
+        let notified = net.triggered(&near, cno);
+        assert_eq!(notified, fails.then_some(left.request));
+        if fails {
+            assert_eq!(
+                net.request_completion(&left).status,
+                DtoStatus::RemoteAccess
+            );
+        } else {
+            net.silent(&near, left.request);
+        }
     }
 }
 
@@ -706,4 +742,99 @@ pub fn reads_beyond_the_depth_wait_their_turn<T: Testbed>(bed: &T) {
         &left.memory.load(0, 1024),
         &right.memory.load(0, 1024),
     );
+}
+
+/// A post of one kind: endpoint, segments, remote range, flags.
+type Post<T> = fn(&Party<T>, EpId, &[LmrTriplet], &RmrTriplet, CompletionFlags) -> Result<()>;
+
+/// Of two faults of a post the first in the order of the checks is told: handle, state, flags, count, segments, lengths, room.
+#[track_caller]
+fn checks_in_order<T: Testbed>(
+    bed: &T,
+    post: Post<T>,
+    (flags_argument, count_argument): (u8, u8),
+    writes: bool,
+    states: bool,
+) {
+    let net = Net::new(bed);
+    let options = PartyOptions::with(|wanted| {
+        wanted.max_request_dtos = 1;
+        wanted.max_recv_dtos = 1;
+        wanted.max_request_iov = 2;
+        wanted.max_recv_iov = 2;
+        wanted.max_rdma_read_iov = 2;
+    });
+    let (left, right) = net.pair(&options);
+    let idle = Party::<T>::new(&left.ia, &options);
+    let remote = right.memory.remote(0, 8);
+    granted(post(
+        &left,
+        left.ep,
+        &[left.memory.piece(0, 8)],
+        &remote,
+        DEFAULT,
+    ));
+    let bad_flags = CompletionFlags::EVD_THRESHOLD;
+    let handle = Error::invalid_handle(Subtype::InvalidHandleEp);
+    let state = Error::invalid_state(Subtype::InvalidStateEpUnconnected);
+    let pieces = bad_pieces(&left, writes);
+    let (outside, privilege) = (pieces[0], pieces[5]);
+    let zone = pieces[4];
+    let room = Error::insufficient_resources(Subtype::ResourceTep);
+    let three = [zone.0; 3];
+    let mut ladder: Vec<(EpId, Vec<LmrTriplet>, CompletionFlags, Error)> = vec![
+        (EpId::NULL, three.to_vec(), bad_flags, handle),
+        (
+            left.ep,
+            three.to_vec(),
+            bad_flags,
+            Error::invalid_argument(flags_argument),
+        ),
+        (
+            left.ep,
+            three.to_vec(),
+            DEFAULT,
+            Error::invalid_argument(count_argument),
+        ),
+        (left.ep, vec![left.memory.piece(0, 8)], DEFAULT, room),
+    ];
+    for (first, second) in [
+        (zone, privilege),
+        (privilege, zone),
+        (zone, outside),
+        (outside, zone),
+    ] {
+        ladder.push((left.ep, vec![first.0, second.0], DEFAULT, first.1));
+    }
+    if states {
+        ladder.push((idle.ep, three.to_vec(), bad_flags, state));
+    }
+    for (ep, list, flags, expected) in ladder {
+        refused(post(&left, ep, &list, &remote, flags), expected);
+    }
+}
+
+/// A Send with several faults is refused for the first of them in the order of the checks.
+///
+/// Spec: DTO-07
+pub fn send_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
+    let post: Post<T> = |party, ep, list, _, flags| party.ia.post_send(ep, list, 1, flags);
+    checks_in_order(bed, post, (5, 2), false, true);
+}
+
+/// A Read with several faults is refused for the first of them in the order of the checks.
+///
+/// Spec: DTO-07
+pub fn read_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
+    let post: Post<T> =
+        |party, ep, list, remote, flags| party.ia.post_rdma_read(ep, list, 1, remote, flags);
+    checks_in_order(bed, post, (6, 2), true, true);
+}
+
+/// A receive with several faults is refused for the first of them in the order of the checks.
+///
+/// Spec: DTO-07
+pub fn receive_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
+    let post: Post<T> = |party, ep, list, _, flags| party.ia.post_recv(ep, list, 1, flags);
+    checks_in_order(bed, post, (5, 2), true, false);
 }

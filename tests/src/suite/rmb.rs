@@ -800,3 +800,55 @@ pub fn binds_and_transfers_report_their_own_kind<T: Testbed>(bed: &T) {
         }
     }
 }
+
+/// A bind with several faults is refused for the first of them: flags, privilege bits, zone, privilege, bounds.
+///
+/// Spec: DTO-07, RMB-25, RMB-26, RMB-35, RMB-41, RMB-43
+pub fn bind_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.pair(&PartyOptions::default());
+    let zone = granted(right.ia.pz_create());
+    let elsewhere = Memory::register(&right.ia, zone, 64, MemoryPrivileges::empty());
+    let lacking = right.more_memory(64, MemoryPrivileges::empty());
+    let rmr = window(&right);
+    let unknown = MemoryPrivileges::from_bits_retain(0x100);
+    let bad_flags = CompletionFlags::EVD_THRESHOLD;
+    let missing = Error::privileges_violation(Subtype::PrivilegesWrite);
+    let ladder = [
+        (
+            elsewhere.piece(0, 65),
+            unknown,
+            bad_flags,
+            Error::invalid_argument(6),
+        ),
+        (
+            elsewhere.piece(0, 65),
+            unknown,
+            DEFAULT,
+            Error::invalid_argument(3),
+        ),
+        (
+            elsewhere.piece(0, 65),
+            WRITE,
+            DEFAULT,
+            Error::protection_violation(Subtype::ProtectionWrite),
+        ),
+        (lacking.piece(0, 65), WRITE, DEFAULT, missing),
+        (
+            right.memory.piece(0, 4097),
+            WRITE,
+            DEFAULT,
+            Error::invalid_argument(2),
+        ),
+    ];
+    for (piece, privileges, flags, expected) in ladder {
+        refused(
+            right
+                .ia
+                .rmr_bind(rmr, &piece, privileges, right.ep, 1, flags),
+            expected,
+        );
+    }
+    net.quiet(&right);
+    net.alive(&left, &right);
+}

@@ -376,6 +376,35 @@ pub fn shared_queue_has_its_exact_size<T: Testbed>(bed: &T) {
     pool.no_effect(full, pool.srq, &[]);
 }
 
+/// A post to a full queue with several faults is refused for the first of them: handle, count, zone or privilege, bounds.
+///
+/// Spec: DTO-07, SRQR-25..29
+pub fn shared_post_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let pool = Pool::<T>::new(&net, 1);
+    let told = granted(pool.ia.srq_query(pool.srq, SrqFields::all()));
+    for cookie in 0..told.max_recv_dtos {
+        pool.post(&[], cookie as u64);
+    }
+    let zone = granted(pool.ia.pz_create());
+    let other = Memory::register(&pool.ia, zone, 64, MemoryPrivileges::empty());
+    let lacking = Memory::register(&pool.ia, pool.zone, 64, MemoryPrivileges::empty());
+    let size = pool.memory.len() as u64;
+    let zone = other.piece(0, 65);
+    let many = vec![zone; told.max_recv_iov as usize + 1];
+    let protection = Error::protection_violation(Subtype::ProtectionWrite);
+    let privilege = Error::privileges_violation(Subtype::PrivilegesWrite);
+    let outside = pool.memory.piece(0, size + 1);
+    let handle = Error::invalid_handle(Subtype::InvalidHandleSrq);
+    pool.no_effect(handle, SrqId::NULL, &many);
+    pool.no_effect(Error::invalid_argument(2), pool.srq, &many);
+    pool.no_effect(protection, pool.srq, &[zone]);
+    pool.no_effect(privilege, pool.srq, &[lacking.piece(0, 65)]);
+    pool.no_effect(Error::invalid_argument(3), pool.srq, &[outside]);
+    let full = Error::insufficient_resources(Subtype::ResourceSrq);
+    pool.no_effect(full, pool.srq, &[pool.memory.piece(0, 8)]);
+}
+
 /// Every segment must lie in a live region of the queue's zone that allows local writes; the count is limited.
 ///
 /// Spec: SRQR-27..29, SRQR-41, DTO-07

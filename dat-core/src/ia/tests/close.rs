@@ -128,7 +128,7 @@ fn a_refused_close_says_why() {
     let why = refused.error.to_string();
     assert_eq!(
         said,
-        std::format!("the interface adapter cannot be closed: {why}")
+        std::format!("the interface adapter cannot be closed: {why}: 1 protection zone")
     );
     let debug = std::format!("{refused:?}");
     assert!(debug.contains("CloseError") && debug.contains("error"));
