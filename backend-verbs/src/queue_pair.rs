@@ -92,10 +92,14 @@ impl Pair {
     /// Ends the connection, or what was done for one, so that the peer hears of it.
     pub(crate) fn give_up(&mut self, directory: &Directory) {
         let before = self.state;
+        if before == State::Ended {
+            // It is in error since; soft-RoCE takes two thirds of a destruction to put it there once more.
+            return;
+        }
         self.end(directory);
         match (before, &self.id) {
             (State::Connected, Some(id)) => id.disconnect(),
-            (State::Unconnected | State::Ended, _) => {}
+            (State::Unconnected, _) => {}
             // Giving the identifier up tells a peer that was asked.
             _ => self.id = None,
         }
