@@ -91,6 +91,6 @@ pub mod time;
 
 pub use error::{Abi, Cause, Error, ErrorKind, Result, Subtype};
 pub use error_text::strerror;
-pub use ia::{CloseError, Ia, IaParam, InterruptHandle, OpenError};
+pub use ia::{CloseError, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
 pub use record::RecordSlot;
 pub use storage::{IaPlaces, IaStorage, Storage};

@@ -54,12 +54,19 @@ pub struct Waited {
     pub more: u32,
 }
 
-/// What a wait that timed out tells.
+/// A wait ended before its condition held; nothing was dequeued (EVW-06).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Expired {
-    /// Events in the queue, fewer than the threshold.
+    /// Events queued when the wait ended. Fewer than the threshold, unless notifications decide
+    /// (EVW-11), or the dispatcher ended the wait itself.
     pub queued: u32,
+}
+
+impl From<Expired> for Error {
+    fn from(_: Expired) -> Self {
+        Self::timeout_expired()
+    }
 }
 
 /// A wait under way: the one waiter of its dispatcher until it returns or is dropped.
@@ -199,8 +206,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Waits until at least `threshold` events are queued, or the deadline has passed; a deadline
     /// that has passed already makes it a poll, none at all waits forever.
     ///
-    /// Calls `progress` itself. To learn how many events were queued when the time ran out, use
-    /// [`evd_wait`](Self::evd_wait) and [`EvdWait::expire`].
+    /// Calls `progress` itself. [`evd_wait_counted`](Self::evd_wait_counted) tells as well how many
+    /// events were queued when the time ran out.
     ///
     /// # Errors
     /// - As `evd_wait`.
@@ -218,13 +225,32 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         deadline: Option<Instant>,
         wait: &mut W,
     ) -> Result<Waited> {
+        Ok(self.evd_wait_counted(evd, threshold, deadline, wait)??)
+    }
+
+    /// Waits as [`evd_wait_until`](Self::evd_wait_until); an expired wait tells how many events were queued.
+    ///
+    /// # Errors
+    /// - As `evd_wait_until`, but for TIMEOUT_EXPIRED.
+    /// - [`Expired`], inside: the deadline has passed; nothing was dequeued.
+    ///
+    /// Spec: EVW-01..14
+    pub fn evd_wait_counted<W: Wait>(
+        &self,
+        evd: EvdId,
+        threshold: i32,
+        deadline: Option<Instant>,
+        wait: &mut W,
+    ) -> Result<core::result::Result<Waited, Expired>> {
         let mut pending = self.evd_wait(evd, threshold)?;
         let own = OwnWait {
             evd: evd.index() as u16,
             serial: pending.serial,
         };
-        self.sleep_until(Some(own), deadline, wait, |waker| pending.poll(waker))
-            .unwrap_or_else(|| Err(Error::timeout_expired()))
+        match self.sleep_until(Some(own), deadline, wait, |waker| pending.poll(waker)) {
+            Some(outcome) => outcome.map(Ok),
+            None => Ok(pending.expire()),
+        }
     }
 
     /// Calls `poll` until it is ready or the deadline has passed (`None`). `own` is the wait on a dispatcher that it is, if it is one.
@@ -396,15 +422,46 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         outcome
     }
 
-    /// Ends the wait because its time ran out, and counts what is queued (EVW-06).
-    pub fn expire(self) -> Expired {
-        let queued = self.ia.on_evd(self.evd, |queue, aftermath| {
-            queue.harvest(&self.ia.shared, aftermath);
-            Ok(queue.queued())
+    /// Ends the wait because its time ran out; takes the first event if the condition holds by now.
+    ///
+    /// # Errors
+    /// - [`Expired`]: the condition does not hold; nothing was dequeued.
+    ///
+    /// Spec: EVW-06, EVW-07
+    pub fn expire(mut self) -> core::result::Result<Waited, Expired> {
+        let shared = &self.ia.shared;
+        let mut aftermath = Aftermath::default();
+        let mut former = None;
+        let outcome = self.slot.queue.with(|queue| {
+            if self.finished || queue.id != self.evd {
+                return Err(Expired { queued: 0 });
+            }
+            queue.harvest(shared, &mut aftermath);
+            let waits = queue.is_waiting(self.serial);
+            // Count and end of the wait are one step: no event comes in between.
+            let taken = (waits && queue.is_due()).then(|| queue.take_queued(shared));
+            let queued = queue.queued();
+            if waits {
+                former = queue.end_wait();
+                queue.keep_armed(shared, &mut aftermath);
+            }
+            match taken {
+                Some(Ok(event)) => Ok(Waited {
+                    event,
+                    more: queued,
+                }),
+                _ => Err(Expired { queued }),
+            }
         });
-        Expired {
-            queued: queued.unwrap_or(0),
+        self.finished = true;
+        self.ia.settle(&mut aftermath);
+        if let Ok(Waited { event, .. }) = &outcome
+            && failed(event)
+        {
+            self.ia.react(event);
         }
+        drop(former);
+        outcome
     }
 }
 

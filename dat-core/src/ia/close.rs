@@ -2,12 +2,12 @@
 
 use core::fmt;
 
-use super::{Control, Ia};
+use super::{Control, Ia, ObjectsLeft};
 use crate::backend::Backend;
 use crate::connection::{PspSlot, RspSlot};
-use crate::endpoint::{EndpointSlot, ReceiveSide};
+use crate::endpoint::ReceiveSide;
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::{Aftermath, CnoSlot};
+use crate::event::Aftermath;
 use crate::flags::CloseFlags;
 use crate::memory::PzSlot;
 use crate::sync::RawLock;
@@ -16,6 +16,8 @@ use crate::sync::RawLock;
 pub struct CloseError<'s, B: Backend, L: RawLock> {
     /// Why.
     pub error: Error,
+    /// Objects that keep it open.
+    pub left: ObjectsLeft,
     /// The adapter, unchanged.
     pub ia: Ia<'s, B, L>,
 }
@@ -24,13 +26,18 @@ impl<B: Backend, L: RawLock> fmt::Debug for CloseError<'_, B, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CloseError")
             .field("error", &self.error)
+            .field("left", &self.left)
             .finish_non_exhaustive()
     }
 }
 
 impl<B: Backend, L: RawLock> fmt::Display for CloseError<'_, B, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the interface adapter cannot be closed: {}", self.error)
+        write!(
+            f,
+            "the interface adapter cannot be closed: {}: {}",
+            self.error, self.left
+        )
     }
 }
 
@@ -44,7 +51,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// asynchronous dispatcher is left.
     ///
     /// # Errors
-    /// INVALID_STATE (IA_IN_USE), graceful only: the consumer has not freed all it made; nothing is destroyed.
+    /// INVALID_STATE (IA_IN_USE), graceful only: the consumer has not freed all it made, of which
+    /// [`CloseError::left`] counts the kinds; nothing is destroyed.
     ///
     /// Spec: IAC-01..06, GEN-15
     #[expect(
@@ -52,8 +60,11 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         reason = "the adapter comes back whole, and there is no allocator to box it with"
     )]
     pub fn close(self, flags: CloseFlags) -> core::result::Result<B, CloseError<'s, B, L>> {
-        self.shut(flags)
-            .map_err(|error| CloseError { error, ia: self })
+        self.shut(flags).map_err(|error| CloseError {
+            error,
+            left: self.objects_left(),
+            ia: self,
+        })
     }
 
     /// As `close`, while other threads may be in calls, or wait: whatever they ask for afterwards is refused.
@@ -68,7 +79,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     pub fn shut(&self, flags: CloseFlags) -> Result<B> {
         self.control.with(|control| {
             control.may_make()?;
-            if flags == CloseFlags::Graceful && self.has_consumer_objects(control) {
+            if flags == CloseFlags::Graceful && !self.count_left(control).is_empty() {
                 return Err(
                     Error::invalid_state(Subtype::InvalidStateIaInUse).because(Cause::ChildrenLeft)
                 );
@@ -80,21 +91,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         self.control
             .with(|control| control.backend.take())
             .ok_or(Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing))
-    }
-
-    /// Whether the consumer has anything left to free (IAC-03). What is not looked for keeps something that is: regions, windows and
-    /// shared queues their zone, service points of both kinds the dispatcher of their requests.
-    fn has_consumer_objects(&self, control: &Control<'s, B>) -> bool {
-        let shared = &self.shared;
-        let reached = control.reached as usize;
-        first(control.protection_zones.made(), reached).any(|slot| !slot.id.is_null())
-            || first(control.connection_requests.made(), reached).any(|slot| !slot.id.is_null())
-            || first(shared.notification_objects.made(), reached).any(CnoSlot::is_live)
-            || first(shared.endpoints.made(), reached).any(EndpointSlot::is_live)
-            || first(shared.event_dispatchers.made(), reached).any(|slot| {
-                slot.queue
-                    .with(|queue| !queue.id.is_null() && queue.id != self.async_evd)
-            })
     }
 
     /// Destroys all objects, users before what they use (IAC-01).
@@ -271,6 +267,6 @@ impl<B: Backend, L: RawLock> Drop for Ia<'_, B, L> {
 }
 
 /// The first slots of a table.
-fn first<T>(table: &[T], count: usize) -> impl Iterator<Item = &T> {
+pub(super) fn first<T>(table: &[T], count: usize) -> impl Iterator<Item = &T> {
     table.iter().take(count)
 }

@@ -3,7 +3,7 @@
 use dat_core::event::{DtoCompletion, Event, EventSink, Waited};
 use dat_core::flags::{EvdFields, EvdFlags, HandleKind, TIMEOUT_INFINITE};
 use dat_core::id::{CnoId, EvdId};
-use dat_core::{Error, ErrorKind, Result};
+use dat_core::{Error, Result};
 
 use super::edition::Edition;
 use super::event;
@@ -289,23 +289,17 @@ pub(crate) extern "C" fn wait<E: Edition>(
             return Ok(());
         }
         let waited = with_device!(adapter, opened => opened.sleeping(|sleeper| {
-            opened.ia.evd_wait_until(id, threshold, deadline, sleeper)
+            opened.ia.evd_wait_counted(id, threshold, deadline, sleeper)
         }));
-        match waited {
+        match waited? {
             Ok(waited) => {
                 more.put(count(waited.more));
                 place.put(event::made_of(&waited.event, &adapter, evd));
                 Ok(())
             }
-            Err(error) => {
-                if error.kind() == ErrorKind::TimeoutExpired
-                    && let Ok(queued) = with_device!(adapter, opened => {
-                        opened.ia.evd_wait(id, threshold).map(|pending| pending.expire().queued)
-                    })
-                {
-                    more.put(count(queued));
-                }
-                Err(error)
+            Err(expired) => {
+                more.put(count(expired.queued));
+                Err(expired.into())
             }
         }
     })())

@@ -411,7 +411,10 @@ impl Runner {
             Ok(mut wait) => match poll_future(&mut wait) {
                 Poll::Ready(Ok(waited)) => Wait::Came(waited),
                 Poll::Ready(Err(error)) => Wait::Refused(error),
-                Poll::Pending => Wait::Expired(wait.expire().queued),
+                Poll::Pending => match wait.expire() {
+                    Ok(waited) => Wait::Came(waited),
+                    Err(expired) => Wait::Expired(expired.queued),
+                },
             },
         });
         let threshold = usize::try_from(threshold).unwrap_or(0);

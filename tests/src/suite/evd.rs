@@ -3,7 +3,7 @@
 use core::task::{Poll, Waker};
 
 use dat_core::backend::Backend;
-use dat_core::event::{AsyncEventKind, Event, REASON_PRIMARY};
+use dat_core::event::{AsyncEventKind, Event, Expired, REASON_PRIMARY};
 use dat_core::flags::{
     CompletionFlags, DtoStatus, EvdFields, EvdFlags, EvdState, IaFields, ProviderFields, PspFlags,
 };
@@ -278,10 +278,40 @@ pub fn a_waiter_owns_the_dispatcher<T: Testbed>(bed: &T) {
     refused(ia.evd_wait(evd, 1).map(drop), WAITER);
     refused(ia.evd_dequeue(evd), WAITER);
     granted(ia.evd_post_se(evd, 2));
-    assert_eq!(wait.expire().queued, 2);
+    assert_eq!(wait.expire(), Err(Expired { queued: 2 }));
     assert_eq!(pointer(&ia, evd), 1);
     drop(granted(ia.evd_wait(evd, 1)));
     assert_eq!(pointer(&ia, evd), 2);
+}
+
+/// A wait whose time runs out counts what is queued, which is fewer than its threshold; as many as that make it succeed.
+///
+/// Spec: EVW-01, EVW-06, EVW-07
+pub fn expired_wait_counts_fewer_than_its_threshold<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let ia = net.adapter();
+    let evd = software(&ia, 4);
+    for number in 0..=3 {
+        let mut wait = granted(ia.evd_wait(evd, 2));
+        assert!(wait.poll(Waker::noop()).is_pending());
+        for pointer in 0..number {
+            granted(ia.evd_post_se(evd, pointer));
+        }
+        match wait.expire() {
+            Err(Expired { queued }) => {
+                assert!(number < 2, "{number} queued");
+                assert_eq!(u64::from(queued), number);
+                (0..number).for_each(|expected| assert_eq!(pointer(&ia, evd), expected));
+            }
+            Ok(waited) => {
+                assert!(number >= 2, "{number} queued");
+                assert_eq!(waited.event, Event::Software { pointer: 0 });
+                assert_eq!(u64::from(waited.more), number - 1);
+                (1..number).for_each(|expected| assert_eq!(pointer(&ia, evd), expected));
+            }
+        }
+        refused(ia.evd_dequeue(evd), Error::queue_empty());
+    }
 }
 
 /// Unwaitable refuses waits and ends one under way; dequeue goes on; waitable again allows them.

@@ -228,7 +228,7 @@ pub fn a_window_keeps_a_context<T: Testbed>(bed: &T) {
     assert_eq!(granted(ia.get_consumer_context(again.handle())), 0);
 }
 
-/// A graceful close is refused while the consumer has anything left, and destroys nothing; afterwards it succeeds.
+/// A graceful close is refused while the consumer has anything left, names that, and destroys nothing; afterwards it succeeds.
 ///
 /// Spec: IAC-03, IAC-04, IAC-06, GEN-15
 pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
@@ -250,12 +250,25 @@ pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
         Box::new(|ia| granted(ia.lmr_free(memory.lmr))),
         Box::new(|ia| granted(ia.pz_free(zone))),
     ];
-    for free in &mut undo {
+    let kinds = [
+        "public service point",
+        "endpoint",
+        "event dispatcher",
+        "notification object",
+        "local memory region",
+        "protection zone",
+    ];
+    for (freed, free) in undo.iter_mut().enumerate() {
         let refusal = match ia.close(CloseFlags::Graceful) {
             Ok(_) => panic!("closed with objects left"),
             Err(refusal) => refusal,
         };
         assert!(refusal.error.same_code(in_use), "{}", refusal.error);
+        let text = refusal.to_string();
+        for (index, kind) in kinds.iter().enumerate() {
+            let named = text.contains(&format!("1 {kind}"));
+            assert_eq!(named, index >= freed, "{kind} in: {text}");
+        }
         ia = refusal.ia;
         free(&ia);
     }
@@ -263,7 +276,7 @@ pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
     assert!(ia.close(CloseFlags::Graceful).is_ok());
 }
 
-/// A graceful close is refused while there is a window, which stays.
+/// A graceful close is refused while there is a window, which it names, and which stays.
 ///
 /// Spec: IAC-03, IAC-04, IAC-06, GEN-15
 pub fn graceful_close_needs_every_window_freed<T: Testbed>(bed: &T) {
@@ -275,6 +288,8 @@ pub fn graceful_close_needs_every_window_freed<T: Testbed>(bed: &T) {
     };
     let in_use = Error::invalid_state(Subtype::InvalidStateIaInUse);
     assert!(refusal.error.same_code(in_use), "{}", refusal.error);
+    let text = refusal.to_string();
+    assert!(text.contains("1 remote memory region"), "{text}");
     let ia = refusal.ia;
     granted(ia.rmr_free(rmr));
     granted(ia.pz_free(zone));

@@ -112,6 +112,7 @@ macro_rules! conformance_suite {
                     software_events_are_queued_or_refused
                     wait_ends_at_its_threshold
                     a_waiter_owns_the_dispatcher
+                    expired_wait_counts_fewer_than_its_threshold
                     unwaitable_ends_waits
                     unsignalled_completions_do_not_end_a_wait
                     thresholds_count_completions

@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-use dat_core::event::{Event, Wait, WakeReason};
+use dat_core::event::{Event, Expired, Wait, WakeReason};
 use dat_core::flags::{CompletionFlags, EvdFlags};
 use dat_core::time::Instant;
 use dat_core::{Error, ErrorKind, Subtype};
@@ -87,7 +87,7 @@ pub fn blocking_wait_returns_with_the_event<T: Testbed>(bed: &T) {
     }
 }
 
-/// The time runs out: TIMEOUT_EXPIRED, nothing dequeued; a moment that has passed makes a poll.
+/// The time runs out: TIMEOUT_EXPIRED, nothing dequeued, the number of queued events is told; a moment that has passed makes a poll.
 ///
 /// Spec: EVW-06, EVW-08, GEN-09
 pub fn blocking_wait_times_out<T: Testbed>(bed: &T) {
@@ -105,6 +105,25 @@ pub fn blocking_wait_times_out<T: Testbed>(bed: &T) {
         assert!(bed.now() >= deadline.expect("a deadline"));
         assert!(micros != 0 || sleeper.sleeps == 0, "a poll slept");
     }
+    for queued in 1..4 {
+        let deadline = soon(bed, 10);
+        let told = ia.evd_wait_counted(evd, 4, deadline, &mut Sleeper::new(bed));
+        assert_eq!(granted(told), Err(Expired { queued }));
+        granted(ia.evd_post_se(evd, u64::from(queued) + 1));
+    }
+    for pointer in 2..=4 {
+        let now = soon(bed, 0);
+        let threshold = 6 - pointer as i32;
+        let waited = granted(ia.evd_wait_until(evd, threshold, now, &mut Sleeper::new(bed)));
+        assert_eq!(
+            waited.event,
+            Event::Software {
+                pointer: pointer - 1
+            }
+        );
+    }
+    granted(ia.evd_dequeue(evd));
+    granted(ia.evd_post_se(evd, 1));
     let now = soon(bed, 0);
     let waited = granted(ia.evd_wait_until(evd, 1, now, &mut Sleeper::new(bed)));
     assert_eq!(waited.event, Event::Software { pointer: 1 });

@@ -32,7 +32,7 @@ fn a_wait_has_no_part_in_the_next_dispatcher_of_its_slot() {
     };
     let leftovers: [Leftover; 3] = [
         polls,
-        |wait| assert_eq!(wait.expire(), Expired { queued: 0 }),
+        |wait| assert_eq!(wait.expire(), Err(Expired { queued: 0 })),
         |wait| drop(wait),
     ];
     let device = TestBackend::default();

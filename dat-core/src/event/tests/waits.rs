@@ -116,7 +116,7 @@ fn a_wait_that_ends_early_takes_nothing() {
     let mut wait = ia.evd_wait(evd, 2).unwrap();
     assert!(wait.poll(&waker).is_pending());
     ia.evd_post_se(evd, 1).unwrap();
-    assert_eq!(wait.expire(), Expired { queued: 1 });
+    assert_eq!(wait.expire(), Err(Expired { queued: 1 }));
     let mut wait = ia.evd_wait(evd, 2).unwrap();
     assert!(wait.poll(&waker).is_pending());
     ia.evd_post_se(evd, 2).unwrap();

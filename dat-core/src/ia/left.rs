@@ -1,0 +1,140 @@
+//! What keeps an adapter from a graceful close.
+
+use core::fmt;
+
+use super::close::first;
+use super::{Control, Ia};
+use crate::backend::Backend;
+use crate::connection::CrSlot;
+use crate::endpoint::{EndpointSlot, SrqSlot};
+use crate::event::CnoSlot;
+use crate::flags::HandleKind;
+use crate::memory::{LmrSlot, RmrSlot};
+use crate::sync::RawLock;
+
+/// Kinds of objects that a consumer frees, users before what they use.
+const KINDS: [HandleKind; 10] = [
+    HandleKind::Psp,
+    HandleKind::Rsp,
+    HandleKind::Cr,
+    HandleKind::Ep,
+    HandleKind::Srq,
+    HandleKind::Rmr,
+    HandleKind::Lmr,
+    HandleKind::Evd,
+    HandleKind::Cno,
+    HandleKind::Pz,
+];
+
+/// Objects that the consumer has not freed, counted by kind.
+///
+/// Shown as text it names the kinds in an order in which they can be freed: "2 endpoints, 1 protection zone".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ObjectsLeft {
+    counts: [u32; KINDS.len()],
+}
+
+impl ObjectsLeft {
+    /// Objects of one kind; 0 for adapters.
+    pub fn count(&self, kind: HandleKind) -> u32 {
+        self.iter()
+            .find_map(|(other, count)| (other == kind).then_some(count))
+            .unwrap_or(0)
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// The kinds that are left, with their counts, in an order in which they can be freed.
+    pub fn iter(&self) -> impl Iterator<Item = (HandleKind, u32)> {
+        let counted = KINDS.into_iter().zip(self.counts);
+        counted.filter(|&(_, count)| count != 0)
+    }
+}
+
+impl fmt::Display for ObjectsLeft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing is left");
+        }
+        let mut gap = "";
+        for (kind, count) in self.iter() {
+            let plural = if count == 1 { "" } else { "s" };
+            write!(f, "{gap}{count} {}{plural}", name(kind))?;
+            gap = ", ";
+        }
+        Ok(())
+    }
+}
+
+const fn name(kind: HandleKind) -> &'static str {
+    match kind {
+        HandleKind::Psp => "public service point",
+        HandleKind::Rsp => "reserved service point",
+        HandleKind::Cr => "connection request",
+        HandleKind::Ep => "endpoint",
+        HandleKind::Srq => "shared receive queue",
+        HandleKind::Rmr => "remote memory region",
+        HandleKind::Lmr => "local memory region",
+        HandleKind::Evd => "event dispatcher",
+        HandleKind::Cno => "notification object",
+        HandleKind::Pz => "protection zone",
+        HandleKind::Ia => "interface adapter",
+    }
+}
+
+impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
+    /// Counts the objects that the consumer has not freed: those that refuse a graceful close.
+    ///
+    /// Spec: IAC-03
+    pub fn objects_left(&self) -> ObjectsLeft {
+        self.control.with(|control| self.count_left(control))
+    }
+
+    pub(super) fn count_left(&self, control: &Control<'s, B>) -> ObjectsLeft {
+        let shared = &self.shared;
+        let reached = control.reached as usize;
+        let counts = [
+            count(control.public_service_points.made(), reached, |slot| {
+                !slot.id.is_null()
+            }),
+            count(control.reserved_service_points.made(), reached, |slot| {
+                !slot.id.is_null()
+            }),
+            count(
+                control.connection_requests.made(),
+                reached,
+                |slot: &CrSlot| !slot.id.is_null(),
+            ),
+            count(shared.endpoints.made(), reached, EndpointSlot::is_live),
+            count(
+                shared.shared_receive_queues.made(),
+                reached,
+                SrqSlot::is_live,
+            ),
+            count(shared.remote_regions.made(), reached, RmrSlot::is_live),
+            count(shared.local_regions, reached, LmrSlot::is_live),
+            count(shared.event_dispatchers.made(), reached, |slot| {
+                slot.queue
+                    .with(|queue| !queue.id.is_null() && queue.id != self.async_evd)
+            }),
+            count(
+                shared.notification_objects.made(),
+                reached,
+                CnoSlot::is_live,
+            ),
+            count(control.protection_zones.made(), reached, |slot| {
+                !slot.id.is_null()
+            }),
+        ];
+        ObjectsLeft { counts }
+    }
+}
+
+fn count<T>(table: &[T], reached: usize, is_live: impl Fn(&T) -> bool) -> u32 {
+    let live = first(table, reached).filter(|slot| is_live(slot));
+    u32::try_from(live.count()).unwrap_or(u32::MAX)
+}
