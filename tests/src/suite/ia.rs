@@ -256,16 +256,9 @@ pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
         "endpoint",
         "event dispatcher",
         "notification object",
+        "local memory region",
+        "protection zone",
     ];
-    let kinds = [
-        &kinds[..],
-        &[
-            "remote memory region",
-            "local memory region",
-            "protection zone",
-        ],
-    ];
-    let kinds = kinds.concat();
     for (freed, free) in undo.iter_mut().enumerate() {
         let refusal = match ia.close(CloseFlags::Graceful) {
             Ok(_) => panic!("closed with objects left"),
@@ -284,7 +277,7 @@ pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
     assert!(ia.close(CloseFlags::Graceful).is_ok());
 }
 
-/// A graceful close is refused while there is a window, which stays.
+/// A graceful close is refused while there is a window, which it names, and which stays.
 ///
 /// Spec: IAC-03, IAC-04, IAC-06, GEN-15
 pub fn graceful_close_needs_every_window_freed<T: Testbed>(bed: &T) {
@@ -296,6 +289,8 @@ pub fn graceful_close_needs_every_window_freed<T: Testbed>(bed: &T) {
     };
     let in_use = Error::invalid_state(Subtype::InvalidStateIaInUse);
     assert!(refusal.error.same_code(in_use), "{}", refusal.error);
+    let text = refusal.to_string();
+    assert!(text.contains("1 remote memory region"), "{text}");
     let ia = refusal.ia;
     granted(ia.rmr_free(rmr));
     granted(ia.pz_free(zone));
