@@ -93,7 +93,7 @@ impl Pair {
     pub(crate) fn give_up(&mut self, directory: &Directory) {
         let before = self.state;
         if before == State::Ended {
-            // It is in error since; soft-RoCE takes two thirds of a destruction to put it there once more.
+            // It is in error since; soft-RoCE takes a fifth of a destruction to put it there once more.
             return;
         }
         self.end(directory);
