@@ -172,6 +172,24 @@ mod tests {
         assert!(std::ptr::eq(first, second));
     }
 
+    /// Spec: IAQ-11
+    #[test]
+    fn the_packet_is_a_named_attribute() {
+        for (told, expected) in [
+            (1, "256"),
+            (2, "512"),
+            (3, "1024"),
+            (4, "2048"),
+            (5, "4096"),
+        ] {
+            let [pair] = packet(told) else {
+                panic!("one pair is expected");
+            };
+            assert_eq!((pair.name, pair.value), ("DAT_IB_TRANSPORT_MTU", expected));
+        }
+        assert!(packet(0).is_empty() && packet(6).is_empty());
+    }
+
     #[test]
     fn versions_are_read_as_far_as_they_go() {
         assert_eq!(version("16.35.2000"), (16, 35));

@@ -478,7 +478,7 @@ mod tests {
         assert!(!some.may_merge(EvdFlags::DEFAULT));
     }
 
-    /// Spec: IAQ-03, IAQ-11
+    /// Spec: IAQ-03
     #[test]
     fn addresses_convert_and_print() {
         let v4 = IaAddress::V4([192, 0, 2, 1], 7471);

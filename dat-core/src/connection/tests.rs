@@ -173,7 +173,7 @@ fn reserved_service_points_do_not_share_a_place() {
 
 /// A provider that makes endpoints never, or always, says so.
 ///
-/// Spec: PSC-04, RSC-02
+/// Spec: IAQ-08, PSC-04, RSC-02
 #[test]
 fn who_makes_endpoints_is_the_providers_choice() {
     for (ep_creator, good, bad) in [

@@ -354,7 +354,7 @@ fn provider_fields_are_in_structure_order() {
     }
 }
 
-/// Spec: HTY-01, DTO-03, IAQ-05, IAQ-06, IAQ-08
+/// Spec: HTY-01, DTO-03, IAQ-05, IAQ-06
 #[test]
 fn enumerations() {
     check_values(

@@ -137,7 +137,7 @@ fn wrong_handles_are_refused() {
     run("handles");
 }
 
-/// Spec: DTO-04, DTO-05, DTO-06, DTO-07
+/// Spec: DTO-04, DTO-05, DTO-06, DTO-07, IAQ-11
 #[test]
 fn operations_beyond_the_interface_are_done_where_they_are_asked_for() {
     run_built(&extended(SANITIZED));

@@ -488,7 +488,7 @@ pub(super) fn later(start: Instant, micros: u32) -> Instant {
 
 /// Timeouts, qualities, flags, addresses and handles of a connect are checked at once, without effect.
 ///
-/// Spec: EPK-03..05, EPK-12, EPK-14, GEN-03, GEN-06, EPC-09
+/// Spec: EPK-03..05, EPK-12, EPK-14, GEN-03, GEN-06
 pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());

@@ -6,8 +6,8 @@ use dat_core::attributes::SrqAttributes;
 use dat_core::backend::{Backend, BackendError};
 use dat_core::event::{ConnectionEventKind, ProxyAgent};
 use dat_core::flags::{
-    CloseFlags, CompletionFlags, DtoStatus, EvdFields, EvdFlags, HandleKind, IaFields,
-    MemoryPrivileges, MemoryTypes, OPTIMAL_ALIGNMENT, ProviderFields, PspFlags,
+    CloseFlags, CompletionFlags, CrFields, DtoStatus, EpCreator, EvdFields, EvdFlags, HandleKind,
+    IaFields, MemoryPrivileges, MemoryTypes, OPTIMAL_ALIGNMENT, ProviderFields, PspFlags,
 };
 use dat_core::id::{EvdId, Handle, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, Region, RmrTriplet};
@@ -45,7 +45,7 @@ pub fn adapters_are_told_apart<T: Testbed>(bed: &T) {
 
 /// The attributes keep what the interface promises of every provider.
 ///
-/// Spec: IAQ-01, IAQ-03..12, GEN-08
+/// Spec: IAQ-01, IAQ-03..07, IAQ-09, IAQ-10, IAQ-12, GEN-08
 pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let ia = net.adapter();
@@ -115,6 +115,38 @@ pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
         ia.ia_query(IaFields::empty(), ProviderFields::from_bits_retain(1 << 26)),
         Error::invalid_argument(5),
     );
+}
+
+/// The creator of endpoints is the one that the attribute names: a service point with the other kind is refused, and
+/// only requests at a point of the provider bring an endpoint.
+///
+/// Spec: IAQ-08, PSC-04
+pub fn requests_bring_endpoints_as_the_attribute_says<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let (left, right) = net.strangers(&PartyOptions::default());
+    let provider = granted(left.ia.ia_query(IaFields::empty(), ProviderFields::all())).provider;
+    let may_consumer = provider.ep_creator != EpCreator::Always;
+    let may_provider = provider.ep_creator != EpCreator::Never;
+    let requests = granted(left.ia.evd_create(8, None, EvdFlags::CR));
+    for (flags, is_offered) in [
+        (PspFlags::Consumer, may_consumer),
+        (PspFlags::Provider, may_provider),
+    ] {
+        let qualifier = net.qualifier();
+        let point = left.ia.psp_create(qualifier, requests, flags);
+        if !is_offered {
+            refused(point.map(drop), Error::model_not_supported());
+            continue;
+        }
+        let point = granted(point);
+        let caller = Party::new(&right.ia, &PartyOptions::default());
+        granted(net.try_connect(&caller, &left.ia, qualifier, &[]));
+        let cr = net.request(&left.ia, requests);
+        let brought = granted(left.ia.cr_query(cr, CrFields::all())).local_ep;
+        assert_eq!(brought.is_some(), flags == PspFlags::Provider);
+        granted(left.ia.cr_reject(cr, &[]));
+        granted(left.ia.psp_free(point));
+    }
 }
 
 /// Every kind of object but windows is told by its handle and keeps one word of the consumer's, until it dies.

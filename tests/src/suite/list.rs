@@ -126,6 +126,7 @@ macro_rules! conformance_suite {
                 ia:
                     adapters_are_told_apart
                     attributes_keep_the_promises
+                    requests_bring_endpoints_as_the_attribute_says
                     every_object_keeps_a_context
                     a_window_keeps_a_context
                     graceful_close_needs_an_empty_adapter

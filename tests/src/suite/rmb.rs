@@ -1,7 +1,9 @@
 //! `dat_rmr_bind` and the life of remote memory regions.
 
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event, RmrBindCompletion};
-use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges};
+use dat_core::flags::{
+    CompletionFlags, DtoStatus, EndpointState, EvdFlags, IaFields, MemoryPrivileges, ProviderFields,
+};
 use dat_core::id::{EpId, RmrId};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Error, ErrorKind, Subtype};
@@ -744,7 +746,10 @@ pub fn bind_needs_windows<T: WindowlessTestbed>(bed: &T) {
     let net = Net::new(bed);
     let ia = net.adapter_over(bed.windowless_device());
     let zone = granted(ia.pz_create());
+    let attributes = granted(ia.ia_query(IaFields::all(), ProviderFields::empty())).ia;
+    assert_eq!(attributes.max_rmrs, 0);
     refused(ia.rmr_create(zone), Error::model_not_supported());
+    // The refused region holds no zone.
     granted(ia.pz_free(zone));
 }
 

@@ -208,8 +208,11 @@ pub fn empty_bind_unbinds<T: Testbed>(bed: &T) {
         length: 0,
     };
     bind(&net, &right, rmr, &nothing, READ | WRITE);
-    granted(right.ia.lmr_free(memory.lmr));
+    // While the region is still registered: without it, no context would reach its bytes.
+    let before = memory.content();
     let status = write_through(&net, &left, &through(context, &piece));
     assert_eq!(status, DtoStatus::RemoteAccess);
+    assert_eq!(memory.content(), before);
     net.broken(&left, &right);
+    granted(right.ia.lmr_free(memory.lmr));
 }

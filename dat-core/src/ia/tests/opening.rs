@@ -4,7 +4,7 @@ use std::format;
 use std::string::ToString;
 
 use crate::Ia;
-use crate::attributes::IaAttributes;
+use crate::attributes::{IaAttributes, NamedAttribute, ProviderAttributes};
 use crate::flags::{IaFields, ProviderFields};
 use crate::sync::NoLock;
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestBackend, TestStorage, open};
@@ -76,4 +76,38 @@ fn an_adapter_that_cannot_be_opened_says_why() {
     let debug = format!("{refused:?}");
     assert!(debug.contains("OpenError") && debug.contains("error"));
     assert_eq!(device.objects(), [0; 7]);
+}
+
+/// A query returns the pairs of the provider themselves, in place of a copy that the consumer would own.
+///
+/// Spec: IAQ-11
+#[test]
+fn named_attributes_stay_the_providers() {
+    const fn pair(name: &'static str, value: &'static str) -> NamedAttribute {
+        NamedAttribute { name, value }
+    }
+    static TRANSPORT: [NamedAttribute; 2] = [pair("mtu", "4096"), pair("link", "roce")];
+    static VENDOR: [NamedAttribute; 1] = [pair("colour", "grey")];
+    static PROVIDER: [NamedAttribute; 1] = [pair("engine", "two")];
+    let adapter = IaAttributes {
+        transport_attributes: &TRANSPORT,
+        vendor_attributes: &VENDOR,
+        ..IA_ATTRIBUTES
+    };
+    let provider = ProviderAttributes {
+        provider_specific_attributes: &PROVIDER,
+        ..PROVIDER_ATTRIBUTES
+    };
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &TestBackend::new(adapter, provider));
+    for _ in 0..2 {
+        let told = ia.ia_query(IaFields::all(), ProviderFields::all()).unwrap();
+        for (found, owned) in [
+            (told.ia.transport_attributes, &TRANSPORT[..]),
+            (told.ia.vendor_attributes, &VENDOR[..]),
+            (told.provider.provider_specific_attributes, &PROVIDER[..]),
+        ] {
+            assert!(core::ptr::eq(found, owned), "{found:?}");
+        }
+    }
 }
