@@ -18,8 +18,8 @@ use dat_core::{Error, Result, Subtype};
 
 use crate::agents;
 use crate::boundary::{
-    Entered, NamedAttributes, OwnedIa, PerProcess, Slot, SocketAddress, is_told_apart, keep_small,
-    without_signals,
+    Entered, NamedAttributes, OwnedIa, PerProcess, Slot, SocketAddress, has_memory, is_told_apart,
+    keep_small, without_signals,
 };
 use crate::capacity::Capacity;
 use crate::courtesy::Courtesy;
@@ -40,6 +40,9 @@ pub(crate) trait Host:
     /// What else is needed to sleep and to know the time.
     type Ground: Send + Sync;
 
+    /// Whether posts may allocate.
+    const POSTS_ALLOCATE: bool;
+
     /// Something to sleep on for one more thread.
     fn sleeper(ground: &Self::Ground) -> std::result::Result<Self::Wait, BackendError>;
 
@@ -54,6 +57,8 @@ pub(crate) trait Host:
 impl Host for MockBackend {
     type Wait = MockWait;
     type Ground = Fabric;
+
+    const POSTS_ALLOCATE: bool = true;
 
     fn sleeper(fabric: &Fabric) -> std::result::Result<MockWait, BackendError> {
         Ok(MockWait::new(fabric))
@@ -72,6 +77,8 @@ impl Host for MockBackend {
 impl Host for backend_verbs::VerbsBackend {
     type Wait = backend_verbs::VerbsWait;
     type Ground = backend_verbs::VerbsWaits;
+
+    const POSTS_ALLOCATE: bool = false;
 
     fn sleeper(waits: &Self::Ground) -> std::result::Result<Self::Wait, BackendError> {
         waits.wait()
@@ -107,6 +114,24 @@ impl<B: Host> Opened<B> {
             ground,
             sleepers: Mutex::new(Vec::new()),
         })
+    }
+
+    /// Whether there is memory for what a post may allocate.
+    #[inline(always)]
+    pub(crate) fn may_post(&self) -> bool {
+        !B::POSTS_ALLOCATE || has_memory()
+    }
+
+    /// Refuses a post that there is no memory for.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted.
+    #[inline(always)]
+    pub(crate) fn check_post(&self) -> Result<()> {
+        if self.may_post() {
+            return Ok(());
+        }
+        Err(Error::insufficient_resources(Subtype::ResourceMemory))
     }
 
     /// The time now.

@@ -17,7 +17,7 @@ use dat_core::flags::HandleKind;
 use dat_core::id::{EpId, Handle};
 use dat_core::{Error, Result, Subtype};
 
-use crate::boundary::{self, PerProcess};
+use crate::boundary::{self, PerProcess, has_memory};
 
 /// Objects of this process, those in quarantine included.
 const CELLS: usize = 1 << 18;
@@ -202,9 +202,17 @@ impl Drop for Reserved {
 /// Takes a cell.
 ///
 /// # Errors
-/// INSUFFICIENT_RESOURCES (MEMORY): there are too many objects.
+/// INSUFFICIENT_RESOURCES (MEMORY): there are too many objects, or the heap is exhausted.
 pub(crate) fn reserve() -> Result<Reserved> {
     let exhausted = Error::insufficient_resources(Subtype::ResourceMemory);
+    if !has_memory() {
+        return Err(exhausted);
+    }
+    take_cell().ok_or(exhausted)
+}
+
+/// Takes a cell, also while the heap is exhausted.
+fn take_cell() -> Option<Reserved> {
     let mut free = free_cells();
     let fresh = FRESH.load(Ordering::Relaxed);
     let index = if free.len() <= QUARANTINE && (fresh as usize) < CELLS {
@@ -216,7 +224,6 @@ pub(crate) fn reserve() -> Result<Reserved> {
     index
         .and_then(|index| ARENA.get(index as usize))
         .map(Reserved)
-        .ok_or(exhausted)
 }
 
 /// In place of the index of a cell.
@@ -360,10 +367,10 @@ impl Cells {
             return CHandle::NULL;
         }
         let _turn = self.turn();
-        match (self.known(object), reserve()) {
+        match (self.known(object), take_cell()) {
             (Some(handle), _) => handle,
-            (None, Ok(cell)) => self.settle(cell, object),
-            (None, Err(_)) => CHandle::NULL,
+            (None, Some(cell)) => self.settle(cell, object),
+            (None, None) => CHandle::NULL,
         }
     }
 

@@ -40,3 +40,5 @@ pub mod registry;
 pub mod rsm;
 pub mod v1;
 pub mod v2;
+
+pub use boundary::Heap;

@@ -5,6 +5,10 @@
 
 use dat_ffi::v2::{In, ProviderInfo, StaticText, Text};
 
+/// Carries calls to their end when the heap is exhausted.
+#[global_allocator]
+static HEAP: dat_ffi::Heap = dat_ffi::Heap;
+
 #[doc = include_str!("../../manual/dat_provider_init.md")]
 #[expect(unsafe_code, reason = "the registry looks the function up by its name")]
 #[unsafe(no_mangle)]

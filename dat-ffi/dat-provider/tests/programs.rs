@@ -178,6 +178,14 @@ fn threads_wait_and_are_called() {
     run("waits");
 }
 
+/// Every allocation from the nth on fails, for all n; and all of them for as long as the program goes on making things.
+///
+/// Spec: GEN-14, IAO-06, IAC-03, EVC-02, EPC-03, EPS-01, EPV-01, EPW-01, EPB-01
+#[test]
+fn calls_are_refused_while_the_heap_is_exhausted() {
+    run_with_ours(&build("exhausted", &[]), &[]);
+}
+
 /// Spec: CNC-02, CNW-05, CNF-01, IAC-01, IAC-02
 #[test]
 fn agents_are_called_once_and_not_after_the_free() {

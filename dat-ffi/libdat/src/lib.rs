@@ -6,6 +6,10 @@
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the names of the library are given by assembler for x86-64");
 
+/// Carries calls to their end when the heap is exhausted.
+#[global_allocator]
+static HEAP: dat_ffi::Heap = dat_ffi::Heap;
+
 macro_rules! export {
     (
         providers { $($name:ident($($argument:ident: $type:ty),*) $slot:literal = $ours:path;)* }

@@ -194,6 +194,14 @@ fn valgrind_finds_nothing() {
     }
 }
 
+/// Every allocation from the nth on fails, for all n; and all of them for as long as the program goes on making things.
+///
+/// Spec: GEN-14, IAO-06, IAC-03, EVC-02, EPC-03, EPS-01, EPV-01, EPW-01, EPB-01
+#[test]
+fn calls_are_refused_while_the_heap_is_exhausted() {
+    Program::new(BOTH, "exhausted", PLAIN).run(&[], &[]);
+}
+
 /// Spec: GEN-03, GEN-04, IAO-06
 #[test]
 fn any_value_may_be_given_for_any_handle() {

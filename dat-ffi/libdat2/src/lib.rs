@@ -12,6 +12,10 @@ use std::arch::global_asm;
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("a function with more arguments than it names is written for x86-64");
 
+/// Carries calls to their end when the heap is exhausted.
+#[global_allocator]
+static HEAP: dat_ffi::Heap = dat_ffi::Heap;
+
 dat_ffi::export_with_version! {
     "DAT_2.0", dat_ffi::redirection:
     dat_cno_create, dat_cno_free, dat_cno_modify_agent, dat_cno_query, dat_cno_wait, dat_cr_accept, dat_cr_handoff, dat_cr_query,

@@ -8,6 +8,10 @@ use dat_ffi::rsm::{
     PollEntry, ScatterGather, Text,
 };
 
+/// Carries calls to their end when the heap is exhausted.
+#[global_allocator]
+static HEAP: dat_ffi::Heap = dat_ffi::Heap;
+
 /// Exports functions of the module under the names that C knows.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) = $call:expr;)*) => {$(

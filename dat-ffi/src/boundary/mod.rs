@@ -10,6 +10,7 @@ mod consumer;
 mod descriptors;
 mod foreign;
 mod forks;
+mod heap;
 mod layout;
 #[cfg(test)]
 mod layout_tests;
@@ -32,6 +33,7 @@ mod window;
 
 pub use address::Address;
 pub use consumer::Consumer;
+pub use heap::Heap;
 pub use layout::{
     CrParam, EvdParam, LongTriplet, Plain, ProviderInfo, PspParam, PzParam, RspParam, ShortTriplet,
     SrqAttributes, SrqParam,
@@ -48,6 +50,7 @@ pub(crate) use consumer::{Access, access_to, allows, page_size};
 pub(crate) use descriptors::{Flag, poll, wait_for};
 pub(crate) use foreign::{begin, end, explanation, first_word};
 pub(crate) use forks::{PerProcess, around_forks, forks, is_told_apart};
+pub(crate) use heap::has_memory;
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,
     EventData, FUNCTIONS, FUNCTIONS_1_2, IaAttributes, LmrParam, ProviderAttributes, RmrParam,

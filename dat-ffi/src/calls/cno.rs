@@ -5,7 +5,7 @@ use dat_core::id::CnoId;
 use dat_core::{Error, ErrorKind, Result};
 
 use super::edition::{Added, Edition};
-use super::result::{Code, adapter, adapter_of, check_mask, code};
+use super::result::{Code, adapter, adapter_of, check_mask, check_memory, code};
 use crate::adapter::{Adapter, with_device};
 use crate::agents;
 use crate::boundary::{Agent, CnoParam, Out};
@@ -41,6 +41,7 @@ pub(crate) extern "C" fn modify_agent<E: Edition>(cno: CHandle, agent: Agent) ->
     code::<E>((|| {
         let adapter = adapter_of(cno, HandleKind::Cno)?;
         if agent.is_some() {
+            check_memory()?;
             adapter.keep()?;
         }
         associate(&adapter, cno, CnoId::from_handle(cno.named()), agent)

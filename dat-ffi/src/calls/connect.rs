@@ -6,7 +6,7 @@ use dat_core::id::EpId;
 
 use super::cr::ROOM;
 use super::edition::Edition;
-use super::result::{Code, adapter_of, code};
+use super::result::{Code, adapter_of, check_memory, code};
 use crate::adapter::with_device;
 use crate::boundary::{Address, List};
 use crate::handles::CHandle;
@@ -35,6 +35,7 @@ pub(crate) extern "C" fn connect<E: Edition>(
             quality: QualityOfService::from_bits_retain(quality),
             flags: ConnectFlags::from_bits_retain(flags),
         };
+        check_memory()?;
         with_device!(adapter, opened => opened.ia.ep_connect(id, &param, opened.now()))
     })())
 }
@@ -56,6 +57,7 @@ pub(crate) extern "C" fn duplicate<E: Edition>(
         let size = private_data.copy(private_data_size, 4, &mut data)?;
         let data = data.get(..size).unwrap_or_default();
         let quality = QualityOfService::from_bits_retain(quality);
+        check_memory()?;
         with_device!(adapter, opened => {
             opened.ia.ep_dup_connect(id, model, timeout, data, quality, opened.now())
         })

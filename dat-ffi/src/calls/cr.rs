@@ -6,7 +6,7 @@ use dat_core::flags::{CrFields, HandleKind};
 use dat_core::id::{CrId, EpId};
 
 use super::edition::Edition;
-use super::result::{Code, adapter_of, check_mask, code};
+use super::result::{Code, adapter_of, check_mask, check_memory, code};
 use crate::adapter::with_device;
 use crate::boundary::{CrParam, List, Out, SocketAddress, lent};
 use crate::handles::CHandle;
@@ -61,6 +61,7 @@ pub(crate) extern "C" fn accept<E: Edition>(
         let mut data = [0; ROOM];
         let size = private_data.copy(private_data_size, 3, &mut data)?;
         let data = data.get(..size).unwrap_or_default();
+        check_memory()?;
         with_device!(adapter, opened => opened.ia.cr_accept(id, ep, data))?;
         adapter.retire(id);
         Ok(())

@@ -21,3 +21,4 @@ pub(crate) mod srq;
 pub(crate) mod text;
 
 pub(crate) use edition::{Edition, Form};
+pub(crate) use result::check_memory;

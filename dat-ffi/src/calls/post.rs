@@ -26,9 +26,15 @@ macro_rules! posted {
         match $list.only($count) {
             Some(only) => {
                 let $segments = &[only.local()];
-                with_device!($adapter, $opened => $post)
+                with_device!($adapter, $opened => {
+                    $opened.check_post()?;
+                    $post
+                })
             }
-            None => several($list, $count, &|$segments| with_device!($adapter, $opened => $post)),
+            None => several($list, $count, &|$segments| with_device!($adapter, $opened => {
+                $opened.check_post()?;
+                $post
+            })),
         }
     };
 }
@@ -54,7 +60,7 @@ macro_rules! try_first {
             let $id = EpId::from_handle(id);
             let $segment = only.local();
             $(let $remote = $remote.remote();)?
-            if with_device_first!(adapter, $opened => $post) {
+            if with_device_first!(adapter, $opened => $opened.may_post() && $post) {
                 return 0;
             }
             aside(move || drop(adapter));

@@ -6,7 +6,7 @@ use dat_core::{Cause, Error, Result, Subtype};
 
 use super::Edition;
 use crate::adapter::Adapter;
-use crate::boundary::Entered;
+use crate::boundary::{Entered, has_memory};
 use crate::handles::{CHandle, Cell};
 
 /// `DAT_RETURN`.
@@ -71,6 +71,16 @@ pub(crate) fn adapter_of_any(handle: CHandle) -> Result<Entered<'static, Adapter
 /// INVALID_HANDLE (IA): it is no handle of an open adapter.
 pub(crate) fn adapter(ia: CHandle) -> Result<Entered<'static, Adapter>> {
     Adapter::itself(ia).ok_or(Error::invalid_handle(HandleKind::Ia.subtype()))
+}
+
+/// Refuses what makes something while the heap is exhausted.
+///
+/// # Errors
+/// INSUFFICIENT_RESOURCES (MEMORY): it is.
+pub(crate) fn check_memory() -> Result<()> {
+    has_memory()
+        .then_some(())
+        .ok_or(Error::insufficient_resources(Subtype::ResourceMemory))
 }
 
 /// Refuses bits of a mask that no field has; the mask is the second argument of all queries.

@@ -79,6 +79,7 @@ pub(crate) fn bind<E: Edition>(wanted: Binding<E>) -> Result<()> {
     let ep = EpId::from_handle(wanted.ep.named());
     let flags = CompletionFlags::from_bits_retain(wanted.flags);
     let bound = with_device!(adapter, opened => {
+        opened.check_post()?;
         opened.ia.rmr_bind(id, &piece, privileges, ep, wanted.cookie, flags)
     });
     wanted.context.offer(bound?);

@@ -11,6 +11,7 @@ use dat_core::{Error, Result, Subtype};
 use super::known::Known;
 use super::providers::Used;
 use crate::boundary::{Provider, ProviderPlace, around_forks};
+use crate::calls::check_memory;
 use crate::handles::CHandle;
 
 /// Where an open adapter is.
@@ -155,8 +156,9 @@ impl Drop for Reserved {
 /// Takes a place.
 ///
 /// # Errors
-/// INSUFFICIENT_RESOURCES (MEMORY): too many adapters are open.
+/// INSUFFICIENT_RESOURCES (MEMORY): too many adapters are open, or the heap is exhausted.
 pub(super) fn reserve() -> Result<Reserved> {
+    check_memory()?;
     let mut free = free();
     let fresh = u16::try_from(free.fresh).ok();
     let (place, generation) = match fresh {

@@ -1,0 +1,231 @@
+//! The allocator of the C libraries: that of the system, and a reserve for when it refuses.
+//!
+//! A collection of the standard library, the start of a thread and the thread of the mock cannot report that there is no memory:
+//! they end the process, which is the consumer's. The reserve carries them to the end of the call. Calls that make something ask
+//! first ([`has_memory`]), and are refused while the reserve is in use and the system still refuses, so that it is not used up.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// The allocator of a C library, which makes it its global one.
+///
+/// Takes no lock, so that a forked process finds none held.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heap;
+
+/// Blocks of one size. Sizes are powers of two, and blocks are aligned to theirs up to a page.
+struct Class {
+    size: usize,
+    /// Where its blocks begin.
+    first: usize,
+    /// The words that say which of its blocks are free.
+    words: Range<usize>,
+}
+
+/// Smallest first, without a gap.
+static CLASSES: [Class; 5] = [
+    Class {
+        size: 64,
+        first: 0,
+        words: 0..16,
+    },
+    Class {
+        size: 512,
+        first: 64 << 10,
+        words: 16..20,
+    },
+    Class {
+        size: 4 << 10,
+        first: 192 << 10,
+        words: 20..22,
+    },
+    Class {
+        size: 32 << 10,
+        first: 704 << 10,
+        words: 22..23,
+    },
+    Class {
+        size: 256 << 10,
+        first: 1216 << 10,
+        words: 23..24,
+    },
+];
+
+/// Bytes of the reserve. The system gives pages of it when they are touched for the first time.
+const RESERVE: usize = 3264 << 10;
+const PAGE: usize = 4096;
+
+#[repr(C, align(4096))]
+struct Arena(UnsafeCell<[u8; RESERVE]>);
+
+// SAFETY: a byte is touched by the owner of its block alone, of whom there is one by `FREE`.
+unsafe impl Sync for Arena {}
+
+static ARENA: Arena = Arena(UnsafeCell::new([0; RESERVE]));
+
+/// A bit for each block that is free.
+static FREE: [AtomicU64; 24] = {
+    let mut free = [const { AtomicU64::new(u64::MAX) }; 24];
+    free[22] = AtomicU64::new(0xFFFF);
+    free[23] = AtomicU64::new(0xFF);
+    free
+};
+
+/// Blocks in use.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// What has to be free in the system's heap for a call to begin while the reserve is in use.
+const PROBE: Layout = Layout::new::<[u64; 4096]>();
+
+/// Whether a call that makes something may begin: the reserve is whole, or the system has memory again.
+pub(crate) fn has_memory() -> bool {
+    USED.load(Ordering::Relaxed) == 0 || system_has_memory()
+}
+
+#[cold]
+fn system_has_memory() -> bool {
+    // SAFETY: the layout has a size; what is allocated is freed with the same layout.
+    unsafe {
+        let probe = System.alloc(PROBE);
+        if !probe.is_null() {
+            System.dealloc(probe, PROBE);
+        }
+        !probe.is_null()
+    }
+}
+
+impl Class {
+    /// Takes a block; where it begins in the reserve.
+    fn take(&self) -> Option<usize> {
+        let words = FREE.get(self.words.clone())?;
+        for (index, word) in words.iter().enumerate() {
+            let mut free = word.load(Ordering::Relaxed);
+            while free != 0 {
+                let bit = free & free.wrapping_neg();
+                let before = word.fetch_and(!bit, Ordering::Acquire);
+                if before & bit != 0 {
+                    USED.fetch_add(1, Ordering::Relaxed);
+                    let block = index * 64 + bit.trailing_zeros() as usize;
+                    return Some(self.first + block * self.size);
+                }
+                free = before;
+            }
+        }
+        None
+    }
+
+    /// Gives a block back.
+    fn give_back(&self, offset: usize) {
+        let block = (offset - self.first) / self.size;
+        let words = FREE.get(self.words.clone());
+        if let Some(word) = words.and_then(|words| words.get(block / 64)) {
+            word.fetch_or(1 << (block % 64), Ordering::Release);
+            USED.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A block of the reserve; null if there is none.
+#[cold]
+fn reserved(layout: Layout) -> *mut u8 {
+    if layout.align() > PAGE {
+        return ptr::null_mut();
+    }
+    let size = layout.size().max(layout.align());
+    let classes = CLASSES.iter().filter(|class| class.size >= size);
+    let block = classes.filter_map(Class::take).next();
+    // The offset of a block lies in the arena.
+    block.map_or(ptr::null_mut(), |offset| {
+        ARENA.0.get().cast::<u8>().wrapping_add(offset)
+    })
+}
+
+/// Where memory lies in the reserve.
+#[inline(always)]
+fn offset(memory: *mut u8) -> Option<usize> {
+    let offset = memory.addr().wrapping_sub(ARENA.0.get().addr());
+    (offset < RESERVE).then_some(offset)
+}
+
+// SAFETY: memory is the system's, or a block of the reserve, which is as large and as aligned as was asked for and is nobody
+// else's until it is given back; each goes back to where it came from. Nothing here allocates or unwinds.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let memory = unsafe { System.alloc(layout) };
+        if memory.is_null() {
+            return reserved(layout);
+        }
+        memory
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let memory = unsafe { System.alloc_zeroed(layout) };
+        if !memory.is_null() {
+            return memory;
+        }
+        let memory = reserved(layout);
+        if !memory.is_null() {
+            // SAFETY: the block is as large as the layout.
+            unsafe { ptr::write_bytes(memory, 0, layout.size()) };
+        }
+        memory
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        match offset(memory) {
+            Some(offset) => {
+                let class = CLASSES.iter().rfind(|class| class.first <= offset);
+                if let Some(class) = class {
+                    class.give_back(offset);
+                }
+            }
+            // SAFETY: it is not of the reserve, so it is the system's; and as the caller promises.
+            None => unsafe { System.dealloc(memory, layout) },
+        }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if offset(memory).is_none() {
+            // SAFETY: it is the system's; and as the caller promises.
+            let grown = unsafe { System.realloc(memory, layout, size) };
+            if !grown.is_null() {
+                return grown;
+            }
+        }
+        // SAFETY: the caller promises that the size is one of a layout with this alignment.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        // SAFETY: the caller promises a size that is not zero.
+        let moved = unsafe { self.alloc(new) };
+        if !moved.is_null() {
+            // SAFETY: both are as long as what is copied, and apart; the caller gives the old one up.
+            unsafe {
+                ptr::copy_nonoverlapping(memory, moved, layout.size().min(size));
+                self.dealloc(memory, layout);
+            }
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_lie_one_behind_the_other() {
+        let mut behind = 0;
+        for class in &CLASSES {
+            assert_eq!(class.first, behind);
+            assert_eq!(class.first % class.size.min(PAGE), 0);
+            let words = FREE.get(class.words.clone()).expect("its words");
+            let blocks = words.iter().map(|word| word.load(Ordering::Relaxed));
+            behind += blocks.map(|word| word.count_ones() as usize).sum::<usize>() * class.size;
+        }
+        assert_eq!(behind, RESERVE);
+    }
+}
