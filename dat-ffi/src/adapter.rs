@@ -93,6 +93,9 @@ impl Host for backend_verbs::VerbsBackend {
     }
 }
 
+/// How long a thread sleeps without a look whether it was cancelled.
+const SLICE_MICROS: u64 = 100_000;
+
 /// An open adapter of one backend.
 pub(crate) struct Opened<B: Host> {
     pub(crate) ia: OwnedIa<B>,
@@ -137,6 +140,12 @@ impl<B: Host> Opened<B> {
     /// The time now.
     pub(crate) fn now(&self) -> Instant {
         B::now(&self.ground)
+    }
+
+    /// When a sleep with this deadline ends for a look whether its thread was cancelled.
+    pub(crate) fn slice(&self, deadline: Option<Instant>) -> Instant {
+        let slice = Instant::from_micros(self.now().as_micros().saturating_add(SLICE_MICROS));
+        deadline.map_or(slice, |deadline| deadline.min(slice))
     }
 
     /// Calls `sleep` with something to sleep on.

@@ -19,7 +19,8 @@
 //! | [`rsm`] | the calls of remote shared memory |
 //!
 //! No panic crosses into C: the functions of the tables are `extern "C"`, out of which nothing unwinds; a panic, which would be a fault
-//! of ours, ends the process where it happens. What comes from C can cause none.
+//! of ours, ends the process where it happens. What comes from C can cause none. The waits, and the calls that lead to them, are
+//! `extern "C-unwind"`: a thread that is cancelled leaves by them; the waits end the process at a panic themselves.
 
 mod adapter;
 mod agents;

@@ -70,12 +70,29 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         wait: &mut W,
     ) -> Result<Option<EvdId>> {
         let mut pending = self.cno_wait(cno)?;
-        self.sleep_until(None, deadline, wait, |waker| pending.poll(waker))
+        pending
+            .sleep_until(deadline, wait)
             .unwrap_or_else(|| Err(Error::queue_empty()))
     }
 }
 
 impl<B: Backend, L: RawLock> CnoWait<'_, '_, B, L> {
+    /// Sleeps until the wait is over or the deadline has passed (`None`), after which it may sleep again, in
+    /// the place that it has. Calls `progress` itself.
+    ///
+    /// # Errors
+    /// As `poll`, and INTERRUPTED_CALL: `wait` was interrupted.
+    ///
+    /// Spec: CNW-01, CNW-06
+    pub fn sleep_until<W: Wait>(
+        &mut self,
+        deadline: Option<Instant>,
+        wait: &mut W,
+    ) -> Option<Result<Option<EvdId>>> {
+        let ia = self.ia;
+        ia.sleep_until(None, deadline, wait, |waker| self.poll(waker))
+    }
+
     /// Takes a notification if one is there; otherwise `waker` is woken by the next one. Once it
     /// was ready the wait is over.
     ///

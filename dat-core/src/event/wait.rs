@@ -243,11 +243,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         wait: &mut W,
     ) -> Result<core::result::Result<Waited, Expired>> {
         let mut pending = self.evd_wait(evd, threshold)?;
-        let own = OwnWait {
-            evd: evd.index() as u16,
-            serial: pending.serial,
-        };
-        match self.sleep_until(Some(own), deadline, wait, |waker| pending.poll(waker)) {
+        match pending.sleep_until(deadline, wait) {
             Some(outcome) => outcome.map(Ok),
             None => Ok(pending.expire()),
         }
@@ -420,6 +416,26 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
             self.ia.react(event);
         }
         outcome
+    }
+
+    /// Sleeps until the wait is over or the deadline has passed (`None`), after which it may sleep again, or
+    /// [`expire`](Self::expire). It stays the one waiter in between. Calls `progress` itself.
+    ///
+    /// # Errors
+    /// As `poll`, and INTERRUPTED_CALL: `wait` was interrupted.
+    ///
+    /// Spec: EVW-01, EVW-05, EVW-06
+    pub fn sleep_until<W: Wait>(
+        &mut self,
+        deadline: Option<Instant>,
+        wait: &mut W,
+    ) -> Option<Result<Waited>> {
+        let own = OwnWait {
+            evd: self.evd.index() as u16,
+            serial: self.serial,
+        };
+        let ia = self.ia;
+        ia.sleep_until(Some(own), deadline, wait, |waker| self.poll(waker))
     }
 
     /// Ends the wait because its time ran out; takes the first event if the condition holds by now.

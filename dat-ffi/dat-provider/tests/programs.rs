@@ -186,6 +186,13 @@ fn calls_are_refused_while_the_heap_is_exhausted() {
     run_with_ours(&build("exhausted", &[]), &[]);
 }
 
+/// Spec: EVW-02, EVW-06, CNW-01, CNW-06, GEN-03
+#[test]
+fn threads_are_cancelled_while_they_wait() {
+    // AddressSanitizer takes frames that a thread left by its cancellation to be in use.
+    run_built(&build("cancel", &[]));
+}
+
 /// Spec: CNC-02, CNW-05, CNF-01, IAC-01, IAC-02
 #[test]
 fn agents_are_called_once_and_not_after_the_free() {
@@ -244,7 +251,9 @@ const VALGRIND: &[&str] = &[
 /// Spec: GEN-03, IAC-05
 #[test]
 fn valgrind_finds_nothing() {
-    for name in ["transfer", "handles", "shared", "waits", "late", "agents"] {
+    for name in [
+        "transfer", "handles", "shared", "waits", "late", "agents", "cancel",
+    ] {
         run_with_ours_by(VALGRIND, &build(name, &[]), &[]);
     }
     run_with_ours_by(VALGRIND, &extended(&[]), &[]);

@@ -172,6 +172,13 @@ fn threads_wait_and_are_called() {
     run(BOTH, "waits", &[]);
 }
 
+/// Spec: EVW-02, EVW-06, CNW-01, CNW-06, GEN-03
+#[test]
+fn threads_are_cancelled_while_they_wait() {
+    // AddressSanitizer takes frames that a thread left by its cancellation to be in use.
+    Program::new(BOTH, "cancel", PLAIN).run(&[], &[]);
+}
+
 /// Spec: GEN-03, EPF-01, PSC-02, CNC-02, IAC-02
 #[test]
 fn what_comes_late_leaves_others_alone() {

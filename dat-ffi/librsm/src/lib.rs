@@ -14,11 +14,11 @@ static HEAP: dat_ffi::Heap = dat_ffi::Heap;
 
 /// Exports functions of the module under the names that C knows.
 macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) = $call:expr;)*) => {$(
+    ($abi:literal: $($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) = $call:expr;)*) => {$(
         $(#[$doc])*
         #[expect(unsafe_code, reason = "C programs find the function by its name")]
         #[unsafe(no_mangle)]
-        pub extern "C" fn $name($($argument: $type),*) -> Code {
+        pub extern $abi fn $name($($argument: $type),*) -> Code {
             use dat_ffi::rsm::*;
             $call
         }
@@ -26,6 +26,7 @@ macro_rules! functions {
 }
 
 functions! {
+    "C":
     #[doc = include_str!("../../manual/rsm_get_controller.md")]
     rsm_get_controller(name: Text, controller: Out<CHandle>) = get_controller(name, controller);
     #[doc = include_str!("../../manual/rsm_get_controller_attr.md")]
@@ -100,14 +101,19 @@ functions! {
     rsm_memseg_import_set_mode(import: CHandle, mode: u32) = set_mode(import, mode);
     #[doc = include_str!("../../manual/rsm_intr_signal_post.md")]
     rsm_intr_signal_post(segment: CHandle, flags: u32) = signal_post(segment, flags);
-    #[doc = include_str!("../../manual/rsm_intr_signal_wait.md")]
-    rsm_intr_signal_wait(segment: CHandle, timeout: i32) = signal_wait(segment, timeout);
-    #[doc = include_str!("../../manual/rsm_intr_signal_wait_pollfd.md")]
-    rsm_intr_signal_wait_pollfd(entries: Out<PollEntry>, count: u64, timeout: i32, ready: Out<i32>) = wait_pollfd(entries, count, timeout, ready);
     #[doc = include_str!("../../manual/rsm_memseg_get_pollfd.md")]
     rsm_memseg_get_pollfd(segment: CHandle, entry: Out<PollEntry>) = get_pollfd(segment, entry);
     #[doc = include_str!("../../manual/rsm_memseg_release_pollfd.md")]
     rsm_memseg_release_pollfd(segment: CHandle) = release_pollfd(segment);
+}
+
+// A thread that is cancelled leaves by these.
+functions! {
+    "C-unwind":
+    #[doc = include_str!("../../manual/rsm_intr_signal_wait.md")]
+    rsm_intr_signal_wait(segment: CHandle, timeout: i32) = signal_wait(segment, timeout);
+    #[doc = include_str!("../../manual/rsm_intr_signal_wait_pollfd.md")]
+    rsm_intr_signal_wait_pollfd(entries: Out<PollEntry>, count: u64, timeout: i32, ready: Out<i32>) = wait_pollfd(entries, count, timeout, ready);
 }
 
 #[doc = include_str!("../../manual/rsm_free_interconnect_topology.md")]

@@ -111,6 +111,12 @@ fn signals_are_counted_waited_for_and_polled() {
     run(&build("signals", &[]));
 }
 
+/// Spec: RSMSG-07, RSMPF-10
+#[test]
+fn threads_are_cancelled_while_they_wait() {
+    run(&build("cancel", &[]));
+}
+
 /// Spec: RSMGEN-06, RSMCT-01, RSMCT-05, RSMEX-01, RSMEX-02, RSMEX-03, RSMEX-20, RSMEX-22, RSMEX-23, RSMPB-01, RSMPB-02, RSMPB-03
 /// Spec: RSMPB-04, RSMPB-06, RSMPB-10, RSMPB-20, RSMIM-01, RSMIM-02, RSMIM-06, RSMIM-10, RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-06
 /// Spec: RSMGP-07, RSMST-05, RSMLH-03, RSMLH-04, RSMLH-11, RSMBR-01, RSMBR-02, RSMBR-10, RSMBR-11, RSMMD-01, RSMST-01, RSMST-03

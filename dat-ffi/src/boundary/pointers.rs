@@ -100,6 +100,14 @@ impl<T: Plain> Out<T> {
 #[derive(Debug)]
 pub(crate) struct Place<T>(*mut T);
 
+impl<T> Clone for Place<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Place<T> {}
+
 impl<T: Plain> Place<T> {
     /// Stores the value.
     pub(crate) fn put(self, value: T) {

@@ -62,7 +62,7 @@ macro_rules! arguments {
             unsafe fn call(self, function: *const ()) -> u32 {
                 let ($($name,)*) = self;
                 // SAFETY: the caller promises that it is such a function.
-                let function: unsafe extern "C" fn($($name),*) -> u32 = unsafe { std::mem::transmute(function) };
+                let function: unsafe extern "C-unwind" fn($($name),*) -> u32 = unsafe { std::mem::transmute(function) };
                 // SAFETY: as above.
                 unsafe { function($($name),*) }
             }

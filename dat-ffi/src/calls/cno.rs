@@ -8,7 +8,7 @@ use super::edition::{Added, Edition};
 use super::result::{Code, adapter, adapter_of, check_mask, check_memory, code};
 use crate::adapter::{Adapter, with_device};
 use crate::agents;
-use crate::boundary::{Agent, CnoParam, Out};
+use crate::boundary::{Agent, CnoParam, Out, contained, held, in_steps};
 use crate::handles::{CHandle, reserve};
 
 /// `DAT_PROXY_TYPE_AGENT`.
@@ -91,25 +91,43 @@ pub(crate) extern "C" fn free<E: Edition>(cno: CHandle) -> Code {
 /// When the time is up, or the adapter is closed, the dispatcher is null.
 ///
 /// Spec: CNW-01..07
-pub(crate) extern "C" fn wait<E: Edition>(cno: CHandle, timeout: u32, evd: Out<CHandle>) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn wait<E: Edition>(
+    cno: CHandle,
+    timeout: u32,
+    evd: Out<CHandle>,
+) -> Code {
+    let begun = contained(|| {
         let adapter = adapter_of(cno, HandleKind::Cno)?;
         let place = evd.required(3)?;
-        let id = CnoId::from_handle(cno.named());
-        let waited = with_device!(adapter, opened => opened.sleeping(|sleeper| {
-            let deadline = opened.now().after(timeout);
-            opened.ia.cno_wait_until(id, deadline, sleeper)
-        }));
-        match waited {
-            Ok(fired) => place.put(adapter.cells.of_some(fired)),
-            Err(error) if releases(error) => {
-                place.put(CHandle::NULL);
-                return Err(error);
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    })())
+        let deadline = with_device!(adapter, opened => opened.now().after(timeout));
+        Ok((adapter, place, deadline))
+    });
+    let (adapter, place, deadline) = match begun {
+        Ok(begun) => begun,
+        Err(error) => return code::<E>(Err(error)),
+    };
+    let id = CnoId::from_handle(cno.named());
+    held(adapter, |adapter| {
+        with_device!(adapter, opened => match contained(|| opened.ia.cno_wait(id)) {
+            Err(error) => code::<E>(Err(error)),
+            Ok(waiting) => held(waiting, |waiting| in_steps(|| {
+                let slice = opened.slice(deadline);
+                let slept = opened.sleeping(|sleeper| Ok(waiting.sleep_until(Some(slice), sleeper)));
+                let waited = match slept {
+                    Ok(Some(waited)) => waited,
+                    Ok(None) if deadline != Some(slice) => return None,
+                    Ok(None) => Err(Error::queue_empty()),
+                    Err(error) => Err(error),
+                };
+                match waited {
+                    Ok(fired) => place.put(adapter.cells.of_some(fired)),
+                    Err(error) if releases(error) => place.put(CHandle::NULL),
+                    Err(_) => {}
+                }
+                Some(code::<E>(waited.map(drop)))
+            })),
+        })
+    })
 }
 
 /// Whether a waiter is let go without a dispatcher.

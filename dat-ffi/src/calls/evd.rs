@@ -9,7 +9,7 @@ use super::edition::Edition;
 use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of};
 use crate::adapter::{Adapter, with_device, with_device_first};
-use crate::boundary::{self, EvdParam, In, Out, Place};
+use crate::boundary::{self, EvdParam, In, Out, Place, contained, held, in_steps};
 use crate::handles::{CHandle, Cell, reserve};
 
 /// Mark of dispatchers that completions may come to.
@@ -244,19 +244,18 @@ fn found_nothing<E: Edition>(
 /// When the time is up, the last argument says how many events there are.
 ///
 /// Spec: EVW-01..14
-pub(crate) extern "C" fn wait<E: Edition>(
+pub(crate) extern "C-unwind" fn wait<E: Edition>(
     evd: CHandle,
     timeout: u32,
     threshold: i32,
     event: Out<boundary::Event<E>>,
     more: Out<i32>,
 ) -> Code {
-    code::<E>((|| {
+    let id = EvdId::from_handle(evd.named());
+    let begun = contained(|| {
         let adapter = adapter_of(evd, HandleKind::Evd)?;
         let place = event.required(4)?;
         let more = more.required(5)?;
-        let id = EvdId::from_handle(evd.named());
-        let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
         let look = || {
             with_device!(adapter, opened => {
                 // Connections go on even if there is always a transfer that is done.
@@ -286,21 +285,45 @@ pub(crate) extern "C" fn wait<E: Edition>(
         {
             more.put(count(left));
             event::put_transfer(place, &completion, &adapter, evd);
-            return Ok(());
+            return Ok(None);
         }
-        let waited = with_device!(adapter, opened => opened.sleeping(|sleeper| {
-            opened.ia.evd_wait_counted(id, threshold, deadline, sleeper)
-        }));
-        match waited? {
-            Ok(waited) => {
-                more.put(count(waited.more));
-                place.put(event::made_of(&waited.event, &adapter, evd));
-                Ok(())
-            }
-            Err(expired) => {
-                more.put(count(expired.queued));
-                Err(expired.into())
-            }
-        }
-    })())
+        Ok(Some((adapter, place, more, deadline)))
+    });
+    let (adapter, place, more, deadline) = match begun {
+        Ok(Some(begun)) => begun,
+        Ok(None) => return 0,
+        Err(error) => return code::<E>(Err(error)),
+    };
+    held(adapter, |adapter| {
+        with_device!(adapter, opened => match contained(|| opened.ia.evd_wait(id, threshold)) {
+            Err(error) => code::<E>(Err(error)),
+            Ok(waiting) => held(Some(waiting), |waiting| in_steps(|| {
+                let slice = opened.slice(deadline);
+                let sleeping = waiting.as_mut()?;
+                let slept = opened.sleeping(|sleeper| Ok(sleeping.sleep_until(Some(slice), sleeper)));
+                let waited = match slept {
+                    Ok(Some(waited)) => waited.map(Ok),
+                    Ok(None) if deadline != Some(slice) => return None,
+                    Ok(None) => Ok(waiting.take()?.expire()),
+                    Err(error) => Err(error),
+                };
+                Some(code::<E>(match waited {
+                    Ok(Ok(waited)) => {
+                        more.put(count(waited.more));
+                        place.put(event::made_of(&waited.event, adapter, evd));
+                        Ok(())
+                    }
+                    Ok(Err(expired)) => {
+                        more.put(count(expired.queued));
+                        Err(expired.into())
+                    }
+                    Err(error) => Err(error),
+                }))
+            })),
+        })
+    })
+}
+
+fn count(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }

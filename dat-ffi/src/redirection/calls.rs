@@ -25,11 +25,11 @@ pub(super) fn code(error: Error) -> Code {
 }
 
 /// Calls whose arguments go on one by one, with handles checked and adapters as the provider knows them. `gone` are those after
-/// which the first object is no more.
+/// which the first object is no more. A thread that is cancelled in a wait leaves by these, which have nothing to drop.
 macro_rules! redirected {
     ($($name:ident = $slot:literal ($first:ident: $object:ty $(, $argument:ident: $type:ty)*) $($gone:ident)?;)*) => {$(
         #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/manual/", stringify!($name), ".md"))]
-        pub extern "C" fn $name($first: $object $(, $argument: $type)*) -> Code {
+        pub extern "C-unwind" fn $name($first: $object $(, $argument: $type)*) -> Code {
             let called: Result<Code> = (|| {
                 let (callee, own) = $first.callee()?;
                 let arguments = (own, $($argument.passed(callee)?,)*);

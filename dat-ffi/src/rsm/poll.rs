@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::time::Instant;
 
 use dat_core::sync::HostLock;
 use dat_rsm::{Result, Rsm, RsmError, SegmentHandle};
 use libc::{EINTR, EINVAL, POLLRDNORM, pollfd};
 
 use super::process::{Opened, Process, with_site};
-use super::signal::{segment, until};
+use super::signal::{ends, segment, slice, until};
 use super::{Code, code, place};
 use crate::adapter::Host;
-use crate::boundary::{Flag, Out, poll};
+use crate::boundary::{Flag, Out, in_steps, poll};
 use crate::handles::CHandle;
 
 /// Descriptors in one call at most; the system has its own limit below.
@@ -111,16 +112,26 @@ fn take((opened, segment): (&'static Opened, SegmentHandle)) -> bool {
 /// `rsm_intr_signal_wait_pollfd`.
 ///
 /// Spec: RSMPF-10, RSMPF-11, RSMPF-12
-pub fn wait_pollfd(entries: Out<pollfd>, count: u64, timeout: i32, ready: Out<i32>) -> Code {
-    code(|| {
-        let outcome = wait(entries, count, timeout);
-        let found = outcome.unwrap_or(0);
-        ready.offer(i32::try_from(found).unwrap_or(i32::MAX));
-        outcome.map(drop)
+pub extern "C-unwind" fn wait_pollfd(
+    entries: Out<pollfd>,
+    count: u64,
+    timeout: i32,
+    ready: Out<i32>,
+) -> Code {
+    let until = until(timeout);
+    in_steps(|| {
+        let slice = slice(until);
+        let returned = code(|| {
+            let outcome = wait(entries, count, slice);
+            let found = outcome.unwrap_or(0);
+            ready.offer(i32::try_from(found).unwrap_or(i32::MAX));
+            outcome.map(drop)
+        });
+        ends(returned, slice, until).then_some(returned)
     })
 }
 
-fn wait(entries: Out<pollfd>, count: u64, timeout: i32) -> Result<usize> {
+fn wait(entries: Out<pollfd>, count: u64, until: Instant) -> Result<usize> {
     let count = usize::try_from(count.min(MOST + 1)).unwrap_or(usize::MAX);
     if count as u64 > MOST {
         return Err(RsmError::BadArguments);
@@ -128,9 +139,8 @@ fn wait(entries: Out<pollfd>, count: u64, timeout: i32) -> Result<usize> {
     let list = entries.list();
     let read = |index| list.nth(index).ok_or(RsmError::BadAddress);
     let mut asked: Vec<pollfd> = (0..count).map(read).collect::<Result<_>>()?;
-    let until = until(timeout);
     loop {
-        poll(&mut asked, until).map_err(|error| match error {
+        poll(&mut asked, Some(until)).map_err(|error| match error {
             EINTR => RsmError::Interrupted,
             EINVAL => RsmError::BadArguments,
             _ => RsmError::InsufficientMemory,

@@ -9,7 +9,7 @@ use dat_rsm::{Result, RsmError, SegmentHandle, SignalFlags};
 use super::process::{Opened, site_of, with_site};
 use super::site::locked;
 use super::{Code, code, named};
-use crate::boundary::{Flag, wait_for};
+use crate::boundary::{Flag, in_steps, wait_for};
 use crate::handles::CHandle;
 
 /// A segment on either side, and its site.
@@ -44,17 +44,36 @@ pub fn signal_post(handle: CHandle, flags: u32) -> Code {
 /// `rsm_intr_signal_wait`.
 ///
 /// Spec: RSMSG-02, RSMSG-07, RSMSG-08
-pub fn signal_wait(handle: CHandle, timeout: i32) -> Code {
-    code(|| {
-        let (opened, segment) = segment(handle)?;
-        with_site!(opened, site => {
-            site.hurry();
-            let taken = site.waiters.wait(until(timeout), || site.engine.signal_take(segment));
-            // What was pending is not any more.
-            site.look_at(segment);
-            taken
-        })
+pub extern "C-unwind" fn signal_wait(handle: CHandle, timeout: i32) -> Code {
+    let until = until(timeout);
+    in_steps(|| {
+        let slice = slice(until);
+        let returned = code(|| {
+            let (opened, segment) = segment(handle)?;
+            with_site!(opened, site => {
+                site.hurry();
+                let taken = site.waiters.wait(Some(slice), || site.engine.signal_take(segment));
+                // What was pending is not any more.
+                site.look_at(segment);
+                taken
+            })
+        });
+        ends(returned, slice, until).then_some(returned)
     })
+}
+
+/// How long a thread sleeps without a look whether it was cancelled.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// When a sleep until a moment ends for a look whether its thread was cancelled.
+pub(super) fn slice(until: Option<Instant>) -> Instant {
+    let slice = Instant::now() + SLICE;
+    until.map_or(slice, |until| until.min(slice))
+}
+
+/// Whether a wait is over with what a slice of it returned.
+pub(super) fn ends(returned: Code, slice: Instant, until: Option<Instant>) -> bool {
+    returned != RsmError::TimedOut.code() || until == Some(slice)
 }
 
 /// Threads that wait for signals. Each sleeps on a descriptor of its own, so that a signal of the system ends the sleep.

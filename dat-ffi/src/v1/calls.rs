@@ -15,6 +15,7 @@ use crate::calls_of_dat_1_2;
 /// A return value.
 pub type Code = u32;
 
+// A thread that is cancelled in a wait leaves by these, which have nothing to drop.
 macro_rules! define {
     (
         providers {
@@ -26,7 +27,7 @@ macro_rules! define {
     ) => {
         $(
             #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/manual/", stringify!($name), ".md"))]
-            pub extern "C" fn $name($first: $kind $(, $argument: $type)*) -> Code {
+            pub extern "C-unwind" fn $name($first: $kind $(, $argument: $type)*) -> Code {
                 match foreign::provider_of($first) {
                     None => $ours($first $(, $argument)*),
                     Some(guest) => {

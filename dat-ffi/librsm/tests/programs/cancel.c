@@ -1,0 +1,84 @@
+/* Threads that are cancelled while they wait for signals: they end, and take none with them. */
+#include "check.h"
+#include <stdatomic.h>
+#include <unistd.h>
+
+static struct pair pair;
+static atomic_int begun;
+
+static void *wait_for_signal(void *unused)
+{
+    (void)unused;
+    begun++;
+    (void)rsm_intr_signal_wait(pair.export, -1);
+    return NULL;
+}
+
+static void *wait_for_descriptor(void *unused)
+{
+    struct pollfd entry;
+    int count;
+    (void)unused;
+    OK(rsm_memseg_get_pollfd(pair.export, &entry));
+    begun++;
+    (void)rsm_intr_signal_wait_pollfd(&entry, 1, -1, &count);
+    return NULL;
+}
+
+/* May not be cancelled, and ends by a signal. */
+static void *wait_undisturbed(void *unused)
+{
+    int before;
+    (void)unused;
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before) == 0);
+    begun++;
+    OK(rsm_intr_signal_wait(pair.export, -1));
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before) == 0);
+    CHECK(before == PTHREAD_CANCEL_DISABLE);
+    return &begun;
+}
+
+static pthread_t begin(void *(*wait)(void *))
+{
+    pthread_t waiter;
+    int rounds;
+    begun = 0;
+    CHECK(pthread_create(&waiter, NULL, wait, NULL) == 0);
+    for (rounds = 0; rounds < 20000 && !begun; rounds++)
+        usleep(1000);
+    CHECK(begun);
+    usleep(20000);
+    return waiter;
+}
+
+int main(void)
+{
+    void *(*const waits[])(void *) = {wait_for_signal, wait_for_descriptor};
+    void *result = NULL;
+    pthread_t waiter;
+    int round;
+    pair = open_pair(1, 0, RSM_PERM_RDWR);
+    for (round = 0; round < 6; round++) {
+        waiter = begin(waits[round % 2]);
+        CHECK(pthread_cancel(waiter) == 0);
+        CHECK(pthread_join(waiter, &result) == 0);
+        CHECK(result == PTHREAD_CANCELED);
+        OK(rsm_intr_signal_post(pair.import, 0));
+        OK(rsm_intr_signal_wait(pair.export, 10000));
+        EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait(pair.export, 0));
+    }
+    waiter = begin(wait_undisturbed);
+    CHECK(pthread_cancel(waiter) == 0);
+    usleep(250000);
+    OK(rsm_intr_signal_post(pair.import, 0));
+    CHECK(pthread_join(waiter, &result) == 0);
+    CHECK(result == &begun);
+    /* Each of the threads that polled had got the descriptor. */
+    for (round = 0; round < 3; round++)
+        OK(rsm_memseg_release_pollfd(pair.export));
+    OK(rsm_memseg_import_disconnect(pair.import));
+    OK(rsm_memseg_export_destroy(pair.export));
+    OK(rsm_release_controller(pair.controller));
+    free(pair.memory);
+    return 0;
+}
