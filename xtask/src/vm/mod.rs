@@ -591,9 +591,11 @@ fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<PathBuf> {
         Target::Library(_) => command.args(["build", "--lib"]),
     };
     command.args(scope);
-    if build.release {
-        command.arg("--release");
-    }
+    match build.release {
+        true => command.arg("--release"),
+        // Not `dev`: the tests that run beside use the libraries of that profile, under the same names.
+        false => command.args(["--profile", "guest"]),
+    };
     let what = format!("{name} of package {}", build.package);
     let mut found = None;
     for artifact in artifacts::of(&mut command, &what)? {
