@@ -9,7 +9,7 @@ use libc::{EINTR, EINVAL, POLLRDNORM, pollfd};
 
 use super::process::{Opened, Process, with_site};
 use super::signal::{segment, until};
-use super::{Code, code, place};
+use super::{Code, code, code_of_making, place};
 use crate::adapter::Host;
 use crate::boundary::{Flag, Out, poll};
 use crate::handles::CHandle;
@@ -38,7 +38,7 @@ impl Polled {
 ///
 /// Spec: RSMPF-01, RSMPF-02, RSMPF-04
 pub fn get_pollfd(handle: CHandle, entry: Out<pollfd>) -> Code {
-    code(|| {
+    code_of_making(|| {
         let (opened, segment) = segment(handle)?;
         with_site!(opened, site => {
             site.engine.signal_pending(segment)?;
