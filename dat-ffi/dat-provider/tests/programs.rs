@@ -180,7 +180,7 @@ fn threads_wait_and_are_called() {
 
 /// Every allocation from the nth on fails, for all n; and all of them for as long as the program goes on making things.
 ///
-/// Spec: GEN-14, IAO-06, IAC-03, EVC-02, EPC-03, EPS-01, EPV-01, EPW-01, EPB-01
+/// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
 #[test]
 fn calls_are_refused_while_the_heap_is_exhausted() {
     run_with_ours(&build("exhausted", &[]), &[]);

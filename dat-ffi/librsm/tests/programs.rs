@@ -39,6 +39,8 @@ fn build(name: &'static str, arguments: &[&str]) -> Built {
         .args(["-std=c11", "-D_GNU_SOURCE", "-pthread", "-g"])
         .arg("-I")
         .arg(package().join("../include"))
+        .arg("-I")
+        .arg(package().join("../dat-provider/tests/programs"))
         .arg("-o")
         .arg(folder.path().join(name))
         .arg(
@@ -93,6 +95,12 @@ fn show(output: &Output) {
 #[test]
 fn objects_live_and_bytes_move() {
     run(&build("life", &[]));
+}
+
+/// Spec: RSMCT-01, RSMEX-01, RSMIM-01, RSMGP-01
+#[test]
+fn calls_are_refused_while_the_heap_is_exhausted() {
+    run(&build("exhausted", &[]));
 }
 
 /// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-08, RSMPV-09, RSMPV-10, RSMPV-11, RSMPV-13, RSMPV-15

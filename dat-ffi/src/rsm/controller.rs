@@ -3,7 +3,7 @@
 use dat_rsm::{ControllerId, RsmError};
 
 use super::process::{LOOPBACK, Process, site_of, with_site};
-use super::{Code, code, handle_place, named, place, told};
+use super::{Code, code, code_of_making, handle_place, named, place, told};
 use crate::boundary::{ControllerAttributes, Out, Text};
 use crate::handles::CHandle;
 
@@ -11,7 +11,7 @@ use crate::handles::CHandle;
 ///
 /// Spec: RSMCT-01..05, RSMGEN-06
 pub fn get_controller(name: Text, controller: Out<CHandle>) -> Code {
-    code(|| {
+    code_of_making(|| {
         let place = handle_place(controller, RsmError::BadControllerHandle)?;
         let name = name.get();
         let process = Process::this()?;

@@ -5,7 +5,7 @@ use dat_rsm::{
 };
 
 use super::process::{Opened, is_inherited, site_of, with_site};
-use super::{Code, code, handle_place, named, place, told};
+use super::{Code, code, code_of_making, handle_place, named, place, told};
 use crate::boundary::{self, AccessEntry, Consumer, List, Out, access_to, page_size, region};
 use crate::handles::CHandle;
 
@@ -58,7 +58,7 @@ pub fn export_create(
     length: usize,
     flags: u32,
 ) -> Code {
-    code(|| {
+    code_of_making(|| {
         let controller = named(controller);
         let opened = site_of(controller, RsmError::BadControllerHandle)?;
         let controller = ControllerId::from_handle(controller);
@@ -112,7 +112,7 @@ pub fn export_destroy(segment: CHandle) -> Code {
 pub fn export_rebind(segment: CHandle, memory: Consumer, _offset: i64, length: usize) -> Code {
     /// No segment begins here.
     const UNALIGNED: usize = 1;
-    code(|| {
+    code_of_making(|| {
         let segment = named(segment);
         let opened = created(segment)?;
         let export = ExportId::from_handle(segment);
@@ -161,7 +161,7 @@ pub fn export_publish(
     list: List<AccessEntry>,
     length: u32,
 ) -> Code {
-    code(|| {
+    code_of_making(|| {
         let place = place(id, RsmError::BadSegmentId)?;
         let segment = named(segment);
         let opened = created(segment)?;
@@ -185,7 +185,7 @@ pub fn export_publish(
 ///
 /// Spec: RSMPB-10, RSMGEN-03
 pub fn export_republish(segment: CHandle, list: List<AccessEntry>, length: u32) -> Code {
-    code(|| {
+    code_of_making(|| {
         let segment = named(segment);
         let opened = created(segment)?;
         let export = ExportId::from_handle(segment);

@@ -3,7 +3,7 @@
 use dat_rsm::{BarrierMode, ControllerId, ImportId, Permission, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, handle_place, named, place, told};
+use super::{Code, code, code_of_making, handle_place, named, place, told};
 use crate::boundary::Out;
 use crate::handles::CHandle;
 
@@ -17,7 +17,7 @@ pub fn import_connect(
     permission: u32,
     import: Out<CHandle>,
 ) -> Code {
-    code(|| {
+    code_of_making(|| {
         let controller = named(controller);
         let opened = site_of(controller, RsmError::BadControllerHandle)?;
         let controller = ControllerId::from_handle(controller);

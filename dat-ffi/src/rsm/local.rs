@@ -3,7 +3,7 @@
 use dat_rsm::{ControllerId, LocalAccess, LocalMemoryId, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, handle_place, named, told};
+use super::{Code, code, code_of_making, handle_place, named, told};
 use crate::boundary::{Access, Consumer, Out, access_to, region};
 use crate::handles::CHandle;
 
@@ -16,7 +16,7 @@ pub fn create_local_memory(
     memory: Consumer,
     length: usize,
 ) -> Code {
-    code(|| {
+    code_of_making(|| {
         let controller = named(controller);
         let opened = site_of(controller, RsmError::BadControllerHandle)?;
         let controller = ControllerId::from_handle(controller);

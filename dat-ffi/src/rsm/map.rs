@@ -7,7 +7,7 @@ use dat_core::sync::HostLock;
 use dat_rsm::{ImportId, ImportState, Permission, Result, Rsm, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, named, place};
+use super::{Code, code, code_of_making, named, place};
 use crate::adapter::Host;
 use crate::boundary::{Out, Window, page_size};
 use crate::handles::CHandle;
@@ -94,7 +94,7 @@ pub fn import_map(
     offset: i64,
     length: usize,
 ) -> Code {
-    code(|| {
+    code_of_making(|| {
         let segment = named(import);
         let opened = site_of(segment, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(segment);

@@ -36,6 +36,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_rsm::{Handle, Result, RsmError};
 
+use crate::boundary::has_memory;
 pub use crate::boundary::{
     AccessEntry, BarrierStorage, Consumer, ControllerAttributes, IoVector, List, Out,
     ScatterGather, Text,
@@ -69,6 +70,14 @@ const SUCCESS: Code = 0;
 fn code(call: impl FnOnce() -> Result<()>) -> Code {
     let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(RsmError::InternalError));
     outcome.map_or_else(RsmError::code, |()| SUCCESS)
+}
+
+/// As `code`, of a call that makes something: it is refused while the heap is exhausted.
+fn code_of_making(call: impl FnOnce() -> Result<()>) -> Code {
+    code(|| match has_memory() {
+        true => call(),
+        false => Err(RsmError::InsufficientMemory),
+    })
 }
 
 /// The engine's handle of a value that came from C.

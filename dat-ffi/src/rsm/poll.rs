@@ -10,7 +10,7 @@ use libc::{EINTR, EINVAL, POLLRDNORM, pollfd};
 
 use super::process::{Opened, Process, with_site};
 use super::signal::{ends, segment, slice, until};
-use super::{Code, code, place};
+use super::{Code, code, code_of_making, place};
 use crate::adapter::Host;
 use crate::boundary::{Flag, Out, in_steps, poll};
 use crate::handles::CHandle;
@@ -39,7 +39,7 @@ impl Polled {
 ///
 /// Spec: RSMPF-01, RSMPF-02, RSMPF-04
 pub fn get_pollfd(handle: CHandle, entry: Out<pollfd>) -> Code {
-    code(|| {
+    code_of_making(|| {
         let (opened, segment) = segment(handle)?;
         with_site!(opened, site => {
             site.engine.signal_pending(segment)?;

@@ -8,7 +8,7 @@ use dat_rsm::{Result, RsmError, SegmentHandle, SignalFlags};
 
 use super::process::{Opened, site_of, with_site};
 use super::site::locked;
-use super::{Code, code, named};
+use super::{Code, code, code_of_making, named};
 use crate::boundary::{Flag, in_steps, wait_for};
 use crate::handles::CHandle;
 
@@ -32,7 +32,7 @@ pub(super) fn until(timeout: i32) -> Option<Instant> {
 ///
 /// Spec: RSMSG-01..06
 pub fn signal_post(handle: CHandle, flags: u32) -> Code {
-    code(|| {
+    code_of_making(|| {
         let (opened, segment) = segment(handle)?;
         let flags = SignalFlags::from_bits_retain(flags);
         with_site!(opened, site => {

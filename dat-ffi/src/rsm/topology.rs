@@ -9,7 +9,7 @@ use dat_rsm::{ConnectionState, Result, RsmError};
 
 use super::process::{Controller, Process, with_site};
 use super::site::locked;
-use super::{Code, code, handle_place};
+use super::{Code, code_of_making, handle_place};
 use crate::boundary::{
     ConnectionsHeader, Consumer, NAME_BYTES, Out, RemoteController, TopologyHeader,
 };
@@ -142,7 +142,7 @@ fn picture(node: u32, controllers: &[Local]) -> (Record, Vec<usize>) {
 ///
 /// Spec: RSMTP-01, RSMTP-02, RSMTP-03, RSMGEN-06
 pub fn get_topology(topology: Out<CHandle>) -> Code {
-    code(|| {
+    code_of_making(|| {
         let place = handle_place(topology, RsmError::BadTopologyPointer)?;
         let process = Process::this()?;
         if let Some(fault) = process.fault {

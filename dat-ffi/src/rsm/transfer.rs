@@ -7,7 +7,7 @@ use dat_core::sync::{HostLock, load_bytes, store_bytes};
 use dat_rsm::{ImportId, Item, Result, Rsm, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, named};
+use super::{Code, code_of_making, named};
 use crate::adapter::Host;
 use crate::boundary::{Access, Consumer, access_to};
 use crate::handles::CHandle;
@@ -82,7 +82,7 @@ fn buffer<'m, B: Host, W: Wait>(
 ///
 /// Spec: RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-07
 pub fn put(import: CHandle, offset: i64, source: Consumer, length: usize) -> Code {
-    code(|| {
+    code_of_making(|| {
         let import = named(import);
         let opened = site_of(import, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(import);
@@ -101,7 +101,7 @@ pub fn put(import: CHandle, offset: i64, source: Consumer, length: usize) -> Cod
 ///
 /// Spec: RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-07
 pub fn get(import: CHandle, offset: i64, target: Consumer, length: usize) -> Code {
-    code(|| {
+    code_of_making(|| {
         let import = named(import);
         let opened = site_of(import, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(import);
@@ -134,7 +134,7 @@ pub fn put_items<T: Item + Default>(
     source: Consumer,
     count: u64,
 ) -> Code {
-    code(|| {
+    code_of_making(|| {
         let import = named(import);
         let opened = site_of(import, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(import);
@@ -177,7 +177,7 @@ pub fn get_items<T: Item + Default>(
     target: Consumer,
     count: u64,
 ) -> Code {
-    code(|| {
+    code_of_making(|| {
         let import = named(import);
         let opened = site_of(import, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(import);

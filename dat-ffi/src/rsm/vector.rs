@@ -9,7 +9,7 @@ use dat_rsm::{
 
 use super::process::{site_of, with_site};
 use super::transfer::{self, usable};
-use super::{Code, code, named};
+use super::{Code, code_of_making, named};
 use crate::boundary::{Access, IoVector, Out, ScatterGather};
 use crate::handles::CHandle;
 
@@ -123,14 +123,14 @@ enum Direction {
 ///
 /// Spec: RSMPV-01..15, RSMPV-50..61, RSMPV-70..75, RSMPV-E01..E07
 pub fn putv(vector: Out<ScatterGather>) -> Code {
-    code(|| run(vector, Direction::Put))
+    code_of_making(|| run(vector, Direction::Put))
 }
 
 /// `rsm_memseg_import_getv`.
 ///
 /// Spec: RSMPV-01..15, RSMPV-50..61, RSMPV-70..75, RSMPV-E01..E07
 pub fn getv(vector: Out<ScatterGather>) -> Code {
-    code(|| run(vector, Direction::Get))
+    code_of_making(|| run(vector, Direction::Get))
 }
 
 fn run(vector: Out<ScatterGather>, direction: Direction) -> Result<()> {

@@ -1,39 +1,8 @@
 /* Calls while the heap is exhausted: each one succeeds or says INSUFFICIENT_RESOURCES, the process goes on, and when there is memory
  * again the call succeeds. All allocations of the process fail from the nth of a call on, for n = 0, 1, 2 ... until a call makes no
  * more than n. The argument names the call to sweep; without one, all are, one after the other. */
-#include <errno.h>
-#include <stdatomic.h>
-
 #include "check.h"
-
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t count, size_t size);
-extern void *__libc_realloc(void *memory, size_t size);
-extern void *__libc_memalign(size_t alignment, size_t size);
-
-/* Allocations that still succeed; those of all threads count. */
-static atomic_long left = -1;
-static atomic_int is_scarce, failed;
-
-static int refused(void)
-{
-    if (!atomic_load(&is_scarce) || atomic_fetch_sub(&left, 1) > 0) {
-        return 0;
-    }
-    atomic_store(&failed, 1);
-    errno = ENOMEM;
-    return 1;
-}
-
-void *malloc(size_t size) { return refused() ? NULL : __libc_malloc(size); }
-void *calloc(size_t count, size_t size) { return refused() ? NULL : __libc_calloc(count, size); }
-void *realloc(void *memory, size_t size) { return refused() ? NULL : __libc_realloc(memory, size); }
-void *aligned_alloc(size_t alignment, size_t size) { return refused() ? NULL : __libc_memalign(alignment, size); }
-int posix_memalign(void **memory, size_t alignment, size_t size)
-{
-    *memory = refused() ? NULL : __libc_memalign(alignment, size);
-    return *memory == NULL ? ENOMEM : 0;
-}
+#include "scarce.h"
 
 static struct side here, there;
 static DAT_HANDLE made;
