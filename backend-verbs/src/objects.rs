@@ -395,6 +395,8 @@ impl Objects {
 
     /// The queue pair of this number is gone, and windows that only it could close with it.
     pub(crate) fn forget_queue_pair(&self, number: u32) {
+        // Binds whose completions were never polled count as flushed.
+        self.note_flush();
         for place in self.places() {
             if let Some(window) = place.lock().window() {
                 // What a flush would leave open on it is closed.

@@ -46,10 +46,13 @@ pub(crate) fn held<T, R>(value: T, call: impl FnOnce(&mut T) -> R) -> R {
     unsafe { _pthread_cleanup_push(handler, drop_value::<T>, place.cast()) };
     // SAFETY: nobody else has the value, but for the handler when `call` is over.
     let result = call(unsafe { &mut *place });
-    // SAFETY: the one that was put there last, as each `held` takes away its own.
-    unsafe { _pthread_cleanup_pop(handler, 0) };
-    // SAFETY: it is dropped once: the handler is not called any more.
-    unsafe { ptr::drop_in_place(place) };
+    // What is dropped may call the system.
+    uncancelled(|| {
+        // SAFETY: the one that was put there last, as each `held` takes away its own.
+        unsafe { _pthread_cleanup_pop(handler, 0) };
+        // SAFETY: it is dropped once: the handler is not called any more.
+        unsafe { ptr::drop_in_place(place) };
+    });
     result
 }
 
@@ -58,21 +61,26 @@ pub(crate) fn in_steps<R>(mut step: impl FnMut() -> Option<R>) -> R {
     loop {
         // SAFETY: all frames up to C have nothing to drop: those of `held` and its callers.
         unsafe { pthread_testcancel() };
-        let mut state = 0;
-        // SAFETY: there is a place for the former state.
-        unsafe { pthread_setcancelstate(DISABLED, &raw mut state) };
-        let result = contained(&mut step);
-        // SAFETY: as the thread had it. It ends here if it may be cancelled anywhere, where nothing is to be dropped either.
-        unsafe { pthread_setcancelstate(state, ptr::null_mut()) };
-        if let Some(result) = result {
+        if let Some(result) = uncancelled(&mut step) {
             return result;
         }
     }
 }
 
+/// Calls what the thread is not cancelled in: a driver's calls of the system are cancellation points. A panic ends the process.
+pub(crate) fn uncancelled<R>(call: impl FnOnce() -> R) -> R {
+    let mut state = 0;
+    // SAFETY: there is a place for the former state.
+    unsafe { pthread_setcancelstate(DISABLED, &raw mut state) };
+    let result = contained(call);
+    // SAFETY: as the thread had it.
+    unsafe { pthread_setcancelstate(state, ptr::null_mut()) };
+    result
+}
+
 /// Calls what no panic leaves: one, which would be a fault of ours, ends the process.
 #[inline(always)]
-pub(crate) fn contained<R>(call: impl FnOnce() -> R) -> R {
+fn contained<R>(call: impl FnOnce() -> R) -> R {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result,
         Err(_) => process::abort(),

@@ -150,6 +150,11 @@ fn offset(memory: *mut u8) -> Option<usize> {
     (offset < RESERVE).then_some(offset)
 }
 
+/// The class of the block at an offset of the reserve.
+fn class_of(offset: usize) -> Option<&'static Class> {
+    CLASSES.iter().rfind(|class| class.first <= offset)
+}
+
 // SAFETY: memory is the system's, or a block of the reserve, which is as large and as aligned as was asked for and is nobody
 // else's until it is given back; each goes back to where it came from. Nothing here allocates or unwinds.
 unsafe impl GlobalAlloc for Heap {
@@ -179,8 +184,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         match offset(memory) {
             Some(offset) => {
-                let class = CLASSES.iter().rfind(|class| class.first <= offset);
-                if let Some(class) = class {
+                if let Some(class) = class_of(offset) {
                     class.give_back(offset);
                 }
             }
@@ -190,7 +194,11 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if offset(memory).is_none() {
+        if let Some(offset) = offset(memory) {
+            if class_of(offset).is_some_and(|class| size <= class.size) {
+                return memory;
+            }
+        } else {
             // SAFETY: it is the system's; and as the caller promises.
             let grown = unsafe { System.realloc(memory, layout, size) };
             if !grown.is_null() {
@@ -215,6 +223,22 @@ unsafe impl GlobalAlloc for Heap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_of_the_reserve_grows_in_its_place() {
+        let layout = Layout::new::<[u64; 9]>();
+        let memory = reserved(layout);
+        assert!(!memory.is_null());
+        // SAFETY: the memory is a block of this layout, and is given back with the last one.
+        unsafe {
+            assert_eq!(Heap.realloc(memory, layout, 512), memory);
+            let layout = Layout::from_size_align(512, layout.align()).expect("a layout");
+            let moved = Heap.realloc(memory, layout, 513);
+            assert!(!moved.is_null() && moved != memory);
+            let layout = Layout::from_size_align(513, layout.align()).expect("a layout");
+            Heap.dealloc(moved, layout);
+        }
+    }
 
     #[test]
     fn classes_lie_one_behind_the_other() {

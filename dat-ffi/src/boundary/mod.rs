@@ -47,7 +47,7 @@ pub use rsm_layout::{AccessEntry, BarrierStorage, ControllerAttributes, IoVector
 pub use variable::VariableArguments;
 
 pub(crate) use address::SocketAddress;
-pub(crate) use cancel::{contained, held, in_steps};
+pub(crate) use cancel::{held, in_steps, uncancelled};
 pub(crate) use consumer::{Access, access_to, allows, page_size};
 pub(crate) use descriptors::{Flag, poll, wait_for};
 pub(crate) use foreign::{begin, end, explanation, first_word};

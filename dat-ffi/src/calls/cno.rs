@@ -8,7 +8,7 @@ use super::edition::{Added, Edition};
 use super::result::{Code, adapter, adapter_of, check_mask, check_memory, code};
 use crate::adapter::{Adapter, with_device};
 use crate::agents;
-use crate::boundary::{Agent, CnoParam, Out, contained, held, in_steps};
+use crate::boundary::{Agent, CnoParam, Out, held, in_steps, uncancelled};
 use crate::handles::{CHandle, reserve};
 
 /// `DAT_PROXY_TYPE_AGENT`.
@@ -96,7 +96,7 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
     timeout: u32,
     evd: Out<CHandle>,
 ) -> Code {
-    let begun = contained(|| {
+    let begun = uncancelled(|| {
         let adapter = adapter_of(cno, HandleKind::Cno)?;
         let place = evd.required(3)?;
         let deadline = with_device!(adapter, opened => opened.now().after(timeout));
@@ -108,7 +108,7 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
     };
     let id = CnoId::from_handle(cno.named());
     held(adapter, |adapter| {
-        with_device!(adapter, opened => match contained(|| opened.ia.cno_wait(id)) {
+        with_device!(adapter, opened => match uncancelled(|| opened.ia.cno_wait(id)) {
             Err(error) => code::<E>(Err(error)),
             Ok(waiting) => held(waiting, |waiting| in_steps(|| {
                 let slice = opened.slice(deadline);

@@ -9,7 +9,7 @@ use super::edition::Edition;
 use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of};
 use crate::adapter::{Adapter, with_device, with_device_first};
-use crate::boundary::{self, EvdParam, In, Out, Place, contained, held, in_steps};
+use crate::boundary::{self, EvdParam, In, Out, Place, held, in_steps, uncancelled};
 use crate::handles::{CHandle, Cell, reserve};
 
 /// Mark of dispatchers that completions may come to.
@@ -252,7 +252,7 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
     more: Out<i32>,
 ) -> Code {
     let id = EvdId::from_handle(evd.named());
-    let begun = contained(|| {
+    let begun = uncancelled(|| {
         let adapter = adapter_of(evd, HandleKind::Evd)?;
         let place = event.required(4)?;
         let more = more.required(5)?;
@@ -295,7 +295,7 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
         Err(error) => return code::<E>(Err(error)),
     };
     held(adapter, |adapter| {
-        with_device!(adapter, opened => match contained(|| opened.ia.evd_wait(id, threshold)) {
+        with_device!(adapter, opened => match uncancelled(|| opened.ia.evd_wait(id, threshold)) {
             Err(error) => code::<E>(Err(error)),
             Ok(waiting) => held(Some(waiting), |waiting| in_steps(|| {
                 let slice = opened.slice(deadline);
