@@ -48,13 +48,20 @@ fn unexpected() -> Error {
     Error::internal(Cause::EndpointState)
 }
 
-/// Waits until an interrupt of the adapter has written one of its words, or, `ROUNDS` times in a run, for a while.
+/// A message to send while its receiver sleeps.
+#[derive(Clone, Copy)]
+struct Message<'a> {
+    text: &'a str,
+    cookie: u64,
+}
+
+/// Waits for an interrupt word of the adapter, or, `ROUNDS` times in a run, for a while.
 struct Words<'a> {
-    messages: &'static MessageWords,
-    /// How many waits ended so.
-    ended: &'a Cell<u32>,
-    /// How many found none.
-    silences: &'a Cell<u32>,
+    stage: &'a Stage,
+    /// Posted once, when the wait sleeps: no poll of the queue can then find its completion first.
+    message: Option<Message<'a>>,
+    /// The error of that post.
+    refused: Result<()>,
 }
 
 impl Wait for Words<'_> {
@@ -71,15 +78,27 @@ impl Wait for Words<'_> {
             // Time stands still here, so that no moment is ahead.
             return WakeReason::TimedOut;
         }
+        if let Some(message) = self.message.take() {
+            self.refused = self.stage.send(message);
+            if self.refused.is_err() {
+                return WakeReason::Interrupted;
+            }
+        }
+        let Stage {
+            messages,
+            ended,
+            silences,
+            ..
+        } = self.stage;
         for _ in 0..LOOKS {
-            if !self.messages.is_silent() {
-                self.ended.set(self.ended.get() + 1);
+            if !messages.is_silent() {
+                ended.set(ended.get() + 1);
                 return WakeReason::Woken;
             }
             core::hint::spin_loop();
         }
-        self.silences.set(self.silences.get() + 1);
-        if self.silences.get() < ROUNDS {
+        silences.set(silences.get() + 1);
+        if silences.get() < ROUNDS {
             WakeReason::Woken
         } else {
             WakeReason::Interrupted
@@ -187,14 +206,20 @@ fn open() -> Result<Stage> {
 }
 
 impl Stage {
-    /// The next event of a dispatcher.
+    /// Takes the next event of a dispatcher.
     fn wait(&self, evd: EvdId) -> Result<Event> {
+        self.wait_sending(evd, None)
+    }
+
+    /// Takes the next event of a dispatcher; posts `message` when the wait sleeps.
+    fn wait_sending(&self, evd: EvdId, message: Option<Message<'_>>) -> Result<Event> {
         let mut words = Words {
-            messages: self.messages,
-            ended: &self.ended,
-            silences: &self.silences,
+            stage: self,
+            message,
+            refused: Ok(()),
         };
         let waited = self.ia.evd_wait_until(evd, 1, None, &mut words);
+        words.refused?;
         if waited.is_err() {
             defmt::error!("an event never came");
         }
@@ -270,20 +295,27 @@ impl Stage {
         }
     }
 
-    /// Sends a text in two pieces. The driver maintains no caches over what is posted: stores are made visible before the post.
-    fn deliver(&self, text: &str, cookie: u64) -> Result<()> {
-        let Self { ia, near, far, .. } = self;
-        for (place, byte) in text.bytes().enumerate() {
-            BYTES.0[SOURCE + place].store(byte, Ordering::Relaxed);
+    /// Posts a buffer for a text. The driver maintains no caches: stores become visible before a post.
+    fn receive(&self, text: &str, cookie: u64) -> Result<()> {
+        let Self { ia, far, .. } = self;
+        for place in 0..text.len() {
             BYTES.0[TARGET + place].store(0, Ordering::Relaxed);
         }
         let target = [self.piece(TARGET, 32)];
         ia.lmr_sync_rdma_write(&target)?;
-        ia.post_recv(far.ep, &target, cookie, NOTHING)?;
+        ia.post_recv(far.ep, &target, cookie, NOTHING)
+    }
+
+    /// Sends a text in two segments.
+    fn send(&self, Message { text, cookie }: Message<'_>) -> Result<()> {
+        let Self { ia, near, .. } = self;
+        for (place, byte) in text.bytes().enumerate() {
+            BYTES.0[SOURCE + place].store(byte, Ordering::Relaxed);
+        }
         let rest = text.len() as u64 - 3;
         let pieces = [self.piece(SOURCE, 3), self.piece(SOURCE + 3, rest)];
         ia.lmr_sync_rdma_read(&pieces)?;
-        ia.post_send(near.ep, &pieces, cookie + 1, NOTHING)
+        ia.post_send(near.ep, &pieces, cookie, NOTHING)
     }
 
     /// Makes what the adapter wrote visible, and checks that it is the text.
@@ -301,7 +333,8 @@ impl Stage {
 
     fn message(&self, text: &str) -> Result<()> {
         let Self { near, far, .. } = self;
-        self.deliver(text, 1)?;
+        self.receive(text, 1)?;
+        self.send(Message { text, cookie: 2 })?;
         defmt::info!("post_recv, post_send");
         self.completion(far, far.receives)?;
         self.completion(near, near.requests)?;
@@ -310,19 +343,15 @@ impl Stage {
         Ok(())
     }
 
-    /// More than the rings have places, many times over.
+    /// Sends more messages than the rings have slots, many times over; each while its receiver sleeps.
     fn many(&self) -> Result<()> {
         const COUNT: u64 = 100;
-        // An adapter that is faster than the processor is waited for late, if at all.
-        const MOST: u64 = 100 * COUNT;
-        for count in 0..MOST {
-            if count >= COUNT && self.ended.get() != 0 {
-                break;
-            }
-            let text = if count & 1 == 0 { "ping" } else { "pongpong" };
-            self.deliver(text, count)?;
-            for evd in [self.far.receives, self.near.requests] {
-                let done = self.wait(evd)?;
+        for cookie in 0..COUNT {
+            let text = if cookie & 1 == 0 { "ping" } else { "pongpong" };
+            self.receive(text, cookie)?;
+            let message = Message { text, cookie };
+            let received = self.wait_sending(self.far.receives, Some(message))?;
+            for done in [received, self.wait(self.near.requests)?] {
                 if !matches!(done, Event::Dto(done) if done.status == DtoStatus::Success) {
                     return Err(unexpected());
                 }
