@@ -13,6 +13,17 @@ use crate::workspace::Workspace;
 /// What is compiled only where there are devices, or models of them.
 const DEVICES: &str = "dat-tests/mailbox,dat-tests/verbs,dat-bench/verbs,dat-cli/verbs";
 
+/// All targets of the default members are free of warnings.
+pub(crate) fn check_default(workspace: &Workspace) -> Result<()> {
+    held_alike(workspace.root())?;
+    cmd!(
+        workspace.shell,
+        "cargo clippy --all-targets -- --deny warnings"
+    )
+    .run()?;
+    Ok(())
+}
+
 /// All targets of all packages are free of warnings; of the images those that the toolchain at hand can build.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     held_alike(workspace.root())?;

@@ -198,6 +198,12 @@ impl SystemPackage {
     }
 }
 
+/// The packages that some check needs and this machine lacks.
+pub(crate) fn missing() -> Vec<&'static str> {
+    let missing = NEEDED.iter().filter(|package| !package.is_there());
+    missing.map(|package| package.name).collect()
+}
+
 /// Installs every package that some check needs.
 pub(crate) fn install_all(shell: &Shell) -> Result<()> {
     install(shell, NEEDED.iter())

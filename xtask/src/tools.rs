@@ -37,6 +37,11 @@ pub(crate) const COUNT: Tool = Tool {
     version: Version::SameAs("gungraun"),
 };
 
+/// The tools that the checks of `cargo xtask test --all` install.
+pub(crate) fn names() -> [&'static str; 3] {
+    [DENY, FUZZ, COUNT].map(|tool| tool.name)
+}
+
 impl Tool {
     /// Installs the tool unless this version is there, and tells where the program is.
     pub(crate) fn install(&self, workspace: &Workspace) -> Result<PathBuf> {

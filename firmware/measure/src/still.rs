@@ -369,7 +369,9 @@ pub(crate) fn complete(kind: CompletionKind, index: u16, length: u32) {
     let entries = COMPLETIONS as u32;
     let place = u64::from(SEEN.ring.load(Ordering::Relaxed)) + u64::from(written % entries) * 64;
     let tail = CompletionTail::new(index, kind, false).in_lap(written & entries != 0);
-    let words = DmaView::new(&RINGS, BUS).seen_at(place, 4).unwrap_or_default();
+    let words = DmaView::new(&RINGS, BUS)
+        .seen_at(place, 4)
+        .unwrap_or_default();
     for (word, value) in words
         .iter()
         .flatten()

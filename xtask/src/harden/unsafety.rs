@@ -88,7 +88,7 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
         found.entry(&place.path).or_default().push((file, count));
     }
     let mut page = String::from(
-        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe`, and compared with the sources by `cargo xtask test`. Every block has its \
+        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe`, and compared with the sources by `cargo xtask test --all`. Every block has its \
          `// SAFETY:` comment (a lint, of what is compiled for a PC); what all of a place rely on is said here, and comes from\n\
          [unsafe.toml](../checks/assurance/unsafe.toml). *Functions* and *traits* ask something of their callers and implementers, *blocks* and \
          *implementations* claim it, *attributes* name symbols.\n",

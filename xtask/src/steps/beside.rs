@@ -26,7 +26,7 @@ impl Beside {
     pub(super) fn start(workspace: &Workspace, name: &'static str) -> Result<Self> {
         let program = env::current_exe().context("the program that runs the steps")?;
         let mut command = Command::new(program);
-        command.args(["test", "--only", name]);
+        command.args(["test", "--all", "--only", name]);
         Self::run(workspace, name, &command)
     }
 

@@ -18,195 +18,213 @@ use crate::{
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Name the steps and stop
+    /// Run every check there is, and install what they need: Debian packages, cargo tools, a guest
+    #[arg(long)]
+    all: bool,
+    /// Name the steps and stop; with --all, every step
     #[arg(long)]
     list: bool,
-    /// Run only the step of this name; may be repeated
+    /// Run only the step of this name; may be repeated. With --all, in its whole form
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
 }
 
+type Run = fn(&Workspace) -> Result<()>;
+
+/// A check, in one or two forms.
 struct Step {
     name: &'static str,
-    what: &'static str,
-    run: fn(&Workspace) -> Result<()>,
-    /// It goes on while the ones behind it run.
+    about: &'static str,
+    /// The form that needs a Rust toolchain only.
+    short: Option<Run>,
+    /// The form of `--all`; `None` if the short one is all there is.
+    whole: Option<Run>,
+    /// Whether it runs in the background while the steps after it run.
     is_beside: bool,
 }
 
 const STEPS: &[Step] = &[
-    step("packages", "system packages", |workspace| {
+    whole("packages", "system packages", |workspace| {
         packages::install_all(&workspace.shell)
     }),
-    step("format", "formatting", |workspace| {
-        cargo(workspace, &["fmt", "--all", "--check"])
-    }),
-    step(
+    short("format", "formatting", format),
+    both(
         "lint",
-        "lints of all targets, also of the fuzzer and of images for bare machines",
+        "lints; with --all also of the C libraries, backends of devices, fuzzer and images",
+        lints::check_default,
         lints::check,
     ),
-    // A guest keeps one processor busy, and most of what comes behind it does so for long, too.
-    beside(step(
-        "vm",
-        "jobs in a guest that has an RDMA device",
-        |workspace| {
-            vm::check(
-                workspace,
-                &[
-                    "smoke",
-                    "copy",
-                    "perf",
-                    "kill -- 4 7",
-                    "rsm -- 3 7",
-                    "hosts",
-                    "conformance",
-                    "dapl",
-                    // Short forms of what `cargo xtask harden` runs for long, by the same seed each time: others are tried there.
-                    "hostile -- 1 7",
-                    "limits -- 1 7 servers commands programs files",
-                    "faults -- 1 7 network few link modules overrun",
-                    "differential -- 1 7 6",
-                    "soak -- 20 7 6 4 8",
-                ],
-            )?;
-            firmware::check_nested(workspace)
-        },
-    )),
-    step(
+    // A guest keeps one processor busy, and so do most of the steps after it.
+    Step {
+        is_beside: true,
+        ..whole(
+            "vm",
+            "jobs in a guest that has an RDMA device",
+            check_in_guests,
+        )
+    },
+    both(
         "documentation",
         "documentation, without warnings",
-        documentation,
+        |workspace| document(workspace, &[]),
+        |workspace| document(workspace, &["--workspace"]),
     ),
-    step(
+    whole(
         "dependencies",
         "licences and origins of dependencies",
         tools::deny,
     ),
-    step("test", "tests of all packages", |workspace| {
-        cargo(workspace, &["test", "--workspace"])
-    }),
-    step(
+    both(
+        "test",
+        "tests; with --all of all packages",
+        |workspace| cargo(workspace, &["test"]),
+        |workspace| cargo(workspace, &["test", "--workspace"]),
+    ),
+    both(
         "conformance",
         "every seed requirement has its test",
+        |workspace| conformance::run(workspace, &conformance::Options::short()),
         |workspace| conformance::run(workspace, &conformance::Options::strict()),
     ),
-    step(
+    whole(
         "features",
         "features of core and remote shared memory, by pairs",
         features::check_pairs,
     ),
-    step(
+    whole(
         "no-std",
         "the core and the driver of raw adapters without std or allocator",
         features::check_bare,
     ),
-    step(
+    whole(
         "targets",
         "core, remote shared memory and the driver of raw adapters for the processors of firmware",
         targets::check,
     ),
-    step(
+    whole(
         "firmware",
         "images for bare machines log what they must, and take no more than they did",
         firmware::check,
     ),
-    step(
+    whole(
         "no-panic",
         "no panic on the posting and polling paths",
         panic_free::check_workspace,
     ),
-    step(
+    whole(
         "fuzz",
         "random calls and hostile peers, for less than a minute",
         tools::fuzz,
     ),
-    step(
+    whole(
         "harden",
         "threads in every interleaving, sanitizers, use for seconds, and that inventories and reasons are in step with the code",
         harden::check,
     ),
-    step("tour", "the program as a newcomer runs it", |workspace| {
+    whole("tour", "the program as a newcomer runs it", |workspace| {
         cargo(workspace, &["run", "--release"])
     }),
-    step("examples", "the examples of the front page", examples),
-    step(
+    whole("examples", "the examples of the front page", examples),
+    whole(
         "install",
         "C programs find the libraries where they are installed",
         install::check,
     ),
-    step(
+    whole(
         "bench",
         "instruction counts no worse than they were",
         |workspace| bench::run(workspace, bench::Against::Landed),
     ),
 ];
 
-const fn step(name: &'static str, what: &'static str, run: fn(&Workspace) -> Result<()>) -> Step {
+const fn short(name: &'static str, about: &'static str, run: Run) -> Step {
     Step {
         name,
-        what,
-        run,
+        about,
+        short: Some(run),
+        whole: None,
         is_beside: false,
     }
 }
 
-const fn beside(step: Step) -> Step {
+const fn whole(name: &'static str, about: &'static str, run: Run) -> Step {
     Step {
-        is_beside: true,
-        ..step
+        short: None,
+        whole: Some(run),
+        ..short(name, about, run)
     }
+}
+
+const fn both(name: &'static str, about: &'static str, quick: Run, run: Run) -> Step {
+    Step {
+        whole: Some(run),
+        ..short(name, about, quick)
+    }
+}
+
+impl Step {
+    /// The form to run; a step that is asked for by name runs even if it needs more than a toolchain.
+    fn form(&self, options: &Options) -> Option<Run> {
+        let (first, second) = if options.all {
+            (self.whole, self.short)
+        } else {
+            (self.short, self.whole)
+        };
+        let is_named = options.only.iter().any(|name| name == self.name);
+        if options.only.is_empty() {
+            first.or(second.filter(|_| options.all))
+        } else {
+            first.or(second).filter(|_| is_named)
+        }
+    }
+}
+
+/// The steps that the options ask for, each with its form.
+fn chosen(options: &Options) -> Result<Vec<(&'static Step, Run)>> {
+    let is_unknown = |name: &&String| STEPS.iter().all(|step| step.name != **name);
+    if let Some(name) = options.only.iter().find(is_unknown) {
+        bail!("there is no step {name}; `cargo xtask test --all --list` names them");
+    }
+    let steps = STEPS.iter();
+    Ok(steps
+        .filter_map(|step| Some((step, step.form(options)?)))
+        .collect())
 }
 
 /// Runs the steps; stops at the first that fails.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    if let Some(name) = options
-        .only
-        .iter()
-        .find(|name| STEPS.iter().all(|step| step.name != **name))
-    {
-        bail!("there is no step {name}; `cargo xtask test --list` names them");
-    }
-    let chosen =
-        |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
-    let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
+    let steps = chosen(options)?;
     if options.list {
         let mut output = std::io::stdout().lock();
-        for step in steps {
-            // Who reads the list may stop reading.
-            if writeln!(output, "{:14} {}", step.name, step.what).is_err() {
+        for (step, _) in steps {
+            // The reader of the list may stop reading.
+            if writeln!(output, "{:14} {}", step.name, step.about).is_err() {
                 break;
             }
         }
         return Ok(());
     }
+    if options.all && options.only.is_empty() {
+        announce(workspace);
+    }
     let start = Instant::now();
     let mut running = Vec::new();
-    for (index, step) in steps.iter().enumerate() {
-        println!(
-            "\n== {}/{} {}: {}",
-            index + 1,
-            steps.len(),
-            step.name,
-            step.what
-        );
+    for (index, (step, run)) in steps.iter().enumerate() {
+        let Step { name, about, .. } = step;
+        println!("\n== {}/{} {name}: {about}", index + 1, steps.len());
         if step.is_beside && steps.len() > 1 {
-            println!("== {} goes on beside the others", step.name);
-            running.push(Beside::start(workspace, step.name)?);
+            println!("== {name} goes on in the background");
+            running.push(Beside::start(workspace, name)?);
             continue;
         }
         let begin = Instant::now();
-        (step.run)(workspace).with_context(|| {
+        run(workspace).with_context(|| {
+            let all = if options.all { " --all" } else { "" };
             format!(
-                "step `{0}` failed; repeat it alone with `cargo xtask test --only {0}`",
-                step.name
+                "step `{name}` failed; repeat it alone with `cargo xtask test{all} --only {name}`"
             )
         })?;
-        println!(
-            "== {} done in {:.1} s",
-            step.name,
-            begin.elapsed().as_secs_f64()
-        );
+        println!("== {name} done in {:.1} s", begin.elapsed().as_secs_f64());
         running.iter_mut().try_for_each(Beside::look)?;
     }
     running.into_iter().try_for_each(Beside::finish)?;
@@ -215,7 +233,59 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         steps.len(),
         start.elapsed().as_secs_f64()
     );
+    if !options.all && options.only.is_empty() {
+        println!(
+            "`cargo xtask test --all` runs the other checks: devices in a guest, C libraries, firmware, fuzzing."
+        );
+    }
     Ok(())
+}
+
+/// Says what the steps will install.
+fn announce(workspace: &Workspace) {
+    let missing = packages::missing();
+    if missing.is_empty() {
+        println!("Debian packages: none is missing");
+    } else {
+        println!("Debian packages to install: {}", missing.join(", "));
+    }
+    println!(
+        "In {}: cargo tools ({}) and Debian's kernel for the guest, unless they are there",
+        workspace.target().display(),
+        tools::names().join(", ")
+    );
+}
+
+/// Compares the sources of every workspace with the formatter's.
+fn format(workspace: &Workspace) -> Result<()> {
+    for manifest in tools::WORKSPACES {
+        cargo(
+            workspace,
+            &["fmt", "--all", "--check", "--manifest-path", manifest],
+        )?;
+    }
+    Ok(())
+}
+
+/// Runs the jobs of the guest, in short forms of those that `cargo xtask harden` runs for long. Their seeds are the same each time.
+fn check_in_guests(workspace: &Workspace) -> Result<()> {
+    const JOBS: [&str; 13] = [
+        "smoke",
+        "copy",
+        "perf",
+        "kill -- 4 7",
+        "rsm -- 3 7",
+        "hosts",
+        "conformance",
+        "dapl",
+        "hostile -- 1 7",
+        "limits -- 1 7 servers commands programs files",
+        "faults -- 1 7 network few link modules overrun",
+        "differential -- 1 7 6",
+        "soak -- 20 7 6 4 8",
+    ];
+    vm::check(workspace, &JOBS)?;
+    firmware::check_nested(workspace)
 }
 
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
@@ -249,15 +319,63 @@ fn examples(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-fn documentation(workspace: &Workspace) -> Result<()> {
+fn document(workspace: &Workspace, packages: &[&str]) -> Result<()> {
     let _flags = workspace.shell.push_env("RUSTDOCFLAGS", "--deny warnings");
-    cargo(
-        workspace,
-        &[
-            "doc",
-            "--workspace",
-            "--no-deps",
-            "--document-private-items",
-        ],
-    )
+    let arguments = ["doc", "--no-deps", "--document-private-items"];
+    cargo(workspace, &[&arguments, packages].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(all: bool, only: &[&str]) -> Vec<&'static str> {
+        let options = Options {
+            all,
+            list: false,
+            only: only.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let steps = chosen(&options).expect("known steps");
+        steps.iter().map(|(step, _)| step.name).collect()
+    }
+
+    #[test]
+    fn a_toolchain_is_enough_without_all() {
+        let short = names(false, &[]);
+        assert_eq!(
+            short,
+            ["format", "lint", "documentation", "test", "conformance"]
+        );
+        let all = names(true, &[]);
+        assert_eq!(all.len(), STEPS.len());
+        assert!(short.iter().all(|name| all.contains(name)));
+    }
+
+    #[test]
+    fn a_named_step_runs_in_the_form_that_there_is() {
+        assert_eq!(names(false, &["vm", "format"]), ["format", "vm"]);
+        assert_eq!(names(true, &["vm", "format"]), ["format", "vm"]);
+        let form = |all| {
+            let only = vec!["test".to_owned()];
+            let options = Options {
+                all,
+                list: false,
+                only,
+            };
+            let (_, run) = chosen(&options).expect("known").remove(0);
+            run as usize
+        };
+        assert_ne!(form(false), form(true));
+    }
+
+    #[test]
+    fn an_unknown_step_is_refused() {
+        let options = Options {
+            all: true,
+            list: false,
+            only: vec!["tests".to_owned()],
+        };
+        let refused = chosen(&options).err().expect("refused").to_string();
+        assert!(refused.contains("no step tests"), "{refused}");
+    }
 }

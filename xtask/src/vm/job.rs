@@ -23,7 +23,8 @@ pub(crate) struct Job {
 pub(crate) struct Needs {
     /// What the job shows, in one line.
     pub(crate) about: String,
-    /// Seconds after which the guest is ended, its boot included.
+    /// Seconds that the job takes at most on a quiet machine, the boot included. A guest whose
+    /// console goes on gets more.
     pub(crate) timeout: u64,
     /// Whether the guest's clock counts instructions.
     #[serde(default)]

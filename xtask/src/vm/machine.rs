@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,7 +45,50 @@ impl Cable {
     }
 }
 
-/// What the machine consists of, and for how long it may run.
+/// How long a machine may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// Seconds without output on the console.
+    pub(crate) silence: u64,
+    /// Seconds altogether.
+    pub(crate) limit: u64,
+}
+
+impl Patience {
+    /// The time of a job that takes `seconds` on a quiet machine: more on a busy one, as long as it goes on.
+    pub(crate) fn of_job(seconds: u64) -> Self {
+        const SLOWEST: u64 = 4;
+        Self {
+            silence: seconds,
+            limit: seconds.saturating_mul(SLOWEST),
+        }
+    }
+
+    /// The time left at `now`, with the last output at `heard`; or why the machine is ended. Both count from its start.
+    fn left(self, now: Duration, heard: Duration) -> Result<Duration, End> {
+        let silence = heard + Duration::from_secs(self.silence);
+        let limit = Duration::from_secs(self.limit);
+        let left = silence.min(limit).saturating_sub(now);
+        if !left.is_zero() {
+            return Ok(left);
+        }
+        Err(if limit <= silence {
+            End::Limit(self.limit)
+        } else {
+            End::Silence(self.silence)
+        })
+    }
+
+    /// No more than `seconds` altogether.
+    pub(crate) fn exactly(seconds: u64) -> Self {
+        Self {
+            silence: seconds,
+            limit: seconds,
+        }
+    }
+}
+
+/// The parts of the machine, and the time that it gets.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) qemu: PathBuf,
@@ -55,7 +99,7 @@ pub(crate) struct Machine {
     pub(crate) cpus: u32,
     /// Whether one nanosecond of the guest is one instruction that it executed.
     pub(crate) icount: bool,
-    pub(crate) seconds: u64,
+    pub(crate) patience: Patience,
 }
 
 /// The processors that a job gets: as many as asked, and only one where instructions are counted.
@@ -160,7 +204,7 @@ impl Machine {
         meanwhile: impl FnMut(),
     ) -> Result<End> {
         let mut command = self.command(record, cable);
-        run(&mut command, self.seconds, console, meanwhile)
+        run(&mut command, self.patience, console, meanwhile)
     }
 
     /// Starts the machine, which then runs until it is killed.
@@ -197,20 +241,27 @@ fn start(command: &mut Command) -> Result<Child> {
 
 fn run(
     command: &mut Command,
-    seconds: u64,
+    patience: Patience,
     console: impl Write + Send,
     mut meanwhile: impl FnMut(),
 ) -> Result<End> {
     let mut child = start(command.stdout(Stdio::piped()))?;
     let output = child.stdout.take().context("standard output of QEMU")?;
-    let limit = Instant::now() + Duration::from_secs(seconds);
+    let begin = Instant::now();
+    // Milliseconds from the beginning to the last output.
+    let heard = AtomicU64::new(0);
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
-        // Copying may wait for whoever reads the console, and the time limit may not.
-        scope.spawn(move || sender.send(copy(output, console)));
+        let hear = || {
+            let passed = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+            heard.store(passed, Ordering::Relaxed);
+        };
+        // Copying may wait for the reader of the console; the time limit does not.
+        scope.spawn(move || sender.send(copy(output, console, hear)));
         loop {
-            let left = limit.saturating_duration_since(Instant::now());
-            match receiver.recv_timeout(left.min(GLANCE)) {
+            let last = Duration::from_millis(heard.load(Ordering::Relaxed));
+            let left = patience.left(begin.elapsed(), last);
+            match receiver.recv_timeout(left.unwrap_or_default().min(GLANCE)) {
                 Ok(copied) => {
                     if copied.is_err() {
                         child.kill()?;
@@ -222,20 +273,22 @@ fn run(
                     }
                     return Ok(End::Own);
                 }
-                Err(_) if left.is_zero() => {
-                    child.kill()?;
-                    child.wait()?;
-                    receiver.recv()?.context("the console cannot be copied")?;
-                    return Ok(End::Limit(seconds));
-                }
-                Err(_) => meanwhile(),
+                Err(_) => match left {
+                    Ok(_) => meanwhile(),
+                    Err(end) => {
+                        child.kill()?;
+                        child.wait()?;
+                        receiver.recv()?.context("the console cannot be copied")?;
+                        return Ok(end);
+                    }
+                },
             }
         }
     })
 }
 
-/// Copies to the end, without the returns of a serial line.
-fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
+/// Copies to the end, without the returns of a serial line; calls `hear` for each part.
+fn copy(mut from: impl Read, mut to: impl Write, hear: impl Fn()) -> io::Result<()> {
     let mut space = [0; 4096];
     loop {
         let length = match from.read(&mut space) {
@@ -243,6 +296,7 @@ fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
         };
+        hear();
         let mut chunk = space[..length].to_vec();
         chunk.retain(|byte| *byte != b'\r');
         to.write_all(&chunk)?;
@@ -262,7 +316,7 @@ mod tests {
             memory: 512,
             cpus: 2,
             icount: false,
-            seconds: 5,
+            patience: Patience::exactly(5),
         }
     }
 
@@ -334,7 +388,9 @@ mod tests {
         let mut looks = 0;
         let mut command = Command::new("sh");
         command.args(["-c", "exec sleep 1000"]);
-        let end = run(&mut command, 1, io::sink(), || looks += 1);
+        let end = run(&mut command, Patience::exactly(1), io::sink(), || {
+            looks += 1;
+        });
         assert_eq!(end.expect("ended"), End::Limit(1));
         assert!(looks > 1);
     }
@@ -361,7 +417,7 @@ mod tests {
         let mut console = Vec::new();
         let result = run(
             Command::new("sh").args(["-c", script]),
-            seconds,
+            Patience::exactly(seconds),
             &mut console,
             || (),
         );
@@ -380,6 +436,21 @@ mod tests {
         let (result, console) = shell("echo begun; exec sleep 1000", 1);
         assert_eq!(result.expect("ended"), End::Limit(1));
         assert_eq!(console, "begun\n");
+    }
+
+    /// A machine under load gets more time, as long as its console goes on.
+    #[test]
+    fn silence_ends_a_machine_and_progress_does_not() {
+        let patience = Patience::of_job(10);
+        let left = |now, heard| patience.left(Duration::from_secs(now), Duration::from_secs(heard));
+        assert_eq!(left(9, 0), Ok(Duration::from_secs(1)));
+        assert_eq!(left(10, 0), Err(End::Silence(10)));
+        assert_eq!(left(35, 30), Ok(Duration::from_secs(5)));
+        assert_eq!(left(40, 39), Err(End::Limit(40)));
+        let exact = Patience::exactly(10);
+        let ten = Duration::from_secs(10);
+        assert_eq!(exact.left(ten, Duration::ZERO), Err(End::Limit(10)));
+        assert_eq!(exact.left(ten, ten), Err(End::Limit(10)));
     }
 
     #[test]
@@ -402,7 +473,7 @@ mod tests {
         }
         let result = run(
             Command::new("sh").args(["-c", "exec yes"]),
-            600,
+            Patience::exactly(600),
             Closed,
             || (),
         );
@@ -413,6 +484,7 @@ mod tests {
     fn a_machine_that_cannot_start_is_an_error() {
         let (result, _) = shell("exit 3", 60);
         assert!(result.is_err());
-        assert!(run(&mut Command::new("/no/such/qemu"), 1, io::sink(), || ()).is_err());
+        let mut command = Command::new("/no/such/qemu");
+        assert!(run(&mut command, Patience::exactly(1), io::sink(), || ()).is_err());
     }
 }

@@ -23,7 +23,7 @@ use xshell::{Shell, cmd};
 use self::image::Image;
 use self::job::{Build, Job, Target};
 use self::kernel::Kernel;
-use self::machine::{Cable, Machine, Running};
+use self::machine::{Cable, Machine, Patience, Running};
 pub(crate) use self::verdict::counted;
 use self::verdict::{End, Verdict};
 use crate::artifacts;
@@ -82,7 +82,7 @@ pub(crate) struct Options {
     /// Let one nanosecond of the guest be one executed instruction
     #[arg(long)]
     icount: bool,
-    /// End the guest after this time [default: by the job]
+    /// End the guest after this time [default: by the job, and by its progress]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: Option<u64>,
     /// Arguments of the job
@@ -307,7 +307,10 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcom
     if peer && icount {
         bail!("instructions are counted in one guest: the clocks of two do not know of each other");
     }
-    let seconds = options.timeout.unwrap_or(job.needs.timeout);
+    let patience = match options.timeout {
+        Some(seconds) => Patience::exactly(seconds),
+        None => Patience::of_job(job.needs.timeout),
+    };
     if env::consts::ARCH != "x86_64" {
         bail!("the guest runs this machine's programs, and that is set up for x86-64 only");
     }
@@ -347,17 +350,18 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcom
             .unwrap_or_else(|| machine::memory(image.size().unwrap_or_default())),
         cpus,
         icount,
-        seconds,
+        patience,
     };
     let log = log_of(workspace, &job.name);
     let record = work.path().join("record");
     println!(
-        "job {}: {}; {}{} MiB, {} processors, at most {seconds} s",
+        "job {}: {}; {}{} MiB, {} processors, {} s without progress at most",
         job.name,
         job.needs.about,
         if peer { "two guests, each " } else { "" },
         machine.memory,
-        machine.cpus
+        machine.cpus,
+        patience.silence
     );
     let begin = Instant::now();
     let console = Both {

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 pub(crate) enum End {
     /// It switched itself off, or gave up.
     Own,
-    /// It was ended after so many seconds, because its time was over.
+    /// It was ended because nothing came on its console for this many seconds.
+    Silence(u64),
+    /// It was ended after this many seconds, because its time was over.
     Limit(u64),
 }
 
@@ -19,8 +21,8 @@ pub(crate) enum Verdict {
     Exit(u8),
     /// The job succeeded, and left objects of the device behind; or a process that holds some could not be ended.
     Leak(Vec<String>),
-    /// The time was over while the guest did this.
-    TimeLimit { seconds: u64, phase: String },
+    /// The guest was ended while it did this: in words, why.
+    TimeLimit { reason: String, phase: String },
     /// The guest ended without saying what came of the job, while it did this.
     Died { phase: String },
 }
@@ -51,7 +53,14 @@ impl Verdict {
         }
         let phase = phase.to_owned();
         match end {
-            End::Limit(seconds) => Self::TimeLimit { seconds, phase },
+            End::Silence(seconds) => Self::TimeLimit {
+                reason: format!("ended, since its console was silent for {seconds} seconds"),
+                phase,
+            },
+            End::Limit(seconds) => Self::TimeLimit {
+                reason: format!("ended after its {seconds} seconds were over"),
+                phase,
+            },
             End::Own => Self::Died { phase },
         }
     }
@@ -80,10 +89,7 @@ impl Verdict {
                 format!("did not leave the guest as it was: {}", left.join("; ")),
                 true,
             ),
-            Self::TimeLimit { seconds, phase } => (
-                format!("ended after its {seconds} seconds were over, while {phase}"),
-                false,
-            ),
+            Self::TimeLimit { reason, phase } => (format!("{reason}, while {phase}"), false),
             Self::Died { phase } => (format!("the guest died while {phase}"), false),
         };
         if !own {
