@@ -1,4 +1,4 @@
-//! What a command says when it cannot do what it was asked: what, why, and what to do about it.
+//! Failures of a command: the problem, its reason and a remedy.
 
 use std::fmt;
 use std::io;
@@ -8,30 +8,30 @@ use serde::Serialize;
 
 use crate::limits::{self, Reached};
 
-/// The kinds of failure, one exit code each.
+/// The kinds of failure, with one exit code each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FailureKind {
     /// An operation failed, or its outcome is not the specified one.
     Operation,
-    /// The arguments make no sense together.
+    /// The arguments cannot be used together.
     Usage,
     /// A file cannot be read or written.
     File,
-    /// There is not enough memory.
+    /// The memory does not suffice.
     Memory,
-    /// A signal asked for an end.
+    /// A signal ended the command.
     Interrupted,
 }
 
 impl FailureKind {
-    /// The exit code of the program.
+    /// Returns the exit code of the program.
     pub(crate) const fn exit_code(self) -> u8 {
         match self {
             Self::Operation | Self::Memory => 1,
             Self::Usage => 2,
             Self::File => 3,
-            // What shells show for SIGINT, and what it is where there are no signals.
+            // The code that shells report for SIGINT; used if the signal cannot be raised again.
             Self::Interrupted => 130,
         }
     }
@@ -41,19 +41,19 @@ impl FailureKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
-    /// What could not be done.
+    /// The action that failed.
     pub(crate) what: String,
     /// The reason.
     pub(crate) why: String,
-    /// What the user can do about it.
+    /// The user's remedy.
     pub(crate) remedy: String,
 }
 
-/// The way a failure of a command is returned.
+/// The result of a command or of a part of it.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// An operation of the interface failed.
+    /// Builds a failure of an operation of the interface.
     pub(crate) fn operation(what: impl Into<String>, why: impl fmt::Display) -> Self {
         Self {
             kind: FailureKind::Operation,
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// The same, if a limit of the system is behind it.
+    /// Adds the system limit that caused the failure, if one did, and its remedy.
     pub(crate) fn because(self, reached: Option<Reached>) -> Self {
         match reached {
             None => self,
@@ -76,7 +76,7 @@ impl Failure {
         }
     }
 
-    /// The arguments cannot be used.
+    /// Builds a failure of arguments that cannot be used.
     pub(crate) fn usage(
         what: impl Into<String>,
         why: impl Into<String>,
@@ -90,9 +90,9 @@ impl Failure {
         }
     }
 
-    /// A file cannot be used.
+    /// Builds a failure of a file, with a remedy for the error.
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
-        // Wherever the path goes on, it does not get there.
+        // A dangling symbolic link anywhere in the path makes the file unreachable.
         let link = path
             .ancestors()
             .find(|place| place.is_symlink() && place.metadata().is_err());
@@ -120,7 +120,7 @@ impl Failure {
         Self::file_because(doing, path, error.to_string(), remedy)
     }
 
-    /// A file cannot be used, for a reason that was found before trying.
+    /// Builds a failure of a file, for a reason that was found before trying.
     pub(crate) fn file_because(
         doing: &str,
         path: &Path,
@@ -144,9 +144,9 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Says what was being done when a call of the interface failed.
+/// Names the failed call of the interface in a failure.
 pub(crate) trait During<T> {
-    /// Turns the error into a failure of the program.
+    /// Turns an error of `call` into a failure of the program.
     fn during(self, call: &str) -> Result<T>;
 }
 

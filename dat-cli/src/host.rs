@@ -1,4 +1,4 @@
-//! Adapters on this host: their storage, memory to register, and endpoints that are connected.
+//! Adapters on this host: storage, memory to register, connected endpoints.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -19,10 +19,10 @@ use dat_core::{ErrorKind, Ia, Storage};
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::size::size;
 
-/// Bytes that the buffers of one side may have.
+/// Maximum total bytes of the buffers of one side.
 pub(crate) const MOST_MEMORY: u64 = 1 << 30;
 
-/// A backend whose adapters may live as long as the program.
+/// A backend whose queues do not borrow, so its adapters can be `'static`.
 pub(crate) trait HostBackend:
     Backend<
         CompletionQueue: 'static,
@@ -43,45 +43,45 @@ impl<B> HostBackend for B where
 {
 }
 
-/// What lies between two adapters of this process, both driven by one thread.
+/// The medium between two adapters of this process that one thread drives.
 pub(crate) trait Ground {
-    /// Their backend.
+    /// The backend of the adapters.
     type Backend: HostBackend;
 
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> Instant;
 
-    /// Lets something happen; false if there is nothing to happen.
+    /// Lets one thing happen on the network; returns false if nothing is left to happen.
     fn step(&self) -> bool;
 
-    /// Somebody looked for something that completes, and found it or not.
+    /// Called after each poll for completions; `found` tells if one came.
     ///
     /// # Errors
-    /// Operation: nothing has come for too long.
+    /// - Operation: no event has come for too long.
     fn looked(&self, _found: bool) -> Result<()> {
         Ok(())
     }
 
-    /// Whether `looked` fails when nothing comes for too long.
+    /// Returns true if `looked` fails when no event comes for too long.
     fn gives_up(&self) -> bool {
         false
     }
 }
 
-/// A network inside this process, of devices that it makes.
+/// A network inside this process that creates its own devices.
 pub(crate) trait Network: Ground + Sized {
-    /// What it is called in reports.
+    /// The name of the network in reports.
     const NAME: &'static str;
-    /// The most that `--depth` may be on its devices.
+    /// The maximum `--depth` on its devices.
     const MOST_DEPTH: u16 = u16::MAX;
 
-    /// The most that `--segments` may be on its devices.
+    /// The maximum `--segments` on its devices.
     const MOST_SEGMENTS: u8 = u8::MAX;
 
-    /// Looks whether so many operations may be under way at once, of so many segments each.
+    /// Checks that the devices have room for `depth` operations of `segments` segments each.
     ///
     /// # Errors
-    /// Usage: its devices have no room for them.
+    /// - Usage: the devices lack the room.
     fn admit(depth: u16, segments: u8) -> Result<()> {
         if depth > Self::MOST_DEPTH {
             return Err(Failure::usage(
@@ -100,13 +100,13 @@ pub(crate) trait Network: Ground + Sized {
         Ok(())
     }
 
-    /// A network in which things take their time, and happen in steps.
+    /// Creates a network that advances only in steps.
     fn in_steps() -> Self;
 
-    /// A network in which whoever looks for something finds it done.
+    /// Creates a network on which a poll finds its operation complete.
     fn at_once() -> Self;
 
-    /// A device.
+    /// Creates a device.
     fn device(&self, options: NodeOptions) -> Self::Backend;
 }
 
@@ -141,10 +141,12 @@ impl Ground for Fabric {
     }
 }
 
-/// An open adapter. Its storage is from the heap and given up for good: a run of the program opens two or three.
+/// An open adapter.
+///
+/// Its storage is leaked from the heap: a run of the program opens two or three adapters.
 pub(crate) type Adapter<B = MockBackend> = Ia<'static, B, SpinLock>;
 
-/// How much of everything an adapter gets.
+/// The sizes of an adapter's tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity {
     pub(crate) endpoints: usize,
@@ -167,23 +169,24 @@ impl Default for Capacity {
 }
 
 const DISPATCHERS: usize = 8;
-/// Events that the dispatchers of a node need.
+/// Event slots for the dispatchers of a node.
 pub(crate) const EVENTS: usize = 256;
-/// Memory to register starts at a multiple of this, and is touched every so many bytes to be there.
+/// Alignment of memory to register, and the interval at which its pages are touched.
 pub(crate) const PAGE: usize = 4096;
 
-/// Bytes of the number that marks what an operation moves.
+/// Length in bytes of the number that marks the data of an operation.
 pub(crate) const STAMP: usize = 4;
 
-/// Looks whether there is room for buffers of so many bytes together; `remedy` is told how many there are room for.
+/// Checks that buffers of `bytes` bytes in total can be allocated.
 ///
-/// That is better known before the first of them is made: what is registered cannot be given back. Systems that promise more
-/// memory than they have only refuse what is beyond a limit.
+/// The check comes before the first buffer, because registered memory is never freed. `remedy` gets
+/// the number of bytes that would fit. A system that overcommits memory only refuses sizes above a
+/// limit.
 ///
 /// # Errors
-/// Memory: there is not.
+/// - Memory: the system refuses the allocation.
 pub(crate) fn room(bytes: u64, remedy: impl FnOnce(u64) -> String) -> Result<()> {
-    // For all that is not buffers.
+    // Reserve for all memory that is not a buffer.
     const REST: u64 = 16 << 20;
     let fits = |bytes: u64| {
         usize::try_from(bytes.saturating_add(REST))
@@ -206,17 +209,19 @@ pub(crate) fn room(bytes: u64, remedy: impl FnOnce(u64) -> String) -> Result<()>
     })
 }
 
-/// Slots that live as long as the program.
+/// Allocates slots that live as long as the program.
 fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
     Box::leak(std::iter::repeat_with(empty).take(count).collect())
 }
 
-/// A table of them, made before: all that there can be will be used.
+/// Allocates a table with all its slots.
+///
+/// The program chooses the capacity that it uses, so no slot is allocated later.
 fn table<T>(count: usize, empty: impl FnMut() -> T) -> Table<'static, T> {
     slots(count, empty).into()
 }
 
-/// Opens the adapter of a backend.
+/// Opens an adapter on a backend.
 pub(crate) fn open<B: HostBackend>(backend: B, capacity: Capacity) -> Result<Adapter<B>> {
     use dat_core::connection::{CrSlot, PspSlot, RspSlot};
     use dat_core::endpoint::{EndpointSlot, SrqSlot};
@@ -229,7 +234,7 @@ pub(crate) fn open<B: HostBackend>(backend: B, capacity: Capacity) -> Result<Ada
         events,
     } = capacity;
     let storage = Storage {
-        // A server has one for each of its clients.
+        // A server has one zone for each client.
         protection_zones: table(endpoints + 2, || PzSlot::EMPTY),
         local_regions: slots(regions, || LmrSlot::EMPTY),
         remote_regions: table(regions, || RmrSlot::EMPTY),
@@ -248,7 +253,7 @@ pub(crate) fn open<B: HostBackend>(backend: B, capacity: Capacity) -> Result<Ada
         .map_err(|refused| Failure::operation("dat_ia_open failed", refused.error))
 }
 
-/// An open adapter with a protection zone and one event dispatcher for each purpose.
+/// An open adapter with a protection zone and one event dispatcher per purpose.
 pub(crate) struct Node<B: HostBackend = MockBackend> {
     pub(crate) ia: Adapter<B>,
     pub(crate) address: IaAddress,
@@ -257,7 +262,7 @@ pub(crate) struct Node<B: HostBackend = MockBackend> {
     pub(crate) requests: EvdId,
     /// Completions of receives.
     pub(crate) receives: EvdId,
-    /// What becomes of connections.
+    /// Connection events.
     pub(crate) connections: EvdId,
     /// Connection requests.
     pub(crate) arrivals: EvdId,
@@ -273,7 +278,7 @@ impl<B: HostBackend> Node<B> {
         Self::over(network.device(options), options.address, capacity)
     }
 
-    /// Opens the adapter of a backend, which is reached at an address.
+    /// Opens an adapter on a backend that peers reach at `address`.
     pub(crate) fn over(backend: B, address: IaAddress, capacity: Capacity) -> Result<Self> {
         let ia = open(backend, capacity)?;
         let zone = ia.pz_create().during("dat_pz_create")?;
@@ -289,7 +294,7 @@ impl<B: HostBackend> Node<B> {
         })
     }
 
-    /// Registers fresh memory, all zero, in the node's zone.
+    /// Registers new memory, all zero, in the node's zone.
     pub(crate) fn register(
         &self,
         length: usize,
@@ -308,7 +313,7 @@ impl<B: HostBackend> Node<B> {
         register(&self.ia, zone, memory, privileges).during("dat_lmr_create")
     }
 
-    /// Makes an endpoint on the node's dispatchers, over a shared receive queue if one is given.
+    /// Creates an endpoint on the node's dispatchers, with the given shared receive queue if any.
     pub(crate) fn endpoint(
         &self,
         attributes: &EpAttributes,
@@ -365,33 +370,33 @@ pub(crate) fn register<B: HostBackend>(
     })
 }
 
-/// Memory that lives as long as the program and that everybody may change.
+/// Shared mutable memory that lives as long as the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     bytes: &'static [AtomicU8],
 }
 
 impl Memory {
-    /// This many zero bytes that start with a page.
+    /// Allocates `length` zero bytes that start at a page boundary.
     pub(crate) fn new(length: usize) -> Self {
         let all: &'static [AtomicU8] = slots(length + PAGE - 1, || AtomicU8::new(0));
         let start = all.as_ptr().align_offset(PAGE).min(PAGE - 1);
         let bytes = all.get(start..start + length).unwrap_or_default();
-        // A page of fresh memory is only there once something is stored, and the time that takes is not that of a transfer.
+        // The first store to a page maps it; touching it here keeps that time out of the transfers.
         for byte in bytes.iter().step_by(PAGE) {
             byte.store(0, Ordering::Relaxed);
         }
         Self { bytes }
     }
 
-    /// The start of it, at most this long.
+    /// Returns the first `length` bytes, or all bytes if there are fewer.
     pub(crate) fn start(self, length: usize) -> Self {
         Self {
             bytes: self.bytes.get(..length).unwrap_or(self.bytes),
         }
     }
 
-    /// A part of it, or none of it.
+    /// Returns a part of the memory; it is empty if out of range.
     #[cfg(any(feature = "verbs", test))]
     pub(crate) fn part(self, offset: usize, length: usize) -> Self {
         let bytes = self.bytes.get(offset..).and_then(|rest| rest.get(..length));
@@ -400,34 +405,34 @@ impl Memory {
         }
     }
 
-    /// Bytes of it.
+    /// Returns the length in bytes.
     pub(crate) fn length(self) -> usize {
         self.bytes.len()
     }
 
-    /// Where in other memory it starts.
+    /// Returns the offset in `other` at which this memory starts.
     #[cfg(any(feature = "verbs", test))]
     pub(crate) fn offset_in(self, other: Self) -> Option<usize> {
         let start = self.bytes.as_ptr().addr();
         start.checked_sub(other.bytes.as_ptr().addr())
     }
 
-    /// All of it, to be registered.
+    /// Returns the whole memory as a region to register.
     pub(crate) fn region(self) -> Region {
         Region::from_static(self.bytes)
     }
 
-    /// Stores as many bytes as there is room for behind `offset`.
+    /// Stores bytes at `offset`; drops those that do not fit.
     pub(crate) fn store(self, offset: usize, from: &[u8]) {
         store_bytes(self.bytes.get(offset..).unwrap_or_default(), from);
     }
 
-    /// Stores the lowest [`STAMP`] bytes of a number, as many of them as there are before `end`.
+    /// Stores the lowest [`STAMP`] bytes of a number at `offset`, cut off at `end`.
     #[inline]
     pub(crate) fn stamp(self, offset: usize, end: usize, number: u64) {
         let bytes = number.to_le_bytes();
         let place = self.bytes.get(offset..end).unwrap_or_default();
-        // Of a length that is known, and unrolled, where there is room.
+        // With enough room the length is a constant, and the loop is unrolled.
         if let Some(place) = place.first_chunk::<STAMP>() {
             for (to, byte) in place.iter().zip(bytes) {
                 to.store(byte, Ordering::Relaxed);
@@ -439,7 +444,7 @@ impl Memory {
         }
     }
 
-    /// Loads as many bytes as there are behind `offset`.
+    /// Loads bytes from `offset` up to the end of the memory or of `into`.
     pub(crate) fn load(self, offset: usize, into: &mut [u8]) {
         load_bytes(self.bytes.get(offset..).unwrap_or_default(), into);
     }
@@ -459,7 +464,7 @@ impl Registered {
         self.memory.region().address().wrapping_add(offset as u64)
     }
 
-    /// A piece, for the consumer that registered it. The piece is not checked.
+    /// Returns a segment for the consumer that registered the memory; does not check its bounds.
     pub(crate) fn piece(&self, offset: usize, length: usize) -> LmrTriplet {
         LmrTriplet {
             context: self.context,
@@ -468,12 +473,12 @@ impl Registered {
         }
     }
 
-    /// A piece, for the peer. The piece is not checked.
+    /// Returns a segment for the peer; does not check its bounds.
     pub(crate) fn remote(&self, offset: usize, length: usize) -> RmrTriplet {
         self.remote_through(self.remote_context, offset, length)
     }
 
-    /// A piece for the peer under another context.
+    /// Returns a segment for the peer under another context.
     pub(crate) fn remote_through(&self, context: u32, offset: usize, length: usize) -> RmrTriplet {
         RmrTriplet {
             context,
@@ -482,7 +487,7 @@ impl Registered {
         }
     }
 
-    /// The start of it as text, up to the first zero byte.
+    /// Returns the first `length` bytes as text, up to the first zero byte.
     pub(crate) fn text(&self, length: usize) -> String {
         let mut bytes = vec![0; length];
         self.memory.load(0, &mut bytes);
@@ -491,7 +496,7 @@ impl Registered {
     }
 }
 
-/// The next event of a dispatcher if there is one now.
+/// Takes the next event of a dispatcher, if one is queued.
 #[inline(always)]
 pub(crate) fn dequeue<B: HostBackend>(ia: &Adapter<B>, evd: EvdId) -> Result<Option<Event>> {
     match ia.evd_dequeue(evd) {
@@ -500,7 +505,7 @@ pub(crate) fn dequeue<B: HostBackend>(ia: &Adapter<B>, evd: EvdId) -> Result<Opt
     }
 }
 
-/// What an error of a look into a dispatcher says: mostly that there was no event.
+/// Maps QUEUE_EMPTY to `None`, and any other error of a dequeue to a failure.
 #[inline]
 pub(crate) fn nothing<T>(error: dat_core::Error) -> Result<Option<T>> {
     if error.kind() == ErrorKind::QueueEmpty {
@@ -509,14 +514,14 @@ pub(crate) fn nothing<T>(error: dat_core::Error) -> Result<Option<T>> {
     Err(Failure::operation("dat_evd_dequeue failed", error))
 }
 
-/// Waits for the next event of a dispatcher of `node`, letting `others` go on meanwhile.
+/// Waits for the next event of a dispatcher of `node`, and drives `others` meanwhile.
 pub(crate) fn wait<G: Ground>(
     ground: &G,
     node: &Node<G::Backend>,
     others: &[&Node<G::Backend>],
     evd: EvdId,
 ) -> Result<Event> {
-    // Steps that bring nothing new to this dispatcher; connecting takes about ten.
+    // Maximum steps without an event on this dispatcher; connecting takes about ten.
     const PATIENCE: usize = 10_000;
     for _ in 0..PATIENCE {
         let now = ground.now();

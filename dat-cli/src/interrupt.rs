@@ -1,4 +1,4 @@
-//! Signals that ask for an end, for commands that have something to clean up.
+//! Signals that end the program, caught by commands that clean up first.
 
 #[cfg(unix)]
 mod signals {
@@ -14,23 +14,23 @@ mod signals {
 
     use crate::failure::{Failure, FailureKind, Result};
 
-    /// Those that end a program and say nothing of its memory being broken.
+    /// Signals that terminate a program and do not report corrupt memory.
     const ENDS: [c_int; 10] = [
         SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGPROF, SIGXCPU,
     ];
 
-    /// The signals that came since they are caught.
+    /// The signals caught since [`Signals::catch`].
     #[derive(Debug, Default)]
     pub(crate) struct Signals {
-        /// The number of the last one, or 0.
+        /// The number of the last signal, or 0.
         last: Arc<AtomicUsize>,
     }
 
     impl Signals {
-        /// Notes from now on that a signal came; a second one ends the program at once.
+        /// Starts to catch signals; a second one ends the program at once.
         ///
-        /// Signals that the caller of the program has it ignore, as `nohup` does, stay ignored. One that cannot be caught
-        /// does what it always does.
+        /// Signals that the program's caller ignores, as `nohup` does, stay ignored. A signal that
+        /// cannot be caught keeps its default effect.
         pub(crate) fn catch() -> Self {
             let signals = Self::default();
             let again = Arc::new(AtomicBool::new(false));
@@ -45,12 +45,13 @@ mod signals {
                         });
                 }
             }
-            // A file that gets too long: where this signal ends nothing, writing fails and says so.
+            // SIGXFSZ, a file that exceeds its size limit: when it is caught, the write fails with
+            // an error.
             let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
             signals
         }
 
-        /// An error once a signal came.
+        /// Returns an error if a signal has come.
         pub(crate) fn check(&self) -> Result<()> {
             match self.last.load(Ordering::Relaxed) {
                 0 => Ok(()),
@@ -66,17 +67,19 @@ mod signals {
             }
         }
 
-        /// Ends the program as the signal would have done, so that the shell that runs it knows; returns if none came.
+        /// Ends the program by the caught signal; returns if none came.
+        ///
+        /// The shell that runs the program then sees the signal.
         pub(crate) fn pass_on(&self) {
             let signal = self.last.load(Ordering::Relaxed);
             if signal != 0 {
-                // If that fails, the exit code has to do.
+                // If that fails, the exit code reports the interruption.
                 let _ = low_level::emulate_default_handler(signal as c_int);
             }
         }
     }
 
-    /// The set of ignored signals, where the system tells it.
+    /// Returns the set of ignored signals, empty if the system does not report it.
     fn ignored() -> u64 {
         std::fs::read_to_string("/proc/self/status")
             .ok()
@@ -97,7 +100,7 @@ pub(crate) use signals::Signals;
 mod no_signals {
     use crate::failure::Result;
 
-    /// There are no signals.
+    /// Empty on systems without signals.
     #[derive(Debug)]
     pub(crate) struct Signals;
 

@@ -1,7 +1,7 @@
-//! The program `dat`: a tour of the interface, file copies through registered memory, measurements.
+//! The program `dat`: a tour of the interface, file copies and measurements.
 //!
-//! A host program: it uses `std` and memory from the heap, and no `unsafe`. The library exists for the program itself, for
-//! the generators of shell completions and man pages ([`command`]), and for tests.
+//! A host program: it uses `std` and the heap, and no `unsafe`. The library serves the program, the
+//! generators of shell completions and man pages ([`command`]), and tests.
 
 mod arguments;
 mod copy;
@@ -40,20 +40,20 @@ use crate::output::Output;
 #[cfg(feature = "verbs")]
 use crate::remote::verbs as device;
 
-/// The command line of the program, for completions and man pages.
+/// Returns the command line of the program, for completions and man pages.
 #[must_use]
 pub fn command() -> clap::Command {
     Arguments::command()
 }
 
-/// Does what the command line of this process asks for.
+/// Runs the command that the arguments of this process name.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(mut error) => {
             arguments::hint(&mut error);
-            // Whoever reads a document gets one for this, too; help and version are no errors.
+            // With `--json`, usage errors are documents too. Help and version are no errors.
             if error.use_stderr() && wants_document() {
                 return Output::new(true, false).finish(Err(arguments::failure(&error)));
             }
@@ -119,7 +119,7 @@ pub fn main() -> ExitCode {
     output.finish(result)
 }
 
-/// Whether `--json` stands among arguments that could not be understood.
+/// Returns true if `--json` is among arguments that failed to parse.
 fn wants_document() -> bool {
     std::env::args_os()
         .skip(1)
@@ -127,7 +127,7 @@ fn wants_document() -> bool {
         .any(|argument| argument == "--json")
 }
 
-/// The examples of the front page, compiled.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

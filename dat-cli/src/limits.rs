@@ -1,4 +1,4 @@
-//! Limits of the system that this process has reached, for failures that come of them.
+//! System limits that this process has reached, as the reasons of failures.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -7,47 +7,51 @@ use dat_core::{Cause, Error, ErrorKind, Subtype};
 
 use crate::size::size;
 
-/// What Linux tells of the limits of this process, of what it has and may do, of whose rights count, and of what it has open.
+/// Linux files about this process.
+///
+/// They hold its limits, its state and capabilities, its user namespace and its open files.
 const LIMITS: &str = "/proc/self/limits";
 const STATUS: &str = "/proc/self/status";
 const USERS: &str = "/proc/self/uid_map";
 const OPEN: &str = "/proc/self/fd";
-/// Descriptors that whoever opens a device needs at once.
+/// Descriptors that opening a device takes.
 const NEEDED: usize = 16;
-/// The number of the error that says that this process may have no more descriptors; the same on all processors of Linux.
+/// Linux error EMFILE, too many open files; the same number on all architectures.
 const TOO_MANY_OPEN: i32 = 24;
-/// Whoever has this capability is not held to the limit of locked memory.
+/// Number of CAP_IPC_LOCK, the capability that lifts the limit of locked memory.
 const MAY_LOCK: u32 = 14;
-/// The users of the first user namespace: what is a capability elsewhere does not lift limits.
+/// User map of the first user namespace; a capability of another namespace lifts no limit.
 const ALL_USERS: [&str; 3] = ["0", "0", "4294967295"];
-/// Through which files of this name memory is registered.
+/// Path prefix of the device files through which memory is registered.
 const DEVICES: &str = "/dev/infiniband/uverbs";
 
-/// Why something could not be had, and what to do about it.
+/// A reached limit and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) why: String,
     pub(crate) remedy: &'static str,
 }
 
-/// The limit that is behind an error of the interface, if one is: of memory where a device refused to register some, of descriptors where
-/// anything else could not be had.
+/// Returns the limit that caused an error of the interface, if one did.
+///
+/// For a device that refused to register memory this is the limit of locked memory, for any other
+/// missing resource the limit of descriptors.
 pub(crate) fn behind(error: Error) -> Option<Reached> {
     match (error.kind(), error.cause()) {
-        // An adapter counts its objects by itself, and has as many as it was opened with.
+        // The adapter counts its objects itself; its tables have the sizes it was opened with.
         (_, Cause::TableFull) => None,
         (ErrorKind::InsufficientResources, _)
             if error.subtype() == Subtype::ResourceMemoryRegion =>
         {
             registered(error)
         }
-        // A library that may open nothing more finds no device.
+        // A library that cannot open another file finds no device.
         (ErrorKind::InsufficientResources | ErrorKind::InternalError, _) => descriptors(),
         _ => None,
     }
 }
 
-/// The limit of memory, if it may be why a device refused to register some.
+/// Returns the limit of locked memory if a device refused a registration.
 pub(crate) fn registered(error: Error) -> Option<Reached> {
     let refused = error.kind() == ErrorKind::InsufficientResources
         && error.subtype() == Subtype::ResourceMemoryRegion
@@ -55,14 +59,14 @@ pub(crate) fn registered(error: Error) -> Option<Reached> {
     refused.then(locked_memory).flatten()
 }
 
-/// The limit of open files, if there is no room for a few more.
+/// Returns the limit of open files if fewer than [`NEEDED`] descriptors are free.
 pub(crate) fn descriptors() -> Option<Reached> {
     let mut opened = Vec::with_capacity(NEEDED);
     while opened.len() < NEEDED {
         match File::open("/dev/null") {
             Ok(file) => opened.push(file),
             Err(error) if error.raw_os_error() == Some(TOO_MANY_OPEN) => {
-                // One is needed to read what the limit is.
+                // Reading the limit takes one descriptor.
                 opened.pop();
                 return Some(Reached {
                     why: match limit("Max open files") {
@@ -74,14 +78,14 @@ pub(crate) fn descriptors() -> Option<Reached> {
                     remedy: "raise the limit (`ulimit -n`), or close files that it got from whoever started it",
                 });
             }
-            // It is not there, or the whole system has too many: that is not this limit.
+            // /dev/null is missing, or the limit of the whole system is reached.
             Err(_) => return None,
         }
     }
     None
 }
 
-/// The limit of memory that devices may reach, if this process is held to one and has a device.
+/// Returns the limit of locked memory if it binds a process with an open device.
 pub(crate) fn locked_memory() -> Option<Reached> {
     if !has_device() {
         return None;
@@ -90,7 +94,7 @@ pub(crate) fn locked_memory() -> Option<Reached> {
     held_to(&read(LIMITS), &read(STATUS), &read(USERS))
 }
 
-/// Whether memory can have been registered with the system at all.
+/// Returns true if this process has a device open through which memory can be registered.
 fn has_device() -> bool {
     let Ok(open) = fs::read_dir(OPEN) else {
         return false;
@@ -100,7 +104,7 @@ fn has_device() -> bool {
     open.flatten().filter_map(file).any(|file| is_device(&file))
 }
 
-/// The same by what the system tells.
+/// Parses the limit of locked memory; returns `None` if none binds the process.
 fn held_to(limits: &str, status: &str, users: &str) -> Option<Reached> {
     let most = parse(limits, "Max locked memory")?;
     let capabilities = word(status, "CapEff:").map(|word| u64::from_str_radix(word, 16));
@@ -119,7 +123,7 @@ fn held_to(limits: &str, status: &str, users: &str) -> Option<Reached> {
     })
 }
 
-/// The limit of this name; `None` if there is none.
+/// Returns the limit of this name, or `None` if it is unlimited or unknown.
 fn limit(name: &str) -> Option<u64> {
     parse(&fs::read_to_string(LIMITS).ok()?, name)
 }
@@ -128,7 +132,7 @@ fn parse(text: &str, name: &str) -> Option<u64> {
     word(text, name)?.parse().ok()
 }
 
-/// The word behind this name.
+/// Returns the first word after `name` at the start of a line.
 fn word<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()
@@ -148,7 +152,7 @@ mod tests {
         assert_eq!(parse(limits, "Max pending signals"), None);
     }
 
-    /// What is registered is held to the limit where the system holds it to that, and nowhere else.
+    /// The capability lifts the limit of locked memory only in the first user namespace.
     #[test]
     fn who_may_lock_memory_is_held_to_no_limit() {
         let limits =
@@ -173,7 +177,7 @@ mod tests {
         );
     }
 
-    /// A table of the adapter that is full, a device in software and whatever else a device refuses are no limit of locked memory.
+    /// No limit is blamed for a full table, or while no device is open.
     #[test]
     fn no_limit_is_blamed_for_what_is_none() {
         let of_regions =

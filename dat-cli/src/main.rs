@@ -1,4 +1,4 @@
-//! The program `dat`; everything is in the library of the same package.
+//! Entry point of the program `dat`; calls the library of this package.
 
 use std::process::ExitCode;
 

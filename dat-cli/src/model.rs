@@ -1,4 +1,4 @@
-//! Devices with the mlx5 data path, in this process: the driver of raw adapters on a model of one.
+//! Devices with the mlx5 data path in this process: the driver on a device model.
 
 use backend_mock::{FabricOptions, NodeOptions};
 use dat_core::time::Instant;
@@ -7,7 +7,7 @@ use mmio_model::{ModelBackend, ModelFabric};
 use crate::failure::Result;
 use crate::host::{Ground, Network};
 
-/// What `--device` calls it.
+/// The name of the model for `--device`.
 pub(crate) const DEVICE: &str = "model-mlx5";
 
 /// Model devices that reach each other.
@@ -24,7 +24,7 @@ impl Ground for Model {
         self.0.step()
     }
 
-    /// Completions are written by a step; the look itself writes none.
+    /// Steps write the completions, so a poll that found none steps the model.
     fn looked(&self, found: bool) -> Result<()> {
         if !found {
             self.0.step();
@@ -35,9 +35,11 @@ impl Ground for Model {
 
 impl Network for Model {
     const NAME: &'static str = DEVICE;
-    /// A copy posts up to four requests for each slot and some more, of 256; and a bind takes a window of 64.
+    /// Within the 256 requests and 64 windows of a device.
+    ///
+    /// A copy needs 4 requests per slot and 4 more; a bind needs a window.
     const MOST_DEPTH: u16 = 60;
-    /// What a work queue entry of the device has room for.
+    /// The segments that fit in one work queue entry of the device.
     const MOST_SEGMENTS: u8 = 30;
 
     fn in_steps() -> Self {

@@ -1,11 +1,11 @@
-//! The names the interface has for what the core answers.
+//! C names of the core's return codes and constants.
 
 use std::fmt::Debug;
 
 use dat_core::{Error, Subtype};
 use dat_rsm::RsmError;
 
-/// `InvalidArg3` becomes `INVALID_ARG3`.
+/// Converts a Rust name to that of the C constant: `InvalidArg3` becomes `INVALID_ARG3`.
 pub(crate) fn constant(value: impl Debug) -> String {
     let mut name = String::new();
     let mut previous_is_small = false;
@@ -19,7 +19,7 @@ pub(crate) fn constant(value: impl Debug) -> String {
     name
 }
 
-/// The return code of a call as C code would spell it.
+/// Returns the C spelling of a call's return code.
 pub(crate) fn return_code(result: dat_core::Result<()>) -> String {
     match result {
         Ok(()) => "DAT_SUCCESS".into(),
@@ -35,7 +35,7 @@ fn error_code(error: Error) -> String {
     }
 }
 
-/// The return code of a call of remote shared memory as C code would spell it.
+/// Returns the C spelling of the return code of a call of remote shared memory.
 pub(crate) fn rsm_return_code(result: dat_rsm::Result<()>) -> &'static str {
     match result {
         Ok(()) => "RSM_SUCCESS",
@@ -91,7 +91,7 @@ const fn rsm_error(error: RsmError) -> &'static str {
         RsmError::BadConfiguration => "RSMERR_BAD_CONF",
         RsmError::SegmentNotConnected => "RSMERR_SEG_NOT_CONNECTED",
         RsmError::BadArguments => "RSMERR_BAD_ARGS_ERRORS",
-        // What comes later has no name yet.
+        // Later variants of this non-exhaustive enum have no name here yet.
         _ => "RSMERR_INTERNAL_ERROR",
     }
 }

@@ -1,4 +1,4 @@
-//! RDMA devices, in a build without them.
+//! RDMA devices in a build without the feature `verbs`.
 
 use crate::arguments::{CopyArguments, DeviceArguments, PerfArguments, ServeArguments};
 use crate::devices::Device;
@@ -8,7 +8,7 @@ use crate::model::DEVICE;
 use crate::output::Output;
 use crate::rsm::arguments::RsmCommand;
 
-/// What devices need.
+/// The remedy for a build without devices.
 pub(crate) const REMEDY: &str = "on Linux with rdma-core's headers (Debian: libibverbs-dev librdmacm-dev libclang-dev pkg-config), build with `cargo run --release --features verbs`";
 
 fn missing() -> Failure {
@@ -20,7 +20,7 @@ fn missing() -> Failure {
     }
 }
 
-/// As `missing`, where a device may be named that is none of RDMA.
+/// Returns the failure of `missing` for a command that also accepts the model device.
 fn missing_among(device: &DeviceArguments) -> Failure {
     let Some(name) = &device.device else {
         return missing();
@@ -34,44 +34,44 @@ fn missing_among(device: &DeviceArguments) -> Failure {
     }
 }
 
-/// Copying over a device.
+/// Refuses a copy over a device.
 ///
 /// # Errors
-/// Usage: always.
+/// - Usage: always.
 pub(crate) fn copy(arguments: &CopyArguments, _: &Signals, _: &mut Output) -> Result<bool> {
     Err(missing_among(&arguments.device))
 }
 
-/// Measuring on a device.
+/// Refuses a measurement on a device.
 ///
 /// # Errors
-/// Usage: always.
+/// - Usage: always.
 pub(crate) fn perf(arguments: &PerfArguments, _: &mut Output) -> Result<bool> {
     Err(missing_among(&arguments.device))
 }
 
-/// Serving.
+/// Refuses to serve.
 ///
 /// # Errors
-/// Usage: always.
+/// - Usage: always.
 pub(crate) fn serve(_: &ServeArguments, _: &Signals, _: &mut Output) -> Result<bool> {
     Err(missing())
 }
 
-/// Remote shared memory.
+/// Refuses remote shared memory over a device.
 ///
 /// # Errors
-/// Usage: always.
+/// - Usage: always.
 pub(crate) fn rsm(_: &RsmCommand, _: &Signals, _: &mut Output) -> Result<bool> {
     Err(missing())
 }
 
-/// None.
+/// Returns an empty list.
 pub(crate) fn devices() -> Vec<Device> {
     Vec::new()
 }
 
-/// What is said where devices would be listed.
+/// Returns the note that `dat devices` prints in place of RDMA devices.
 pub(crate) fn note() -> Option<String> {
     Some(format!("RDMA devices are not in this build; {REMEDY}"))
 }

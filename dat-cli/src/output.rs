@@ -1,4 +1,4 @@
-//! Where results go: text for people, or one JSON document.
+//! The output of a command: text for people, or one JSON document.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -9,22 +9,22 @@ use serde::Serialize;
 
 use crate::failure::{Failure, FailureKind, Result};
 
-/// Headings.
+/// Style of headings.
 pub(crate) const HEADING: Style = Style::new().bold();
-/// What went as it should.
+/// Style of expected results.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// What did not.
+/// Style of unexpected results and errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Side remarks.
+/// Style of side remarks.
 pub(crate) const FAINT: Style = Style::new().dimmed();
-/// Calls and values.
+/// Style of calls and values.
 pub(crate) const CODE: Style = AnsiColor::Cyan.on_default();
 
-/// The standard output of a command. Colours are used on terminals only.
+/// The standard output of a command; colours are used on terminals only.
 pub(crate) struct Output {
     json: bool,
     quiet: bool,
-    /// The first error of writing; later output is dropped.
+    /// The first write error; later output is dropped.
     error: Option<io::Error>,
 }
 
@@ -44,19 +44,19 @@ impl Output {
         }
     }
 
-    /// Whether text for people is wanted.
+    /// Returns true if text for people is printed.
     pub(crate) const fn is_text(&self) -> bool {
         !self.json && !self.quiet
     }
 
-    /// Prints a line of text, if text is wanted.
+    /// Prints a line of text, unless JSON or quiet.
     pub(crate) fn line(&mut self, text: fmt::Arguments<'_>) {
         if self.is_text() {
             self.write(|out| writeln!(out, "{text}"));
         }
     }
 
-    /// Prints the document of the command, if JSON is wanted.
+    /// Prints the document of the command, if JSON is selected.
     pub(crate) fn document(&mut self, document: &impl Serialize) {
         if self.json {
             self.write(|out| {
@@ -72,7 +72,7 @@ impl Output {
         }
     }
 
-    /// Reports what is left to report, and the exit code.
+    /// Reports a failure and any write error; returns the exit code.
     ///
     /// Commands that fail after they have printed their document return `Ok(false)`.
     pub(crate) fn finish(mut self, result: Result<bool>) -> ExitCode {
@@ -88,7 +88,7 @@ impl Output {
                     let Failure {
                         what, why, remedy, ..
                     } = &failure;
-                    // Standard error is the last resort: if it is closed, the exit code has to do.
+                    // If standard error is closed too, the exit code is the only report.
                     let _ = writeln!(
                         anstream::stderr().lock(),
                         "{BAD}error{BAD:#}: {what}\n  why: {why}\n  try: {remedy}"
@@ -98,7 +98,7 @@ impl Output {
             }
         };
         match self.error {
-            // Whoever closed the pipe has seen enough.
+            // A closed pipe is no error: its reader needs no more output.
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 let remedy = match error.kind() {
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

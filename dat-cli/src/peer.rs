@@ -1,17 +1,17 @@
-//! Where a server is, as people write it.
+//! Addresses of servers as users write them.
 
-/// The port where servers listen unless they are told another.
+/// The default port of a server.
 pub(crate) const QUALIFIER: u16 = 7471;
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// A name or an address.
+    /// A host name or an IP address.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-/// Reads `HOST`, `HOST:PORT`, `ADDRESS`, or `[ADDRESS]:PORT` for addresses with colons.
+/// Parses `HOST`, `HOST:PORT`, `ADDRESS`, or `[ADDRESS]:PORT` for addresses with colons.
 pub(crate) fn parse_peer(text: &str) -> Result<Peer, String> {
     let whole = |host: &str| Ok((host.to_owned(), None));
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
@@ -26,7 +26,7 @@ pub(crate) fn parse_peer(text: &str) -> Result<Peer, String> {
     } else {
         match text.split_once(':') {
             None => whole(text),
-            // An address with colons, without a port.
+            // An IPv6 address without a port.
             Some((_, rest)) if rest.contains(':') => whole(text),
             Some((host, port)) => Ok((host.to_owned(), Some(port))),
         }

@@ -1,4 +1,4 @@
-//! Where a file shall be: it is written beside its place first, and takes the place when it is whole.
+//! Files to write: written to a temporary file first, which replaces the destination when complete.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -8,23 +8,23 @@ use tempfile::NamedTempFile;
 
 use crate::failure::{Failure, Result};
 
-/// A place that a file can have.
+/// A path that a file can be written to.
 pub(crate) struct Place {
-    /// As the user named it.
+    /// The path as the user named it.
     name: PathBuf,
-    /// The same with symbolic links followed.
+    /// The path to write; symbolic links are resolved if the file exists.
     path: PathBuf,
     directory: PathBuf,
-    /// The file that is there.
+    /// Metadata of the existing file.
     replaced: Option<Metadata>,
 }
 
 impl Place {
-    /// Looks whether a file may be written there, and changes nothing.
+    /// Checks that a file may be written to a path; changes nothing.
     ///
     /// # Errors
-    /// File: there is no such directory, or the file that is there may not be written. Usage: something is there that is no
-    /// regular file.
+    /// - File: the directory does not exist, or the existing file is not writable.
+    /// - Usage: the path names no file, or exists and is not a regular file.
     pub(crate) fn choose(name: &Path) -> Result<Self> {
         if name.file_name().is_none() {
             return Err(Failure::usage(
@@ -45,7 +45,7 @@ impl Place {
         let replaced = match fs::metadata(name) {
             Ok(replaced) => Some(replaced),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // A link to nothing is no free name: writing would replace the link.
+                // A dangling link is not a free name: writing would replace the link.
                 if fs::symlink_metadata(name).is_ok() {
                     return Err(Failure::usage(
                         format!("{} cannot be written", name.display()),
@@ -65,11 +65,12 @@ impl Place {
                     "name a file, or one that does not exist yet",
                 ));
             }
-            // A link stays a link; what it points to is replaced.
+            // The link stays; the file that it points to is replaced.
             Some(_) => fs::canonicalize(name).map_err(failed)?,
             None => name.to_path_buf(),
         };
-        // The directory would let us replace a read-only file; but that it is one says that nobody wants it to be.
+        // The directory's permissions would allow replacing a read-only file, but the file is
+        // read-only on purpose.
         if replaced.is_some()
             && let Err(error) = File::options().write(true).open(&path)
             && error.kind() == io::ErrorKind::PermissionDenied
@@ -96,26 +97,26 @@ impl Place {
         })
     }
 
-    /// As the user named it.
+    /// Returns the path as the user named it.
     pub(crate) fn name(&self) -> &Path {
         &self.name
     }
 
-    /// Where it is, symbolic links followed.
+    /// Returns the path to write; symbolic links are resolved if the file exists.
     #[cfg(any(not(unix), feature = "verbs", test))]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file that is there.
+    /// Returns the metadata of the existing file.
     pub(crate) fn replaced(&self) -> Option<&Metadata> {
         self.replaced.as_ref()
     }
 
-    /// Tries whether a file can be made beside the place, and leaves nothing.
+    /// Checks that a temporary file can be created in the directory; leaves none.
     ///
     /// # Errors
-    /// As `begin`.
+    /// - Those of `begin`.
     pub(crate) fn probe(&self) -> Result<()> {
         self.make(None).map(|_| ())
     }
@@ -135,13 +136,13 @@ impl Place {
             })
     }
 
-    /// Makes the file that is to take the place.
+    /// Creates the temporary file that [`Part::keep`] moves to the path.
     ///
-    /// It has the permissions of the file that is there, or else of `like`, or else those of any new file; less what the
-    /// user's mask takes off.
+    /// On Unix, its permissions are those of the existing file, else those of `like`, else those of
+    /// any new file, reduced by the user's mask.
     ///
     /// # Errors
-    /// File: none can be made in the directory.
+    /// - File: no file can be created in the directory.
     pub(crate) fn begin(self, like: Option<&Metadata>) -> Result<Part> {
         let permissions = self.replaced.as_ref().or(like).map(Metadata::permissions);
         let file = self.make(permissions)?;
@@ -149,14 +150,16 @@ impl Place {
     }
 }
 
-/// Whether a path can only mean a directory. `Path` itself does not tell `name/` and `name/.` from `name`.
+/// Returns true if a path can only name a directory.
+///
+/// `Path` does not distinguish `name/` and `name/.` from `name`.
 fn names_directory(path: &Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
     let last = bytes.strip_suffix(b".").unwrap_or(bytes).last();
     last.is_some_and(|last| std::path::is_separator(char::from(*last)))
 }
 
-/// Makes a file that is not there yet.
+/// Creates a file; fails if the path exists.
 fn create(path: &Path, permissions: Option<Permissions>) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create_new(true);
@@ -170,43 +173,48 @@ fn create(path: &Path, permissions: Option<Permissions>) -> io::Result<File> {
     options.open(path)
 }
 
-/// Reading, writing and executing only: the right to run as the owner or group does not go over to new content.
+/// Returns the read, write and execute bits only.
+///
+/// New content must not inherit the set-user-ID and set-group-ID bits.
 #[cfg(unix)]
 fn access(permissions: Option<Permissions>) -> Permissions {
     use std::os::unix::fs::PermissionsExt;
     Permissions::from_mode(permissions.map_or(0o666, |permissions| permissions.mode() & 0o777))
 }
 
-/// A file that is not in its place yet; dropping it removes it.
+/// A file that is not at its path yet; dropping it removes it.
 pub(crate) struct Part {
     place: Place,
     file: NamedTempFile,
 }
 
 impl Part {
-    /// The place that it shall have.
+    /// Returns the place that the file is written for.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Adds to the file.
+    /// Appends bytes to the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        // Not through the wrapper, whose errors name the temporary file.
+        // The wrapper's errors would name the temporary file.
         self.file
             .as_file_mut()
             .write_all(bytes)
             .map_err(|error| Failure::file("write", &self.place.name, &error))
     }
 
-    /// The file itself.
+    /// Returns the temporary file.
     pub(crate) fn file(&mut self) -> &mut File {
         self.file.as_file_mut()
     }
 
-    /// Puts the file into its place. A file that was there passes on its owner, group and permissions.
+    /// Moves the file to its path.
+    ///
+    /// An existing file passes on its owner, group and permissions.
     ///
     /// # Errors
-    /// File: it cannot be put there, or would have to have another owner than the one that was there; that one is untouched.
+    /// - File: the file cannot be moved, or cannot get the owner, group and permissions of the
+    ///   existing file. The existing file is untouched.
     pub(crate) fn keep(self) -> Result<()> {
         let Self { place, file } = self;
         if let Some(replaced) = &place.replaced {
@@ -224,12 +232,15 @@ impl Part {
             .map_err(|refused| Failure::file("replace", &place.name, &refused.error))
     }
 
-    /// Puts the file into its place for good: `sync` writes the file to the disk before that, and its folder after it. Without
-    /// `replace` the place must still be free.
+    /// Moves the file to its path durably.
+    ///
+    /// `sync` writes the file to the disk before the move and its directory after it. Without
+    /// `replace` the path must still be free.
     ///
     /// # Errors
-    /// `AlreadyExists`: something has taken the place; it is untouched. Others: the system's; if the folder cannot be written to
-    /// the disk, the file is in its place, and a failure of the power may undo that.
+    /// - `AlreadyExists`: another file has taken the path; it is untouched.
+    /// - Others: the errors of the system. If the directory cannot be written to the disk, the file
+    ///   is at its path, but a power failure may undo that.
     #[cfg(any(feature = "verbs", test))]
     pub(crate) fn store(
         self,
@@ -247,16 +258,16 @@ impl Part {
             file.persist_noclobber(&place.path)
         }
         .map_err(|refused| refused.error)?;
-        // Elsewhere folders cannot be opened, and need not be.
+        // Other systems cannot open directories and need no sync of them.
         #[cfg(unix)]
         sync(&File::open(&place.directory)?)?;
         Ok(())
     }
 
-    /// Puts the file into a place that nothing has taken meanwhile.
+    /// Moves the file to its path, which must still be free.
     ///
     /// # Errors
-    /// File: something has, or it cannot be put there.
+    /// - File: the path is taken, or the file cannot be moved.
     pub(crate) fn keep_new(self) -> Result<()> {
         let Self { place, file } = self;
         file.persist_noclobber(&place.path)
@@ -268,7 +279,7 @@ impl Part {
     }
 }
 
-/// The refusal to replace what is there.
+/// Returns the refusal to replace an existing file.
 pub(crate) fn exists(path: &Path) -> Failure {
     Failure::file_because(
         "write",
@@ -278,7 +289,7 @@ pub(crate) fn exists(path: &Path) -> Failure {
     )
 }
 
-/// Gives a new file the owner, group and permissions of the one it replaces.
+/// Gives a new file the owner, group and permissions of the file that it replaces.
 #[cfg(unix)]
 fn resemble(file: &File, replaced: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};
@@ -302,7 +313,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// The file is on the disk before it takes its place, and its folder after that.
+    /// The file is synced before the move, and its directory after it.
     #[test]
     fn a_file_is_on_the_disk_before_it_is_stored() {
         for replace in [false, true] {
@@ -337,7 +348,7 @@ mod tests {
         }
     }
 
-    /// A file that was made meanwhile stays, without `replace`.
+    /// Without `replace`, a file that was created meanwhile stays.
     #[test]
     fn a_place_that_was_taken_meanwhile_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Sizes, counts and times as people write them.
+//! Sizes, counts and durations as users write them.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,17 +8,19 @@ use parse_size::{Config, Error};
 
 use crate::host::MOST_MEMORY;
 
-/// Reads `4096`, `4K`, `4KiB` or `1.5M`, from 1 byte to 1 GiB; all units are powers of two.
+/// Parses a size such as `4096`, `4K`, `4KiB` or `1.5M`.
+///
+/// The result is from 1 byte to 1 GiB. All units are powers of two.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     parse_bytes(text, "a size", 1)
 }
 
-/// Reads where something begins, as a size is written, from 0 on.
+/// Parses an offset, written as a size, from 0 to 1 GiB.
 pub(crate) fn parse_offset(text: &str) -> Result<u64, String> {
     parse_bytes(text, "an offset", 0)
 }
 
-/// Reads a size of any number of bytes.
+/// Parses a size of up to 16 EiB.
 pub(crate) fn parse_quota(text: &str) -> Result<u64, String> {
     Config::new()
         .with_binary()
@@ -43,12 +45,12 @@ fn parse_bytes(text: &str, what: &str, least: u64) -> Result<u64, String> {
     }
 }
 
-/// Writes a size with its unit, without decimals where there are none.
+/// Formats a size with its unit, without decimals if it is a whole number.
 pub(crate) fn size(bytes: u64) -> String {
     BinaryBytes(bytes).to_string().replace(".00", "")
 }
 
-/// Writes a size as it is written on the command line, rounded down to a whole number of its unit.
+/// Formats a size as a command line argument, rounded down to its unit.
 pub(crate) fn argument(bytes: u64) -> String {
     let unit = [(30, "G"), (20, "M"), (10, "K")]
         .into_iter()
@@ -59,7 +61,7 @@ pub(crate) fn argument(bytes: u64) -> String {
     }
 }
 
-/// A number of things.
+/// Formats a count of things, in the singular or plural.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     match thing.strip_suffix("ry") {
         _ if count == 1 => format!("{count} {thing}"),
@@ -68,7 +70,7 @@ pub(crate) fn counted(count: u64, thing: &str) -> String {
     }
 }
 
-/// Reads a whole number within limits.
+/// Parses a whole number within limits.
 pub(crate) fn parse_count(text: &str, limits: RangeInclusive<u64>) -> Result<u64, String> {
     let within = || match (limits.start(), limits.end()) {
         (least, &u64::MAX) => format!("a whole number from {least} on is needed"),
@@ -82,7 +84,7 @@ pub(crate) fn parse_count(text: &str, limits: RangeInclusive<u64>) -> Result<u64
     }
 }
 
-/// Reads `500ms` or `2s`, from a millisecond to a day.
+/// Parses a duration such as `500ms` or `2s`, from a millisecond to a day.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     const DAY: Duration = Duration::from_secs(86_400);
     let duration = humantime::parse_duration(text)
@@ -94,7 +96,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The sizes from a first to a last one.
+/// A range of sizes to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sweep {
     pub(crate) first: u64,
@@ -102,14 +104,14 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// The first size, and twice the one before until the last is passed.
+    /// Returns the sizes from `first` on, each twice the previous, up to `last`.
     pub(crate) fn sizes(self) -> impl Iterator<Item = u64> {
         std::iter::successors(Some(self.first), |size| size.checked_mul(2))
             .take_while(move |size| *size <= self.last)
     }
 }
 
-/// Reads `64..1M`.
+/// Parses a range such as `64..1M`.
 pub(crate) fn parse_sweep(text: &str) -> Result<Sweep, String> {
     let (first, last) = text
         .split_once("..")

@@ -2,10 +2,10 @@
 
 use crate::host::{Memory, PAGE};
 
-/// Memory of a fixed size; parts are lent and given back.
+/// Memory of a fixed size; lends parts and takes them back.
 pub(crate) struct Arena {
     memory: Memory,
-    /// Start and length of what is lent, in order.
+    /// Start and length of each lent part, in order.
     lent: Vec<(usize, usize)>,
 }
 
@@ -21,7 +21,9 @@ impl Arena {
         self.memory.length()
     }
 
-    /// Lends a part that starts with a page and may hold what another client left; `None` if there is no gap for it.
+    /// Lends a page-aligned part, or returns `None` if no gap is large enough.
+    ///
+    /// The part may hold data of an earlier client.
     pub(crate) fn lend(&mut self, length: usize) -> Option<Memory> {
         let taken = length.max(1).checked_next_multiple_of(PAGE)?;
         let mut start = 0;
@@ -40,7 +42,7 @@ impl Arena {
         Some(self.memory.part(start, length))
     }
 
-    /// Takes a part back that nobody uses any more.
+    /// Takes back a part that is no longer used.
     pub(crate) fn give_back(&mut self, part: Memory) {
         let start = part.offset_in(self.memory);
         self.lent.retain(|&(other, _)| Some(other) != start);

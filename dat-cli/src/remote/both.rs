@@ -1,4 +1,6 @@
-//! Both ends of a connection on one device, driven by one thread: for what has no server.
+//! Both ends of a connection on one device, driven by one thread.
+//!
+//! Serves measurements that have no server.
 
 use std::cell::Cell;
 use std::thread;
@@ -14,19 +16,19 @@ use crate::failure::{Failure, Result};
 use crate::host::{Ground, Node};
 use crate::perf::{Load, Shape, Sides, capacity};
 
-/// How long nothing may come, in microseconds.
+/// Time without a completion after which a measurement fails, in microseconds.
 const SILENCE: u32 = 30_000_000;
-/// Between two looks at a connection that is made.
+/// Pause between two polls while connecting.
 const STEP: Duration = Duration::from_micros(500);
-/// Reads that may be under way at once; every device takes as many.
+/// RDMA Reads under way at once; every device supports one.
 const READS: usize = 1;
 
-/// A device that completes what it is asked for by itself.
+/// An RDMA device, which completes operations without steps of this thread.
 pub(crate) struct OneDevice {
-    /// After so many looks in vain other programs get their turn.
+    /// Empty polls before the thread yields.
     yield_after: u32,
     looks: Cell<u32>,
-    /// When nothing has come for too long, once it is known that something is waited for.
+    /// The end of the silence; set after the first `yield_after` empty polls.
     deadline: Cell<Option<Instant>>,
 }
 
@@ -73,10 +75,11 @@ impl Ground for OneDevice {
     }
 }
 
-/// Opens a device twice, and connects the two.
+/// Opens two adapters on a device and connects them.
 ///
 /// # Errors
-/// Operation: it cannot be opened, has no address, or lacks what is to be measured.
+/// - Operation: the device cannot be opened, has no address, or lacks a feature that the
+///   measurement needs.
 pub(crate) fn load(
     device: &VerbsDevice,
     yield_after: u32,

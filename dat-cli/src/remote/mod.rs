@@ -1,10 +1,11 @@
-//! Copies and measurements between two processes: `dat serve` at one end, `--connect` at the other.
+//! Copies and measurements between two processes, `dat serve` and a client with `--connect`.
 //!
-//! A client tells what it wants in the private data of its connection request. The server lends it memory, of which nothing
-//! else can be reached, and answers with its context; or it rejects. The data moves by RDMA Write, RDMA Read or Send, as
-//! the command says; all else is said in short messages ([`protocol`]).
+//! The private data of a client's connection request holds its request. The server lends the client
+//! memory, and nothing else is accessible; its acceptance holds the memory's context. Otherwise the
+//! server rejects. The data moves by RDMA Write, RDMA Read or Send, as the command says; everything
+//! else moves in short messages ([`protocol`]).
 //!
-//! Everything but the devices themselves is independent of the backend, so that tests let both ends run on the mock.
+//! Only the code that opens devices depends on the backend, so tests run both ends on the mock.
 
 mod arena;
 mod client;
@@ -22,7 +23,7 @@ mod both;
 #[cfg(feature = "verbs")]
 pub(crate) mod verbs;
 
-/// No client is given more than the programs may have.
+/// A client gets at most the memory that the program's buffers may have.
 const _: () = assert!(protocol::MOST_BYTES == crate::host::MOST_MEMORY);
 
 #[cfg(test)]

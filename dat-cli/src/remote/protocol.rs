@@ -1,27 +1,31 @@
-//! What a client and a server say to each other.
+//! The messages between a client and a server.
 //!
-//! A client's request travels in the private data of its connection request, the server's answer in that of the acceptance
-//! or rejection; all that follows are messages of at most [`MESSAGE`] bytes. Numbers are little-endian. Whatever a peer sends
-//! is taken apart here and nowhere else: what is too short, too long, unknown or out of bounds never gets further.
+//! A client's request travels in the private data of its connection request, and the server's
+//! answer in that of the acceptance or rejection. All later messages have at most [`MESSAGE`]
+//! bytes. Numbers are little-endian. Only this file decodes the bytes of a peer: data that is too
+//! short, too long, unknown or out of bounds goes no further.
 //!
-//! The fuzz target `serve_wire` includes this file alone, so it names nothing of the program.
+//! The fuzz target `serve_wire` includes this file without the rest of the program, so it uses no
+//! other file of the program.
 
 use dat_core::memory::RmrTriplet;
 
-/// The version of everything in this file; both sides must have the same.
+/// The version of the formats in this file; both sides must have the same.
 pub(crate) const VERSION: u16 = 2;
-/// The longest message.
+/// Maximum length of a message.
 pub(crate) const MESSAGE: usize = 2 + NAME;
-/// The longest name of a file, in bytes.
+/// Maximum length of a file name, in bytes.
 pub(crate) const NAME: usize = 255;
-/// Operations, or slots, under way at once.
+/// Maximum number of slots, or of operations under way at once.
 pub(crate) const MOST_DEPTH: u16 = 1024;
-/// Bytes that a client may ask for.
+/// Maximum number of bytes that a client may request.
 pub(crate) const MOST_BYTES: u64 = 1 << 30;
 
 /// Random bytes of the server, for one connection request.
 pub(crate) type Challenge = [u8; 16];
-/// The answer of a client with the token: the first bytes of an HMAC-SHA-256 of the challenge and the request.
+/// A client's answer to a challenge.
+///
+/// It is the first bytes of an HMAC-SHA-256 of the challenge and the request, keyed with the token.
 pub(crate) type Proof = [u8; 16];
 
 const MAGIC: [u8; 4] = *b"DATc";
@@ -29,7 +33,7 @@ const REQUEST: usize = 24;
 const ANSWER: usize = 30;
 const REJECTION: usize = 8;
 
-/// What a client wants to do.
+/// The work that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Copy a file of this length into slots that the server empties.
@@ -45,50 +49,50 @@ pub(crate) enum Work {
     Echo,
 }
 
-/// What a client asks for when it connects.
+/// The request of a client when it connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) work: Work,
-    /// Slots, each of `size` bytes.
+    /// Number of slots, each of `size` bytes.
     pub(crate) depth: u16,
     pub(crate) size: u32,
 }
 
-/// Why a server does not do what it was asked.
+/// The reason of a server's refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Refusal {
-    /// The request is not one of this program.
+    /// The request does not have this program's format.
     Unknown = 1,
     /// The peer has another version of the protocol.
     Version,
-    /// A request or message makes no sense.
+    /// A request or message is invalid.
     Malformed,
-    /// More memory or slots than this server gives to anybody.
+    /// The request exceeds the memory or slots that this server gives to one client.
     TooLarge,
-    /// The server has no room left for another client.
+    /// The server has no room for another client now.
     Busy,
-    /// The server was not told where to put files.
+    /// The server has no directory for files.
     NoFolder,
-    /// The name is not one that a file of the server's folder can have.
+    /// The name is not allowed for a file in the server's directory.
     BadName,
-    /// There is such a file, and the server replaces none.
+    /// The file exists, and the server replaces no files.
     Exists,
     /// The server cannot write the file.
     CannotWrite,
-    /// What was written is not what was sent.
+    /// The stored data differs from the sent data.
     Different,
-    /// The client said nothing for too long.
+    /// The client was silent for too long.
     Silent,
     /// The server does not serve that address.
     Elsewhere,
-    /// The server's system lets it register no more memory.
+    /// The server's system refuses to register more memory.
     Unregistered,
-    /// The server serves clients with its token only; a challenge follows.
+    /// The server requires its token; a challenge follows.
     NoToken,
-    /// The client's token is another one.
+    /// The client has a different token.
     WrongToken,
-    /// The file is larger than what is left of the server's quota.
+    /// The file is larger than the rest of the server's quota.
     Quota,
 }
 
@@ -116,7 +120,7 @@ impl Refusal {
         REFUSALS.into_iter().find(|refusal| *refusal as u8 == code)
     }
 
-    /// Why, for people.
+    /// Returns the reason as text for people.
     pub(crate) const fn why(self) -> &'static str {
         match self {
             Self::Unknown => "the request is not one of this program",
@@ -138,7 +142,7 @@ impl Refusal {
         }
     }
 
-    /// What to do about it.
+    /// Returns the remedy as text for people.
     pub(crate) const fn remedy(self) -> &'static str {
         match self {
             Self::Unknown | Self::Version => "use the same version of `dat` on both sides",
@@ -168,32 +172,32 @@ impl Refusal {
     }
 }
 
-/// What follows in messages.
+/// The messages on an established connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Client: the name that the copy shall have.
+    /// Client: the name for the copy.
     Name(String),
     /// Client: a slot holds the next bytes of the file.
     Filled { slot: u16, length: u32 },
-    /// Client: that was all, and this is its checksum.
+    /// Client: all data was sent, and this is its checksum.
     End { checksum: u128 },
-    /// Client: tell the checksum of the memory you granted.
+    /// Client: return the checksum of the granted memory.
     Sum,
-    /// Server: go on with the data.
+    /// Server: ready for the data.
     Ready,
     /// Server: a slot is empty again.
     Empty { slot: u16 },
     /// Either side: still at work, nothing to report.
     Here,
-    /// Server: the file is in its place; these are its length and checksum as they were read back.
+    /// Server: the file is stored, with its length and checksum as read back.
     Stored { length: u64, checksum: u128 },
-    /// Server: the checksum that was asked for.
+    /// Server: the requested checksum.
     SumIs { checksum: u128 },
-    /// Server: no, and that was all.
+    /// Server: the request is refused, and no further message is expected.
     Refused(Refusal),
 }
 
-/// Takes fields off the front of what came.
+/// Takes fields off the front of received bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -227,12 +231,12 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.0)
     }
 
-    /// What was read, if nothing is left.
+    /// Returns the value if no bytes are left.
     fn end<T>(&self, read: T) -> Option<T> {
         self.0.is_empty().then_some(read)
     }
 
-    /// The peer has the same protocol, of the same version.
+    /// Checks that the peer has the same protocol and version.
     fn greeting(&mut self) -> Result<(), Refusal> {
         if self.bytes() != Some(MAGIC) {
             return Err(Refusal::Unknown);
@@ -253,12 +257,12 @@ fn greeting(room: usize) -> Vec<u8> {
 }
 
 impl Request {
-    /// Bytes of all slots.
+    /// Returns the bytes of all slots.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.depth) * u64::from(self.size)
     }
 
-    /// The private data of a connection request, with the proof of a client that was challenged.
+    /// Encodes the private data of a connection request, with the proof of a challenged client.
     pub(crate) fn encode(&self, proof: Option<&Proof>) -> Vec<u8> {
         let (kind, length) = match self.work {
             Work::Copy { length } => (1_u16, length),
@@ -276,11 +280,12 @@ impl Request {
         bytes
     }
 
-    /// Takes a request apart, and the proof behind it if there is one.
+    /// Decodes a request and the proof that follows it, if any.
     ///
     /// # Errors
-    /// `Unknown`, `Version`: not from the same program. `Malformed`: fields that mean nothing. `TooLarge`: more than anybody
-    /// may ask for.
+    /// - `Unknown`, `Version`: the request does not come from this program.
+    /// - `Malformed`: a field has an invalid value.
+    /// - `TooLarge`: the request exceeds the protocol's limits.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, Option<Proof>), Refusal> {
         let mut reader = Reader(bytes);
         reader.greeting()?;
@@ -307,8 +312,9 @@ impl Request {
     }
 }
 
-/// The private data of an acceptance: the memory that the client may reach, if there is any, and the milliseconds that it may
-/// say nothing.
+/// Encodes the private data of an acceptance.
+///
+/// It holds the memory that the client may access, if any, and the idle limit in milliseconds.
 pub(crate) fn encode_answer(granted: Option<RmrTriplet>, idle: u32) -> Vec<u8> {
     let granted = granted.unwrap_or(RmrTriplet {
         context: 0,
@@ -323,10 +329,11 @@ pub(crate) fn encode_answer(granted: Option<RmrTriplet>, idle: u32) -> Vec<u8> {
     bytes
 }
 
-/// Takes the private data of an acceptance apart.
+/// Decodes the private data of an acceptance.
 ///
 /// # Errors
-/// As [`Request::decode`]; `Malformed` also if the memory is not what was asked for.
+/// - Those of [`Request::decode`].
+/// - `Malformed`: the memory does not have the requested length.
 pub(crate) fn decode_answer(bytes: &[u8], request: &Request) -> Result<(RmrTriplet, u32), Refusal> {
     let mut reader = Reader(bytes);
     reader.greeting()?;
@@ -349,7 +356,7 @@ pub(crate) fn decode_answer(bytes: &[u8], request: &Request) -> Result<(RmrTripl
     fields().ok_or(Refusal::Malformed)
 }
 
-/// The private data of a rejection, with a challenge behind `NoToken`.
+/// Encodes the private data of a rejection; a challenge follows `NoToken`.
 pub(crate) fn encode_rejection(refusal: Refusal, challenge: Option<&Challenge>) -> Vec<u8> {
     let mut bytes = greeting(REJECTION);
     bytes.push(refusal as u8);
@@ -358,7 +365,7 @@ pub(crate) fn encode_rejection(refusal: Refusal, challenge: Option<&Challenge>) 
     bytes
 }
 
-/// The challenge of a rejection, if it has one.
+/// Decodes the challenge of a rejection, if it has one.
 pub(crate) fn decode_challenge(bytes: &[u8]) -> Option<Challenge> {
     let mut reader = Reader(bytes);
     reader.greeting().ok()?;
@@ -366,8 +373,10 @@ pub(crate) fn decode_challenge(bytes: &[u8]) -> Option<Challenge> {
     reader.bytes().filter(|_| asks)
 }
 
-/// Takes the private data of a rejection apart; whatever it is, it is a rejection. `None` if it gives no reason at all:
-/// that is how the system rejects for a program that ends between a request and its answer.
+/// Decodes the private data of a rejection; malformed data is a rejection too.
+///
+/// Returns `None` if all bytes are zero: the system rejects so for a program that ends between a
+/// request and its answer.
 pub(crate) fn decode_rejection(bytes: &[u8]) -> Option<Refusal> {
     if bytes.iter().all(|byte| *byte == 0) {
         return None;
@@ -420,7 +429,7 @@ impl Message {
         bytes
     }
 
-    /// Takes a message apart; `None` if it is not one.
+    /// Decodes a message; returns `None` if it is invalid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let message = match reader.u8()? {
@@ -457,7 +466,7 @@ impl Message {
     }
 }
 
-/// Whether a file of a folder can have this name: one that stays in the folder and is not hidden.
+/// Returns true if a name stays in its directory and is not hidden.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     (1..=NAME).contains(&name.len())
         && !name.starts_with('.')
@@ -516,7 +525,7 @@ mod tests {
                 let bytes = request.encode(proof.as_ref());
                 assert_eq!(Request::decode(&bytes), Ok((request, proof)));
                 assert_eq!(bytes.len(), REQUEST + 16 * proof.iter().len());
-                // What a device lets through without a second request.
+                // The limit of private data that a device passes without a second request.
                 assert!(bytes.len() <= 55);
             }
             let granted = RmrTriplet {
@@ -546,7 +555,7 @@ mod tests {
             assert_eq!(decode_challenge(&bytes), None);
             let mut bytes = encode_rejection(refusal, Some(&[9; 16]));
             assert_eq!(decode_rejection(&bytes), Some(refusal));
-            // The kernel fills it up with zeros.
+            // The kernel pads the private data with zeros.
             bytes.resize(148, 0);
             let challenge = (refusal == Refusal::NoToken).then_some([9; 16]);
             assert_eq!(decode_challenge(&bytes), challenge);
@@ -638,7 +647,7 @@ mod tests {
         }
     }
 
-    /// Whatever comes is either refused, or says the same when it is said again.
+    /// Random bytes are either refused or encode to the same bytes again.
     #[test]
     fn random_bytes_do_no_harm() {
         let seed = std::env::var("DAT_SEED")

@@ -1,4 +1,4 @@
-//! Where a server stores files, and how much of the disk its clients may fill.
+//! Storage of a server's files, with quotas for its clients.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,21 +11,23 @@ use dat_core::attributes::IaAddress;
 use super::protocol::Refusal;
 use crate::place::{Part, Place};
 
-/// The least that a file counts for: its entry in a folder takes room, too.
+/// Minimum number of bytes that a file counts for.
+///
+/// Its directory entry takes room too.
 const LEAST: u64 = 4096;
 
-/// Writes a file, or the entries of a folder, to the disk.
+/// Writes a file, or the entries of a directory, to the disk.
 type SyncFile = Arc<dyn Fn(&File) -> io::Result<()> + Send + Sync>;
 
-/// The host of a client, if the device tells.
+/// The host of a client, if the device reports it.
 pub(crate) type Host = Option<IaAddress>;
 
-/// Where files go.
+/// The place where a server stores files.
 pub(crate) trait Shelf {
-    /// Makes the file of this length that is to get this name, which is a plain one.
+    /// Creates the temporary file for a copy with this plain name and length.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why the file cannot be created.
     fn begin(&mut self, name: &str, length: u64, host: Host) -> Result<Draft, Refusal>;
 }
 
@@ -38,10 +40,11 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Puts the file into its place, and returns when it is on the disk.
+    /// Moves the file to its path and returns when it is on the disk.
     ///
     /// # Errors
-    /// `Exists`: a file was made there meanwhile. `CannotWrite`: the system refuses.
+    /// - `Exists`: another file has taken the path meanwhile.
+    /// - `CannotWrite`: the system refuses.
     pub(crate) fn store(self) -> Result<(), Refusal> {
         let stored = self.part.store(self.replace, self.sync.as_ref());
         stored.map_err(|error| match error.kind() {
@@ -55,23 +58,23 @@ impl Draft {
     }
 }
 
-/// How many bytes clients may store while the server runs.
+/// Bytes that clients may store while the server runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quotas {
-    /// The clients of one host.
+    /// Limit for the clients of one host.
     pub(crate) host: u64,
-    /// All clients.
+    /// Limit for all clients.
     pub(crate) all: u64,
 }
 
-/// What was stored, and what may still be.
+/// The quotas and the bytes that count against them.
 struct Ledger {
     quotas: Quotas,
     all: u64,
     hosts: HashMap<Host, u64>,
 }
 
-/// Bytes of the quotas that are given back unless their file is stored.
+/// A reservation of quota; dropping it returns the bytes unless the file was stored.
 struct Reserved {
     ledger: Arc<Mutex<Ledger>>,
     host: Host,
@@ -83,7 +86,7 @@ impl Reserved {
     fn new(ledger: &Arc<Mutex<Ledger>>, host: Host, length: u64) -> Result<Self, Refusal> {
         let mut guard = ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = length.max(LEAST);
-        // Every connection of a host has a port of its own.
+        // The port is ignored: each connection of a host has its own.
         let host = host.map(|host| match host {
             IaAddress::V4(address, _) => IaAddress::V4(address, 0),
             IaAddress::V6(address, _, scope) => IaAddress::V6(address, 0, scope),
@@ -122,7 +125,7 @@ impl Drop for Reserved {
     }
 }
 
-/// A server that takes no files.
+/// A server that stores no files.
 pub(crate) struct NoShelf;
 
 impl Shelf for NoShelf {
@@ -131,10 +134,10 @@ impl Shelf for NoShelf {
     }
 }
 
-/// A folder that files go into.
+/// A directory that files are stored in.
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Whether files that exist are replaced.
+    /// True if existing files are replaced.
     replace: bool,
     ledger: Arc<Mutex<Ledger>>,
     sync: SyncFile,
@@ -142,7 +145,7 @@ pub(crate) struct Folder {
 
 impl Folder {
     /// # Errors
-    /// The system's: it is no folder.
+    /// - Those of the system: the path does not exist.
     pub(crate) fn new(path: &Path, replace: bool, quotas: Quotas) -> io::Result<Self> {
         let ledger = Ledger {
             quotas,
@@ -157,7 +160,7 @@ impl Folder {
         })
     }
 
-    /// With another way to write to the disk.
+    /// Replaces the function that writes to the disk.
     #[cfg(test)]
     pub(crate) fn synced_by(
         self,
@@ -167,7 +170,7 @@ impl Folder {
         Self { sync, ..self }
     }
 
-    /// Whether there may be a file of this name now.
+    /// Checks that a file of this name may be stored now.
     fn look(&self, path: &Path) -> Result<(), Refusal> {
         match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -183,7 +186,7 @@ impl Shelf for Folder {
         let path = self.path.join(name);
         self.look(&path)?;
         let place = Place::choose(&path).map_err(|_| Refusal::CannotWrite)?;
-        // No link is followed.
+        // Symbolic links are not followed.
         if place.path() != path {
             return Err(Refusal::CannotWrite);
         }
@@ -198,7 +201,7 @@ impl Shelf for Folder {
     }
 }
 
-/// A file that has its place already, for the one client of this process.
+/// A file whose destination is chosen already, for the only client of an in-process server.
 pub(crate) struct Single(pub(crate) Option<Part>);
 
 impl Shelf for Single {

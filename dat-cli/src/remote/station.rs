@@ -1,4 +1,4 @@
-//! An open adapter for talking to other processes: one dispatcher for everything, one thread.
+//! An open adapter for connections to other processes: one event dispatcher, one thread.
 
 use std::thread;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use super::protocol::{MESSAGE, Message};
 use crate::failure::{During, Failure, Result};
 use crate::host::{self, Adapter, Capacity, HostBackend, Memory, PAGE, Registered};
 
-/// How to wait for events.
+/// The way to wait for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// Asleep.
+    /// The thread sleeps.
     Block,
-    /// Looking again and again; after so many looks in vain other programs get their turn.
+    /// The thread polls, and yields after `looks` empty polls.
     Poll { looks: u32 },
 }
 
-/// Looks in vain between those for connections, and looks that found something.
+/// Number of polls from one call of `progress`, which handles connection events, to the next.
 const BETWEEN: u32 = 256;
 
-/// An open adapter with a zone and one dispatcher for all of its events.
+/// An open adapter with a zone and one event dispatcher for all of its events.
 pub(crate) struct Station<B: HostBackend, W> {
     pub(crate) ia: Adapter<B>,
     pub(crate) zone: PzId,
     pub(crate) events: EvdId,
     pub(crate) limits: IaAttributes,
-    /// Events that the dispatcher holds.
+    /// Completions that the dispatcher has room for.
     pub(crate) room: usize,
     wait: W,
     waiting: Waiting,
@@ -41,7 +41,7 @@ pub(crate) struct Station<B: HostBackend, W> {
 }
 
 impl<B: HostBackend, W: Wait> Station<B, W> {
-    /// Opens an adapter for so many endpoints, with room for so many requests and receives together.
+    /// Opens an adapter for `endpoints` endpoints and `room` requests and receives in total.
     pub(crate) fn open(
         backend: B,
         wait: W,
@@ -49,7 +49,7 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
         endpoints: usize,
         room: usize,
     ) -> Result<Self> {
-        // Events of connections come on top of completions.
+        // Room for connection events, in addition to the completions.
         const OTHERS: usize = 64;
         let most = usize::try_from(backend.ia_attributes().max_evd_qlen).unwrap_or(0);
         let length = (room + OTHERS + 2 * endpoints).min(most.max(OTHERS));
@@ -84,7 +84,7 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
         })
     }
 
-    /// The next event, or `None` after this long, or when a signal came.
+    /// Waits for the next event; returns `None` at the timeout or after a signal.
     pub(crate) fn next_event(&mut self, longest: Duration) -> Result<Option<Event>> {
         let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
         let until = |now: Instant| Instant::from_micros(now.as_micros().saturating_add(longest));
@@ -133,13 +133,13 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
         }
     }
 
-    /// Whether waiting is looking again and again.
+    /// Returns true if the thread polls instead of sleeping.
     #[inline]
     pub(crate) fn polls(&self) -> bool {
         matches!(self.waiting, Waiting::Poll { .. })
     }
 
-    /// The next event if there is one; looks for those of connections now and then.
+    /// Polls the dispatcher; every [`BETWEEN`] polls it also handles connection events.
     #[inline(always)]
     pub(crate) fn look(&mut self) -> dat_core::Result<Event> {
         self.looks = self.looks.wrapping_add(1);
@@ -149,14 +149,14 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
         self.ia.evd_dequeue(self.events)
     }
 
-    /// Makes an endpoint on the dispatcher, in a zone.
+    /// Creates an endpoint on the dispatcher, in a zone.
     pub(crate) fn endpoint(&self, zone: PzId, attributes: &EpAttributes) -> dat_core::Result<EpId> {
         let all = Some(self.events);
         self.ia
             .ep_create(Some(zone), all, all, all, Some(attributes))
     }
 
-    /// Registers memory in the zone of the adapter's owner.
+    /// Registers memory in the station's zone.
     pub(crate) fn register(
         &self,
         memory: Memory,
@@ -176,7 +176,9 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
     }
 }
 
-/// Registered memory for the messages of a connection: so many to receive, then so many to send.
+/// Registered memory for the messages of a connection.
+///
+/// The buffers of all receives come first, then those of all sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Letters {
     memory: Registered,
@@ -184,7 +186,7 @@ pub(crate) struct Letters {
 }
 
 impl Letters {
-    /// Bytes that so many messages need.
+    /// Returns the bytes that this many messages need.
     pub(crate) const fn bytes(receives: usize, sends: usize) -> usize {
         ((receives + sends) * MESSAGE).next_multiple_of(PAGE)
     }
@@ -206,7 +208,7 @@ impl Letters {
         &self.memory
     }
 
-    /// Posts the receive of this number.
+    /// Posts the receive of a buffer, with its number as the cookie.
     pub(crate) fn receive<B: HostBackend>(
         &self,
         ia: &Adapter<B>,
@@ -216,7 +218,7 @@ impl Letters {
         self.receive_as(ia, ep, number, number as u64)
     }
 
-    /// Posts the receive of this number under another cookie.
+    /// Posts the receive of a buffer under another cookie.
     pub(crate) fn receive_as<B: HostBackend>(
         &self,
         ia: &Adapter<B>,
@@ -228,7 +230,7 @@ impl Letters {
         ia.post_recv(ep, &place, cookie, CompletionFlags::empty())
     }
 
-    /// What came with the receive of this number.
+    /// Decodes the message that a receive got.
     pub(crate) fn read(&self, number: usize, length: u64) -> Option<Message> {
         let mut bytes = [0; MESSAGE];
         let length = usize::try_from(length).ok()?;
@@ -237,7 +239,9 @@ impl Letters {
         Message::decode(bytes)
     }
 
-    /// Sends a message from the place of this number, which nothing else may use until it arrived.
+    /// Sends a message from a send buffer.
+    ///
+    /// The buffer must stay unused until the message has arrived.
     pub(crate) fn send<B: HostBackend>(
         &self,
         ia: &Adapter<B>,
@@ -254,7 +258,7 @@ impl Letters {
     }
 }
 
-/// A part of what a peer granted.
+/// Returns a part of the memory that a peer granted.
 pub(crate) fn part_of(granted: &RmrTriplet, offset: usize, length: usize) -> RmrTriplet {
     RmrTriplet {
         context: granted.context,
@@ -263,7 +267,7 @@ pub(crate) fn part_of(granted: &RmrTriplet, offset: usize, length: usize) -> Rmr
     }
 }
 
-/// Bytes that look like nothing else, the same for the same seed.
+/// Fills memory with pseudorandom bytes, determined by the seed.
 pub(crate) fn fill(memory: Memory, seed: u64) {
     const BLOCK: usize = 1 << 16;
     let mut state = seed | 1;
@@ -281,7 +285,7 @@ pub(crate) fn fill(memory: Memory, seed: u64) {
     }
 }
 
-/// The checksum of memory.
+/// Computes the checksum of memory.
 pub(crate) fn checksum(memory: Memory) -> u128 {
     const BLOCK: usize = 1 << 18;
     let mut hash = twox_hash::XxHash3_128::new();

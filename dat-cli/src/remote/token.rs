@@ -1,8 +1,9 @@
-//! The secret that the clients of a server share with it.
+//! The token: a secret that a server shares with its clients.
 //!
-//! A connection request without a proof is rejected with a challenge, and its client connects again with an HMAC-SHA-256 of
-//! the challenge and the request. Nothing is lent, and no place taken, before the proof holds. The token itself is never sent.
-//! The proof lets a connection in: what follows is neither encrypted nor authenticated.
+//! A connection request without a proof is rejected with a challenge. Its client connects again
+//! with an HMAC-SHA-256 of the challenge and the request. The server lends no memory and reserves
+//! no session before the proof is verified. The token itself is never sent. The proof admits a
+//! connection; the later traffic is neither encrypted nor authenticated.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -14,19 +15,22 @@ use sha2::Sha256;
 use super::protocol::{Challenge, Proof, Refusal, Request};
 use crate::failure::{Failure, Result};
 
-/// Challenges that may be unanswered; the oldest one is forgotten first.
+/// Maximum number of unanswered challenges; the oldest is dropped first.
 const UNANSWERED: usize = 64;
-/// The shortest token in bytes: who listens in can try shorter ones until a proof fits.
+/// Minimum length of a token in bytes.
+///
+/// An eavesdropper could find a shorter one by trial.
 const SHORTEST: usize = 16;
 
 /// A secret of both sides.
 pub(crate) struct Token(Hmac<Sha256>);
 
 impl Token {
-    /// Takes the bytes of a file without the white space at its end.
+    /// Reads a token from a file, without the white space at its end.
     ///
     /// # Errors
-    /// File: it cannot be read. Usage: it has fewer than 16 bytes.
+    /// - File: the file cannot be read.
+    /// - Usage: the token has fewer than 16 bytes.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).map_err(|error| Failure::file("read", path, &error))?;
         Self::new(bytes.trim_ascii_end()).ok_or_else(|| {
@@ -51,7 +55,7 @@ impl Token {
             .chain_update(request.encode(None))
     }
 
-    /// The answer to a server's challenge.
+    /// Computes the answer to a server's challenge.
     pub(crate) fn prove(&self, challenge: &Challenge, request: &Request) -> Proof {
         let tag = self.mac(challenge, request).finalize().into_bytes();
         let mut proof = Proof::default();
@@ -61,14 +65,14 @@ impl Token {
         proof
     }
 
-    /// Compares in constant time.
+    /// Verifies a proof in constant time.
     fn proves(&self, challenge: &Challenge, request: &Request, proof: &Proof) -> bool {
         let mac = self.mac(challenge, request);
         mac.verify_truncated_left(proof).is_ok()
     }
 }
 
-/// Lets those in that have the token.
+/// Admits clients that have the token.
 pub(crate) struct Guard {
     token: Token,
     challenges: VecDeque<Challenge>,
@@ -82,11 +86,12 @@ impl Guard {
         }
     }
 
-    /// Admits a request with a proof; each challenge is good for one.
+    /// Admits a request with a proof; each challenge is valid for one proof.
     ///
     /// # Errors
-    /// `NoToken`, with a new challenge: there is no proof. `WrongToken`: it answers no challenge. `Busy`: the system has no
-    /// random numbers.
+    /// - `NoToken`, with a new challenge: the request has no proof.
+    /// - `WrongToken`: the proof answers no open challenge.
+    /// - `Busy`: the system has no random numbers.
     pub(crate) fn admit(
         &mut self,
         request: &Request,
@@ -132,7 +137,7 @@ mod tests {
         }
     }
 
-    /// A proof is good once, for its challenge, its request and its token.
+    /// A proof is valid once, for its challenge, its request and its token.
     #[test]
     fn proofs_hold_once() {
         let (ours, other) = (token("sixteen bytes it"), token("sixteen bytes is"));
@@ -156,7 +161,7 @@ mod tests {
         assert_eq!(guard.admit(&REQUEST, Some(&proof)), Ok(()));
     }
 
-    /// As many challenges are known as there is room for.
+    /// The oldest challenge is dropped when the table is full.
     #[test]
     fn challenges_are_forgotten_in_order() {
         let ours = token("sixteen bytes it");

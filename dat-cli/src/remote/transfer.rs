@@ -1,4 +1,4 @@
-//! Sending a file to a server.
+//! The client side of a copy to a server.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::host::{HostBackend, Memory};
 /// The shape of the buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Slots.
+    /// Number of slots.
     pub(crate) depth: u16,
     /// Segments per slot.
     pub(crate) segments: usize,
@@ -24,21 +24,22 @@ pub(crate) struct Shape {
     pub(crate) chunk: usize,
 }
 
-/// What came of a transfer.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) bytes: u64,
     pub(crate) writes: u64,
     pub(crate) segments: u64,
     pub(crate) checksum: u128,
-    /// From the first write to the last slot that the server emptied.
+    /// Time from the first write to the last slot that the server emptied.
     pub(crate) moving: Duration,
 }
 
-/// Sends `length` bytes, which `read` fills buffers with, to a server that stores them under a name.
+/// Sends `length` bytes from `read` to a server, which stores them under `name`.
 ///
 /// # Errors
-/// `read`'s and `check`'s own. Operation: the connection is lost, the server refuses, or what it stored is something else.
+/// - Those of `read` and `check`.
+/// - Operation: the connection is lost, the server refuses, or the stored data differs.
 pub(crate) fn send_file<B: HostBackend, W: Wait>(
     station: &mut Station<B, W>,
     server: Server<'_>,
@@ -85,7 +86,7 @@ pub(crate) fn send_file<B: HostBackend, W: Wait>(
             check()?;
             let count = read(&mut staging)?;
             let data = staging.get(..count).unwrap_or_default();
-            // A file that grows meanwhile is copied as long as it was when the copy began.
+            // If the file grows meanwhile, the copy keeps the length from its start.
             let left = usize::try_from(length - bytes).unwrap_or(usize::MAX);
             let data = data.get(..left.min(count)).unwrap_or_default();
             ended = count < size || data.len() as u64 + bytes == length;
