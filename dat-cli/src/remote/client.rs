@@ -17,16 +17,16 @@ use super::token::Token;
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::{HostBackend, Memory, Registered};
 
-/// How long connecting may take.
+/// Time limit for connecting.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// How long a server may say nothing while its word is waited for.
+/// Time that a server may be silent while the client waits for it.
 const SILENCE: Duration = Duration::from_secs(30);
-/// The longest sleep, after which signals and deadlines are looked at.
+/// Maximum sleep before signals and deadlines are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// Cookies of messages, for sends and receives; others are the caller's.
+/// Bit that marks the cookies of messages; other cookies belong to the caller.
 const LETTER: u64 = 1 << 32;
 
-/// Where a server is, and the token that it may ask for.
+/// The address of a server, and the token that it may require.
 #[derive(Clone, Copy)]
 pub(crate) struct Server<'t> {
     pub(crate) address: IaAddress,
@@ -34,13 +34,13 @@ pub(crate) struct Server<'t> {
     pub(crate) token: Option<&'t Token>,
 }
 
-/// What a client's endpoint is made for.
+/// The resources of a client's endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) request: Request,
-    /// Receives of messages, and of the caller's own.
+    /// Number of receives, for messages and for the caller.
     pub(crate) receives: usize,
-    /// How many of those are for messages.
+    /// Number of these receives that are for messages.
     pub(crate) letters: usize,
     pub(crate) requests: usize,
     /// Segments per request.
@@ -48,36 +48,38 @@ pub(crate) struct Plan {
     pub(crate) reads: i32,
 }
 
-/// What comes of a connection.
+/// An event of a connection, for the caller.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// A message of the server.
     Message(Message),
-    /// A transfer of the caller's own.
+    /// A completed transfer of the caller.
     Done(DtoCompletion),
 }
 
-/// A connection that stands.
+/// A client's connection to a server.
 pub(crate) struct Client<'a, B: HostBackend, W> {
     pub(crate) station: &'a mut Station<B, W>,
     pub(crate) ep: EpId,
     pub(crate) granted: RmrTriplet,
     letters: Letters,
-    /// Since when the server is known to say nothing.
+    /// The time when the server's silence was noticed.
     silent: Option<Instant>,
-    /// How often the server is to hear of a client that has nothing to say, when it did last, and from which place.
+    /// Interval of keep-alive messages.
+    ///
+    /// `said` is the time of the last one, and `last` their send buffer.
     pulse: Duration,
     said: Instant,
     last: usize,
-    /// The server may store the file by now.
+    /// True once [`Message::End`] is sent: the server may have stored the file since.
     ended: bool,
 }
 
-/// What comes of a connection request.
+/// The answer to a connection request.
 enum Answer {
-    /// The memory that the server granted, and how long its clients may say nothing.
+    /// The granted memory, and the server's idle limit.
     Accepted(RmrTriplet, Duration),
-    /// The server asks for a proof.
+    /// The server requires a proof.
     Challenged(Challenge),
 }
 
@@ -91,11 +93,13 @@ pub(crate) fn refused(refusal: Refusal) -> Failure {
 }
 
 impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
-    /// Connects, again with a proof if the server asks for one. `prepare` is called with each endpoint before, to post the
-    /// receives that are the caller's own.
+    /// Connects, a second time with a proof if the server requires one.
+    ///
+    /// `prepare` posts the caller's own receives; it is called with each endpoint before it
+    /// connects.
     ///
     /// # Errors
-    /// Operation: nobody is there, or they do not want to.
+    /// - Operation: nobody listens at the address, or the server refuses.
     pub(crate) fn connect(
         station: &'a mut Station<B, W>,
         server: Server<'_>,
@@ -185,7 +189,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         })
     }
 
-    /// The connection is at its end before the work is.
+    /// Builds the failure of a connection that ended before the work.
     fn lost(&self, why: impl std::fmt::Display) -> Failure {
         let changed = match self.ended {
             true => "look whether the file is there",
@@ -201,7 +205,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         }
     }
 
-    /// Gives back what a request that was rejected was made with.
+    /// Frees the endpoint and memory of a rejected request.
     fn discard(self) -> Result<&'a mut Station<B, W>> {
         let ia = &self.station.ia;
         ia.ep_free(self.ep).during("dat_ep_free")?;
@@ -210,7 +214,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         Ok(self.station)
     }
 
-    /// Waits until the server has accepted or rejected.
+    /// Waits until the server accepts or rejects.
     fn answer(&mut self, request: &Request) -> Result<Answer> {
         let failed = |why: &str, remedy: &str| Failure {
             kind: FailureKind::Operation,
@@ -222,7 +226,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         loop {
             let event = self.station.next_event(TICK)?;
             let Some(Event::Connection { kind, ep, .. }) = event else {
-                // The adapter's own timeout comes first, if it can.
+                // The adapter's own timeout should come first.
                 if begin.elapsed() > 2 * CONNECTING {
                     return Err(failed("nothing answers", "look whether the device is up"));
                 }
@@ -276,8 +280,9 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         }
     }
 
-    /// Sends a message from the place of this number, up to the depth plus one; nothing else may use it until the server
-    /// has shown that it got it.
+    /// Sends a message from a send buffer, numbered 0 to `depth + 1`.
+    ///
+    /// The buffer must stay unused until the server has shown that it has the message.
     pub(crate) fn say(&mut self, place: usize, message: &Message) -> Result<()> {
         self.silent = None;
         self.ended |= matches!(message, Message::End { .. });
@@ -286,29 +291,32 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             .during("dat_ep_post_send")
     }
 
-    /// Tells a server that hears nothing else that this client is still at work, if it is time.
+    /// Tells the server that this client is still at work, if the interval has passed.
     pub(crate) fn keep_alive(&mut self, now: Instant) -> Result<()> {
         if now.saturating_duration_since(self.said) < self.pulse {
             return Ok(());
         }
         self.said = now;
-        // The message is always the same, so that the one before may still be under way.
+        // All keep-alive messages are equal, so the previous one may still be under way.
         let (ia, place) = (&self.station.ia, self.last);
         self.letters
             .send(ia, self.ep, place, &Message::Here, LETTER)
             .during("dat_ep_post_send")
     }
 
-    /// When the server was told last.
+    /// Returns the time of the last keep-alive message.
     #[cfg(test)]
     pub(crate) fn said(&self) -> Instant {
         self.said
     }
 
-    /// What comes next, or `None` after half a second at most, or at once if there is nothing and `wait` is not set.
+    /// Returns the next arrival, or `None` after half a second.
+    ///
+    /// Without `wait`, it returns at once.
     ///
     /// # Errors
-    /// Operation: the connection is lost, the server refuses, or says nothing for too long. `check`'s own.
+    /// - Operation: the connection is lost, the server refuses, or it is silent for too long.
+    /// - Those of `check`.
     #[inline(never)]
     pub(crate) fn arrival(
         &mut self,
@@ -331,13 +339,13 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         Ok(None)
     }
 
-    /// The server is there: something of it came.
+    /// Notes that the server has shown that it is alive.
     #[inline]
     pub(crate) fn heard(&mut self) {
         self.silent = None;
     }
 
-    /// What an event is to the caller.
+    /// Converts an event of the adapter to an arrival for the caller.
     #[inline(never)]
     pub(crate) fn arrived(&mut self, event: &Event) -> Result<Option<Arrival>> {
         match event {
@@ -354,7 +362,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     }
 
     fn completion(&mut self, done: DtoCompletion) -> Result<Option<Arrival>> {
-        // Receives of an endpoint whose request was rejected are flushed.
+        // The receives of an endpoint whose request was rejected are flushed.
         if done.ep != self.ep {
             return Ok(None);
         }
@@ -384,7 +392,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         }
     }
 
-    /// The next message, while transfers of the caller's own complete.
+    /// Waits for the next message; drops completions of the caller's transfers.
     pub(crate) fn message(&mut self, check: &dyn Fn() -> Result<()>) -> Result<Message> {
         loop {
             if let Some(Arrival::Message(message)) = self.arrival(true, check)? {
@@ -393,9 +401,9 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         }
     }
 
-    /// Says goodbye, and takes memory out of the adapter.
+    /// Disconnects, and frees the endpoint and the registered memory.
     pub(crate) fn close(self, memory: &[Registered]) -> Result<()> {
-        // If the server was faster, there is nothing left to end.
+        // If the server has disconnected already, the call fails, and nothing is left to end.
         let _ = self.station.ia.ep_disconnect(self.ep, CloseFlags::Graceful);
         self.station.ia.ep_free(self.ep).during("dat_ep_free")?;
         for registered in memory.iter().chain([self.letters.registered()]) {

@@ -1,4 +1,4 @@
-//! Operations on a server that are measured.
+//! Operations between this process and a server, as a load to measure.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -18,34 +18,36 @@ use crate::perf::Shape;
 use crate::perf::measure::Measured;
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
-/// Sends that may be without a completion in a row.
+/// One send out of this many completes with an event.
 const UNSIGNALLED: u64 = 8;
-/// Operations after which a client looks whether the server is to hear of it: it sees no RDMA.
+/// Calls of `take` between two keep-alive checks; the server cannot see RDMA operations.
 const SIGN_OF_LIFE: u64 = 16;
 
-/// Operations on a connection to a server.
+/// A load of operations on a connection to a server.
 pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
     client: Client<'a, B, W>,
     shape: Shape,
-    /// What is written and sent, or read into.
+    /// Local memory: the data to write or send, or the target of reads.
     near: Registered,
-    /// The segments of each slot, and what they are written to or read from.
+    /// The segments of each slot; `remote` has their remote memory.
     pieces: Vec<LmrTriplet>,
     remote: Vec<RmrTriplet>,
-    /// What echoes come into.
+    /// The buffers of the echoes.
     echoes: Option<Registered>,
-    /// Slots whose echo is expected, the oldest first.
+    /// Slots whose echo is expected, oldest first.
     sent: VecDeque<usize>,
-    /// The number of the operation in each slot, and the buffer that its echo came into with the number that it then had.
+    /// The number of the last operation of each slot.
+    ///
+    /// `came` has the buffer of the slot's last echo, and the operation's number at that time.
     stamps: Vec<u64>,
     came: Vec<Option<(usize, u64)>>,
     count: u64,
-    /// Times that completions were looked for.
+    /// Number of calls of `take`.
     taken: u64,
 }
 
 impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
-    /// Connects; `memory` is for both sides of echoes, one after the other.
+    /// Connects; `memory` holds the data to send first, then the buffers of the echoes.
     pub(crate) fn open(
         station: &'a mut Station<B, W>,
         server: Server<'_>,
@@ -89,7 +91,7 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
             _ => None,
         };
         match operation {
-            // What is read must be seen to arrive.
+            // Reads start with zeroed memory, so that their data is seen to arrive.
             Operation::Read => zero(near_memory),
             _ => fill(near_memory, 0x9E37_79B9),
         }
@@ -157,7 +159,7 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         stamp
     }
 
-    /// What an event completes, or what else comes.
+    /// Returns the slot whose operation an event completes, if any.
     #[inline(never)]
     fn came(&mut self, event: &Event, wait: bool) -> Result<Option<usize>> {
         match self.client.arrived(event)? {
@@ -169,7 +171,7 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         }
     }
 
-    /// What is waited for.
+    /// Waits for an event that completes an operation; returns its slot.
     #[inline(never)]
     fn awaited(&mut self, wait: bool) -> Result<Option<usize>> {
         while let Some(Arrival::Done(done)) = self.client.arrival(wait, &|| Ok(()))? {
@@ -183,7 +185,7 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         Ok(None)
     }
 
-    /// The slot whose operation is done with this; a send is when its echo came.
+    /// Returns the slot whose operation a completion ends; an echo ends a send.
     fn completed(&mut self, done: &DtoCompletion) -> Result<Option<usize>> {
         match done.operation {
             DtoOperation::Send => Ok(None),
@@ -194,7 +196,7 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         }
     }
 
-    /// An echo came into a buffer: it must be the one that is due.
+    /// Checks that an echo is the next expected one, and returns its slot.
     fn echo(&mut self, buffer: usize, length: u64) -> Result<usize> {
         let wrong = |why: String| Failure::operation("data did not arrive", why);
         let (Some(slot), Some(echoes)) = (self.sent.pop_front(), self.echoes) else {
@@ -229,7 +231,9 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
     }
 }
 
-/// The flags of the message of a number. That its echo came says more than that it was sent.
+/// Returns the flags of the send with this number.
+///
+/// Most completions are suppressed, because an echo proves more than a completed send.
 fn send_flags(number: u64) -> CompletionFlags {
     if number.is_multiple_of(UNSIGNALLED) {
         DEFAULT
@@ -238,7 +242,9 @@ fn send_flags(number: u64) -> CompletionFlags {
     }
 }
 
-/// The segments of all slots, of equal length but for the last of each.
+/// Returns the segments of all slots.
+///
+/// The segments of a slot have equal lengths; the last one takes the rest as well.
 fn pieces(near: &Registered, shape: Shape) -> Vec<LmrTriplet> {
     let Shape { size, segments, .. } = shape;
     let length = size / segments;
@@ -361,7 +367,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
             return self.awaited(wait);
         }
         match self.client.station.look() {
-            // What polling usually finds; messages are no RDMA.
+            // Polling usually finds these. Messages are not RDMA operations.
             Ok(Event::Dto(done))
                 if done.status == DtoStatus::Success
                     && matches!(
@@ -380,7 +386,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
         }
     }
 
-    /// Compares checksums of both sides, or all echoes that are still there.
+    /// Compares the checksums of both sides, or all echoes that are still in their buffers.
     fn verify(&mut self) -> Result<()> {
         let different = |what: String| Failure::operation("data did not arrive", what);
         let Some(echoes) = self.echoes else {
@@ -412,7 +418,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
         Ok(())
     }
 
-    /// Whoever is waited for has a time limit of its own.
+    /// Returns true: the client has its own time limit for a silent server.
     fn gives_up(&self) -> bool {
         true
     }

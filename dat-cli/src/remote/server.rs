@@ -20,27 +20,27 @@ use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::HostBackend;
 use crate::limits;
 
-/// Clients at once.
+/// Maximum number of clients at one time.
 pub(crate) const MOST_CLIENTS: usize = 16;
-/// Messages of clients after which deadlines are looked at, however fast more of them come.
+/// Maximum number of completions between two checks of the deadlines.
 const SWEEP: u32 = 64;
 
-/// What happens at a server.
+/// Events that a server reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// A client was let in.
+    /// A client was accepted.
     Accepted(Request),
-    /// A client was not let in.
+    /// A client was rejected.
     Rejected(Refusal),
-    /// A client that was let in was refused something.
+    /// An accepted client was refused a request.
     Refused(Refusal),
-    /// A file is in its place.
+    /// A file was stored, with its name and length.
     Stored(String, u64),
-    /// A client is gone.
+    /// A client has gone.
     Gone,
 }
 
-/// Why a server cannot listen.
+/// Builds the failure of a server that cannot listen.
 pub(crate) fn not_listening(qualifier: u64, error: dat_core::Error) -> Failure {
     if error.kind() != ErrorKind::ConnQualInUse {
         return Failure::operation("dat_psp_create failed", error).because(limits::behind(error));
@@ -53,11 +53,11 @@ pub(crate) fn not_listening(qualifier: u64, error: dat_core::Error) -> Failure {
     }
 }
 
-/// Whom a server serves, and how long.
+/// The clients that a server admits, and its time limit for them.
 pub(crate) struct Terms {
-    /// How long a client may say nothing.
+    /// Time that a client may be silent.
     pub(crate) idle: Duration,
-    /// Lets in only those who have a token.
+    /// If set, admits only clients that have the token.
     pub(crate) guard: Option<Guard>,
     pub(crate) clock: Box<dyn Fn() -> Instant + Send>,
 }
@@ -72,7 +72,7 @@ impl Default for Terms {
     }
 }
 
-/// A file that is put into its place by a thread of its own: the disk may take long.
+/// A file that a separate thread stores, because the disk may be slow.
 struct Storing {
     ep: EpId,
     name: String,
@@ -87,7 +87,7 @@ pub(crate) struct Server<B: HostBackend, W> {
     terms: Terms,
     sessions: Vec<Session>,
     storing: Vec<Storing>,
-    /// The one address that is served.
+    /// If set, the only local address that is served.
     only: Option<IpAddr>,
 }
 
@@ -103,10 +103,10 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         }
     }
 
-    /// Listens on a connection qualifier, or one that is free; returns it.
+    /// Listens on the given connection qualifier, or on a free one; returns it.
     ///
     /// # Errors
-    /// Operation: somebody else listens there, or the adapter cannot.
+    /// - Operation: another process listens on the qualifier, or the adapter fails.
     pub(crate) fn listen(&mut self, qualifier: Option<u64>, only: Option<IpAddr>) -> Result<u64> {
         self.only = only;
         let (ia, events) = (&self.station.ia, self.station.events);
@@ -122,10 +122,10 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         }
     }
 
-    /// Serves until `stop`; whoever is there then is disconnected.
+    /// Serves until `stop` returns true, then disconnects all clients.
     ///
     /// # Errors
-    /// Operation: the adapter failed. What clients do wrong is no error of the server.
+    /// - Operation: the adapter failed. Errors of clients are not errors of the server.
     pub(crate) fn run(
         &mut self,
         shelf: &mut dyn Shelf,
@@ -158,7 +158,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         }
         self.stored(true, tell);
         for session in std::mem::take(&mut self.sessions) {
-            // Whoever is gone already needs no goodbye.
+            // If the client has gone already, the call fails, and nothing is left to end.
             let _ = self
                 .station
                 .ia
@@ -168,7 +168,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         Ok(())
     }
 
-    /// Does a part of what is due for each client.
+    /// Does a part of the due work of each client.
     fn work(&mut self, tell: &mut dyn FnMut(Notice)) {
         let now = (self.terms.clock)();
         let all: Vec<EpId> = self.sessions.iter().map(|session| session.ep).collect();
@@ -181,7 +181,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         }
     }
 
-    /// Puts a whole file into its place.
+    /// Starts a thread that moves a complete file to its path.
     fn store(&mut self, ep: EpId, draft: Draft, (name, length): (String, u64)) {
         let begun = thread::Builder::new().spawn(|| draft.store());
         match begun {
@@ -191,12 +191,12 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
                 length,
                 thread,
             }),
-            // The file is gone with what the thread was to do.
+            // The closure that was dropped owned the file, so the file is removed.
             Err(_) => self.answer(ep, Err(Refusal::CannotWrite), &mut |_| {}),
         }
     }
 
-    /// Tells the clients whose files are in their places, or could not be put there; waits for `all` that are under way.
+    /// Tells clients whether their files were stored; with `all`, waits for every storing thread.
     fn stored(&mut self, all: bool, tell: &mut dyn FnMut(Notice)) {
         let over = |storing: &mut Storing| all || storing.thread.is_finished();
         let over: Vec<Storing> = self.storing.extract_if(.., over).collect();
@@ -269,7 +269,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
             return;
         };
         for done in session.established() {
-            // An earlier one may have ended it.
+            // An earlier completion may have ended the session.
             let place = self.position(ep);
             if let Some(session) = place.and_then(|place| self.sessions.get_mut(place)) {
                 let outcome = session.completed(&self.station, shelf, &done);
@@ -281,16 +281,16 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
     fn arrive(&mut self, cr: CrId, tell: &mut dyn FnMut(Notice)) {
         if let Err((refusal, challenge)) = self.admit(cr) {
             let answer = encode_rejection(refusal, challenge.as_ref());
-            // One that gave up meanwhile needs no answer.
+            // If the client has given up, the call fails, and no answer is needed.
             let _ = self.station.ia.cr_reject(cr, &answer);
-            // Clients with the token are challenged, too.
+            // A challenge is no report: clients with the token get one too.
             if challenge.is_none() {
                 tell(Notice::Rejected(refusal));
             }
         }
     }
 
-    /// Begins a session for a client, which is accepted when its memory is prepared.
+    /// Opens a session for a client, which is accepted when its memory is prepared.
     fn admit(&mut self, cr: CrId) -> std::result::Result<(), (Refusal, Option<Challenge>)> {
         let plain = |refusal| (refusal, None);
         let asked = self.station.ia.cr_query(cr, CrFields::all());

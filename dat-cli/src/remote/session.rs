@@ -20,56 +20,58 @@ use super::station::{Letters, Station, fill};
 use crate::host::{HostBackend, Registered};
 use crate::limits;
 
-/// Cookies of receives and, above this, of sends.
+/// Cookies of sends start here; receives have lower ones.
 const SENT: u64 = 1 << 32;
-/// Receives beyond the slots: for a name, an end and what a client says too much.
+/// Receives beyond the slots: for a name, an end and excess messages of a client.
 const SPARE: usize = 4;
-/// How long a client that was refused has to go by itself.
+/// Time that a refused client has to disconnect.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How often a client that has nothing to say hears from the server: if its host is gone, the connection breaks by that.
+/// Interval between messages to a client with nothing to report.
+///
+/// If the client's host is gone, such a message breaks the connection.
 const PULSE: Duration = Duration::from_secs(10);
-/// How often a client hears that the server is still at work for it.
+/// Interval between messages to a client that waits for the server's work.
 const NEWS: Duration = Duration::from_secs(1);
-/// Echoes that may be without a completion in a row.
+/// One echo out of this many completes with an event.
 const UNSIGNALLED: u64 = 8;
-/// The longest sleep while a file is written to the disk.
+/// Maximum sleep while a file is written to the disk.
 const STORING: Duration = Duration::from_millis(1);
-/// The longest sleep, after which signals and deadlines are looked at.
+/// Maximum sleep before signals and deadlines are checked.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
-/// Bytes that are cleared, hashed, written or read before the other clients have their turn.
+/// Bytes that are cleared, hashed, written or read in one turn of a client.
 const STAGING: usize = 1 << 18;
 
-/// What a session did.
+/// The result of a step of a session.
 pub(crate) enum News {
-    /// The client was let in.
+    /// The client was accepted.
     Accepted(Request),
-    /// A file of this name and length is whole, and can be put into its place.
+    /// A file of this name and length is complete and can be stored.
     Whole(Box<Draft>, String, u64),
-    /// The client was refused something.
+    /// A request of the client was refused.
     Refused(Refusal),
 }
 
-/// Why a session ends.
+/// The session must end.
 pub(crate) struct Over;
 
 enum State {
-    /// Memory that is cleared or filled before the client gets it.
+    /// Clears or fills the memory before the client gets it.
     Preparing { request: CrId, done: usize },
-    /// A copy whose name is not known yet.
+    /// A copy whose name is not received yet.
     Unnamed,
     /// A copy under way.
     Copying(Copying),
-    /// A copy that is being read back.
+    /// A copy that is read back.
     Checking(Checking),
-    /// A copy that is being put into its place.
+    /// A copy that is moved to its path.
     Storing { length: u64, checksum: u128 },
     /// Memory that the client writes or reads.
     Memory,
-    /// The same while its checksum is computed.
+    /// Computes the checksum of the client's memory.
     Summing { done: usize, hash: Box<XxHash3_128> },
-    /// Messages come and go back.
+    /// Sends messages back to the client.
     Echo(Echo),
-    /// Nothing is expected any more, until then.
+    /// Expects nothing more; the session ends at this time, which the next `work` sets.
     Leaving(Option<Instant>),
 }
 
@@ -78,11 +80,11 @@ struct Copying {
     draft: Draft,
     received: u64,
     hash: Box<XxHash3_128>,
-    /// Slots that are to be emptied, and their lengths.
+    /// Slots to empty, and their lengths.
     filled: VecDeque<(u16, u32)>,
-    /// Bytes of the first of these that are in the file.
+    /// Bytes of the first filled slot that are in the file.
     emptied: usize,
-    /// The checksum of the whole, once all of it came.
+    /// The checksum of the whole file, once the client has sent it.
     end: Option<u128>,
 }
 
@@ -99,35 +101,35 @@ struct Echo {
     size: usize,
     depth: u64,
     count: u64,
-    /// The buffers of the messages that came, by their number modulo the length.
+    /// The receive buffers of recent messages, indexed by message number modulo the length.
     order: Vec<usize>,
 }
 
-/// A connection of a client and all that belongs to it.
+/// A client's connection and its resources.
 pub(crate) struct Session {
     pub(crate) ep: EpId,
-    /// The client's own: with the keys of another client's memory, which can be guessed, it reaches nothing.
+    /// The client's own zone; a guessed key of another client's memory gives no access.
     zone: PzId,
-    /// The connection stands: before, nothing can be answered.
+    /// True once the connection is established; the server can send from then on.
     stands: bool,
-    /// What came before it stood.
+    /// Completions that came before the connection was established.
     early: Vec<DtoCompletion>,
     request: Request,
     host: Host,
     letters: Letters,
     granted: Option<Registered>,
-    /// Places of messages to send that are free.
+    /// Free send buffers.
     free: Vec<usize>,
     state: State,
-    /// Something came since `work` looked last.
+    /// True if a message has come since the last `work`.
     spoke: bool,
     heard: Instant,
-    /// When the client was told last that the server is there.
+    /// The time of the last [`Message::Here`] to the client.
     told: Instant,
     staging: Vec<u8>,
 }
 
-/// What a request needs of a server.
+/// The resources that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     receives: usize,
@@ -166,18 +168,20 @@ impl Needs {
         }
     }
 
-    /// Twice as many as may be under way: those that came, and those that come when these have gone back.
+    /// Returns the number of buffers: twice the maximum under way.
+    ///
+    /// One half holds messages that have come; the other receives those that follow the echoes.
     fn echo_buffers(depth: usize) -> usize {
         2 * depth + SPARE
     }
 
-    /// Completions that may be there at once.
+    /// Returns the maximum number of completions at one time.
     pub(crate) fn completions(&self) -> usize {
         self.receives + self.requests
     }
 }
 
-/// What a client is told whose memory cannot be registered.
+/// Returns the refusal for a client whose memory cannot be registered.
 fn unregistered(error: dat_core::Error) -> Refusal {
     match limits::registered(error) {
         Some(_) => Refusal::Unregistered,
@@ -186,11 +190,12 @@ fn unregistered(error: dat_core::Error) -> Refusal {
 }
 
 impl Session {
-    /// Makes everything that a request needs; `work` accepts it when the memory is prepared.
+    /// Creates the resources for a request; `work` accepts it when the memory is prepared.
     ///
     /// # Errors
-    /// `TooLarge`: it would not fit even if nobody else were there. `Busy`: it does not fit now. `Unregistered`: the system refuses to
-    /// register it.
+    /// - `TooLarge`: the request would not fit even without other clients.
+    /// - `Busy`: the request does not fit now.
+    /// - `Unregistered`: the system refuses to register the memory.
     pub(crate) fn open<B: HostBackend, W: Wait>(
         station: &Station<B, W>,
         arena: &mut Arena,
@@ -217,7 +222,7 @@ impl Session {
             }
         };
         let undo = |refusal| {
-            // It is not connected, so that nothing is in the way.
+            // The endpoint is not connected, so both calls succeed.
             let _ = station.ia.ep_free(ep);
             let _ = station.ia.pz_free(zone);
             refusal
@@ -286,7 +291,7 @@ impl Session {
         }
     }
 
-    /// Lends and registers the memory that is transferred, and posts all receives.
+    /// Lends and registers the memory to transfer, and posts all receives.
     fn lend<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
@@ -327,7 +332,7 @@ impl Session {
         Ok(())
     }
 
-    /// The memory that the client may reach, for the answer.
+    /// Returns the memory that the client may access, for the answer.
     fn granted(&self) -> Option<RmrTriplet> {
         match self.request.work {
             Work::Echo => None,
@@ -337,23 +342,23 @@ impl Session {
         }
     }
 
-    /// Completions that may be there at once.
+    /// Returns the maximum number of completions at one time.
     pub(crate) fn completions(&self) -> usize {
         Needs::of(&self.request).completions()
     }
 
-    /// Whether the client was let in.
+    /// Returns true if the client was accepted.
     pub(crate) fn is_accepted(&self) -> bool {
         !matches!(self.state, State::Preparing { .. })
     }
 
-    /// The connection stands; what came before that, to be looked at now.
+    /// Notes that the connection is established; returns the completions that came before.
     pub(crate) fn established(&mut self) -> Vec<DtoCompletion> {
         self.stands = true;
         std::mem::take(&mut self.early)
     }
 
-    /// After what time `work` is to be called if nothing happens.
+    /// Returns the time after which `work` must be called if no event comes.
     pub(crate) fn due(&self) -> Duration {
         match &self.state {
             State::Preparing { .. } | State::Checking(_) | State::Summing { .. } => Duration::ZERO,
@@ -365,15 +370,16 @@ impl Session {
         }
     }
 
-    /// Ends the connection, if it stands, and gives everything back; a file that is not whole is gone.
+    /// Ends the connection and frees all resources; an incomplete file is removed.
     pub(crate) fn close<B: HostBackend, W: Wait>(self, station: &Station<B, W>, arena: &mut Arena) {
         if let State::Preparing { request, .. } = self.state {
-            // One that gave up meanwhile needs no answer.
+            // If the client has given up, the call fails, and no answer is needed.
             let _ = station
                 .ia
                 .cr_reject(request, &encode_rejection(Refusal::Busy, None));
         }
-        // Neither can fail: the endpoint is the session's own, and nothing is bound to the regions.
+        // The frees cannot fail: the endpoint belongs to the session, and no window is bound to the
+        // regions.
         let _ = station.ia.ep_free(self.ep);
         for registered in [Some(*self.letters.registered()), self.granted]
             .into_iter()
@@ -391,7 +397,7 @@ impl Session {
         station: &Station<B, W>,
         message: &Message,
     ) -> Result<(), Over> {
-        // Honest clients leave places free: they wait for answers.
+        // A correct client waits for answers, so buffers stay free.
         let place = self.free.pop().ok_or(Over)?;
         let cookie = SENT | place as u64;
         self.letters
@@ -404,13 +410,13 @@ impl Session {
         station: &Station<B, W>,
         refusal: Refusal,
     ) -> Result<Option<News>, Over> {
-        // With the state goes a file that is not whole.
+        // Replacing the state removes an incomplete file.
         self.state = State::Leaving(None);
         self.send(station, &Message::Refused(refusal))?;
         Ok(Some(News::Refused(refusal)))
     }
 
-    /// A transfer of this connection completed.
+    /// Handles a completion of this connection.
     pub(crate) fn completed<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
@@ -420,10 +426,10 @@ impl Session {
         if done.status != DtoStatus::Success {
             return Err(Over);
         }
-        // What the server sent says nothing of the client.
+        // Completions of the server's sends do not show that the client is alive.
         self.spoke |= done.operation == DtoOperation::Receive;
         if !self.stands {
-            // No more than there are receives.
+            // The posted receives bound the length.
             self.early.push(*done);
             return Ok(None);
         }
@@ -455,9 +461,9 @@ impl Session {
         message: Message,
     ) -> Result<Option<News>, Over> {
         match (&mut self.state, message) {
-            // What it said before it knew that it was refused.
+            // The client sent this before it got the refusal.
             (State::Leaving(_), _) => Ok(None),
-            // That it came is all that it says.
+            // The message only shows that the client is alive.
             (State::Memory | State::Summing { .. }, Message::Here) => Ok(None),
             (State::Memory, Message::Sum) => {
                 self.state = State::Summing {
@@ -506,7 +512,7 @@ impl Session {
         }
     }
 
-    /// Does a bounded part of what is due, and ends a client that says nothing for longer than `idle`.
+    /// Does a bounded part of the due work; ends a client silent for over `idle`.
     pub(crate) fn work<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
@@ -517,7 +523,7 @@ impl Session {
             self.heard = now;
         }
         if self.due() < TICK {
-            // It is the client that waits.
+            // The client waits for the server, so its silence does not count.
             self.heard = now;
             self.tell(station, now, NEWS)?;
         }
@@ -537,14 +543,15 @@ impl Session {
                 false => Ok(None),
             },
             _ if silent <= idle => Ok(None),
-            // An acceptance that is never answered, and one that expects nothing but its own messages.
+            // No refusal is sent to a client that never completes its connection, nor to one that
+            // expects only echoes.
             State::Echo(_) => Err(Over),
             _ if !self.stands => Err(Over),
             _ => self.refuse(station, Refusal::Silent),
         }
     }
 
-    /// Tells a client that the server is there, if it has not done so for this long.
+    /// Reports to a client that the server is alive, at most once per `pause`.
     fn tell<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
@@ -559,7 +566,7 @@ impl Session {
         Ok(())
     }
 
-    /// Clears the next part of the memory, or fills it with what is to be read; accepts the client at its end.
+    /// Clears or fills the next part of the memory; accepts the client at the end.
     fn prepare<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
@@ -582,7 +589,7 @@ impl Session {
         let request = *request;
         let idle = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
         let answer = encode_answer(self.granted(), idle);
-        // If the client gave up meanwhile, it is over.
+        // If the client has given up, the session ends.
         let accepted = station.ia.cr_accept(request, Some(self.ep), &answer);
         accepted.map_err(|_| Over)?;
         self.state = match self.request.work {
@@ -599,7 +606,7 @@ impl Session {
         Ok(Some(News::Accepted(self.request)))
     }
 
-    /// Writes the next part of the slot that was filled first into the file.
+    /// Writes the next part of the slot that was filled first to the file.
     fn empty<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
@@ -616,7 +623,7 @@ impl Session {
             .staging
             .get_mut(..STAGING.min(left))
             .unwrap_or_default();
-        // The client may still change the slot, but not what was taken out of it.
+        // The client can still change the slot, but not this copy of its bytes.
         granted.memory.load(start, bytes);
         copying.hash.write(bytes);
         copying.emptied += bytes.len();
@@ -631,7 +638,7 @@ impl Session {
         Ok(None)
     }
 
-    /// All data is in the file: if it is what was sent, it is read back.
+    /// Checks that all data has arrived as sent, then starts to read the file back.
     fn end_of_data<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
@@ -661,7 +668,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Reads the next part of the file back; at its end, lets it take its place.
+    /// Reads the next part of the file back; at the end, reports the complete file.
     fn check<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
@@ -698,7 +705,7 @@ impl Session {
         )))
     }
 
-    /// The file is in its place and on the disk, or cannot be.
+    /// Tells the client that its file is on the disk, or why it is not.
     pub(crate) fn stored<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
@@ -739,7 +746,7 @@ impl Session {
 }
 
 impl Copying {
-    /// Takes note of a slot that holds the next bytes; whether that can be.
+    /// Queues a slot that the client filled; returns false if the message is invalid.
     fn filled(&mut self, request: &Request, slot: u16, length: u32) -> bool {
         let Work::Copy { length: whole } = request.work else {
             return false;
@@ -758,8 +765,10 @@ impl Copying {
 }
 
 impl Echo {
-    /// Sends a message back from the buffer that it came into. That buffer is used again when the client has the echo, which
-    /// is sure once it sends as many messages more as it may have under way.
+    /// Sends a message back from the buffer that received it.
+    ///
+    /// Then posts a receive into the buffer of the message that came `depth` messages earlier. The
+    /// client has at most `depth` messages under way, so it has received that echo.
     fn send_back<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
