@@ -1,8 +1,8 @@
-//! The operations that are measured, and the check that their data arrives.
+//! The measured operations, and the check that their data arrives.
 //!
-//! Every operation has a slot of memory at its source and one at its destination. Before each post the start of the source
-//! gets a number of its own, which must be found at the destination when the operation is done; at the end, all of every slot
-//! is compared.
+//! Every operation has a slot of memory at its source and one at its destination. Each post is
+//! preceded by a new number at the start of the source slot, which must be at the destination when
+//! the operation completes. At the end, the whole of every slot is compared.
 
 use std::collections::VecDeque;
 
@@ -21,10 +21,10 @@ use crate::failure::{During, Failure, Result};
 use crate::host::{self, Capacity, Ground, HostBackend, Memory, Network, Node, Registered, STAMP};
 
 const NOTHING: CompletionFlags = CompletionFlags::empty();
-/// Bytes that are made up or compared at once.
+/// Bytes that are generated or compared at a time.
 const BLOCK: usize = 1 << 16;
 
-/// What is to be measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) operation: Operation,
@@ -38,7 +38,9 @@ pub(crate) struct Shape {
     pub(crate) batch: usize,
 }
 
-/// Memory for the two sides of a load, used again for the next: it cannot be given back.
+/// Memory for the two sides of a load.
+///
+/// The next load uses it again, because registered memory is never freed.
 #[derive(Clone, Copy)]
 pub(crate) struct Sides {
     near: Memory,
@@ -46,7 +48,7 @@ pub(crate) struct Sides {
 }
 
 impl Sides {
-    /// Memory for so many slots of at most this size.
+    /// Allocates memory for `depth` slots of at most `size` bytes.
     pub(crate) fn new(size: usize, depth: usize) -> Self {
         Self {
             near: Memory::new(size * depth),
@@ -55,14 +57,14 @@ impl Sides {
     }
 }
 
-/// A connection at the poster.
+/// A connection at its near end.
 struct Stream {
     ep: EpId,
-    /// Slots whose message is under way, the oldest first.
+    /// Slots whose message is under way, oldest first.
     sent: VecDeque<usize>,
 }
 
-/// Operations on a pair of nodes; the near one posts.
+/// Operations on a pair of nodes; the near node posts.
 pub(crate) struct Load<G: Ground = Fabric> {
     shape: Shape,
     /// RDMA Reads that may be under way on a connection.
@@ -79,16 +81,16 @@ pub(crate) struct Load<G: Ground = Fabric> {
     windows: Vec<(RmrId, u32)>,
     /// The number of the operation in each slot.
     stamps: Vec<u64>,
-    /// The receive buffer that got what each slot held last.
+    /// The receive buffer of each slot's last message.
     arrived_in: Vec<usize>,
-    /// The slot whose message came to each buffer last.
+    /// The slot of each receive buffer's last message.
     held: Vec<usize>,
     count: u64,
-    /// Per slot, 1 if its message was received but its send is not completed, or the other way round.
+    /// 1 per slot while only one of its send and its receive has completed.
     halves: Vec<u8>,
 }
 
-/// How much of everything a side of a load needs.
+/// Returns the capacity that a side of a load needs.
 pub(crate) fn capacity(depth: usize) -> Capacity {
     Capacity {
         endpoints: 2,
@@ -114,7 +116,9 @@ impl<N: Network> Load<N> {
 }
 
 impl<G: Ground> Load<G> {
-    /// Connects two nodes and fills the source with data; `reads` may be under way at once.
+    /// Connects two nodes and fills the source with data.
+    ///
+    /// `reads` is the number of RDMA Reads that may be under way at once.
     pub(crate) fn over(
         ground: G,
         (near, far): (Node<G::Backend>, Node<G::Backend>),
@@ -222,7 +226,7 @@ impl<G: Ground> Load<G> {
         Ok(())
     }
 
-    /// Different data in every slot of the source.
+    /// Fills every slot of the source with different data.
     fn fill(&mut self) {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let all = self.shape.size * self.shape.depth;
@@ -254,7 +258,7 @@ impl<G: Ground> Load<G> {
         }
     }
 
-    /// Gives the operation that a slot is used for next a number of its own.
+    /// Gives the next operation of a slot its own number.
     fn number(&mut self, slot: usize) {
         self.count += 1;
         if let Some(stamp) = self.stamps.get_mut(slot) {
@@ -366,7 +370,7 @@ impl<G: Ground> Load<G> {
         }
     }
 
-    /// An operation that is done, if there is one.
+    /// Takes a completed operation, if any.
     fn take_done(&mut self) -> Result<Option<usize>> {
         match self.shape.operation {
             Operation::Write | Operation::Read => {
@@ -383,7 +387,7 @@ impl<G: Ground> Load<G> {
         }
     }
 
-    /// A message that has been received and whose send is completed.
+    /// Takes a message that is received and whose send has completed, if any.
     fn take_message(&mut self) -> Result<Option<usize>> {
         if let Some((ep, buffer)) = completion(&self.far, self.far.receives)? {
             let number = self
@@ -416,7 +420,7 @@ impl<G: Ground> Load<G> {
         }
     }
 
-    /// The slot, if both halves of its operation are done.
+    /// Returns the slot if both halves of its operation are done.
     fn half_done(&mut self, slot: usize) -> Option<usize> {
         let halves = self.halves.get_mut(slot)?;
         *halves = (*halves + 1) % 2;
@@ -449,14 +453,14 @@ impl<G: Ground> Load<G> {
         ))
     }
 
-    /// Compares all of the data of every slot that was used.
+    /// Compares the data of every slot that was used.
     fn verify_all(&mut self) -> Result<()> {
         if self.shape.operation == Operation::Bind {
             return self.verify_windows();
         }
         for slot in 0..self.shape.depth {
             let buffer = self.arrived_in.get(slot).copied().unwrap_or(slot);
-            // A buffer that got something else since has nothing of this slot any more.
+            // A buffer that was reused since no longer holds the data of this slot.
             if self.held.get(buffer) == Some(&slot) {
                 self.compare(slot, buffer)?;
             }
@@ -486,7 +490,7 @@ impl<G: Ground> Load<G> {
         Ok(())
     }
 
-    /// Lets the peer write through every window that was bound.
+    /// Writes from the far node through every window that was bound.
     fn verify_windows(&mut self) -> Result<()> {
         let size = self.shape.size;
         let Some(ep) = self.far_eps.first().copied() else {
@@ -543,7 +547,7 @@ impl<G: Ground> Measured for Load<G> {
         self.shape.batch
     }
 
-    /// Of transfers and messages, which are those of one stream.
+    /// Posts the operations of several slots on the first stream.
     fn post_together(&mut self, slots: &[usize]) -> Result<()> {
         let size = self.shape.size;
         let pieces: Vec<Segments> = slots
@@ -578,7 +582,7 @@ impl<G: Ground> Measured for Load<G> {
         Ok(())
     }
 
-    /// Looking is what makes things happen on the mock; on a device both ends are looked at by one thread.
+    /// A poll steps the mock; on a device, one thread polls both ends.
     fn take(&mut self, _: bool) -> Result<Option<usize>> {
         let done = self.take_done()?;
         self.ground.looked(done.is_some())?;
@@ -594,12 +598,12 @@ impl<G: Ground> Measured for Load<G> {
     }
 }
 
-/// A count the interface takes; counts here are small.
+/// Converts a count to the interface's type; the counts here are small.
 fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// The endpoint (of transfers) and the cookie of a completion, if there is one.
+/// Takes a completion, if any; returns the endpoint of a transfer and the cookie.
 fn completion<B: HostBackend>(node: &Node<B>, evd: EvdId) -> Result<Option<(Option<EpId>, usize)>> {
     match host::dequeue(&node.ia, evd)? {
         None => Ok(None),
@@ -616,7 +620,7 @@ fn completion<B: HostBackend>(node: &Node<B>, evd: EvdId) -> Result<Option<(Opti
     }
 }
 
-/// A few segments, without the heap.
+/// Up to 32 segments, without the heap.
 #[derive(Default)]
 struct Segments {
     segments: [LmrTriplet; 32],
@@ -648,7 +652,7 @@ mod tests {
         assert_eq!(taken, Some(Ok(slot)));
     }
 
-    /// A measurement whose data does not arrive is an error, not a number.
+    /// A measurement whose data does not arrive fails.
     #[test]
     fn data_that_is_not_there_is_found() {
         for operation in [
@@ -685,7 +689,7 @@ mod tests {
         }
     }
 
-    /// A bind that did not take effect is an error, too.
+    /// A measurement with a stale window context fails.
     #[test]
     fn a_window_with_a_stale_context_is_found() {
         let shape = Shape {

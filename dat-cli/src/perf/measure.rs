@@ -1,4 +1,4 @@
-//! Keeping a number of operations under way, and what they took.
+//! Keeps a number of operations under way, and measures their times.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,19 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 
-/// Operations that can be measured: slots of which each has one under way at a time.
+/// A load of operations; each slot has one operation under way at a time.
 pub(crate) trait Measured {
-    /// Operations under way at once.
+    /// Returns the number of operations under way at once.
     fn depth(&self) -> usize;
-    /// Bytes per operation.
+    /// Returns the bytes per operation.
     fn size(&self) -> usize;
-    /// Whether the operation itself moves data.
+    /// Returns true if the operation itself moves data.
     fn moves_data(&self) -> bool;
-    /// Gives the operation that a slot is used for next a number of its own.
+    /// Gives the next operation of a slot its own number.
     fn prepare(&mut self, slot: usize);
     /// Posts the operation of a slot.
     fn post(&mut self, slot: usize) -> Result<()>;
-    /// How many operations are posted together.
+    /// Returns the number of operations that are posted together.
     fn batch(&self) -> usize {
         1
     }
@@ -27,20 +27,20 @@ pub(crate) trait Measured {
     fn post_together(&mut self, slots: &[usize]) -> Result<()> {
         slots.iter().try_for_each(|slot| self.post(*slot))
     }
-    /// An operation that is done, if there is one; may sleep a while for it if `wait` is set.
+    /// Takes a completed operation, if any; with `wait`, it may sleep until one completes.
     fn take(&mut self, wait: bool) -> Result<Option<usize>>;
-    /// Compares all of the data of every slot that was used.
+    /// Compares the data of every slot that was used.
     fn verify(&mut self) -> Result<()>;
-    /// Whether `take` fails by itself when nothing comes for too long.
+    /// Returns true if `take` fails by itself when nothing completes for too long.
     fn gives_up(&self) -> bool;
 }
 
-/// When a measurement is over.
+/// The end of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
-    /// After so many operations.
+    /// Ends after this many operations.
     Operations(u64),
-    /// After so long.
+    /// Ends after this time.
     Time(Duration),
 }
 
@@ -55,13 +55,13 @@ pub(crate) struct Latency {
     pub(crate) p99_9: u64,
     pub(crate) max: u64,
     pub(crate) mean: f64,
-    /// Quantile and latency, for drawing.
+    /// Quantiles and latencies, for drawing.
     #[serde(skip)]
     pub(crate) curve: Vec<(f64, u64)>,
 }
 
 impl Latency {
-    /// What was recorded.
+    /// Evaluates the recorded latencies.
     pub(crate) fn of(latencies: &Histogram<u64>) -> Self {
         Self {
             min: latencies.min(),
@@ -86,31 +86,35 @@ pub(crate) struct Point {
     pub(crate) operations: u64,
     /// Operations whose post and latency were timed.
     pub(crate) timed: u64,
-    /// Whether those are not all.
+    /// True if not all operations were timed.
     pub(crate) sampled: bool,
     pub(crate) seconds: f64,
-    /// Median time of a post: a mean of few would tell of the one that was interrupted.
+    /// Median time of a post; an interrupted post would distort the mean of a few.
     pub(crate) post_ns: f64,
     pub(crate) latency_ns: Latency,
     pub(crate) rate_per_second: f64,
     /// `None` where no data moves.
     pub(crate) bandwidth_bytes_per_second: Option<f64>,
-    /// All data was found where it should be; a measurement without that is an error.
+    /// Always true: a measurement whose data does not arrive is an error.
     pub(crate) verified: bool,
 }
 
 impl Point {
-    /// Of how many operations one was timed, if not all were: about so many, since they are chosen without a pattern.
+    /// Returns N if about one of N operations was timed, or `None` if all were.
+    ///
+    /// N is rounded, because operations are chosen without a pattern.
     pub(crate) fn one_of(&self) -> Option<u64> {
         let rounded = (self.operations + self.timed / 2) / self.timed.max(1);
         self.sampled.then_some(rounded.max(2))
     }
 }
 
-/// Rounds of polling in which nothing comes before a measurement is given up.
+/// Polling rounds without a completion after which a measurement fails.
 const PATIENCE: u32 = 1_000_000;
 
-/// What reading the clock costs: the middle one of many short looks, since any of them may be interrupted.
+/// Returns the cost of reading the clock.
+///
+/// It is the median of many short loops, because any of them may be interrupted.
 pub(crate) fn clock_cost() -> Duration {
     const LOOKS: usize = 101;
     const READINGS: u32 = 1000;
@@ -126,22 +130,26 @@ pub(crate) fn clock_cost() -> Duration {
     looks[LOOKS / 2] / READINGS
 }
 
-/// Operations after which it is known what one takes, and after which all that is used was used before.
+/// Minimum operations of the second trial, which estimates the time of one.
+///
+/// With `LONG_TRIAL` operations, everything that the measurement uses has been used before.
 const TRIAL: u64 = 16;
 const LONG_TRIAL: u64 = 512;
-/// Times around all slots before a measurement begins, if that is not too long.
+/// Rounds over all slots in the second trial, unless they exceed `LONGEST_TRIAL`.
 const LAPS: u64 = 8;
 const LONGEST_TRIAL: Duration = Duration::from_millis(50);
-/// Operations that are timed at least, if there are as many.
+/// Minimum number of timed operations, if a goal has that many.
 const LEAST_TIMED: u64 = 16;
-/// Operations of which one is timed at least.
+/// Maximum stride: one of at most this many operations is timed.
 const RAREST: u64 = 64;
-/// Reading the clock is not to slow operations down by more than one part of so many.
+/// Timing may slow operations by at most one part in this many.
 const PRECISION: u32 = 8000;
-/// What timing an operation takes: three readings of the clock, and arithmetic.
+/// Cost of timing an operation, in clock readings: three readings and the arithmetic.
 const READINGS: u32 = 5;
 
-/// Of how many operations one is timed, if one takes `each` and reading the clock `clock`.
+/// Returns N so that timing one of N operations keeps to [`PRECISION`].
+///
+/// An operation takes `each`, and a clock reading takes `clock`.
 fn stride(each: Duration, clock: Duration, goal: Goal) -> u64 {
     let timing = clock.saturating_mul(READINGS).saturating_mul(PRECISION);
     let stride = timing.as_nanos() / each.as_nanos().max(1);
@@ -152,8 +160,9 @@ fn stride(each: Duration, clock: Duration, goal: Goal) -> u64 {
     u64::try_from(stride).unwrap_or(u64::MAX).min(rarest).max(1)
 }
 
-/// Which operations are timed: the first, then one of `stride` on average, without a pattern that could go with one of
-/// the slots.
+/// Chooses the operations to time: the first, then one of `stride` on average.
+///
+/// The choice has no pattern that could coincide with that of the slots.
 struct Choice {
     stride: u64,
     left: u64,
@@ -189,10 +198,10 @@ impl Choice {
     }
 }
 
-/// What is timed.
+/// The times recorded in a measurement.
 struct Watch {
     choice: Choice,
-    /// What reading the clock takes.
+    /// Cost of reading the clock.
     clock: Duration,
     latencies: Histogram<u64>,
     posts: Histogram<u64>,
@@ -208,7 +217,7 @@ impl Watch {
         })
     }
 
-    /// Notes what a call took that has posted so many operations.
+    /// Records the time of a call that posted this many operations.
     #[inline(never)]
     fn posted(&mut self, taken: Duration, operations: usize) -> Result<()> {
         let taken = taken.saturating_sub(self.clock);
@@ -221,7 +230,7 @@ impl Watch {
         record(&mut self.latencies, taken)
     }
 
-    /// What an operation takes on average.
+    /// Returns the average time of an operation.
     fn trial(&mut self, load: &mut impl Measured, operations: u64) -> Result<Duration> {
         let begin = Instant::now();
         drive(load, Goal::Operations(operations), self)?;
@@ -239,12 +248,12 @@ fn record(times: &mut Histogram<u64>, taken: Duration) -> Result<()> {
         .map_err(|error| Failure::operation("measuring failed", error))
 }
 
-/// Measures until the goal is reached; checks all data.
+/// Measures until the goal is reached, then checks all data.
 pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Result<Point> {
     let depth = load.depth() as u64;
     let mut watch = Watch::new(clock)?;
-    // Around every slot, and several times around the queues of the device while that takes no time: what is used for the
-    // first time is slow.
+    // Warms up: uses every slot, then goes several times around the device's queues while that is
+    // quick. The first use of memory is slow.
     let mut each = watch.trial(load, depth)?;
     let again = u128::from(LONG_TRIAL.max(LAPS * depth))
         .min(LONGEST_TRIAL.as_nanos() / each.as_nanos().max(1));
@@ -278,7 +287,9 @@ pub(crate) fn run(load: &mut impl Measured, goal: Goal, clock: Duration) -> Resu
     })
 }
 
-/// Posts and polls until the goal is reached and nothing is under way; the number of operations.
+/// Posts and polls until the goal is reached and no operation is under way.
+///
+/// Returns the number of operations.
 fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64> {
     let depth = load.depth();
     let mut free: Vec<usize> = (0..depth).rev().collect();
@@ -286,7 +297,7 @@ fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64>
     let (mut started, mut timed) = (vec![None; depth], 0_usize);
     let batch = load.batch();
     let mut together = Vec::with_capacity(batch);
-    // Where time decides, it passes from one operation that is timed to the next.
+    // With a goal of time, `now` advances at timed operations only.
     let (mut count, mut now, mut idle) = (0, begin, 0_u32);
     loop {
         let more = |count, now: Instant| match goal {
@@ -294,7 +305,7 @@ fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64>
             Goal::Time(time) => now - begin < time,
         };
         while batch != 1 && more(count, now) {
-            // All batches are whole, but perhaps the last one.
+            // All batches have the full size, except perhaps the last.
             let size = match goal {
                 Goal::Operations(operations) => {
                     batch.min(usize::try_from(operations - count).unwrap_or(batch))
@@ -411,7 +422,7 @@ mod tests {
         }
         assert_eq!(watch.posts.value_at_quantile(0.5), 80);
         watch.posts.reset();
-        // The clock was read once for all that were posted together.
+        // The clock was read once for the whole batch.
         watch.posted(nanos(420), 4).unwrap();
         assert_eq!(watch.posts.value_at_quantile(0.5), 100);
     }

@@ -1,4 +1,4 @@
-//! `dat perf`: what operations cost.
+//! `dat perf`: measures the cost of operations.
 
 mod load;
 pub(crate) mod measure;
@@ -27,22 +27,24 @@ struct Report<'a> {
     depth: u16,
     segments: u8,
     batch: u16,
-    /// Clock readings cost this; it is taken off the post times.
+    /// Cost of reading the clock; it is subtracted from the post times.
     clock_ns: f64,
     points: &'a [Point],
     #[serde(skip_serializing_if = "Option::is_none")]
     plot: Option<String>,
 }
 
-/// What is said below a table where not all operations were timed.
+/// The note below a table in which not all operations were timed.
 const SAMPLED: &str = "of 1 in N: of about N operations one was timed, since reading the clock for each would slow them down. What interrupted \
     another one is in rate and bandwidth, and not in max";
 
-/// Measures on a network of this process and reports.
+/// Measures on a network inside this process and reports.
 ///
 /// # Errors
-/// Usage: too much memory, or arguments that do not fit. File: the plot cannot be written. Operation: an operation failed, or
-/// data did not arrive.
+/// - Usage: the arguments do not fit together, or the buffers are too large.
+/// - Memory: the system lacks the memory for the buffers.
+/// - File: the plot cannot be written.
+/// - Operation: an operation failed, or data did not arrive.
 pub(crate) fn run<N: Network>(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     N::admit(arguments.depth, arguments.segments)?;
     let mut sides = None;
@@ -59,10 +61,10 @@ pub(crate) fn run<N: Network>(arguments: &PerfArguments, output: &mut Output) ->
     })
 }
 
-/// Looks whether there is room for so many times the slots of one side.
+/// Checks that `times` the slots of one side can be allocated.
 ///
 /// # Errors
-/// Memory: there is not.
+/// - Memory: the system lacks the memory.
 pub(crate) fn room(times: u64, size: usize, depth: usize) -> Result<()> {
     let (size, depth) = (size as u64, depth as u64);
     host::room(times.saturating_mul(size).saturating_mul(depth), |room| {
@@ -73,10 +75,12 @@ pub(crate) fn room(times: u64, size: usize, depth: usize) -> Result<()> {
     })
 }
 
-/// Measures what `measure` does for a shape, and reports; it is told of the largest size, too.
+/// Runs `measure` for each size and reports.
+///
+/// `measure` gets the shape, the largest size, the goal and the cost of reading the clock.
 ///
 /// # Errors
-/// As `run`, and those of `measure`.
+/// - Those of [`run`], and those of `measure`.
 pub(crate) fn run_on(
     backend: &'static str,
     arguments: &PerfArguments,
@@ -113,7 +117,7 @@ pub(crate) fn run_on(
     ));
     let clock = measure::clock_cost();
     let mut points = Vec::new();
-    // The largest was checked against a limit far below what an address can say.
+    // The largest size was checked against a limit far below `usize::MAX`.
     let sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
     let depth = usize::from(arguments.depth);
     let largest = sizes.iter().max().copied().unwrap_or(0);
@@ -166,10 +170,10 @@ pub(crate) fn run_on(
     Ok(true)
 }
 
-/// The sizes that are to be measured, smallest first in a sweep, of arguments that fit together.
+/// Checks the arguments; returns the sizes to measure, ascending in a sweep.
 ///
 /// # Errors
-/// Usage: they do not, or their buffers may not be that large.
+/// - Usage: the arguments do not fit together, or the buffers are too large.
 pub(crate) fn sizes(arguments: &PerfArguments) -> Result<Vec<u64>> {
     let sizes: Vec<u64> = match arguments.sweep {
         Some(sweep) => sweep.sizes().collect(),

@@ -1,4 +1,4 @@
-//! Drawing measurements.
+//! Plots of measurements.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::place::Place;
 type Drawing<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// A name, a colour and a value.
+/// Name, colour and value of a quantile.
 type Quantile = (&'static str, RGBColor, fn(&Point) -> u64);
 
 const TITLE: (&str, u32) = ("sans-serif", 20);
@@ -24,11 +24,12 @@ const BLUE_LINE: RGBColor = RGBColor(0x1F, 0x5F, 0xA8);
 const ORANGE_LINE: RGBColor = RGBColor(0xC8, 0x5A, 0x11);
 const GREEN_LINE: RGBColor = RGBColor(0x2B, 0x7D, 0x3F);
 
-/// Looks whether a picture can be drawn there, which is better known before measuring.
+/// Checks that a picture can be written to a path, before the measurement.
 ///
 /// # Errors
-/// Usage: its name does not say that it is a picture of this kind; there is a file, and `force` does not allow to replace it; or something that is no file. File: it could not be
-/// written.
+/// - Usage: the name does not end in `.svg`, the file exists and `force` is not set, or the path is
+///   not a file's.
+/// - File: the file cannot be written.
 pub(crate) fn choose(path: &Path, force: bool) -> Result<Place> {
     let place = Place::choose(path)?;
     let refused =
@@ -59,11 +60,12 @@ pub(crate) fn choose(path: &Path, force: bool) -> Result<Place> {
     Ok(place)
 }
 
-/// Draws the points: over the size if there are several, or the distribution of the latency of the only one. `conditions` is
-/// what they have in common.
+/// Draws several points over their size, or the latency distribution of a single point.
+///
+/// `conditions` describes the settings that the points share.
 ///
 /// # Errors
-/// The file cannot be written.
+/// - File: the file cannot be written.
 pub(crate) fn draw(
     place: Place,
     operation: Operation,
@@ -123,14 +125,14 @@ fn bytes(size: f64) -> String {
         .replace(".00", "")
 }
 
-/// A range around values for a logarithmic axis.
+/// Returns a range around values for a logarithmic axis.
 fn around(values: impl Iterator<Item = f64> + Clone) -> std::ops::Range<f64> {
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.fold(f64::MIN_POSITIVE, f64::max);
     least.min(most) / 1.5..most * 1.5
 }
 
-/// Where a logarithmic axis has its labels: as few as tell enough.
+/// Returns the labels of a logarithmic axis: the coarsest steps with at least `ENOUGH` labels.
 fn ticks(range: &std::ops::Range<f64>) -> Vec<f64> {
     const ENOUGH: usize = 4;
     const STEPS: [&[f64]; 3] = [
@@ -153,14 +155,14 @@ fn ticks(range: &std::ops::Range<f64>) -> Vec<f64> {
     ticks
 }
 
-/// A number without zeros that say nothing.
+/// Formats a number without trailing zeros.
 fn number(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn distribution(area: &Drawing<'_>, point: &Point) -> Drawn {
-    // One operation in so many is slower; the last is slower than all.
+    // The slowest of all operations ends the curve: its share is one in `most`.
     let most = (point.operations as f64).max(2.0);
     let curve: Vec<(f64, f64)> = point
         .latency_ns
@@ -196,7 +198,7 @@ fn distribution(area: &Drawing<'_>, point: &Point) -> Drawn {
     Ok(())
 }
 
-/// The sizes that get a label: the last, and others at equal distances.
+/// Returns the sizes to label: the last, and others at equal distances.
 fn labelled(points: &[Point]) -> Vec<f64> {
     const MOST: usize = 8;
     let sizes = points.iter().rev().map(|point| point.size as f64);
@@ -263,7 +265,7 @@ fn sweep(area: &Drawing<'_>, points: &[Point]) -> Drawn {
             .iter()
             .flat_map(|point| quantiles.iter().map(|(.., latency)| micros(latency(point)))),
     );
-    // The legend is above the curves.
+    // Leaves room for the legend above the curves.
     latencies.end *= (latencies.end / latencies.start).powf(0.25);
     let latency_ticks = ticks(&latencies);
     let mut chart = ChartBuilder::on(&right)
@@ -318,7 +320,7 @@ mod tests {
         );
         assert_eq!(ticks(&(0.9..60.0)), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
         for start in 1..1000 {
-            // The narrowest range there is.
+            // The narrowest range that `around` returns spans a factor of 2.25.
             let start = f64::from(start) / 50.0;
             let count = ticks(&(start..start * 2.25)).len();
             assert!((2..=6).contains(&count), "{start}: {count}");

@@ -1,4 +1,4 @@
-//! Both ends on the mock: honest clients, and others.
+//! Tests with both ends on the mock, with correct and incorrect clients.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -34,7 +34,7 @@ const SHAPE: Shape = Shape {
     segments: 2,
     chunk: 1000,
 };
-/// What a server lends.
+/// Bytes that a server lends in total.
 const MEMORY: usize = 4 << 20;
 const WAITINGS: [Waiting; 2] = [Waiting::Block, Waiting::Poll { looks: 10 }];
 
@@ -61,7 +61,7 @@ fn folder(path: &Path, replace: bool) -> Folder {
     Folder::new(path, replace, quotas).unwrap()
 }
 
-/// Lets `act` have a fabric with a server on it; what the server told.
+/// Runs `act` on a fabric with a server; returns the server's notices.
 fn serving(
     waiting: Waiting,
     shelf: &mut (dyn Shelf + Send),
@@ -86,7 +86,7 @@ fn serving_on(
             let station = station(&fabric, "server", 1, waiting);
             let mut server = Server::new(station, MEMORY, terms);
             let only: IpAddr = [10, 9, 0, 1].into();
-            // Nodes of the mock have no such addresses, so that it does not matter.
+            // The mock's nodes have no IP addresses, so the server ignores `only`.
             assert_eq!(server.listen(Some(QUALIFIER), Some(only)), Ok(QUALIFIER));
             assert!(server.listen(Some(QUALIFIER), None).is_err());
             listens.store(true, Ordering::Release);
@@ -97,7 +97,7 @@ fn serving_on(
         while !listens.load(Ordering::Acquire) {
             thread::yield_now();
         }
-        // Also if it panics, so that the server does not wait for ever.
+        // A panic is caught too, so that the server's thread is stopped.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&fabric)));
         stop.store(true, Ordering::Release);
         assert_eq!(serving.join().unwrap(), Ok(()), "the server failed");
@@ -197,7 +197,7 @@ fn what_is_not_allowed_is_refused_and_the_next_is_served() {
         ] {
             let data = some(10_000);
             let failure = if shape.depth > 100 {
-                // The client itself has no room for that many.
+                // The client's own station lacks the room for that many.
                 let request = Request {
                     work: Work::Write,
                     depth: shape.depth,
@@ -226,7 +226,7 @@ fn what_is_not_allowed_is_refused_and_the_next_is_served() {
     assert!(told.contains(&Notice::Refused(Refusal::NoFolder)));
 }
 
-/// A link in the folder leads nobody out of it.
+/// The server does not follow a link in its directory.
 #[cfg(unix)]
 #[test]
 fn links_are_not_followed() {
@@ -269,7 +269,7 @@ const COPY: Request = Request {
     size: 100,
 };
 
-/// What a client gets when it says this.
+/// Sends messages, each after the answer to the last; returns the final answer.
 fn answers(client: &mut Client<'_, MockBackend, ThreadWait>, said: &[Message]) -> Result<Message> {
     for (place, message) in said.iter().enumerate() {
         client.say(place % 4, message)?;
@@ -280,7 +280,7 @@ fn answers(client: &mut Client<'_, MockBackend, ThreadWait>, said: &[Message]) -
     client.message(&|| Ok(()))
 }
 
-/// Clients that break the rules are refused, and nothing of their file is left.
+/// The server refuses clients that break the protocol, and keeps nothing of their files.
 #[test]
 fn broken_clients_do_no_harm() {
     let directory = tempfile::tempdir().unwrap();
@@ -324,7 +324,7 @@ fn broken_clients_do_no_harm() {
     assert!(gone >= attempts.len(), "{told:?}");
 }
 
-/// Nothing but what was lent can be written, and what one client left another does not see.
+/// A client can only write its own grant, which holds no earlier client's data.
 #[test]
 fn memory_beyond_the_grant_cannot_be_reached() {
     let write = |size, depth| Request {
@@ -369,7 +369,7 @@ fn memory_beyond_the_grant_cannot_be_reached() {
             }
             client.close(&[]).unwrap();
         }
-        // The memory of those before is lent again, and is empty.
+        // The memory of the earlier clients is lent again, and is cleared.
         let mut client = connect(&mut station, write(100, 1)).unwrap();
         let zeros = checksum(Memory::new(100));
         let answer = answers(&mut client, &[Message::Sum]).unwrap();
@@ -378,7 +378,7 @@ fn memory_beyond_the_grant_cannot_be_reached() {
     });
 }
 
-/// One client's keys are of no use to another: each has a protection zone of its own.
+/// A client's key gives another client no access, because each has its own zone.
 #[test]
 fn memory_of_another_client_cannot_be_reached() {
     let write = Request {
@@ -414,7 +414,7 @@ fn memory_of_another_client_cannot_be_reached() {
     });
 }
 
-/// A client that is gone in the middle leaves nothing, and there is no end to how many may come one after the other.
+/// A vanished client leaves no file and frees its session for another client.
 #[test]
 fn clients_that_vanish_leave_room_for_others() {
     let directory = tempfile::tempdir().unwrap();
@@ -433,7 +433,7 @@ fn clients_that_vanish_leave_room_for_others() {
                 answers(&mut client, &[half]).unwrap(),
                 Message::Empty { slot: 0 }
             );
-            // The adapter closes without a word.
+            // Dropping the station closes its adapter without a disconnect.
         }
     });
     assert_eq!(names(directory.path()), [""; 0]);
@@ -470,7 +470,7 @@ fn more_clients_than_there_is_room_for_are_told_so() {
     assert!(told.contains(&Notice::Rejected(Refusal::Busy)), "{told:?}");
 }
 
-/// Whatever random clients say, the server serves the next.
+/// The server serves the next client after random messages of earlier ones.
 #[test]
 fn random_messages_do_no_harm() {
     let seed = std::env::var("DAT_SEED")
@@ -518,7 +518,7 @@ fn random_messages_do_no_harm() {
                 if client.say(place.min(2), &message).is_err() {
                     break;
                 }
-                // An answer, an end or nothing.
+                // The result is an answer, an end or nothing.
                 if client.arrival(random(2) == 0, &|| Ok(())).is_err() {
                     break;
                 }
@@ -537,7 +537,7 @@ fn operations_on_a_server_are_measured() {
         serving(waiting, &mut shelf, |fabric| {
             let mut station = station(fabric, "client", 2, waiting);
             for operation in [Operation::Write, Operation::Read, Operation::Send] {
-                // The numbers of posts that go together need not divide those of all.
+                // The number of operations need not be a multiple of the batch.
                 let shapes = [
                     (1, 1, 1, 1),
                     (7, 3, 2, 1),
@@ -577,7 +577,7 @@ fn operations_on_a_server_are_measured() {
     }
 }
 
-/// A server that ends takes nobody with it.
+/// A client notices the end of its server.
 #[test]
 fn a_server_that_ends_is_noticed() {
     let mut left = None;

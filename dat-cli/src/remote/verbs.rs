@@ -41,7 +41,7 @@ use crate::size::{argument, counted, size};
 
 type VerbsStation = Station<VerbsBackend, VerbsWait>;
 
-/// Requests and receives of all clients of a server together.
+/// Requests and receives of all clients of a server.
 const SERVER_ROOM: usize = 16384;
 
 fn waiting(arguments: WaitingArguments) -> Waiting {
@@ -71,7 +71,9 @@ pub(crate) fn opening(name: &str, error: BackendError) -> Failure {
     without_device(format!("cannot open the device {name}"), why)
 }
 
-/// As `no_device`, unless it is for want of descriptors that none can be had: then the libraries find none at all.
+/// Builds the failure of a missing device, or of the descriptor limit that hides it.
+///
+/// Without free descriptors the libraries find no device at all.
 fn without_device(what: String, why: &str) -> Failure {
     let failure = no_device(what, why);
     match limits::descriptors() {
@@ -84,7 +86,9 @@ fn without_device(what: String, why: &str) -> Failure {
     }
 }
 
-/// The device of a name; else the one with an address; else the first that is up and can be reached at all.
+/// Returns the named device, else the one with an address, else the first usable one.
+///
+/// A device is usable if its port is up and has an address.
 pub(crate) fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<VerbsDevice> {
     let all = backend_verbs::devices();
     if let Some(name) = name {
@@ -129,7 +133,7 @@ fn station(name: &str, waiting: Waiting, endpoints: usize, room: usize) -> Resul
     Station::open(backend, wait, waiting, endpoints, room)
 }
 
-/// The addresses of a host, as the system finds them.
+/// Resolves a host; returns its first address.
 pub(crate) fn resolve(peer: &Peer) -> Result<SocketAddr> {
     let failed = |why: String| Failure {
         kind: FailureKind::Operation,
@@ -144,22 +148,23 @@ pub(crate) fn resolve(peer: &Peer) -> Result<SocketAddr> {
         .ok_or_else(|| failed("it has no address".into()))
 }
 
-/// The address that this host would speak from to another.
+/// Returns the local address of this host on the route to a peer.
 pub(crate) fn own_address(peer: SocketAddr) -> Option<IpAddr> {
     let any: SocketAddr = if peer.is_ipv4() {
         ([0; 4], 0).into()
     } else {
         ([0; 16], 0).into()
     };
-    // Nothing is sent: this only asks for the way.
+    // Connecting a UDP socket sends nothing; it only selects the route.
     let socket = std::net::UdpSocket::bind(any).ok()?;
     socket.connect(peer).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Lets `act` be a client of a server: of the one that was named, or of one in this process on the same device.
+/// Runs `act` as the client of the named server, or of one in this process.
 ///
-/// `local` is what a server in this process stores files with; it ends when its client is gone, if `once` is set.
+/// The server in this process runs on the same device and stores the file in `local`. With `once`
+/// set, it ends when its client has gone.
 fn with_server<T>(
     arguments: &DeviceArguments,
     room: usize,
@@ -208,7 +213,7 @@ fn with_server<T>(
         let result = act(&mut client, place, &device.name);
         stop.store(true, Ordering::Release);
         match serving.join() {
-            // What the client found is nearer to what was asked for.
+            // The client's error is the more specific one.
             Ok(served) => result.and_then(|result| served.map(|()| result)),
             Err(_) => Err(Failure::operation("serving failed", "its thread panicked")),
         }
@@ -238,7 +243,7 @@ struct CopyReport {
     checksum: String,
 }
 
-/// The name of a copy at a server.
+/// Returns the name of the copy at the server.
 fn remote_name(source: &Path, target: &Path) -> Result<String> {
     let name = if target == Path::new(".") {
         source.file_name().map(Path::new).unwrap_or(target)
@@ -257,11 +262,14 @@ fn remote_name(source: &Path, target: &Path) -> Result<String> {
         })
 }
 
-/// Copies a file over a device: to a server, or to a place on this host.
+/// Copies a file over a device, to a server or on this host.
 ///
 /// # Errors
-/// Usage: source and target cannot be used together. File: one of them cannot be read or written. Operation: there is no
-/// device or server, the transfer failed, or the copy is not what was sent. Interrupted: a signal came.
+/// - Usage: source and target cannot be used together.
+/// - File: one of them cannot be read or written.
+/// - Memory: the system lacks the memory for the buffers.
+/// - Operation: no device or server is usable, the transfer failed, or the copy differs.
+/// - Interrupted: a signal came.
 pub(crate) fn copy(
     arguments: &CopyArguments,
     signals: &Signals,
@@ -295,9 +303,9 @@ pub(crate) fn copy(
         segments: fit.segments,
         chunk: fit.chunk,
     };
-    // A server in this process also needs room for messages.
+    // A server in this process needs memory for messages in addition.
     let memory = fit.bytes() + (4 << 20);
-    // Slots here and at a server in this process, and one to read into.
+    // The slots here and at a server in this process, and one buffer to read into.
     host::room(2 * fit.bytes() + fit.slot() as u64, |room| {
         smaller(whole, room / 3)
     })?;
@@ -388,7 +396,8 @@ fn print_copy(report: &CopyReport, output: &mut Output) {
 /// Measures on a device.
 ///
 /// # Errors
-/// As on the mock; and Operation: there is no device or server, or it refuses.
+/// - Those of a measurement on the mock.
+/// - Operation: no device or server is usable, or the server refuses.
 pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     if matches!(arguments.operation, Operation::Bind | Operation::Srq) {
         return perf_both(arguments, output);
@@ -401,13 +410,13 @@ pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<boo
         ));
     }
     let depth = u64::from(arguments.depth);
-    // Before memory is asked for.
+    // Checks the arguments before any memory is allocated.
     let largest = perf::sizes(arguments)?.into_iter().max().unwrap_or(0);
-    // For echoes the server has twice as much, and a bit more.
+    // For echoes the server needs twice the memory of a side and four buffers more.
     let memory = largest
         .saturating_mul(2 * depth + 4)
         .saturating_add(4 << 20);
-    // What a server in this process takes is up to six times that of a side.
+    // A server in this process needs up to six times the memory of a side.
     let sides = if arguments.device.connect.is_some() {
         2
     } else {
@@ -434,7 +443,7 @@ pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<boo
     )
 }
 
-/// Measures what has no server: both ends are on one device, and looked at by one thread.
+/// Measures an operation without a server: one thread drives both ends on one device.
 fn perf_both(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     if arguments.device.connect.is_some() {
         return Err(Failure::usage(
@@ -477,13 +486,13 @@ struct ServeReport {
     ok: bool,
     device: String,
     port: u16,
-    /// Clients that were let in.
+    /// Accepted clients.
     clients: u64,
-    /// Requests that were not.
+    /// Rejected connection requests.
     rejected: u64,
-    /// Clients that were let in and then refused something.
+    /// Refused requests of accepted clients.
     refused: u64,
-    /// Files stored, and their bytes.
+    /// Files stored; `bytes` is their total length.
     files: u64,
     bytes: u64,
 }
@@ -491,7 +500,10 @@ struct ServeReport {
 /// Serves until a signal comes.
 ///
 /// # Errors
-/// Usage: there is no such directory, or no token in its file. File: that cannot be read. Operation: there is no device, or somebody else listens.
+/// - Usage: the directory does not exist, or the token file holds no token.
+/// - File: the directory or the token file cannot be used.
+/// - Memory: the system lacks the memory for the clients.
+/// - Operation: no device is usable, or another process listens on the port.
 pub(crate) fn serve(
     arguments: &ServeArguments,
     signals: &Signals,
@@ -622,7 +634,7 @@ pub(crate) fn addresses(device: &VerbsDevice) -> Vec<String> {
         .collect()
 }
 
-/// All ports of RDMA devices.
+/// Returns all ports of RDMA devices.
 pub(crate) fn devices() -> Vec<Device> {
     backend_verbs::devices()
         .into_iter()
@@ -646,7 +658,7 @@ pub(crate) fn devices() -> Vec<Device> {
         .collect()
 }
 
-/// What is said where devices would be listed.
+/// Returns the note that `dat devices` prints if no RDMA device is listed.
 pub(crate) fn note() -> Option<String> {
     backend_verbs::devices().is_empty().then(|| {
         let why = limits::descriptors().map_or("this host has none".into(), |reached| reached.why);

@@ -1,8 +1,11 @@
-//! What a server bounds: silence, work at once, the disk, and who is let in.
+//! Tests of a server's limits: silence, work per turn, disk space and tokens.
 
 use super::*;
 
-/// The time of a server, which goes on by hand, and how often it was looked at: once for each turn of the server.
+/// A server's clock that the test advances.
+///
+/// It counts its readings: one for each turn of the server's work, and one for each connection
+/// request that the server can serve.
 #[derive(Clone, Default)]
 struct Time {
     seconds: Arc<AtomicU64>,
@@ -36,7 +39,7 @@ const WRITE: Request = Request {
     size: 1,
 };
 
-/// Whoever says nothing for longer than it may is ended, also with memory; whoever is at work stays.
+/// A silent client is refused and frees its session; a client with keep-alives stays.
 #[test]
 fn idle_clients_give_their_places_back() {
     let time = Time::default();
@@ -63,7 +66,7 @@ fn idle_clients_give_their_places_back() {
             time.pass(40);
             busy.keep_alive(begin + Duration::from_secs(40 * round))
                 .unwrap();
-            // The answer to what was said behind it shows that it came.
+            // The answer to a later message shows that the keep-alive arrived.
             let answer = answers(&mut busy, &[Message::Sum]).unwrap();
             assert!(matches!(answer, Message::SumIs { .. }));
         }
@@ -71,7 +74,7 @@ fn idle_clients_give_their_places_back() {
             let failure = client.message(&|| Ok(())).unwrap_err();
             assert_eq!(failure.why, Refusal::Silent.why());
         }
-        // A refused client has some seconds to go by itself.
+        // A refused client has some seconds to disconnect by itself.
         time.pass(10);
         let answer = answers(&mut busy, &[Message::Sum]).unwrap();
         assert!(matches!(answer, Message::SumIs { .. }));
@@ -82,7 +85,7 @@ fn idle_clients_give_their_places_back() {
     assert_eq!(silent, MOST_CLIENTS - 1, "{told:?}");
 }
 
-/// A client is due to speak after a third of the time that it may be silent, and no sooner.
+/// A client sends a keep-alive after a third of the idle limit, and no sooner.
 #[test]
 fn clients_at_work_speak_in_time() {
     serving(Waiting::Block, &mut NoShelf, |fabric| {
@@ -106,7 +109,7 @@ fn clients_at_work_speak_in_time() {
     });
 }
 
-/// A client whose host is gone is found out before it is idle, though it expects nothing and nothing is under way.
+/// The server notices a lost host before the idle limit, even without a transfer.
 #[test]
 fn a_host_that_is_gone_is_noticed() {
     let time = Time::default();
@@ -121,7 +124,7 @@ fn a_host_that_is_gone_is_noticed() {
         fabric.inject(Fault::Crash { adapter: 1, at });
         time.pass(11);
         let mut tries = 0;
-        // The device tries for a while to reach it.
+        // The device retries for a while before it reports the loss.
         while let Err(failure) = {
             let mut other = station(fabric, "other", 3 + tries, Waiting::Block);
             connect(&mut other, most).map(drop)
@@ -134,7 +137,7 @@ fn a_host_that_is_gone_is_noticed() {
     });
 }
 
-/// However many messages of one client come, the deadlines of others are looked at.
+/// The server checks the deadlines of other clients during a flood of messages.
 #[test]
 fn a_client_that_floods_keeps_no_idle_one() {
     let time = Time::default();
@@ -156,7 +159,7 @@ fn a_client_that_floods_keeps_no_idle_one() {
                 let mut load = RemoteLoad::open(&mut station, place(), shape, memory).unwrap();
                 let mut rounds = 0;
                 while !over.load(Ordering::Acquire) {
-                    // If time passes while it is not running, it is idle itself.
+                    // If time passes while this thread does not run, this client is idle itself.
                     if measure::run(&mut load, Goal::Operations(500), Duration::ZERO).is_err() {
                         break;
                     }
@@ -174,7 +177,7 @@ fn a_client_that_floods_keeps_no_idle_one() {
     });
 }
 
-/// What a message or a request makes a server do goes in parts, between which it serves others.
+/// The server splits long work and serves other clients between the parts.
 #[test]
 fn long_work_goes_in_parts() {
     const LONG: u32 = 2 << 20;
@@ -228,7 +231,7 @@ fn long_work_goes_in_parts() {
     });
 }
 
-/// Files are stored until a quota is used up, of one host or of all; those that are not stored do not count.
+/// Files are stored up to the host's and the total quota; failures do not count.
 #[test]
 fn quotas_of_the_disk() {
     let directory = tempfile::tempdir().unwrap();
@@ -240,7 +243,7 @@ fn quotas_of_the_disk() {
     let told = serving(Waiting::Block, &mut shelf, |fabric| {
         let mut first = station(fabric, "first", 2, Waiting::Block);
         let mut second = station(fabric, "second", 3, Waiting::Block);
-        // What does not end well is given back.
+        // A failed copy returns its quota.
         let request = Request {
             work: Work::Copy { length: 12 << 10 },
             depth: 2,
@@ -260,7 +263,7 @@ fn quotas_of_the_disk() {
         quota(&mut first, "large", (12 << 10) + 1);
         copy(&mut first, "a", &some(8 << 10), SHAPE).unwrap();
         quota(&mut first, "b", (4 << 10) + 1);
-        // A file without bytes takes room, too.
+        // An empty file takes room too.
         copy(&mut first, "empty", &[], SHAPE).unwrap();
         quota(&mut first, "empty too", 0);
         copy(&mut second, "c", &some(8 << 10), SHAPE).unwrap();
@@ -270,7 +273,7 @@ fn quotas_of_the_disk() {
     assert!(told.contains(&Notice::Refused(Refusal::Quota)));
 }
 
-/// Without the token of the server nobody is let in, and nothing is lent.
+/// Without the server's token no client is admitted, and no memory is lent.
 #[test]
 fn a_token_lets_clients_in() {
     let token = |word: &str| Token::new(word.as_bytes()).unwrap();
@@ -363,7 +366,7 @@ fn a_file_made_meanwhile_is_not_replaced() {
     }
 }
 
-/// Ends what waits for it, also if the test fails.
+/// Ends the wait for a flag when dropped, so a failing test ends too.
 struct Until<'a>(&'a AtomicBool);
 
 impl Drop for Until<'_> {
@@ -372,7 +375,7 @@ impl Drop for Until<'_> {
     }
 }
 
-/// A client hears that its file is stored when the disk has it; others are served while the disk is slow.
+/// A client gets `Stored` when the file is on the disk; meanwhile others are served.
 #[test]
 fn files_are_stored_when_the_disk_has_them() {
     let directory = tempfile::tempdir().unwrap();
@@ -392,7 +395,7 @@ fn files_are_stored_when_the_disk_has_them() {
                 let outcome = copy(&mut client, "file", &some(5000), SHAPE);
                 (outcome, done.load(Ordering::Acquire))
             });
-            // The file is whole, but not in its place.
+            // The temporary file exists, but it is not moved to its path yet.
             while std::fs::read_dir(directory.path()).unwrap().count() == 0 {
                 thread::yield_now();
             }
@@ -408,7 +411,7 @@ fn files_are_stored_when_the_disk_has_them() {
             drop(slow);
             let (outcome, synced) = first.join().unwrap();
             outcome.unwrap();
-            // The file, and where folders can be written by themselves, its folder.
+            // The file, and on systems that can sync directories, its directory.
             assert_eq!(synced, if cfg!(unix) { 2 } else { 1 });
         });
     });
