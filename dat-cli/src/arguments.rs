@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Registry(RegistryArguments),
 }
 
-/// What the provider is called where the loader looks for libraries.
+/// The provider's file name on the loader's search path.
 pub(crate) const PROVIDER: &str = "libdat_provider.so.2";
 
 #[derive(Args)]
@@ -175,10 +175,10 @@ pub(crate) enum WaitName {
 }
 
 impl DeviceArguments {
-    /// What this is for.
+    /// Returns the carrier that the arguments select.
     ///
     /// # Errors
-    /// Usage: the way to wait is chosen, but no RDMA device; or a model is to connect to another process.
+    /// - Usage: `--wait` is given without an RDMA device, or the model device with `--connect`.
     pub(crate) fn wanted(&self) -> Result<Wanted, Failure> {
         let model = self.device.as_deref() == Some(DEVICE);
         if model && self.connect.is_some() {
@@ -199,10 +199,10 @@ impl DeviceArguments {
     }
 }
 
-/// Whether a command that is for RDMA devices alone is not to use the model of one.
+/// Checks that a command that needs an RDMA device is not given the model device.
 ///
 /// # Errors
-/// Usage: it is.
+/// - Usage: the device is the model.
 pub(crate) fn check_is_outside(device: Option<&str>, command: &str) -> Result<(), Failure> {
     if device != Some(DEVICE) {
         return Ok(());
@@ -216,21 +216,21 @@ pub(crate) fn check_is_outside(device: Option<&str>, command: &str) -> Result<()
     ))
 }
 
-/// What carries the data.
+/// The carrier of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The mock.
     Mock,
-    /// A model of a device, in this process.
+    /// A device model in this process.
     Model,
     /// An RDMA device.
     Device,
 }
 
-/// Whether a command is for an RDMA device, if one was `named`.
+/// Returns `named`: true if the command is for an RDMA device.
 ///
 /// # Errors
-/// Usage: the way to wait is chosen, but no device.
+/// - Usage: `--wait` is given without a device.
 pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Failure> {
     if !named && waiting.wait.is_some() {
         return Err(Failure::usage(
@@ -333,7 +333,7 @@ pub(crate) struct PerfArguments {
     pub(crate) device: DeviceArguments,
 }
 
-/// Reads a count from 1 to `MOST`, which its type can hold.
+/// Parses a count from 1 to `MOST`; the type must hold `MOST`.
 pub(crate) fn up_to<T: TryFrom<u64>, const MOST: u64>(text: &str) -> Result<T, String> {
     let count = parse_count(text, 1..=MOST)?;
     T::try_from(count).map_err(|_| format!("{MOST} is too much"))
@@ -343,14 +343,14 @@ pub(crate) fn at_least_one(text: &str) -> Result<u64, String> {
     parse_count(text, 1..=u64::MAX)
 }
 
-/// Reads a path, but not `HOST:PATH`, which other programs that copy take for a file of another host.
+/// Parses a path, but refuses `HOST:PATH`, which other copy programs take as remote.
 pub(crate) fn local_path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let named = path.to_str().unwrap_or_default();
         let first = named.split(std::path::is_separator).next();
         let host = first.and_then(|first| first.rsplit_once(':'));
         match host {
-            // The letter of a drive.
+            // A drive letter.
             Some((drive, _)) if cfg!(windows) && drive.len() == 1 => Ok(path),
             Some((host, _)) if !host.is_empty() => Err(format!(
                 "this reads as a path on the host {host}, and paths are of this host; write ./{named} for a file of that name, \
@@ -361,7 +361,9 @@ pub(crate) fn local_path() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// Reads how long a client may say nothing: a working one speaks at least every 13 seconds then.
+/// Parses the time that a client may be silent, from 15 s to a day.
+///
+/// A client in a measurement reports to the server after a third of that time.
 fn parse_idle(text: &str) -> Result<Duration, String> {
     parse_duration(text)
         .ok()
@@ -369,7 +371,7 @@ fn parse_idle(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a time from 15s to 1day is needed, for example 1min".into())
 }
 
-/// Reads what can stand in a line of `dat.conf`.
+/// Parses a library that can stand in a line of `dat.conf`.
 fn parse_library(text: &str) -> Result<String, String> {
     if text.trim().is_empty() || text.contains(char::is_control) {
         return Err(
@@ -395,7 +397,7 @@ pub(crate) enum Operation {
     Srq,
 }
 
-/// Names the commands that there are, or those that take an option which another command was given.
+/// Adds a tip: the known commands, or those that have a misplaced option.
 pub(crate) fn hint(error: &mut clap::Error) {
     match error.kind() {
         ErrorKind::UnknownArgument => hint_at_command(error),
@@ -404,7 +406,7 @@ pub(crate) fn hint(error: &mut clap::Error) {
     }
 }
 
-/// Names the commands that there are, where clap does not know one that is nearly what was said.
+/// Adds the known commands as a tip, unless clap suggests a similar one.
 fn hint_at_commands(error: &mut clap::Error) {
     if error.get(ContextKind::SuggestedSubcommand).is_some() {
         return;
@@ -412,7 +414,8 @@ fn hint_at_commands(error: &mut clap::Error) {
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else {
         return;
     };
-    // It begins with the whole name of the command whose argument was none: `Usage: dat rsm [OPTIONS] <COMMAND>`.
+    // The usage starts with the full name of the command that parsing stopped at: `Usage: dat rsm
+    // [OPTIONS] <COMMAND>`.
     let usage = usage.to_string();
     let mut command = Arguments::command();
     for word in usage.split_whitespace().skip(2) {
@@ -430,7 +433,9 @@ fn hint_at_commands(error: &mut clap::Error) {
     error.insert(ContextKind::Suggested, tip);
 }
 
-/// Names the commands that take an option which this one does not; clap would say how to pass it as a value, or propose another one.
+/// Adds as a tip the commands that have an option which this one lacks.
+///
+/// Clap would explain how to pass the option as a value, or suggest another option.
 fn hint_at_command(error: &mut clap::Error) {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return;
@@ -449,7 +454,7 @@ fn hint_at_command(error: &mut clap::Error) {
     error.insert(ContextKind::Suggested, tip);
 }
 
-/// The commands, by their whole names, that have an option of their own of this name: this command, and those below it.
+/// Collects the full names of all commands with an option, from `command` down.
 fn collect_takers(command: &clap::Command, above: &str, option: &str, takers: &mut Vec<String>) {
     let path = format!("{above} {}", command.get_name());
     let has = |argument: &clap::Arg| argument.get_long() == Some(option) && !argument.is_hide_set();
@@ -460,10 +465,10 @@ fn collect_takers(command: &clap::Command, above: &str, option: &str, takers: &m
     inner.for_each(|inner| collect_takers(inner, &path, option, takers));
 }
 
-/// What is wrong with a command line, as a failure: for callers that read a document.
+/// Converts a command line error to a failure, for callers that read a document.
 pub(crate) fn failure(error: &clap::Error) -> Failure {
     let text = error.to_string();
-    // A message, then paragraphs with tips and the usage, and a hint at the help.
+    // The text is a message, then paragraphs with tips and the usage, and a reference to the help.
     let paragraphs = text.split("\n\n").map(|paragraph| {
         let words: Vec<&str> = paragraph.split_whitespace().collect();
         words.join(" ")
@@ -473,7 +478,7 @@ pub(crate) fn failure(error: &clap::Error) -> Failure {
     if error.kind() == ErrorKind::ValueValidation
         && let Some(source) = error.source().map(ToString::to_string)
     {
-        // What is to be done comes last, and not twice.
+        // The remedy is the last part of the source; it moves out of the reason.
         let (said, remedy) = source.split_once("; ").unwrap_or(("", &source));
         let without = why.strip_suffix(&source).unwrap_or(&why);
         why = format!("{without}{said}")
@@ -481,7 +486,7 @@ pub(crate) fn failure(error: &clap::Error) -> Failure {
             .into();
         paragraphs = vec![format!("{remedy};"), "--help tells more".into()];
     } else if let Some(specific) = specific(error, &paragraphs) {
-        // Which commands there are is part of what is to be done.
+        // The list of subcommands belongs to the remedy, so it is removed from the reason.
         if let Some((said, _)) = why.split_once(" [subcommands: ") {
             why = said.to_owned();
         }
@@ -494,7 +499,7 @@ pub(crate) fn failure(error: &clap::Error) -> Failure {
     )
 }
 
-/// What to do about a particular error.
+/// Returns the remedy for a particular error, if one is known.
 fn specific(error: &clap::Error, paragraphs: &[String]) -> Option<String> {
     let tip = paragraphs
         .iter()
@@ -523,7 +528,7 @@ fn specific(error: &clap::Error, paragraphs: &[String]) -> Option<String> {
 }
 
 impl Operation {
-    /// Its name on the command line and in reports.
+    /// Returns the name of the operation on the command line and in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",

@@ -1,4 +1,4 @@
-//! `dat devices`: the backends of this build and what their adapters and providers can do.
+//! `dat devices`: the backends of this build, with the attributes of their adapters and providers.
 
 use std::fmt::Debug;
 
@@ -16,11 +16,11 @@ use crate::names::constant;
 use crate::output::{CODE, FAINT, HEADING, Output};
 use crate::size::size;
 
-/// Something that can carry data.
+/// A device, or a backend without device names.
 #[derive(Serialize)]
 pub(crate) struct Device {
     backend: String,
-    /// What --device calls it.
+    /// The name of the device for `--device`.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     description: String,
@@ -33,18 +33,18 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// What `--device` calls it.
+    /// Returns the name of the device for `--device`.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 }
 
-/// What is known of a port of an RDMA device whether it can be opened or not.
+/// The attributes of a port that are known even if it cannot be opened.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Port {
     pub(crate) active: bool,
     pub(crate) addresses: Vec<String>,
-    /// Why it cannot be opened.
+    /// The reason why the port cannot be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) closed: Option<String>,
 }
@@ -55,14 +55,14 @@ struct Report {
     devices: Vec<Device>,
 }
 
-/// One attribute, under its name in the interface.
+/// One attribute, with its name in the interface.
 struct Attribute {
     name: &'static str,
-    /// For programs.
+    /// The value for programs.
     value: Value,
-    /// For people, with its unit.
+    /// The value for people, with its unit.
     text: String,
-    /// What it is, or what it counts.
+    /// The meaning of the attribute, or the objects that it counts.
     meaning: &'static str,
 }
 
@@ -73,10 +73,10 @@ fn as_map<S: Serializer>(
     serializer.collect_map(attributes.iter().map(|one| (one.name, &one.value)))
 }
 
-/// Shows all backends, and all ports of RDMA devices.
+/// Prints all backends, and all ports of RDMA devices.
 ///
 /// # Errors
-/// None; commands share a signature.
+/// None; all commands share this signature.
 pub(crate) fn run(output: &mut Output) -> Result<bool> {
     let mut devices = Vec::new();
     let here = [mock(), model_device()];
@@ -98,7 +98,7 @@ pub(crate) fn run(output: &mut Output) -> Result<bool> {
                 continue;
             }
         }
-        // Long values stand out of their column; they are few.
+        // Longer values extend beyond their column; they are few.
         let width = device
             .adapter
             .iter()
@@ -161,7 +161,7 @@ fn model_device() -> Device {
     }
 }
 
-/// A port of an RDMA device, with its attributes if it can be opened.
+/// Describes a port of an RDMA device, with its attributes if it can be opened.
 #[cfg(feature = "verbs")]
 pub(crate) fn rdma_device<B: Backend>(
     name: String,
@@ -179,10 +179,10 @@ pub(crate) fn rdma_device<B: Backend>(
     }
 }
 
-/// A value for programs and the same for people.
+/// A value for programs, and the same value for people.
 type Shown = (Value, String);
 
-/// A name, a number or a word.
+/// Shows a name, a number or a word.
 fn plain<T: ToString + Into<Value>>(value: T) -> Shown {
     let text = value.to_string();
     (value.into(), text)
@@ -227,12 +227,12 @@ fn named(attributes: &[NamedAttribute]) -> Shown {
     (Value::Object(map.collect()), or_none(text))
 }
 
-/// The names of the set bits, as `bitflags` has them.
+/// Shows the names of the set bits, as `bitflags` has them.
 fn bits<F: bitflags::Flags>(flags: F) -> Shown {
     names(flags.iter_names().map(|(name, _)| name))
 }
 
-/// Best effort has no bit.
+/// Shows the qualities of service; best effort has no bit.
 fn qualities(flags: QualityOfService) -> Shown {
     names(
         ["BEST_EFFORT"]
@@ -241,7 +241,7 @@ fn qualities(flags: QualityOfService) -> Shown {
     )
 }
 
-/// Virtual memory has no bit.
+/// Shows the memory types; virtual memory has no bit.
 fn memory_types(flags: MemoryTypes) -> Shown {
     names(
         ["VIRTUAL"]
@@ -263,7 +263,7 @@ fn or_none(words: Vec<String>) -> String {
     }
 }
 
-/// One row for each stream, with a 1 for each stream that it may share a dispatcher with.
+/// Shows a row per stream, with a 1 for each stream that shares dispatchers.
 fn merging(matrix: [[bool; 6]; 6]) -> Shown {
     let rows: Vec<String> = matrix
         .iter()
@@ -280,7 +280,7 @@ fn merging(matrix: [[bool; 6]; 6]) -> Shown {
     (rows.into(), text)
 }
 
-/// A list of fields under their own names: how each is shown, and what it means.
+/// Lists fields under their own names, each with its display function and its meaning.
 macro_rules! fields {
     ($attributes:expr; $($field:ident $show:ident $meaning:literal,)*) => {{
         let attributes = $attributes;
@@ -367,7 +367,7 @@ fn alignment(length: u32) -> Shown {
     (length.into(), size(length.into()))
 }
 
-/// 0 is none of the counts; what else it is tells no more.
+/// Shows whether any count is supported; 0 means none.
 fn counts(supported: i32) -> Shown {
     yes(supported != 0)
 }

@@ -1,8 +1,9 @@
-//! The two ends of a copy and what they say to each other.
+//! The two ends of a copy, and the protocol between them.
 //!
-//! Both ends have `depth` slots of `segments` chunks. The sender fills a slot, writes it into the same slot of the receiver
-//! with one RDMA Write, and posts a Send with a header behind it: when that is received, the data is placed (LSW-22). The
-//! receiver empties the slot and sends it back with an empty message, a credit. A header of length 0 ends the transfer.
+//! Both ends have `depth` slots of `segments` chunks. The sender fills a slot, writes it into the
+//! same slot of the receiver with one RDMA Write, and posts a Send with a header after it. When the
+//! header is received, the data is placed (LSW-22). The receiver empties the slot and returns it
+//! with an empty message, a credit. A header with length 0 ends the transfer.
 
 use std::time::{Duration, Instant};
 
@@ -17,19 +18,19 @@ use super::plain::Plain;
 use crate::failure::{During, Failure, Result};
 use crate::host::{self, Capacity, HostBackend, Network, Node, Registered};
 
-/// A header: the length of the data, little-endian.
+/// Length of a header, which holds the length of the data in little-endian order.
 const HEADER: usize = 8;
-/// Rounds of polling in which nothing comes before the transfer is given up; with the mock one or two bring something.
+/// Maximum polling rounds without progress; on the mock, one or two rounds bring some.
 const PATIENCE: u32 = 100_000;
-/// The most that is read or written at once: little enough to stay in a cache on its way.
+/// Maximum bytes read or written at a time, few enough to stay in a cache.
 const STAGING: usize = 1 << 18;
-/// The least pairs of a transfer and a plain copy of the same.
+/// Minimum number of pairs of a transfer and a plain copy.
 const LEAST_PAIRS: usize = 9;
 
 /// The shape of the buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
-    /// Slots.
+    /// Number of slots.
     pub(crate) depth: usize,
     /// Segments per slot.
     pub(crate) segments: usize,
@@ -38,12 +39,12 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Bytes per slot.
+    /// Returns the bytes per slot.
     pub(crate) const fn slot(self) -> usize {
         self.segments * self.chunk
     }
 
-    /// Bytes of all slots.
+    /// Returns the bytes of all slots.
     pub(crate) const fn bytes(self) -> u64 {
         (self.depth * self.slot()) as u64
     }
@@ -66,7 +67,7 @@ impl<B: HostBackend> End<B> {
         let Geometry {
             depth, segments, ..
         } = geometry;
-        // Room for a header behind each write, for credits, and for what is completed but not yet polled.
+        // Room for a write and a header per slot, for credits, and for completions not polled yet.
         let requests = 4 * depth + 4;
         let capacity = Capacity {
             endpoints: 1,
@@ -98,7 +99,7 @@ impl<B: HostBackend> End<B> {
         })
     }
 
-    /// Takes a completion, if there is one; one that failed ends the transfer.
+    /// Takes a completion, if any; a failed one ends the transfer.
     fn completion(&self, evd: EvdId) -> Result<Option<(u64, u64)>> {
         match host::dequeue(&self.node.ia, evd)? {
             None => Ok(None),
@@ -125,7 +126,7 @@ pub(crate) struct Link<N: Network> {
     staging: Vec<u8>,
     plain: Plain,
     busy: Duration,
-    /// The part of `busy` that is in pairs.
+    /// The part of `busy` that belongs to complete pairs.
     paired: Duration,
     writes: u64,
     segments: u64,
@@ -173,7 +174,7 @@ impl<N: Network> Link<N> {
             geometry,
             sender,
             receiver,
-            // Filled, so that the pages are there.
+            // Nonzero, so that the pages are mapped.
             staging: vec![0xFF; geometry.slot().min(STAGING)],
             plain: Plain::new(geometry),
             busy: Duration::ZERO,
@@ -183,30 +184,31 @@ impl<N: Network> Link<N> {
         })
     }
 
-    /// Time spent in the calls of the interface during the transfer.
+    /// Returns the time spent in calls of the interface during the transfer.
     pub(crate) fn busy(&self) -> Duration {
         self.busy
     }
 
-    /// RDMA Writes posted.
+    /// Returns the number of RDMA Writes posted.
     pub(crate) fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// Segments posted with them.
+    /// Returns the number of segments of the RDMA Writes.
     pub(crate) fn segments(&self) -> u64 {
         self.segments
     }
 
-    /// The plain copies of what was moved.
+    /// Returns the plain copies of the transferred data.
     pub(crate) fn plain(&self) -> &Plain {
         &self.plain
     }
 
-    /// Moves all that `read` fills buffers with (less than a buffer = the end) to `write`; returns the number of bytes.
+    /// Moves data from `read` to `write`; returns the number of bytes.
     ///
-    /// In rounds: all slots are filled, all are under way at once, all are emptied. So the transfer and the plain copies of a
-    /// round find the memory alike, and are a pair that has nothing of others.
+    /// `read` fills a buffer, and its first partial buffer is the last. Each round fills all slots,
+    /// has all under way at once, and empties all. The transfer and the plain copies of a round
+    /// thus find the memory in the same state, and their times form a pair.
     pub(crate) fn transfer(
         &mut self,
         mut read: impl FnMut(&mut [u8]) -> Result<usize>,
@@ -238,7 +240,7 @@ impl<N: Network> Link<N> {
         Ok(total)
     }
 
-    /// Moves slots as the transfer does and by plain copies, in this order in every other round.
+    /// Moves slots by transfer and by plain copies; the order alternates between rounds.
     fn move_round(&mut self, lengths: &[usize], round: u64) -> Result<()> {
         let plain_first = round % 2 == 1;
         for plain in [plain_first, !plain_first] {
@@ -258,7 +260,7 @@ impl<N: Network> Link<N> {
         Ok(())
     }
 
-    /// Gives slots back to the sender; a pair is complete then.
+    /// Returns slots to the sender, which completes a pair.
     fn give_back(&mut self, count: usize) -> Result<()> {
         self.timed(|link| {
             for _ in 0..count {
@@ -271,7 +273,7 @@ impl<N: Network> Link<N> {
         Ok(())
     }
 
-    /// After a transfer: moves the first slot again, until there are enough pairs to tell the ratio.
+    /// Transfers the first slot again until there are enough pairs for the ratio.
     pub(crate) fn repeat(&mut self, length: usize) -> Result<()> {
         let length = length.min(self.geometry.slot());
         let (busy, writes, segments) = (self.busy, self.writes, self.segments);
@@ -279,7 +281,7 @@ impl<N: Network> Link<N> {
             self.move_round(&[length], round as u64)?;
             self.give_back(1)?;
         }
-        // What was reported of the transfer stays that of the transfer.
+        // The report covers the transfer only, without these repetitions.
         (self.busy, self.paired) = (busy, busy);
         (self.writes, self.segments) = (writes, segments);
         Ok(())
@@ -343,7 +345,7 @@ impl<N: Network> Link<N> {
         Ok(())
     }
 
-    /// Posts the write of a slot, unless it is empty, and the header behind it.
+    /// Posts the write of a slot, unless it is empty, and then its header.
     fn post(&mut self, slot: usize, length: usize) -> Result<()> {
         let start = slot * self.geometry.slot();
         let sender = &self.sender;
@@ -382,7 +384,7 @@ impl<N: Network> Link<N> {
             .during("dat_ep_post_send")
     }
 
-    /// Polls until it is `enough`, by the number of credits and the lengths in the headers that came.
+    /// Polls until `enough` accepts the number of credits and the lengths in the headers.
     fn poll_until(&self, enough: impl Fn(usize, &[usize]) -> bool) -> Result<()> {
         let (mut credits, mut arrived) = (0, Vec::with_capacity(self.geometry.depth));
         let mut idle = 0;
@@ -395,7 +397,8 @@ impl<N: Network> Link<N> {
                 Ok(())
             });
             if result.is_err() {
-                // Receives are flushed because a request failed; that is what to tell, if it is known by now.
+                // Receives are flushed when a request fails; the failed request is the better
+                // report.
                 self.take_sender_completions()?;
             }
             result?;
@@ -412,7 +415,7 @@ impl<N: Network> Link<N> {
         Ok(())
     }
 
-    /// The completions of sends of both ends: nothing follows from them unless they failed.
+    /// Takes the completions of the sends of both ends; only failures have an effect.
     fn take_sender_completions(&self) -> Result<()> {
         for end in [&self.sender, &self.receiver] {
             while end.completion(end.node.requests)?.is_some() {}
@@ -420,7 +423,7 @@ impl<N: Network> Link<N> {
         Ok(())
     }
 
-    /// Whether a credit came.
+    /// Takes a credit; returns true if one came.
     fn take_credit(&self) -> Result<bool> {
         let sender = &self.sender;
         let Some((cookie, _)) = sender.completion(sender.node.receives)? else {
@@ -434,7 +437,7 @@ impl<N: Network> Link<N> {
         Ok(true)
     }
 
-    /// The length in the next header, if one came.
+    /// Takes the next header, if one came; returns the length in it.
     fn take_header(&self) -> Result<Option<usize>> {
         let receiver = &self.receiver;
         let Some((cookie, _)) = receiver.completion(receiver.node.receives)? else {

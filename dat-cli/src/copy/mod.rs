@@ -1,4 +1,4 @@
-//! `dat copy`: a file goes through registered memory, by RDMA Writes from one endpoint to another.
+//! `dat copy`: moves a file through registered memory, by RDMA Writes between two endpoints.
 
 mod link;
 mod plain;
@@ -40,11 +40,13 @@ struct Report {
     bytes_per_second: Option<f64>,
     /// Posting and polling only: the transfer itself.
     transfer_seconds: f64,
-    /// This and what follows is of the one of `pairs` whose ratio is the median: its transfer,
+    /// Rate of the transfer in the pair with the median ratio.
     transfer_bytes_per_second: Option<f64>,
-    /// the plain copies of the same data between buffers of the same shape,
+    /// Rate of the plain copies of the same data in that pair.
+    ///
+    /// Their buffers have the same shape.
     plain_bytes_per_second: Option<f64>,
-    /// and the first to the second.
+    /// Ratio of the two rates, transfer over plain copies.
     ratio: Option<f64>,
     pairs: usize,
     checksum: String,
@@ -53,8 +55,11 @@ struct Report {
 /// Copies a file.
 ///
 /// # Errors
-/// Usage: source and target cannot be used together. File: one of them cannot be read or written. Operation: the transfer
-/// failed, or the copy does not read back as the source. Interrupted: a signal came.
+/// - Usage: source and target cannot be used together.
+/// - File: one of them cannot be read or written.
+/// - Memory: the system lacks the memory for the buffers.
+/// - Operation: the transfer failed, or the copy differs from the source when it is read back.
+/// - Interrupted: a signal came.
 pub(crate) fn run<N: Network>(
     arguments: &CopyArguments,
     signals: &Signals,
@@ -72,7 +77,7 @@ pub(crate) fn run<N: Network>(
         .len();
     let progress = progress_bar(length, output);
     let fit = fitted(geometry, length);
-    // Slots at both ends, and as many plain buffers.
+    // Slots at both ends, and plain buffers of the same total size.
     host::room(4 * fit.bytes(), |room| smaller(geometry, room / 4))?;
     let mut link = Link::open(N::at_once(), fit)?;
     let mut part = target.begin()?;
@@ -158,7 +163,7 @@ pub(crate) fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
     })
 }
 
-/// What to do if the slots that are asked for can only have `room` bytes together.
+/// Returns the remedy if all slots may only have `room` bytes in total.
 pub(crate) fn smaller(geometry: Geometry, room: u64) -> String {
     match room / (geometry.depth * geometry.segments) as u64 {
         0 => "free some memory, or choose a smaller --depth and --segments".into(),
@@ -169,9 +174,11 @@ pub(crate) fn smaller(geometry: Geometry, room: u64) -> String {
     }
 }
 
-/// No more slots, and none larger, than a file of this length fills; so a small file takes little memory, whatever the options.
+/// Reduces the slots to those that a file of this length fills.
+///
+/// A small file then takes little memory, whatever the options.
 pub(crate) fn fitted(geometry: Geometry, length: u64) -> Geometry {
-    // Files whose length is not known, or that grow, still move in pieces worth the while.
+    // Minimum for files that report no length, or that grow.
     const LEAST: usize = 1 << 16;
     let length = usize::try_from(length).unwrap_or(usize::MAX).max(LEAST);
     let segments = geometry.segments.min(length.div_ceil(geometry.chunk));
@@ -202,7 +209,7 @@ pub(crate) fn progress_bar(length: u64, output: &Output) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(length).with_finish(ProgressFinish::AndClear);
-    // The template is fixed; if it were wrong, the bar would have its default looks.
+    // The template is constant; if it were wrong, the bar would keep its default style.
     if let Ok(style) = ProgressStyle::with_template(
         "{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
     ) {
@@ -211,7 +218,7 @@ pub(crate) fn progress_bar(length: u64, output: &Output) -> ProgressBar {
     bar
 }
 
-/// Bytes per second, if there were any.
+/// Returns the bytes per second, or `None` if no bytes were moved.
 pub(crate) fn rate(bytes: u64, seconds: f64) -> Option<f64> {
     (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds)
 }
@@ -254,7 +261,7 @@ fn print(report: &Report, output: &mut Output) {
     output.document(report);
 }
 
-/// The checksum of all that a reader yields.
+/// Computes the checksum of all bytes of a reader.
 fn checksum_of(reader: &mut impl Read, path: &Path, signals: &Signals) -> Result<u128> {
     let mut checksum = XxHash3_128::new();
     let mut buffer = vec![0; 1 << 20];
@@ -336,7 +343,7 @@ mod tests {
         }
     }
 
-    /// A transfer that fails in the middle leaves the target as it was, and no file beside it.
+    /// A failed transfer leaves the old target, and no temporary file.
     #[test]
     fn a_failed_transfer_leaves_the_target() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,9 +1,10 @@
 //! The plain memory copies that a transfer is compared with.
 //!
-//! What an RDMA Write moves from slot to slot is copied once more, between two plain buffers of the same shape that are filled
-//! and emptied with the slots, so that both copies find their data and their places in the same state; and it is done in
-//! between, so that what else goes on in the machine slows both. A pair is the time of some writes and of their plain copies.
-//! What is reported is the pair in the middle, when they are ordered by their ratios: both of its rates and their ratio.
+//! The data of an RDMA Write from slot to slot is copied once more, between two plain buffers of
+//! the same shape. They are filled and emptied together with the slots, so both copies find their
+//! data and buffers in the same state. The two kinds of copy alternate, so other load on the
+//! machine slows both. A pair has the time of some writes and that of their plain copies. The pair
+//! with the median ratio is reported: both rates and their ratio.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::link::Geometry;
 use crate::host::PAGE;
 
-/// Bytes that start with a page, as those of the slots do.
+/// Bytes that start at a page boundary, as those of the slots do.
 struct Buffer {
     bytes: Vec<u8>,
     start: usize,
@@ -19,7 +20,7 @@ struct Buffer {
 
 impl Buffer {
     fn new(length: usize) -> Self {
-        // Filled, so that the pages are there.
+        // Nonzero, so that the pages are mapped.
         let bytes = vec![0xFF; length + PAGE - 1];
         let start = bytes.as_ptr().align_offset(PAGE).min(PAGE - 1);
         Self { bytes, start }
@@ -33,7 +34,7 @@ impl Buffer {
     }
 }
 
-/// The same bytes, moved by the transfer and by plain copies.
+/// The times of a transfer and of plain copies of the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pair {
     bytes: u64,
@@ -42,28 +43,28 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Bytes per second of the transfer.
+    /// Returns the bytes per second of the transfer.
     pub(crate) fn transfer_rate(self) -> f64 {
         self.bytes as f64 / self.transfer.as_secs_f64()
     }
 
-    /// Bytes per second of the plain copies.
+    /// Returns the bytes per second of the plain copies.
     pub(crate) fn plain_rate(self) -> f64 {
         self.bytes as f64 / self.plain.as_secs_f64()
     }
 
-    /// The speed of the transfer as a part of that of the plain copies.
+    /// Returns the speed of the transfer relative to the plain copies.
     pub(crate) fn ratio(self) -> f64 {
         self.plain.as_secs_f64() / self.transfer.as_secs_f64()
     }
 }
 
-/// The plain copies and what they took.
+/// The buffers of the plain copies, and the measured pairs.
 pub(crate) struct Plain {
     slot: usize,
     sender: Buffer,
     receiver: Buffer,
-    /// Of the pair that is not complete.
+    /// Bytes of the incomplete pair; `current` is the time of their plain copies.
     bytes: u64,
     current: Duration,
     pairs: Vec<Pair>,
@@ -82,20 +83,20 @@ impl Plain {
         }
     }
 
-    /// Puts data where it is copied from, as it is put into a slot of the sender.
+    /// Stores data to copy, as the transfer stores it in a slot of the sender.
     pub(crate) fn fill(&mut self, offset: usize, data: &[u8]) {
         self.sender
             .piece(offset, data.len())
             .copy_from_slice(black_box(data));
     }
 
-    /// Takes data from where it was copied to, as it is taken from a slot of the receiver.
+    /// Loads copied data, as the transfer loads it from a slot of the receiver.
     pub(crate) fn empty(&mut self, offset: usize, data: &mut [u8]) {
         data.copy_from_slice(self.receiver.piece(offset, data.len()));
         black_box(data);
     }
 
-    /// Copies what is in a slot.
+    /// Copies the data of a slot.
     pub(crate) fn copy(&mut self, slot: usize, length: usize) {
         let offset = slot * self.slot;
         let from = self.sender.piece(offset, length);
@@ -107,7 +108,7 @@ impl Plain {
         self.bytes += length as u64;
     }
 
-    /// Completes a pair: what was copied since the last one took the transfer so long.
+    /// Completes a pair; `transfer` is the time of the transfer since the last pair.
     pub(crate) fn pair(&mut self, transfer: Duration) {
         let bytes = std::mem::take(&mut self.bytes);
         let plain = std::mem::take(&mut self.current);
@@ -120,12 +121,12 @@ impl Plain {
         }
     }
 
-    /// The number of pairs.
+    /// Returns the number of pairs.
     pub(crate) fn pairs(&self) -> usize {
         self.pairs.len()
     }
 
-    /// The pair in the middle of all, by their ratios.
+    /// Returns the pair with the median ratio.
     pub(crate) fn median(&self) -> Option<Pair> {
         let mut pairs = self.pairs.clone();
         pairs.sort_by(|one, other| one.ratio().total_cmp(&other.ratio()));

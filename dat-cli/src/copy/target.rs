@@ -1,4 +1,4 @@
-//! Where the copy of a file shall be.
+//! The target of a file copy.
 
 use std::fs::{self, Metadata};
 use std::io::Seek;
@@ -9,14 +9,14 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::Signals;
 use crate::place::{Part, Place};
 
-/// A place for a copy.
+/// The place for a copy, and the metadata of its source.
 pub(crate) struct Target {
     place: Place,
     source: Metadata,
 }
 
 impl Target {
-    /// Looks whether one can be copied to the other.
+    /// Checks that the source can be copied to the target.
     pub(crate) fn choose(source: &Path, target: &Path) -> Result<Self> {
         let from = fs::metadata(source).map_err(|error| Failure::file("read", source, &error))?;
         if !from.is_file() {
@@ -40,13 +40,15 @@ impl Target {
         })
     }
 
-    /// Makes the file that is to become the copy.
+    /// Creates the temporary file for the copy.
     pub(crate) fn begin(self) -> Result<Part> {
         self.place.begin(Some(&self.source))
     }
 }
 
-/// The refusal of a source that is no regular file and so cannot be `done`: copied, or what else is done with files.
+/// Returns the refusal of a source that is not a regular file.
+///
+/// `done` names the refused action, such as "copied".
 pub(crate) fn irregular(source: &Path, about: &Metadata, done: &str) -> Failure {
     let (why, remedy) = if about.is_dir() {
         (
@@ -66,7 +68,7 @@ pub(crate) fn irregular(source: &Path, about: &Metadata, done: &str) -> Failure 
     )
 }
 
-/// The checksum of a file that was written, from its start.
+/// Computes the checksum of a written file from its start.
 pub(crate) fn read_back(part: &mut Part, signals: &Signals) -> Result<u128> {
     let name = part.place().name().to_path_buf();
     let file = part.file();

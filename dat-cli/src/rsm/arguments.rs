@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::peer::{Peer, QUALIFIER, parse_peer};
 use crate::size::{counted, parse_duration, parse_offset, parse_size};
 
-/// The id that segments have unless another one is chosen.
+/// The default id of a segment.
 const SEGMENT: &str = "0x600000";
 
 #[derive(Args)]
@@ -89,14 +89,14 @@ pub(crate) struct SegmentDevice {
     pub(crate) waiting: WaitingArguments,
 }
 
-/// Where `--help` shows options of devices.
+/// The heading of device options in `--help`.
 const DEVICES: &str = "RDMA devices";
 
 impl RsmCommand {
-    /// Whether this is for an RDMA device.
+    /// Returns true if the command is for an RDMA device.
     ///
     /// # Errors
-    /// Usage: the way to wait is chosen, but no device; or the device is a model.
+    /// - Usage: `--wait` is given without a device, or the device is the model.
     pub(crate) fn wants_device(&self) -> Result<bool, Failure> {
         let import = match self {
             Self::Export(export) => {
@@ -180,11 +180,12 @@ pub(crate) struct GetArguments {
 }
 
 impl GetArguments {
-    /// How many bytes to get, where `--offset` and `--length` lie within the segment and there is something to get. What was
-    /// exported ends at `end`, and zeros fill the segment up.
+    /// Returns the number of bytes to get.
+    ///
+    /// `end` is the end of the exported file; zeros fill the segment up to `segment` bytes.
     ///
     /// # Errors
-    /// Usage: they do not, or there is nothing.
+    /// - Usage: `--offset` and `--length` leave the segment, or no byte is left to get.
     pub(crate) fn bytes(&self, end: u64, segment: u64) -> Result<u64, Failure> {
         let offset = self.offset;
         let (from, whole) = match &self.from {
@@ -192,7 +193,7 @@ impl GetArguments {
             None => ("the segment".into(), segment),
         };
         let Some(length) = self.length else {
-            // A file without bytes is got as what it is, from its beginning.
+            // An empty file is got as an empty file, if the offset is 0.
             if offset == 0 || offset < whole {
                 return Ok(whole - offset.min(whole));
             }
@@ -226,7 +227,7 @@ impl GetArguments {
         ))
     }
 
-    /// How the file is exported where both ends are in this process.
+    /// Returns the arguments that export a file if both ends are in this process.
     pub(crate) fn exported(&self, from: &Path) -> ExportArguments {
         let device = &self.import.device;
         ExportArguments {
@@ -256,7 +257,7 @@ pub(crate) struct BenchArguments {
     pub(crate) import: ImportArguments,
 }
 
-/// Reads an id that applications may use, in hexadecimal with `0x`, or decimal.
+/// Parses an id for applications, in hexadecimal with `0x`, or in decimal.
 fn parse_segment(text: &str) -> Result<u32, String> {
     let id = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),

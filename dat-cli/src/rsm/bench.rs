@@ -1,4 +1,4 @@
-//! What vectors cost, beside what plain RDMA Writes cost, in turns.
+//! Measures the cost of vectors and of plain RDMA Writes, in turns.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,13 @@ use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
 use crate::perf::measure::Latency;
 use crate::size::{counted, size};
 
-/// Vectors of each kind that are not measured: what is used for the first time is slow.
+/// Vectors of each kind that are not measured.
+///
+/// The first use of memory is slow.
 const TRIAL: u64 = 16;
-/// Vectors of a kind that are made in turn.
+/// Vectors of a kind in one turn.
 const TURN: u64 = 16;
-/// Sizes of single buffers that are compared with copies in memory, on the mock.
+/// Sizes of single buffers that are compared with memory copies, on the mock.
 const BULK: [usize; 2] = [64 << 10, 1 << 20];
 
 #[derive(Serialize)]
@@ -36,7 +38,7 @@ pub(crate) struct Report {
     entries: u64,
     mode: &'static str,
     kinds: Vec<Kind>,
-    /// The median time of a putv over that of as many plain writes and a flush.
+    /// Median time of a putv over that of as many plain writes and a flush.
     putv_to_plain: f64,
     bulk: Vec<Bulk>,
 }
@@ -50,7 +52,7 @@ struct Kind {
     bandwidth_bytes_per_second: Option<f64>,
 }
 
-/// Puts of one buffer, compared with copies in memory.
+/// Puts of one buffer, compared with memory copies.
 #[derive(Serialize)]
 struct Bulk {
     name: &'static str,
@@ -60,7 +62,10 @@ struct Bulk {
     put_to_copy: f64,
 }
 
-/// How one buffer is put. The mock sees the segment, so that all but vectors are stores there and no transfers.
+/// The way in which one buffer is put.
+///
+/// On the mock the segment is in this process, so puts without a vector are direct stores, not
+/// transfers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Single,
@@ -143,7 +148,7 @@ impl Timer {
     }
 }
 
-/// One vector put, until it is visible.
+/// Puts one vector and waits until it is visible.
 fn put<B: HostBackend, W: Wait>(importer: &mut Importer<'_, B, W>) -> Result<()> {
     let bytes = importer.shape.vector();
     importer.begin()?;
@@ -151,7 +156,7 @@ fn put<B: HostBackend, W: Wait>(importer: &mut Importer<'_, B, W>) -> Result<()>
     importer.end()
 }
 
-/// One vector got, until it is here.
+/// Gets one vector and waits until it has arrived.
 fn get<B: HostBackend, W: Wait>(importer: &mut Importer<'_, B, W>) -> Result<()> {
     let bytes = importer.shape.vector();
     importer.begin()?;
@@ -162,7 +167,8 @@ fn get<B: HostBackend, W: Wait>(importer: &mut Importer<'_, B, W>) -> Result<()>
 /// Measures vectors and plain writes in turns.
 ///
 /// # Errors
-/// Operation: a transfer failed. Interrupted: a signal came.
+/// - Operation: a transfer failed.
+/// - Interrupted: a signal came.
 pub(crate) fn run<B: HostBackend, W: Wait, C: Course>(
     arguments: &BenchArguments,
     (backend, device): (&'static str, Option<String>),
@@ -205,7 +211,9 @@ pub(crate) fn run<B: HostBackend, W: Wait, C: Course>(
     })
 }
 
-/// Whether there is time left, a part of it for each kind, or transfers are.
+/// Returns true if a kind has transfers or time left.
+///
+/// A kind gets one of `parts` equal parts of the duration.
 fn is_unfinished(timer: &Timer, arguments: &BenchArguments, parts: u32) -> bool {
     match arguments.iterations {
         Some(iterations) => timer.latencies.len() < iterations,
@@ -221,10 +229,13 @@ pub(crate) const fn mode(shape: Shape) -> &'static str {
     }
 }
 
-/// Compares puts of one buffer with copies in memory, in turns; the segment has room for the largest.
+/// Compares puts of one buffer with memory copies, in turns.
+///
+/// The segment must have the size of [`room`].
 ///
 /// # Errors
-/// Operation: a put failed. Interrupted: a signal came.
+/// - Operation: a put failed.
+/// - Interrupted: a signal came.
 pub(crate) fn bulk<B: HostBackend, W: Wait>(
     report: &mut Report,
     arguments: &BenchArguments,
@@ -274,7 +285,7 @@ pub(crate) fn bulk<B: HostBackend, W: Wait>(
     Ok(())
 }
 
-/// The bytes that a segment needs for all of it.
+/// Returns the bytes that a segment needs for all measurements.
 pub(crate) fn room(shape: Shape) -> usize {
     BULK.into_iter().fold(shape.vector(), usize::max)
 }

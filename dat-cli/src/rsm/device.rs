@@ -39,23 +39,24 @@ use crate::peer::Peer;
 use crate::remote::verbs::{addresses, choose, not_listening, opening, own_address, resolve};
 use crate::size::size;
 
-/// The number of whoever exports. Others are numbered by their addresses.
+/// The node number of the exporter; other nodes are numbered by their addresses.
 const EXPORTER: NodeId = 1;
-/// Where nobody connects to.
+/// The qualifier of nodes that do not listen.
 const NOWHERE: u64 = 0;
 /// Importers that an exporter has endpoints for.
 const IMPORTERS: usize = 16;
-/// Microseconds after which an exporter looks whether it is to end.
+/// Microseconds between two checks of an exporter for its end.
 const TICK: u32 = 200_000;
-/// Microseconds after which it is tried whether the other end is there, if nothing else is on the way.
+/// Microseconds between two probes of the peer on an idle connection.
 const PROBES: u32 = 5_000_000;
-/// Ports that are tried for an exporter in this process.
+/// Ports that are tried after the first, for an exporter in this process.
 const TRIES: u32 = 8;
 
-/// Does what the arguments ask for, on a device.
+/// Runs the command that the arguments name, on a device.
 ///
 /// # Errors
-/// As on the mock; and Operation: there is no device, nobody exports there, or it refuses, or dies.
+/// - Those on the mock.
+/// - Operation: no device is usable, or the exporter is missing, refuses, or ends.
 pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) -> Result<bool> {
     let done = match command {
         RsmCommand::Export(arguments) => export(arguments, signals, output),
@@ -63,14 +64,14 @@ pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) 
         RsmCommand::Get(arguments) => get(arguments, signals, output),
         RsmCommand::Bench(arguments) => measure(arguments, signals, output),
     };
-    // A call that a signal interrupted says something less to the point.
+    // If a signal interrupted a call, the signal is the better report.
     done.or_else(|failure| signals.check().and(Err(failure)))
 }
 
-/// How a call waits for the device.
+/// The way in which a call waits for the device.
 struct DeviceWait {
     inner: VerbsWait,
-    /// Looks in vain before other programs get their turn, for whoever does not sleep.
+    /// If set, the wait polls instead of sleeping.
     polls: Option<Looks>,
 }
 
@@ -99,7 +100,7 @@ impl Wait for DeviceWait {
     }
 }
 
-/// Counts looks.
+/// Counts empty polls; yields the thread after `most` of them.
 struct Looks {
     most: u32,
     vain: Cell<u32>,
@@ -130,7 +131,9 @@ impl Course for Looks {
     }
 }
 
-/// The number of a node that imports.
+/// Returns the node number of an importer.
+///
+/// It is the IPv4 address, or a hash of the IPv6 address, but at least [`EXPORTER`] + 1.
 fn node_at(address: IpAddr) -> NodeId {
     let number = match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -202,7 +205,9 @@ impl Site {
     }
 }
 
-/// Who runs this program; a system that does not say so is taken to have one user.
+/// Returns the user and group of this process.
+///
+/// If the system does not report them, all processes count as one user.
 fn credentials() -> Credentials {
     let about = fs::metadata("/proc/self");
     about.map_or_else(
@@ -214,10 +219,12 @@ fn credentials() -> Credentials {
     )
 }
 
-/// Whether the port is free: the engine has no error for one that is not.
+/// Checks that the port is free.
+///
+/// The engine has no error for a port in use.
 ///
 /// # Errors
-/// Operation: another process listens there.
+/// - Operation: another process listens on the port.
 fn listens(ia: &Adapter<VerbsBackend>, qualifier: u64) -> Result<()> {
     let arrivals = ia
         .evd_create(1, None, EvdFlags::CR)
@@ -243,7 +250,7 @@ struct Exporter {
 }
 
 impl Exporter {
-    /// Publishes a segment to processes of this host, and of others that are named by their addresses.
+    /// Publishes a segment to processes of this host and of the hosts in `others`.
     fn publish(
         device: &VerbsDevice,
         (waiting, qualifier): (WaitingArguments, u64),
@@ -283,7 +290,7 @@ impl Exporter {
         Ok(Self { site, export })
     }
 
-    /// Serves until `ends` says so; it is told how many signals have come.
+    /// Serves until `ends` returns true; `ends` gets the number of signals so far.
     fn serve(&mut self, mut ends: impl FnMut(u64) -> bool) -> Result<u64> {
         let mut signals = 0;
         while !ends(signals) {
@@ -298,7 +305,7 @@ impl Exporter {
         Ok(signals)
     }
 
-    /// Takes the segment back from all importers.
+    /// Revokes the segment of all importers.
     fn end(mut self) -> Result<()> {
         let Site {
             engine,
@@ -357,14 +364,14 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
     Ok(true)
 }
 
-/// What an importer works with.
+/// The connection of an importer, and its addresses.
 struct Importing<'s> {
     importer: Importer<'s, VerbsBackend, DeviceWait>,
     place: Place,
     device: String,
 }
 
-/// Connects to an exporter as a node of its own.
+/// Connects to an exporter as a separate node and runs `act`.
 fn import<T>(
     (device, peer): (&str, SocketAddr),
     (arguments, waiting): (&ImportArguments, WaitingArguments),
@@ -399,7 +406,9 @@ fn import<T>(
     Ok(done)
 }
 
-/// Lets `act` import from the exporter that was named, or from one in this process on the same device.
+/// Runs `act` as importer of the named exporter, or of one in this process.
+///
+/// The exporter in this process runs on the same device.
 fn with_exporter<T>(
     arguments: &ImportArguments,
     waiting: WaitingArguments,
@@ -438,7 +447,7 @@ fn with_exporter<T>(
         });
         stop.store(true, Ordering::Release);
         match serving.join() {
-            // What the importer found is nearer to what was asked for.
+            // The importer's error is the more specific one.
             Ok(served) => result.and_then(|result| served.map(|()| result)),
             Err(_) => Err(Failure::operation(
                 "exporting failed",
@@ -448,7 +457,9 @@ fn with_exporter<T>(
     })
 }
 
-/// An exporter at a port that nobody listens on.
+/// Publishes a segment on a free port, for an importer in this process.
+///
+/// After any failure it tries the next port.
 fn exporter_here(
     device: &VerbsDevice,
     segment: SegmentId,
@@ -528,7 +539,7 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
 fn measure(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -> Result<bool> {
     let shape = Shape::new(&arguments.import)?;
     let import = &arguments.import;
-    // Plain transfers do not sleep: vectors do as they do.
+    // Plain transfers poll, so vectors poll too.
     let waiting = WaitingArguments {
         wait: Some(WaitName::Poll),
         ..import.device.waiting

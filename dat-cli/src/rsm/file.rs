@@ -11,10 +11,10 @@ use crate::failure::{Failure, Result};
 use crate::host::Memory;
 use crate::place::{Part, Place, exists};
 
-/// Bytes that are moved between files and memory at a time.
+/// Bytes moved between files and memory at a time.
 const CHUNK: usize = 1 << 20;
 
-/// A file that is read.
+/// A file to read.
 pub(super) struct Source<'p> {
     file: File,
     path: &'p Path,
@@ -22,10 +22,11 @@ pub(super) struct Source<'p> {
 }
 
 impl<'p> Source<'p> {
-    /// Opens a regular file, which is to be `done` something with.
+    /// Opens a regular file; `done` names the action for a refusal.
     ///
     /// # Errors
-    /// File: it cannot be read. Usage: it is no regular file.
+    /// - File: the file cannot be read.
+    /// - Usage: it is not a regular file.
     pub(super) fn open(path: &'p Path, done: &str) -> Result<Self> {
         let unreadable = |error| Failure::file("read", path, &error);
         let about = path.metadata().map_err(unreadable)?;
@@ -39,31 +40,32 @@ impl<'p> Source<'p> {
         })
     }
 
-    /// Bytes, when it was opened.
+    /// Returns the length of the file when it was opened.
     pub(super) const fn length(&self) -> u64 {
         self.length
     }
 
-    /// The next bytes; fewer than there is room for only at the end.
+    /// Reads the next bytes; fills the buffer except at the end of the file.
     ///
     /// # Errors
-    /// File: it cannot be read.
+    /// - File: the file cannot be read.
     pub(super) fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
         let path = self.path;
         fill(&mut self.file, bytes).map_err(|error| Failure::file("read", path, &error))
     }
 }
 
-/// A file that there was not before; it appears when it is whole.
+/// A new file; it appears at its path when it is complete.
 pub(super) struct Fresh {
     part: Part,
 }
 
 impl Fresh {
-    /// Begins a file.
+    /// Creates the temporary file.
     ///
     /// # Errors
-    /// File: it exists, or cannot be made. Usage: it names no file.
+    /// - File: the path exists, or the file cannot be created.
+    /// - Usage: the path names no file.
     pub(super) fn create(path: &Path) -> Result<Self> {
         if path.is_dir() {
             return Err(Failure::file_because(
@@ -80,27 +82,27 @@ impl Fresh {
         Ok(Self { part })
     }
 
-    /// Writes more of it.
+    /// Appends bytes to the file.
     ///
     /// # Errors
-    /// File: it cannot be written.
+    /// - File: the bytes cannot be written.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.part.write(bytes)
     }
 
-    /// Writes all of some memory, and keeps the file.
+    /// Writes the whole of a memory and keeps the file.
     ///
     /// # Errors
-    /// File: it cannot be written.
+    /// - File: the file cannot be written.
     pub(super) fn write(mut self, memory: Memory) -> Result<()> {
         for_each(memory, 0, memory.length(), |bytes| self.append(bytes))?;
         self.keep()
     }
 
-    /// Gives it its name.
+    /// Moves the file to its path.
     ///
     /// # Errors
-    /// File: somebody else has made a file of that name, or it cannot be written.
+    /// - File: the path is taken meanwhile, or the file cannot be moved.
     pub(super) fn keep(self) -> Result<()> {
         self.part.keep_new()
     }
@@ -110,12 +112,12 @@ impl Fresh {
 pub(super) struct Contents(u128);
 
 impl Contents {
-    /// Of its beginning.
+    /// Computes the checksum of the first `length` bytes.
     pub(super) fn of(memory: Memory, length: u64) -> Self {
         Self::part(memory, 0, length)
     }
 
-    /// Of a part of it.
+    /// Computes the checksum of a part of the memory.
     pub(super) fn part(memory: Memory, offset: u64, length: u64) -> Self {
         let mut hasher = XxHash3_128::new();
         let place = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -127,16 +129,16 @@ impl Contents {
         Self(hasher.finish_128())
     }
 
-    /// The checksum itself.
+    /// Returns the checksum.
     #[cfg(feature = "verbs")]
     pub(super) fn checksum(&self) -> u128 {
         self.0
     }
 
-    /// Whether something else has the same.
+    /// Checks that another checksum is the same.
     ///
     /// # Errors
-    /// Operation: it has not.
+    /// - Operation: the checksums differ.
     pub(super) fn compare(&self, found: u128) -> Result<()> {
         super::compare(found, self.0)
     }

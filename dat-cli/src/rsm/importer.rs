@@ -1,4 +1,4 @@
-//! A connection to a segment, and what is moved over it.
+//! A connection to a segment, and the transfers over it.
 
 use dat_core::event::Wait;
 use dat_rsm::{
@@ -16,7 +16,7 @@ use crate::size::argument;
 /// Vectors between two barriers in explicit mode.
 const VECTORS: usize = 4;
 
-/// How vectors are made.
+/// The shape of vectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Bytes per entry.
@@ -26,10 +26,11 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// What the arguments say.
+    /// Takes the shape from the arguments.
     ///
     /// # Errors
-    /// Usage: too much memory. Memory: the system has not as much.
+    /// - Usage: the buffers are too large.
+    /// - Memory: the system lacks the memory for them.
     pub(crate) fn new(arguments: &ImportArguments) -> Result<Self> {
         let explicit = arguments.mode == ModeName::Explicit;
         let entries = usize::from(arguments.entries);
@@ -55,17 +56,17 @@ impl Shape {
         })
     }
 
-    /// Bytes of a vector.
+    /// Returns the bytes of a vector.
     pub(crate) const fn vector(self) -> usize {
         self.piece * self.entries
     }
 
-    /// Vectors that share a buffer and end together.
+    /// Returns the number of vectors that share a buffer and complete together.
     const fn vectors(self) -> usize {
         if self.explicit { VECTORS } else { 1 }
     }
 
-    /// The pieces of some bytes: offset and length.
+    /// Returns the offsets and lengths of the entries for `length` bytes.
     fn pieces(self, length: usize) -> impl Iterator<Item = (u64, u64)> {
         (0..length).step_by(self.piece).map(move |offset| {
             let piece = self.piece.min(length - offset);
@@ -74,7 +75,7 @@ impl Shape {
     }
 }
 
-/// What was moved.
+/// The totals of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moved {
     pub(crate) bytes: u64,
@@ -83,7 +84,7 @@ pub(crate) struct Moved {
     pub(crate) checksum: u128,
 }
 
-/// A connection to a segment, with a buffer that has a handle.
+/// A connection to a segment, with a registered local buffer.
 pub(crate) struct Importer<'e, B: HostBackend, W: Wait> {
     pub(crate) engine: &'e Engine<B>,
     controller: ControllerId,
@@ -96,10 +97,10 @@ pub(crate) struct Importer<'e, B: HostBackend, W: Wait> {
 }
 
 impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
-    /// Connects, and makes what is needed for transfers.
+    /// Connects to the segment and creates the buffer and the barrier.
     ///
     /// # Errors
-    /// Operation: a call failed.
+    /// - Operation: a call failed.
     pub(crate) fn connect(
         (engine, controller): (&'e Engine<B>, ControllerId),
         (node, segment): (NodeId, SegmentId),
@@ -137,14 +138,14 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
         })
     }
 
-    /// Bytes of the segment.
+    /// Returns the bytes of the segment.
     pub(crate) fn length(&self) -> Result<u64> {
         self.engine
             .import_length(self.import)
             .during_rsm("asking for the length of the segment")
     }
 
-    /// Puts so many bytes from a place of the buffer.
+    /// Puts `length` bytes from an offset of the buffer.
     pub(crate) fn putv(
         &mut self,
         from: usize,
@@ -168,7 +169,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
         Ok(entries.len() as u64)
     }
 
-    /// Gets so many bytes into a place of the buffer.
+    /// Gets `length` bytes into an offset of the buffer.
     pub(crate) fn getv(&mut self, into: usize, remote: u64, length: usize) -> Result<u64> {
         let mut entries: Vec<GetEntry<'_>> = self
             .shape
@@ -197,7 +198,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
         Ok(())
     }
 
-    /// Closes the barrier, in explicit mode: everything since `begin` is there.
+    /// Closes the barrier, in explicit mode; all transfers since `begin` are then complete.
     pub(crate) fn end(&mut self) -> Result<()> {
         if self.shape.explicit {
             self.engine
@@ -207,7 +208,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
         Ok(())
     }
 
-    /// Puts what `read` yields, until it yields nothing, from an offset of the segment on.
+    /// Puts the bytes of `read` at an offset of the segment, until `read` ends.
     pub(crate) fn put_all(
         &mut self,
         offset: u64,
@@ -245,7 +246,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
         }
     }
 
-    /// Gets so many bytes from an offset of the segment on, and gives them to `write`.
+    /// Gets `length` bytes from an offset of the segment and passes them to `write`.
     pub(crate) fn get_all(
         &mut self,
         offset: u64,
@@ -284,7 +285,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
         Ok(moved)
     }
 
-    /// Lets go of everything.
+    /// Frees the barrier and the buffer, and disconnects.
     pub(crate) fn disconnect(mut self) -> Result<()> {
         self.engine
             .destroy_barrier(self.barrier)

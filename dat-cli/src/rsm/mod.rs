@@ -26,7 +26,7 @@ use crate::interrupt::Signals;
 use crate::output::{FAINT, GOOD, HEADING, Output};
 use crate::size::{counted, size};
 
-/// What was moved to or from a segment.
+/// The report of a transfer to or from a segment.
 #[derive(Serialize)]
 struct Report {
     ok: bool,
@@ -46,11 +46,11 @@ struct Report {
     verified: bool,
 }
 
-/// The backend, and the device of it where there are several.
+/// The backend, and the name of its device if it has several.
 type On = (&'static str, Option<String>);
 const MOCK: On = ("mock", None);
 
-/// What was exported.
+/// The report of an export.
 #[derive(Serialize)]
 struct ExportReport {
     ok: bool,
@@ -63,11 +63,14 @@ struct ExportReport {
     checksum: String,
 }
 
-/// Does what the arguments ask for.
+/// Runs the command that the arguments name.
 ///
 /// # Errors
-/// Usage: arguments that cannot be used together. File: one cannot be read or written. Operation: a call failed, or bytes
-/// did not arrive. Interrupted: a signal came.
+/// - Usage: the arguments cannot be used together.
+/// - File: a file cannot be read or written.
+/// - Memory: the system lacks the memory.
+/// - Operation: a call failed, or bytes did not arrive.
+/// - Interrupted: a signal came.
 pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) -> Result<bool> {
     if command.wants_device()? {
         return crate::device::rsm(command, signals, output);
@@ -80,7 +83,7 @@ pub(crate) fn run(command: &RsmCommand, signals: &Signals, output: &mut Output) 
     }
 }
 
-/// A segment on the mock, and an importer of it.
+/// A segment that node B of a pair on the mock exports.
 struct Both<'p> {
     pair: &'p Pair,
     export: ExportId,
@@ -119,7 +122,7 @@ impl<'p> Both<'p> {
         Importer::connect(engine, (End::B.node(), id), permission, shape, wait)
     }
 
-    /// Takes the segment back.
+    /// Destroys the export, which revokes the segment.
     fn end(self) -> Result<()> {
         let wait = &mut self.pair.wait(End::B);
         let engine = self.pair.engine(End::B);
@@ -129,7 +132,7 @@ impl<'p> Both<'p> {
     }
 }
 
-/// The pages that so many bytes take.
+/// Returns the size of the pages that `bytes` bytes take.
 fn pages(bytes: u64) -> Result<usize> {
     let rounded = usize::try_from(bytes.max(1))
         .ok()
@@ -148,7 +151,7 @@ fn pages(bytes: u64) -> Result<usize> {
     Ok(rounded)
 }
 
-/// The memory of a segment as the arguments say, and what it holds.
+/// Creates the memory of a segment with the file's content; returns the file's length too.
 fn contents(arguments: &ExportArguments) -> Result<(Memory, u64)> {
     let open = |path| Source::open(path, "exported");
     let source = arguments.file.as_deref().map(open).transpose()?;
@@ -240,7 +243,7 @@ fn report_export(report: &ExportReport, output: &mut Output) {
     output.document(report);
 }
 
-/// Puts a file over a connection, and signals and verifies as asked.
+/// Puts a file into a segment, verifies it, and signals if requested.
 fn put_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
     arguments: &PutArguments,
     importer: &mut Importer<'_, B, W>,
@@ -269,7 +272,7 @@ fn put_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
     let seconds = begin.elapsed().as_secs_f64();
     let back = importer.get_all(arguments.offset, moved.bytes, |_| signals.check())?;
     compare(back.checksum, moved.checksum)?;
-    // The exporter may end by it.
+    // Posted last, because the exporter may end on the signal.
     if arguments.signal {
         importer
             .engine
@@ -285,7 +288,7 @@ fn put_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
     Ok(true)
 }
 
-/// Gets a file over a connection.
+/// Gets bytes of a segment into a file.
 fn get_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
     arguments: &GetArguments,
     importer: &mut Importer<'_, B, W>,

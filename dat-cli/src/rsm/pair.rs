@@ -19,10 +19,10 @@ use crate::limits;
 /// An engine that lives as long as the program.
 pub(crate) type Engine<B = MockBackend> = Rsm<'static, B, SpinLock>;
 
-/// What the controllers of the program are called.
+/// The name of the program's controllers.
 pub(crate) const CONTROLLER: &str = "dat0";
 
-/// What an adapter needs to carry remote shared memory to a few nodes.
+/// The capacity of an adapter that carries remote shared memory to a few nodes.
 pub(crate) const CAPACITY: Capacity = Capacity {
     endpoints: 8,
     regions: 256,
@@ -30,9 +30,9 @@ pub(crate) const CAPACITY: Capacity = Capacity {
     events: host::EVENTS,
 };
 
-/// Says what was being done when a call of remote shared memory failed.
+/// Names the failed call of remote shared memory in a failure.
 pub(crate) trait DuringRsm<T> {
-    /// Turns the error into a failure of the program.
+    /// Turns an error of `call` into a failure of the program.
     fn during_rsm(self, call: &str) -> Result<T>;
 }
 
@@ -51,7 +51,7 @@ impl<T, E: Into<RsmError>> DuringRsm<T> for std::result::Result<T, E> {
                 None => {
                     let failure = Failure::operation(what, error);
                     match error {
-                        // Which resource it does not say.
+                        // The error does not tell which resource is missing.
                         RsmError::InsufficientResources => {
                             let reached = limits::descriptors().or_else(limits::locked_memory);
                             failure.because(reached)
@@ -64,7 +64,7 @@ impl<T, E: Into<RsmError>> DuringRsm<T> for std::result::Result<T, E> {
     }
 }
 
-/// What to do about errors that have their cause at the exporter.
+/// Returns the remedy for errors that have their cause at the exporter.
 const fn remedy(error: RsmError) -> Option<&'static str> {
     match error {
         RsmError::RemoteNodeUnreachable => Some(
@@ -85,7 +85,7 @@ const fn remedy(error: RsmError) -> Option<&'static str> {
     }
 }
 
-/// One of the two.
+/// One of the two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     A,
@@ -93,7 +93,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// Its number in the interface.
+    /// Returns the number of the node in the interface.
     pub(crate) const fn node(self) -> NodeId {
         match self {
             Self::A => 1,
@@ -102,7 +102,7 @@ impl End {
     }
 }
 
-/// The node that compares: a bare adapter.
+/// The node of the plain writes, an adapter without an engine.
 pub(crate) const THIRD: NodeId = 3;
 
 /// Two nodes on one fabric, each with an open controller.
@@ -113,7 +113,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Makes both nodes.
+    /// Creates both nodes.
     pub(crate) fn open() -> Result<Self> {
         let fabric = Fabric::new(FabricOptions::default());
         let nodes = [End::A, End::B].map(|end| {
@@ -165,17 +165,17 @@ impl Pair {
         }
     }
 
-    /// The engine of a node.
+    /// Returns the engine of a node.
     pub(crate) fn engine(&self, end: End) -> &Engine {
         &self.side(end).0
     }
 
-    /// The controller of a node.
+    /// Returns the controller of a node.
     pub(crate) fn controller(&self, end: End) -> ControllerId {
         self.side(end).1
     }
 
-    /// A way to wait for a call of a node, while the other one and the fabric go on.
+    /// Returns a wait for a node's calls; it drives the other node and the fabric.
     pub(crate) fn wait(&self, end: End) -> PairWait<'_> {
         let other = match end {
             End::A => End::B,
@@ -184,20 +184,20 @@ impl Pair {
         PairWait { pair: self, other }
     }
 
-    /// The address of a node.
+    /// Returns the address of a node.
     pub(crate) fn address(&self, end: End) -> IaAddress {
         NodeOptions::new("rsm", u64::from(end.node())).address
     }
 
-    /// A bare adapter on the same fabric.
+    /// Opens an adapter without an engine on the same fabric.
     ///
     /// # Errors
-    /// Operation: it cannot be opened.
+    /// - Operation: the adapter cannot be opened.
     pub(crate) fn third(&self) -> Result<Adapter> {
         host::open(self.fabric.node(third()), CAPACITY)
     }
 
-    /// Lets everything happen that calls set off.
+    /// Drives both nodes and the fabric until nothing is left to do.
     pub(crate) fn settle(&self) {
         loop {
             let now = self.now();
@@ -225,7 +225,7 @@ fn third() -> NodeOptions {
     NodeOptions::new("rsm", u64::from(THIRD))
 }
 
-/// Waits by letting the rest of the world go on.
+/// Waits by driving the other node and the fabric.
 pub(crate) struct PairWait<'p> {
     pair: &'p Pair,
     other: End,
@@ -250,7 +250,7 @@ impl Wait for PairWait<'_> {
                 self.pair.fabric.run_until(until.max(now));
                 WakeReason::TimedOut
             }
-            // Nothing will ever happen again.
+            // Nothing is left to happen on the fabric, so no event would end this wait.
             None => WakeReason::Interrupted,
         }
     }

@@ -1,4 +1,6 @@
-//! Plain RDMA Writes into a segment, to compare vectors with: an endpoint that speaks the control protocol by hand.
+//! Plain RDMA Writes into a segment, to compare vectors with.
+//!
+//! The endpoint speaks the control protocol without an engine.
 
 use std::time::{Duration, Instant as Clock};
 
@@ -23,28 +25,28 @@ use crate::host::{self, Adapter, HostBackend, Memory, Registered};
 const CREDITS: usize = 16;
 /// Bytes that a flush reads.
 const FLUSH: usize = 8;
-/// How long nothing may come.
+/// Time without an event after which a wait fails.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The life that the endpoint says it is in.
+/// The endpoint's incarnation, in its greeting and messages.
 const LIFE: u64 = 1;
 
-/// Where the exporter is.
+/// The address of the exporter, the segment, and the node number of this endpoint.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) address: IaAddress,
     pub(crate) qualifier: u64,
-    /// The node that the endpoint is.
+    /// The node number of this endpoint.
     pub(crate) node: NodeId,
     pub(crate) segment: SegmentId,
 }
 
-/// The time of a backend, and what has to be done for it to go on.
+/// The clock of a backend, and the step that drives it.
 pub(crate) trait Course {
     fn now(&self) -> Instant;
     fn go_on(&self);
 }
 
-/// A connected endpoint with the key to a segment.
+/// A connected endpoint with the key of a segment.
 pub(crate) struct Plain<'c, B: HostBackend, C> {
     ia: Adapter<B>,
     course: &'c C,
@@ -63,7 +65,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
     /// Connects to the exporter of a segment.
     ///
     /// # Errors
-    /// Operation: it does not grant that, or a call failed.
+    /// - Operation: the exporter does not grant the segment, or a call failed.
     pub(crate) fn connect(
         ia: Adapter<B>,
         course: &'c C,
@@ -93,7 +95,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             host::register(&ia, zone, Memory::new(length), MemoryPrivileges::ALL)
                 .during("dat_lmr_create")
         };
-        // The first place is for what is sent, and for what a flush reads.
+        // Slot 0 holds sent messages and the bytes that a flush reads.
         let messages = register((CREDITS + 1) * MESSAGE_SIZE)?;
         let source = register(shape.vector())?;
         let mut plain = Self {
@@ -249,10 +251,12 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
         }
     }
 
-    /// One write for each entry of a vector, and a read behind them, whose end says that they are visible.
+    /// Writes each entry of a vector, then flushes.
+    ///
+    /// The flush is a read; when it completes, the writes are visible.
     ///
     /// # Errors
-    /// Operation: one of them failed.
+    /// - Operation: one of them failed.
     pub(crate) fn write(&mut self) -> Result<()> {
         for entry in 0..self.shape.entries {
             let offset = entry * self.shape.piece;
@@ -297,7 +301,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
     }
 }
 
-/// What a transfer that ended with this status says of the exporter.
+/// Builds the failure of a transfer that completed with this status.
 fn failed(status: DtoStatus) -> Failure {
     let why = format!("an operation completed as {status:?}");
     match status {
