@@ -1,4 +1,4 @@
-//! Writes shell completions or man pages of the program: `cargo xtask completions`, `cargo xtask man`.
+//! Writes shell completions or man pages: `cargo xtask completions`, `cargo xtask man`.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -8,10 +8,10 @@ use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// When the texts were written; readers of pages want a day.
+/// The date of the texts; man page viewers show a day.
 const DATE: &str = "2026-11-21";
 
-/// Writes the page of a command, and those of the commands below it.
+/// Writes the man page of a command, and those of its subcommands.
 fn write_pages(command: &Command, directory: &Path) -> Result<(), Box<dyn Error>> {
     for below in command
         .get_subcommands()
@@ -30,7 +30,7 @@ fn write_pages(command: &Command, directory: &Path) -> Result<(), Box<dyn Error>
     let page = page.source(source);
     let mut text = Vec::new();
     page.render(&mut text)?;
-    // Breaks of lines beside empty lines are what readers of pages warn of.
+    // Viewers of man pages warn of a line break next to an empty line.
     let lines: Vec<&str> = std::str::from_utf8(&text)?.lines().collect();
     let mut kept = String::new();
     for (index, line) in lines.iter().enumerate() {
@@ -50,7 +50,7 @@ fn write_pages(command: &Command, directory: &Path) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// A synopsis in which options that take a value show its name.
+/// Adds the value names of options to a synopsis.
 fn with_values(command: &Command, synopsis: &str) -> String {
     let mut text = synopsis.to_owned();
     for option in command.get_opts() {

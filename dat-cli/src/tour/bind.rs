@@ -1,4 +1,4 @@
-//! RMR bind: memory is opened to a peer, and closed again, by a lightweight operation.
+//! RMR bind: a lightweight operation opens memory to a peer, and closes it again.
 
 use dat_core::event::{ConnectionEventKind, DtoOperation};
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
@@ -16,12 +16,12 @@ pub(crate) struct Scene<N: Network> {
     ep: EpId,
     peer: EpId,
     source: Registered,
-    /// B's memory: no peer has any right to it, but through a bound RMR.
+    /// B's memory; peers may access it only through a bound RMR.
     region: Registered,
-    /// B's memory that even B may not write.
+    /// B's memory that not even B may write.
     constant: Registered,
     rmr: RmrId,
-    /// The contexts that binds have yielded, the newest last.
+    /// The contexts of the binds, newest last.
     contexts: Vec<u32>,
 }
 
@@ -61,7 +61,7 @@ fn set<N: Network>() -> Result<Scene<N>> {
 }
 
 impl<N: Network> Scene<N> {
-    /// B binds a piece for writing.
+    /// Binds a segment of B for writing.
     fn bind(&mut self, piece: &LmrTriplet, cookie: u64) -> Result<Outcome> {
         let result = self.stage.b.ia.rmr_bind(
             self.rmr,
@@ -77,7 +77,9 @@ impl<N: Network> Scene<N> {
         self.stage.settle(result.map(|_| ()))
     }
 
-    /// A writes 16 bytes to the start of B's region, with the newest context but so many.
+    /// Writes 16 bytes from A to the start of B's region.
+    ///
+    /// `age` selects the context: 0 is the newest.
     fn write(&self, from: usize, cookie: u64, age: usize) -> Result<Outcome> {
         let context = self.contexts.iter().rev().nth(age).copied().unwrap_or(0);
         let remote = self.region.remote_through(context, 0, 16);

@@ -1,4 +1,4 @@
-//! Memory whose device and processor have to be brought to agree.
+//! Memory whose device and processor must be synchronised.
 
 use backend_mock::Fabric;
 use dat_core::event::DtoOperation;
@@ -16,9 +16,9 @@ pub(crate) struct Scene {
     stage: Stage<Fabric>,
     ep: EpId,
     source: Registered,
-    /// Where A's RDMA Reads go.
+    /// The target of A's RDMA Reads.
     fetched: Registered,
-    /// B's memory, behind a cache that its device does not see.
+    /// B's memory, with a cache that its device does not see.
     shared: Registered,
 }
 
@@ -64,7 +64,7 @@ impl Scene {
         Ok(outcome.fact(B_READS, self.shared.text(LENGTH)))
     }
 
-    /// A reads what B's device sees.
+    /// Reads B's memory from A, as B's device sees it.
     fn fetch(&self, cookie: u64) -> Result<Outcome> {
         let piece = [self.fetched.piece(0, 12)];
         let remote = self.shared.remote(0, 12);

@@ -1,4 +1,4 @@
-//! `dat tour`: the interface as it works today, every outcome compared with the specification.
+//! `dat tour`: runs the interface and compares every outcome with the specification.
 
 mod bind;
 mod coherence;
@@ -17,17 +17,17 @@ use crate::host::Network;
 use crate::model::{self, Model};
 use crate::output::{BAD, CODE, FAINT, GOOD, HEADING, Output};
 
-/// What does not exist.
+/// Text on the parts that do not exist.
 const NOT_INCLUDED: &str = "Drivers that were run on adapters of silicon: that of the data path of mlx5 adapters runs on a model of \
     one, that of paravirtual adapters on a model and on QEMU's; and a control path for either on a host. Nothing of them is \
     shown, or imitated, here.";
-/// What exists, but not on the mock.
+/// Text on the parts that exist, but not on the mock.
 const ELSEWHERE: &str = "Not in this tour, but there: RDMA devices of Linux hosts, with `--device` of `dat copy`, `dat perf` \
     and `dat rsm`, so remote shared memory, too, between processes and hosts; the C libraries for DAT 1.2 (libdat) and for \
     remote shared memory (librsm), and a provider for libdat2, with which C programs for DAT 2.0 run unchanged \
     (docs/c-libraries.md); and images of firmware (docs/firmware.md).";
 
-/// What exists, and what a model device does not show.
+/// Text on the parts that exist, but not on a model device.
 const ON_THE_MOCK: &str = "Not on this device, but on the mock (`dat tour`): memory that is not coherent, and remote shared memory.";
 
 #[derive(Serialize)]
@@ -40,7 +40,7 @@ struct Report<'a> {
     not_included: &'a str,
 }
 
-/// What any network shows.
+/// Returns the chapters that every network can show.
 fn chapters<N: Network + 'static>() -> Vec<Box<dyn Play>> {
     vec![
         Box::new(write::chapter::<N>()),
@@ -49,10 +49,11 @@ fn chapters<N: Network + 'static>() -> Vec<Box<dyn Play>> {
     ]
 }
 
-/// Runs the tour on the mock, or on a device that is named; false if an outcome is not the specified one.
+/// Runs the tour on the mock or a device; returns false if an outcome differs.
 ///
 /// # Errors
-/// Usage: there is no tour on that device. Others: a scene could not be set.
+/// - Usage: the tour does not run on that device.
+/// - Others: a scene could not be created.
 pub(crate) fn run(device: Option<&str>, output: &mut Output) -> Result<bool> {
     let Some(device) = device else {
         let mut chapters = chapters::<Fabric>();
@@ -166,7 +167,7 @@ fn print_outcome(outcome: &Outcome, output: &mut Output) {
     }
 }
 
-/// The text in lines of at most 90 characters, all but the first indented.
+/// Wraps text at 90 columns and indents all lines but the first.
 fn wrapped(text: &str, indent: usize) -> String {
     let mut lines = String::new();
     let mut width = indent;

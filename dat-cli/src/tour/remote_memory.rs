@@ -1,4 +1,4 @@
-//! Remote shared memory: a segment is exported, imported, filled and read by vectors, signalled and taken back.
+//! Remote shared memory: a segment from its export to its revocation.
 
 use dat_rsm::{
     AccessEntry, BarrierId, BarrierMode, BarrierScope, ExportFlags, ExportId, GetEntry, ImportId,
@@ -12,9 +12,9 @@ use crate::host::{Memory, PAGE};
 use crate::rsm::pair::{DuringRsm, End, Pair};
 use crate::rsm::plain::Course;
 
-/// The id that the segment is published under.
+/// The id under which the segment is published.
 const SEGMENT: SegmentId = 0x60_0000;
-/// Bytes of A that get a handle.
+/// Bytes of A's memory that get a handle.
 const LOCAL: usize = 64;
 
 pub(crate) struct Scene {
@@ -46,12 +46,12 @@ fn set() -> Result<Scene> {
     })
 }
 
-/// Something that an earlier step makes.
+/// Returns the result of an earlier step, or a failure if that step failed.
 fn made<T: Copy>(what: &str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Failure::operation(format!("there is no {what}"), "an earlier step failed"))
 }
 
-/// What a segment holds, up to the first zero byte.
+/// Returns the text of a segment, up to the first zero byte.
 fn text(memory: Memory) -> String {
     let mut bytes = [0; 32];
     memory.load(0, &mut bytes);
@@ -60,7 +60,7 @@ fn text(memory: Memory) -> String {
     String::from_utf8_lossy(shown).into_owned()
 }
 
-/// Keeps what a call made, and says what it returned.
+/// Stores the result of a call, and returns the call's outcome.
 fn kept<T>(place: &mut Option<T>, result: dat_rsm::Result<T>) -> Outcome {
     Outcome::of_rsm(result.map(|value| *place = Some(value)))
 }
@@ -107,7 +107,7 @@ impl Scene {
         self.pair.engine(End::A).putv(import, entries, flags, wait)
     }
 
-    /// What came of a vector, and what B's memory holds.
+    /// Returns a vector's outcome, with the residual count and the text in B's memory.
     fn moved(&self, result: std::result::Result<(), VectorError>) -> Outcome {
         let residual = result.map_or_else(|failure| failure.residual, |()| 0);
         Outcome::of_rsm(result.map_err(RsmError::from))
@@ -115,7 +115,7 @@ impl Scene {
             .fact(MEMORY, text(self.memory))
     }
 
-    /// B waits for a signal, without patience.
+    /// Waits at B for a signal, with a deadline of now.
     fn wait(&self) -> Result<Outcome> {
         let export = made("segment", self.export)?;
         self.pair.settle();

@@ -14,7 +14,7 @@ use crate::host::{Memory, Network, Registered};
 pub(crate) struct Scene<N: Network> {
     stage: Stage<N>,
     srq: SrqId,
-    /// A's ends of the two connections.
+    /// A's end of the first connection; `second` is that of the other.
     first: EpId,
     second: EpId,
     /// B's end of the first connection.
@@ -88,7 +88,7 @@ impl<N: Network> Scene<N> {
             .srq_post_recv(self.srq, &piece, number as u64)
     }
 
-    /// Buffers that endpoints can take, and places in use.
+    /// Returns the buffers that endpoints can take, and the slots in use.
     fn counts(&self) -> Result<String> {
         let mask = SrqFields::AVAILABLE | SrqFields::OUTSTANDING;
         let counts = self
@@ -100,7 +100,7 @@ impl<N: Network> Scene<N> {
         Ok(format!("({}, {})", counts.available, counts.outstanding))
     }
 
-    /// A sends one of its two messages.
+    /// Sends one of A's two messages.
     fn send(&self, ep: EpId, number: usize, length: usize, cookie: u64) -> dat_core::Result<()> {
         let piece = [self.messages.piece(number * BUFFER, length)];
         self.stage.a.ia.post_send(ep, &piece, cookie, NOTHING)

@@ -1,4 +1,4 @@
-//! What the chapters play on: two adapters, A and B, on one network.
+//! The stage of the chapters: two adapters, A and B, on one network.
 
 use backend_mock::NodeOptions;
 use dat_core::attributes::EpAttributes;
@@ -11,7 +11,7 @@ use crate::failure::{During, Failure, Result};
 use crate::host::{self, Capacity, HostBackend, Network, Node};
 use crate::names::constant;
 
-/// Steps of the network within which everything that a call sets off must be over.
+/// Maximum network steps for the effects of one call.
 const PATIENCE: usize = 10_000;
 
 /// Two nodes and the names of their endpoints.
@@ -23,7 +23,7 @@ pub(crate) struct Stage<N: Network> {
 }
 
 impl<N: Network> Stage<N> {
-    /// Opens both nodes; B's device may not see the processor's caches.
+    /// Opens both nodes; unless `coherent`, B's device does not see the processor's caches.
     pub(crate) fn open(coherent: bool) -> Result<Self> {
         let network = N::in_steps();
         let (a, b) = (NodeOptions::new("A", 1), NodeOptions::new("B", 2));
@@ -36,7 +36,7 @@ impl<N: Network> Stage<N> {
         })
     }
 
-    /// Attributes for the endpoints of the tour.
+    /// Returns the attributes of the tour's endpoints.
     pub(crate) fn attributes() -> EpAttributes {
         EpAttributes {
             max_rdma_read_in: 1,
@@ -55,14 +55,14 @@ impl<N: Network> Stage<N> {
         host::connect(&self.network, (&self.a, a), (&self.b, b))
     }
 
-    /// Brings two endpoints that were disconnected together again.
+    /// Resets two disconnected endpoints and connects them again.
     pub(crate) fn reconnect(&self, a: EpId, b: EpId) -> Result<()> {
         self.a.ia.ep_reset(a).during("dat_ep_reset")?;
         self.b.ia.ep_reset(b).during("dat_ep_reset")?;
         self.connect(a, b)
     }
 
-    /// Lets everything happen that a call set off, without looking at the events.
+    /// Runs all effects of a call, without dequeuing events.
     pub(crate) fn go_on(&self) {
         for _ in 0..PATIENCE {
             self.progress();
@@ -79,7 +79,7 @@ impl<N: Network> Stage<N> {
         self.b.ia.progress(now);
     }
 
-    /// Lets everything happen that a call set off, and completes its outcome with every event on both nodes.
+    /// Runs all effects of a call; returns its outcome with the events of both nodes.
     pub(crate) fn settle(&self, result: dat_core::Result<()>) -> Result<Outcome> {
         let mut dispatchers = Vec::new();
         for (name, node) in [("A", &self.a), ("B", &self.b)] {
@@ -162,7 +162,7 @@ impl<N: Network> Stage<N> {
     }
 }
 
-/// The state of an endpoint, as its constant is called.
+/// Returns the state of an endpoint, as the name of its constant.
 pub(crate) fn state<B: HostBackend>(node: &Node<B>, endpoint: EpId) -> Result<String> {
     let status = node
         .ia

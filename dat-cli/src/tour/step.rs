@@ -1,4 +1,4 @@
-//! Steps of the tour: what is called, what the specification says comes of it, and what came of it.
+//! Steps of the tour: the call, its specified outcome and its actual outcome.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use serde::{Serialize, Serializer};
 use crate::failure::{Failure, Result};
 use crate::names::{constant, return_code, rsm_return_code};
 
-/// An event, without the values that differ from run to run.
+/// An event, without the values that differ between runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
-    /// A transfer completed. The length counts only if it succeeded.
+    /// A completed transfer; the length is 0 unless it succeeded.
     Transfer {
         endpoint: &'static str,
         operation: DtoOperation,
@@ -21,18 +21,18 @@ pub(crate) enum Happening {
         length: u64,
         cookie: u64,
     },
-    /// A bind completed.
+    /// A completed bind.
     Bind {
         node: &'static str,
         status: DtoStatus,
         cookie: u64,
     },
-    /// Something happened to a connection.
+    /// A connection event.
     Connection {
         endpoint: &'static str,
         kind: ConnectionEventKind,
     },
-    /// Something nobody asked for.
+    /// An asynchronous event.
     Async {
         node: &'static str,
         kind: AsyncEventKind,
@@ -116,14 +116,14 @@ impl Serialize for Happening {
     }
 }
 
-/// Something that can be looked up after a call: memory, a state, a count.
+/// A value that can be read after a call: memory, a state or a count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Fact {
     pub(crate) about: &'static str,
     pub(crate) value: String,
 }
 
-/// What comes of a call: the return code, all events on all nodes, and facts.
+/// The outcome of a call: the return code, all events on all nodes, and facts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) returns: String,
@@ -132,7 +132,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// What a call returned.
+    /// Returns the outcome of a call.
     pub(crate) fn of(result: dat_core::Result<()>) -> Self {
         Self {
             returns: return_code(result),
@@ -141,7 +141,7 @@ impl Outcome {
         }
     }
 
-    /// What a call of remote shared memory returned.
+    /// Returns the outcome of a call of remote shared memory.
     pub(crate) fn of_rsm(result: dat_rsm::Result<()>) -> Self {
         Self {
             returns: rsm_return_code(result).into(),
@@ -149,31 +149,31 @@ impl Outcome {
         }
     }
 
-    /// The call succeeds.
+    /// Returns the outcome of a successful call.
     pub(crate) fn success() -> Self {
         Self::of(Ok(()))
     }
 
-    /// The call is refused like this, and nothing else happens.
+    /// Returns the outcome of a refused call without effects.
     pub(crate) fn refused(kind: ErrorKind, subtype: Subtype) -> Self {
         Self::of(Err(Error::new(kind, subtype)))
     }
 
-    /// And this event comes.
+    /// Adds an event.
     #[must_use]
     pub(crate) fn event(mut self, event: Happening) -> Self {
         self.events.push(event);
         self
     }
 
-    /// And these events come.
+    /// Adds events.
     #[must_use]
     pub(crate) fn events(mut self, events: Vec<Happening>) -> Self {
         self.events.extend(events);
         self
     }
 
-    /// And this is so.
+    /// Adds a fact.
     #[must_use]
     pub(crate) fn fact(mut self, about: &'static str, value: impl Into<String>) -> Self {
         self.facts.push(Fact {
@@ -184,30 +184,30 @@ impl Outcome {
     }
 }
 
-/// A step of a chapter that plays on a scene.
+/// A step of a chapter with scene `S`.
 pub(crate) struct Step<S> {
-    /// What it shows.
+    /// The purpose of the step.
     pub(crate) shows: &'static str,
-    /// The call, as one would write it.
+    /// The call, as source text.
     pub(crate) call: &'static str,
-    /// What the specification says comes of it.
+    /// The outcome that the specification requires.
     pub(crate) expected: Outcome,
-    /// Where the specification says so.
+    /// The requirements that specify the outcome.
     pub(crate) requirements: &'static [&'static str],
-    /// Makes the call and looks what came of it.
+    /// Makes the call and collects its outcome.
     pub(crate) run: fn(&mut S) -> Result<Outcome>,
 }
 
-/// A part of the tour.
+/// A chapter of the tour.
 pub(crate) struct Chapter<S> {
     pub(crate) title: &'static str,
     pub(crate) introduction: &'static str,
-    /// Sets the scene.
+    /// Creates the scene.
     pub(crate) scene: fn() -> Result<S>,
     pub(crate) steps: Vec<Step<S>>,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug, Serialize)]
 pub(crate) struct StepReport {
     pub(crate) ok: bool,
@@ -215,13 +215,13 @@ pub(crate) struct StepReport {
     pub(crate) call: &'static str,
     pub(crate) requirements: &'static [&'static str],
     pub(crate) expected: Outcome,
-    /// `None` if the step could not be carried out.
+    /// `None` if the step could not be run.
     pub(crate) actual: Option<Outcome>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<Failure>,
 }
 
-/// What came of a chapter.
+/// The result of a chapter.
 #[derive(Debug, Serialize)]
 pub(crate) struct ChapterReport {
     pub(crate) ok: bool,
@@ -230,12 +230,12 @@ pub(crate) struct ChapterReport {
     pub(crate) steps: Vec<StepReport>,
 }
 
-/// A chapter of any scene.
+/// A chapter with any scene.
 pub(crate) trait Play {
-    /// Plays it to the end, whatever comes of the steps.
+    /// Runs all steps, even after a failed one.
     ///
     /// # Errors
-    /// The scene could not be set.
+    /// - The failure of a scene that could not be created.
     fn play(self: Box<Self>) -> Result<ChapterReport>;
 }
 

@@ -1,4 +1,4 @@
-//! RDMA Write: bytes move between two endpoints, and only where they may.
+//! RDMA Write: moves bytes between two endpoints, only where the privileges allow.
 
 use dat_core::event::{ConnectionEventKind, DtoOperation};
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
@@ -16,9 +16,9 @@ pub(crate) struct Scene<N: Network> {
     ep: EpId,
     idle: EpId,
     freed: EpId,
-    /// A may read it locally: the data to write.
+    /// A's memory with local read access: the data to write.
     source: Registered,
-    /// A may only write it locally.
+    /// A's memory with local write access only.
     unreadable: Registered,
     /// A's memory in another protection zone.
     elsewhere: Registered,
@@ -75,7 +75,7 @@ fn set<N: Network>() -> Result<Scene<N>> {
 }
 
 impl<N: Network> Scene<N> {
-    /// The pieces of the text.
+    /// Returns the segments of the text.
     fn pieces(&self) -> [LmrTriplet; 3] {
         [
             self.source.piece(0, 10),

@@ -82,7 +82,7 @@ fn copies_go_into_directories_and_keep_permissions() {
     );
 }
 
-/// What is replaced passes on its permissions, whatever the user's mask; only the right to run as its owner is dropped.
+/// A replaced file keeps its permissions, except set-user-ID, despite the user's mask.
 #[cfg(unix)]
 #[test]
 fn replaced_files_keep_permissions_and_other_links_their_content() {
@@ -111,7 +111,7 @@ fn replaced_files_keep_permissions_and_other_links_their_content() {
     }
 }
 
-/// A file that says that it is not to be written is not replaced either, unless its user may write everything.
+/// A read-only file is not replaced, unless the user may write every file.
 #[cfg(unix)]
 #[test]
 fn read_only_files_are_not_replaced() {
@@ -138,7 +138,7 @@ fn read_only_files_are_not_replaced() {
     assert_eq!(std::fs::read_to_string(path("target")).unwrap(), expected);
 }
 
-/// A signal leaves what was there and nothing else, and ends the program as it would any other.
+/// A signal ends the program by itself, leaves the old target and no temporary file.
 #[cfg(unix)]
 #[test]
 fn interrupted_copies_leave_nothing() {
@@ -146,11 +146,11 @@ fn interrupted_copies_leave_nothing() {
     use std::process::Stdio;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    // Byte by byte, this takes minutes.
+    // With chunks of one byte, the copy takes minutes.
     std::fs::write(path("source"), vec![1; 64 << 20]).unwrap();
     std::fs::write(path("target"), "old").unwrap();
     let files = || std::fs::read_dir(directory.path()).unwrap().count();
-    // What the tests were started with ignored, as shells do in the background, stays so in the program.
+    // Signals that the tests were started to ignore, as by shells in the background, stay ignored.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status
         .lines()
@@ -191,7 +191,7 @@ fn interrupted_copies_leave_nothing() {
     }
 }
 
-/// A disk that is full half-way leaves what was there.
+/// A full disk leaves the old target.
 #[cfg(target_os = "linux")]
 #[test]
 fn copies_that_do_not_fit_leave_nothing() {
@@ -199,7 +199,7 @@ fn copies_that_do_not_fit_leave_nothing() {
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("source"), vec![1; 1 << 20]).unwrap();
     std::fs::write(path("target"), "old").unwrap();
-    // A limit on the size of files stands in for the disk.
+    // A limit on the size of files has the effect of a full disk.
     for trap in ["trap '' XFSZ", "trap - XFSZ"] {
         let script = format!(
             "{trap}; ulimit -f 8; exec '{}' copy '{}' '{}' 2>&1 | cat",
@@ -219,7 +219,7 @@ fn copies_that_do_not_fit_leave_nothing() {
     }
 }
 
-/// Memory that the system refuses is a failure with a remedy, and the remedy works.
+/// A refusal of memory is a failure with a remedy that works.
 #[cfg(target_os = "linux")]
 #[test]
 fn short_memory_is_a_failure_with_a_remedy() {
@@ -294,7 +294,7 @@ fn copies_that_cannot_be_made_change_nothing() {
     refused(&["copy", &source, &source], 2, &["onto itself"]);
     let detour = format!("{}/./source", directory.path().display());
     refused(&["copy", &source, &detour], 2, &["onto itself"]);
-    // What is the same is the file in the directory.
+    // The message names the file in the directory.
     let here = format!("{}/", directory.path().display());
     let same = format!("{} is the same file", path("source"));
     refused(&["copy", &source, &here], 2, &["onto itself", &same]);
@@ -348,7 +348,7 @@ fn copies_that_cannot_be_made_change_nothing() {
     assert!(report["error"]["why"].is_string() && report["error"]["remedy"].is_string());
 }
 
-/// What is wrong with the place is said, not that it is missing.
+/// The failure names the problem of the place, not a missing file.
 #[cfg(target_os = "linux")]
 #[test]
 fn places_that_take_nothing_are_named() {

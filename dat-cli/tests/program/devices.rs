@@ -1,4 +1,4 @@
-//! Devices, and what they are called.
+//! Tests of `dat devices`, and of commands on devices.
 
 use super::{dat, json, refused, text};
 
@@ -18,7 +18,7 @@ fn devices_show_all_attributes() {
         assert!(!device[part][field].is_null(), "{part} {field}");
     }
     assert!(device["adapter"]["max_eps"].is_u64());
-    // In text every attribute says what it is and what it is counted in.
+    // The text shows the meaning and the unit of every attribute.
     let out = text(&dat(&["devices"]).stdout);
     let line = |name: &str| {
         let mut lines = out.lines();
@@ -38,7 +38,7 @@ fn devices_show_all_attributes() {
     for name in ["srq_info_supported", "ep_recv_info_supported"] {
         assert!(device["provider"][name].is_boolean(), "{name}");
     }
-    // Values are in one column.
+    // Values are aligned in one column.
     let end = |name: &str, value: &str| line(name).find(value).unwrap() + value.len();
     assert_eq!(
         end("srq_supported", "yes"),
@@ -50,7 +50,7 @@ fn devices_show_all_attributes() {
     );
 }
 
-/// Whatever of RDMA devices cannot be done here is refused with what to do about it; and nothing is left.
+/// Commands on unavailable devices are refused with a remedy, and leave no file.
 #[test]
 fn devices_that_are_not_there_are_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The program as its users run it.
+//! Tests that run the program as its users do.
 
 mod copy;
 mod devices;
@@ -24,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs it with `--json`, and expects this exit code.
+/// Runs the program with `--json`, expects an exit code, and returns the document.
 fn json(arguments: &[&str], code: i32) -> Value {
     let output = dat(&[arguments, &["--json"]].concat());
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -37,7 +37,7 @@ fn json(arguments: &[&str], code: i32) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// Runs it, and expects this exit code and these words among the errors.
+/// Runs the program; expects an exit code, and words among the errors.
 fn refused(arguments: &[&str], code: i32, words: &[&str]) {
     let output = dat(arguments);
     let err = text(&output.stderr);

@@ -1,17 +1,19 @@
-//! The program on a model of a device, as its users run it.
+//! Tests that run the program on the device model.
 
 use serde_json::Value;
 
 use super::dat;
 
-/// Runs it on the model with `--json`, and expects this exit code.
+/// Runs the program on the model with `--json`, and expects an exit code.
 fn report(arguments: &[&str], code: i32) -> Value {
     let output = dat(&[arguments, &["--device", "model-mlx5", "--json"]].concat());
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The tour is the same on the model, as far as it goes there: every outcome is the specified one, with and without its name.
+/// The tour on the model has the first three chapters, with every outcome as specified.
+///
+/// It is also the default command.
 #[test]
 fn the_tour_goes_over_the_model() {
     let tour = report(&["tour"], 0);
@@ -75,7 +77,7 @@ fn every_operation_is_measured_on_the_model() {
     }
 }
 
-/// What the model cannot do is refused with what to do about it.
+/// Requests beyond the limits of the model are refused with a remedy.
 #[test]
 fn what_the_model_cannot_do_is_refused() {
     for (arguments, word) in [
@@ -97,7 +99,7 @@ fn what_the_model_cannot_do_is_refused() {
     }
 }
 
-/// What needs an RDMA device, or the mock, says so, in builds with and without RDMA devices.
+/// Commands that do not run on the model name their devices, in all builds.
 #[test]
 fn what_does_not_run_on_the_model_says_where_it_runs() {
     for command in [
@@ -112,7 +114,7 @@ fn what_does_not_run_on_the_model_says_where_it_runs() {
             format!("`dat {}` cannot use model-mlx5", command[0]),
             "{refused}"
         );
-        // In a build without RDMA devices, how to get one with them.
+        // A build without RDMA devices also tells how to build with them.
         let remedy = refused["error"]["remedy"].as_str().unwrap_or_default();
         assert_eq!(
             remedy.contains("--features verbs"),

@@ -1,4 +1,4 @@
-//! Measurements.
+//! Tests of `dat perf`.
 
 use std::path::Path;
 
@@ -91,11 +91,11 @@ fn sweeps_segments_and_durations() {
     let output = dat(&["perf", "srq", "-n", "10", "--depth", "1"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text(&output.stdout).contains("all data arrived"));
-    // So few are timed all, and there is nothing to explain.
+    // So few operations are all timed, so the note on sampling is missing.
     let out = text(&output.stdout);
     assert!(out.contains("| of all "), "{out}");
     assert!(!out.contains("of 1 in"), "{out}");
-    // A bind moves none.
+    // A bind moves no data.
     let output = dat(&["perf", "bind", "-n", "10"]);
     let out = text(&output.stdout);
     assert!(
@@ -132,7 +132,7 @@ fn measurements_are_drawn() {
     }
 }
 
-/// That a picture cannot be drawn is found before an hour is spent on measuring, and no file is lost by a slip.
+/// The path of a plot is checked before the measurement, and no file is overwritten.
 #[test]
 fn places_for_pictures_are_checked_first() {
     let directory = tempfile::tempdir().unwrap();

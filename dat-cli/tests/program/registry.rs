@@ -1,4 +1,4 @@
-//! Lines of `dat.conf`.
+//! Tests of `dat registry`.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ fn lines_for_the_registry_name_the_provider() {
     assert_eq!(out.lines().next(), Some(line));
     let other = text(&dat(&["registry", "--library", "./a.so", "--thread-safe"]).stdout);
     assert!(other.starts_with("mock0 u2.0 threadsafe default ./a.so "));
-    // What is missing is said, in lines that a `dat.conf` may have.
+    // A missing provider is reported in comment lines of `dat.conf`.
     assert!(out.contains("\n# libdat_provider.so.2 is "), "{out}");
     assert!(!other.contains("libdat_provider"), "{other}");
     for out in [&out, &other] {
@@ -76,7 +76,7 @@ fn files_of_the_registry_are_checked() {
     );
 }
 
-/// A library that `cc` makes of a source.
+/// Compiles a source with `cc` to a shared library.
 #[cfg(unix)]
 fn compiled(directory: &std::path::Path, name: &str, source: &str) -> String {
     let library = directory.join(name).to_str().unwrap().to_owned();
@@ -91,7 +91,9 @@ fn compiled(directory: &std::path::Path, name: &str, source: &str) -> String {
     library
 }
 
-/// A folder for the loader, in which our library for 1.2 is no library, so that it is not loaded from elsewhere either.
+/// Creates a folder for the loader in which `libdat.so.1` is not a library.
+///
+/// The loader then finds no other `libdat.so.1` either.
 #[cfg(unix)]
 fn without_libdat(directory: &std::path::Path) -> std::path::PathBuf {
     let folder = directory.join("loader");
@@ -100,7 +102,7 @@ fn without_libdat(directory: &std::path::Path) -> std::path::PathBuf {
     folder
 }
 
-/// What a library does when it is loaded, or needs for it, happens to nobody else.
+/// The effects of loading a library stay in a separate process.
 #[cfg(unix)]
 #[test]
 fn libraries_that_a_file_names_are_loaded_elsewhere() {
@@ -162,7 +164,7 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
     );
     assert_eq!(problems[1]["line"], 3);
     assert_eq!(reason(1), "no such device");
-    // Programs that are linked with it may have been told where it is, so it is no error.
+    // Programs linked with the library may find it by a path of their own, so it is no error.
     assert_eq!(problems[2]["line"], 5);
     assert_eq!(problems[2]["error"], false);
     let words = ["it cannot be loaded here: ", "LD_LIBRARY_PATH"];
@@ -177,7 +179,7 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
     assert_eq!(problems[4]["line"], 7);
 }
 
-/// A library that takes long does not keep what is known of the lines before it.
+/// A slow library does not delay the reports of earlier lines.
 #[cfg(unix)]
 #[test]
 fn each_line_is_judged_before_the_next_library_is_loaded() {
@@ -223,7 +225,7 @@ fn each_line_is_judged_before_the_next_library_is_loaded() {
         let line = next();
         assert!(line.starts_with(begin), "{line}");
     }
-    // Only now can the last one be loaded.
+    // The library of the last line can be loaded from here on.
     std::fs::write(&gate, "").unwrap();
     assert!(next().starts_with("line 4    good     c u2.0 "));
     assert_eq!(child.wait().unwrap().code(), Some(1));

@@ -1,4 +1,4 @@
-//! `dat rsm` as its users run it, on the mock.
+//! Tests of `dat rsm` on the mock.
 
 use std::path::Path;
 use std::process::Command;
@@ -63,7 +63,9 @@ fn files_go_into_segments_and_come_back() {
     assert_eq!(std::fs::read(&target).unwrap(), data(105)[5..]);
 }
 
-/// The end is that of the file, unless a length reaches into the zeros that fill the segment up; behind that there is nothing.
+/// Without a length, a get ends with the file; with one, within the segment.
+///
+/// Zeros fill the segment up after the end of the file.
 #[test]
 fn what_is_got_lies_within_the_segment() {
     let folder = tempfile::tempdir().unwrap();
@@ -122,7 +124,7 @@ fn what_is_got_lies_within_the_segment() {
     );
 }
 
-/// What is counted is named as so many.
+/// Counts of one are in the singular.
 #[test]
 fn one_is_not_several() {
     let folder = tempfile::tempdir().unwrap();
@@ -136,7 +138,7 @@ fn one_is_not_several() {
     assert!(out.contains(", 1 signal,"), "{out}");
 }
 
-/// New files have the permissions that the user's mask leaves, as those of other programs.
+/// New files have the permissions that the user's mask leaves.
 #[cfg(unix)]
 #[test]
 fn new_files_have_the_permissions_of_new_files() {
@@ -165,7 +167,7 @@ fn new_files_have_the_permissions_of_new_files() {
     }
 }
 
-/// Entries of a thousand bytes, seven to a vector.
+/// Returns the number of entries: 1000 bytes each, 7 per vector.
 fn entries(length: usize) -> usize {
     (0..length)
         .step_by(7000)
@@ -243,7 +245,7 @@ fn what_cannot_be_done_is_refused() {
             2,
             "ids of applications",
         ),
-        // The importer may not even read.
+        // The permission does not let the importer read.
         (
             &["export", &source, "--permission", "200"],
             1,

@@ -1,4 +1,4 @@
-//! The tour.
+//! Tests of `dat tour`.
 
 use std::path::Path;
 
@@ -76,7 +76,7 @@ fn tour_as_a_document() {
     }
 }
 
-/// The ids that the tour names exist.
+/// Every requirement id in the tour is in a catalogue.
 #[test]
 fn tour_names_requirements_of_the_catalogue() {
     let catalogue = |name: &str| {

@@ -1,4 +1,4 @@
-//! Words that mean nothing, and help.
+//! Tests of invalid arguments and of the help.
 
 use super::{dat, json, refused, text};
 
@@ -16,7 +16,7 @@ fn usage_errors_name_their_cause() {
         2,
         &["--connect <HOST[:PORT]>"],
     );
-    // Which commands there are.
+    // The errors list the commands.
     refused(&["rsm"], 2, &["error: ", "export, put, get, bench"]);
     refused(
         &["zzz"],
@@ -28,7 +28,7 @@ fn usage_errors_name_their_cause() {
         2,
         &["tip: use one of: export, put, get, bench"],
     );
-    // Where one of two is needed, both are named.
+    // If one of two arguments is needed, the error names both.
     refused(&["rsm", "export"], 2, &["<FILE|--size <SIZE>>"]);
     refused(
         &["rsm", "get", "FILE"],
@@ -87,7 +87,7 @@ fn usage_errors_name_their_cause() {
         2,
         &["an option of `dat perf`, `dat rsm bench`"],
     );
-    // What no command takes may be a value.
+    // An option that no command has may be meant as a value.
     refused(&["copy", "a", "--zzz"], 2, &["-- --zzz"]);
     refused(&["perf", "fly"], 2, &["fly", "write", "srq"]);
     refused(
@@ -127,7 +127,7 @@ fn usage_errors_name_their_cause() {
     );
 }
 
-/// What reads as a file of another host is none of this one, for every path of every command; `./` makes it one.
+/// Paths like `HOST:PATH` are refused by every command; a leading `./` makes them local.
 #[test]
 fn paths_of_other_hosts_are_refused() {
     let remote = "hostb:x";
@@ -155,7 +155,7 @@ fn paths_of_other_hosts_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let there = |name: &str| folder.path().join(name);
     std::fs::write(there("a:b"), "data").unwrap();
-    // Below a folder a colon means nothing, nor at the beginning.
+    // A colon is plain after a folder, or at the beginning.
     let copied = std::process::Command::new(env!("CARGO_BIN_EXE_dat"))
         .args(["copy", "./a:b", ":c", "--quiet"])
         .current_dir(folder.path())
@@ -168,7 +168,7 @@ fn paths_of_other_hosts_are_refused() {
     }
 }
 
-/// Who asks for a document gets one for these, too.
+/// With `--json`, usage errors are documents too.
 #[test]
 fn usage_errors_as_documents() {
     for (arguments, word, try_this) in [
@@ -215,7 +215,7 @@ fn usage_errors_as_documents() {
         assert!(remedy.contains(try_this), "{remedy}");
         assert!(!why.contains(try_this), "{why} says {remedy}");
     }
-    // Behind two dashes it is a name.
+    // After `--`, `--json` is a name.
     refused(&["copy", "--", "--json"], 2, &["<DST>"]);
     assert!(text(&dat(&["--json", "--help"]).stdout).starts_with("The Direct"));
 }
