@@ -216,7 +216,7 @@ fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
 
 /// Allocates a table with all its slots.
 ///
-/// The program chooses the capacity that it uses, so no slot is allocated later.
+/// No slot is made on demand, because the program will use all of them.
 fn table<T>(count: usize, empty: impl FnMut() -> T) -> Table<'static, T> {
     slots(count, empty).into()
 }

@@ -78,7 +78,7 @@ pub(crate) fn descriptors() -> Option<Reached> {
                     remedy: "raise the limit (`ulimit -n`), or close files that it got from whoever started it",
                 });
             }
-            // /dev/null is missing, or the limit of the whole system is reached.
+            // Not this limit: /dev/null is missing, or the whole system has too many open files.
             Err(_) => return None,
         }
     }

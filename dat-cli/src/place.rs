@@ -24,7 +24,7 @@ impl Place {
     ///
     /// # Errors
     /// - File: the directory does not exist, or the existing file is not writable.
-    /// - Usage: the path names no file, or exists and is not a regular file.
+    /// - Usage: the path names no file, is a dangling link, or exists and is not a regular file.
     pub(crate) fn choose(name: &Path) -> Result<Self> {
         if name.file_name().is_none() {
             return Err(Failure::usage(

@@ -206,8 +206,8 @@ impl<N: Network> Link<N> {
 
     /// Moves data from `read` to `write`; returns the number of bytes.
     ///
-    /// `read` fills a buffer, and its first partial buffer is the last. Each round fills all slots,
-    /// has all under way at once, and empties all. The transfer and the plain copies of a round
+    /// `read` must fill its buffer, except at the end of the data. Each round fills all slots, has
+    /// all of them under way at once, and empties all. The transfer and the plain copies of a round
     /// thus find the memory in the same state, and their times form a pair.
     pub(crate) fn transfer(
         &mut self,

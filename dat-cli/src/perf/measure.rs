@@ -102,7 +102,7 @@ pub(crate) struct Point {
 impl Point {
     /// Returns N if about one of N operations was timed, or `None` if all were.
     ///
-    /// N is rounded, because operations are chosen without a pattern.
+    /// N is an average, because the timed operations are chosen without a pattern.
     pub(crate) fn one_of(&self) -> Option<u64> {
         let rounded = (self.operations + self.timed / 2) / self.timed.max(1);
         self.sampled.then_some(rounded.max(2))

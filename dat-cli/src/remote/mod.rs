@@ -1,9 +1,9 @@
 //! Copies and measurements between two processes, `dat serve` and a client with `--connect`.
 //!
-//! The private data of a client's connection request holds its request. The server lends the client
-//! memory, and nothing else is accessible; its acceptance holds the memory's context. Otherwise the
-//! server rejects. The data moves by RDMA Write, RDMA Read or Send, as the command says; everything
-//! else moves in short messages ([`protocol`]).
+//! A client sends its request in the private data of its connection request. A server that accepts
+//! lends the client memory and sends its context in the acceptance; the client can access no other
+//! memory. A server that refuses rejects the connection request. The data moves by RDMA Write, RDMA
+//! Read or Send, as the command says; everything else moves in short messages ([`protocol`]).
 //!
 //! Only the code that opens devices depends on the backend, so tests run both ends on the mock.
 

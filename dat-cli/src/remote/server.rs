@@ -191,7 +191,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
                 length,
                 thread,
             }),
-            // The closure that was dropped owned the file, so the file is removed.
+            // Dropping the closure, which owned the file, has removed the file.
             Err(_) => self.answer(ep, Err(Refusal::CannotWrite), &mut |_| {}),
         }
     }

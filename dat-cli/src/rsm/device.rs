@@ -45,7 +45,7 @@ const EXPORTER: NodeId = 1;
 const NOWHERE: u64 = 0;
 /// Importers that an exporter has endpoints for.
 const IMPORTERS: usize = 16;
-/// Microseconds between two checks of an exporter for its end.
+/// Microseconds after which an exporter checks again if it must end.
 const TICK: u32 = 200_000;
 /// Microseconds between two probes of the peer on an idle connection.
 const PROBES: u32 = 5_000_000;

@@ -13,7 +13,7 @@ fn report(arguments: &[&str], code: i32) -> Value {
 
 /// The tour on the model has the first three chapters, with every outcome as specified.
 ///
-/// It is also the default command.
+/// The tour is the default command on the model too.
 #[test]
 fn the_tour_goes_over_the_model() {
     let tour = report(&["tour"], 0);

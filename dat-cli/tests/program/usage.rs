@@ -155,7 +155,7 @@ fn paths_of_other_hosts_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let there = |name: &str| folder.path().join(name);
     std::fs::write(there("a:b"), "data").unwrap();
-    // A colon is plain after a folder, or at the beginning.
+    // A colon after a folder, or at the beginning, names no host.
     let copied = std::process::Command::new(env!("CARGO_BIN_EXE_dat"))
         .args(["copy", "./a:b", ":c", "--quiet"])
         .current_dir(folder.path())
