@@ -10,36 +10,41 @@
 //! use backend_mock::{Fabric, FabricOptions, MockBackend, MockWait, NodeOptions};
 //! use dat_core::{Ia, IaStorage, attributes::IaAddress, memory::Region, sync::HostLock};
 //! use dat_rsm::{
-//!     ControllerConfig, ExportFlags, NodeEntry, Options, Permission, PutEntry, Rsm, Source, VectorFlags,
+//!     ControllerConfig, ExportFlags, NodeEntry, Options, Permission, PutEntry, Rsm, Source,
+//!     VectorFlags,
 //! };
 //!
 //! #[repr(align(4096))]
 //! struct Page([AtomicU8; 4096]);
 //! static SHARED: Page = Page([const { AtomicU8::new(0) }; 4096]);
 //!
-//! This node imports its own export; another importer has its own node number and address.
+//! // This node imports its own export; another importer has its own node number and address.
 //! let fabric = Fabric::new(FabricOptions::default());
 //! let mut storage = Box::new(IaStorage::<MockBackend, HostLock, 4, 5, 1, 32, 128, 512>::new());
-//! let ia = Ia::open(fabric.node(NodeOptions::new("mock", 1)), storage.lend(), 8).expect("an adapter");
-//! let node = NodeEntry { node: 1, controller: "mock0", address: IaAddress::Node(1), qualifier: 7 };
+//! let node = fabric.node(NodeOptions::new("mock", 1));
+//! let ia = Ia::open(node, storage.lend(), 8).expect("an adapter");
+//! let address = IaAddress::Node(1);
+//! let node = NodeEntry { node: 1, controller: "mock0", address, qualifier: 7 };
 //! let config = ControllerConfig { name: "mock0", ia, qualifier: 7, nodes: vec![node] };
 //! let rsm = Rsm::new(Options::new(1, 42), vec![config])?;
 //! let mut wait = MockWait::new(&fabric);
 //!
 //! let controller = rsm.get_controller(Some("mock0"))?;
-//! let export = rsm.export_create(controller, Region::from_static(&SHARED.0), ExportFlags::empty())?;
+//! let memory = Region::from_static(&SHARED.0);
+//! let export = rsm.export_create(controller, memory, ExportFlags::empty())?;
 //! let id = rsm.export_publish(export, 0, &[])?;
 //! let import = rsm.import_connect(controller, 1, id, Permission::all(), &mut wait)?;
-//! let entry = PutEntry { local: Source::Bytes(b"hello"), local_offset: 0, remote_offset: 100, length: 5 };
+//! let local = Source::Bytes(b"hello");
+//! let entry = PutEntry { local, local_offset: 0, remote_offset: 100, length: 5 };
 //! rsm.putv(import, &[entry], VectorFlags::IMPLICIT_SIGPOST, &mut wait)?;
 //! rsm.signal_wait(export, None, &mut wait)?;
 //! assert_eq!(SHARED.0[100].load(Ordering::Relaxed), b'h');
 //! # Ok::<(), dat_rsm::RsmError>(())
 //! ```
 //!
-//! # What *completed* means
+//! # Completion of transfers
 //! In implicit mode, a put that has returned is visible in the exporter's memory. After its writes
-//! the engine posts a small read; no earlier write can overtake the answer. In explicit mode,
+//! the engine posts a small read, whose answer cannot overtake an earlier write. In explicit mode,
 //! closing a barrier gives the same guarantee for all transfers since the barrier was opened.
 //!
 //! # Protection

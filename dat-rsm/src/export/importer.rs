@@ -22,7 +22,7 @@ pub(crate) struct Importer {
     pub(crate) import: u64,
     /// Rights, fixed for the life of the connection.
     pub(crate) permission: Permission,
-    /// Set until the importer acknowledges a change: nothing uses the old keys then.
+    /// Set after a change, until the importer acknowledges that nothing uses the old keys.
     pub(crate) awaited: bool,
     /// Time at which the connection is forgotten, while its link is broken.
     pub(crate) until: Option<Instant>,

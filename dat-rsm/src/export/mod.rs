@@ -107,9 +107,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// - BAD_LENGTH: the memory is empty.
     /// - BAD_MEM_ALIGNMENT: the address or length is not a multiple of the page size.
     /// - BAD_LENGTH: the length exceeds the controller's limit; loopback has none.
-    /// - INSUFFICIENT_MEM: the total of exported bytes would exceed its limit, or memory is
-    ///   exhausted.
-    /// - INSUFFICIENT_RESOURCES: tables or device objects are exhausted.
+    /// - INSUFFICIENT_MEM: the total of exported bytes would exceed its limit.
+    /// - INSUFFICIENT_RESOURCES: tables, device objects or memory are exhausted.
     ///
     /// Spec: RSMEX-01..04, RSMST-05
     pub fn export_create(
@@ -340,8 +339,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// - BAD_LENGTH: the length differs from the segment's.
     /// - BAD_ADDR: the address is not a multiple of the page size.
     /// - INSUFFICIENT_RESOURCES: another thread is changing the segment.
-    /// - INSUFFICIENT_RESOURCES, INSUFFICIENT_MEM: the device cannot register the memory; the old
-    ///   memory stays.
+    /// - INSUFFICIENT_RESOURCES: the device cannot register the memory; the old memory stays.
     ///
     /// Spec: RSMEX-20..23
     pub fn export_rebind<W: Wait>(

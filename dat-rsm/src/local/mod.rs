@@ -97,7 +97,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// # Errors
     /// - BAD_CTLR_HNDL: `controller` is not open.
     /// - BAD_LENGTH: the memory is empty, or exceeds the adapter's limit.
-    /// - INSUFFICIENT_RESOURCES, INSUFFICIENT_MEM: tables, device objects or memory are exhausted.
+    /// - INSUFFICIENT_RESOURCES: tables, device objects or memory are exhausted.
     ///
     /// Spec: RSMLH-01..06
     pub fn create_local_memory(
