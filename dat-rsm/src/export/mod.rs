@@ -32,7 +32,7 @@ bitflags! {
         /// Missing resources fail the call instead of delaying it; no call here waits for
         /// resources.
         const DONT_WAIT = 0x02;
-        /// Locks on the segment, which no implementation has: publishing it fails.
+        /// Locks on the segment, which are not supported: publishing it fails.
         const LOCK_OPERATIONS = 0x04;
         const _ = !0;
     }

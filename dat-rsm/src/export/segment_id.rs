@@ -45,7 +45,7 @@ pub fn check_application_id(id: SegmentId) -> Result<()> {
 ///
 /// # Errors
 /// - BAD_APPID: the application is not listed.
-/// - BAD_CONF: an earlier line has less than four words, or the application's line is malformed.
+/// - BAD_CONF: an earlier line has fewer than four words, or the application's line is malformed.
 ///
 /// Spec: RSMID-01, RSMID-02, RSMID-03
 pub fn find_range(text: &str, application: &str) -> Result<SegmentIdRange> {
@@ -68,7 +68,7 @@ pub struct BadLine<'t> {
 /// Defect of a line of an `rsm.segmentid` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadLineReason<'t> {
-    /// The line has less than four words; their number.
+    /// The line has fewer than four words; their number.
     Words(usize),
     /// The keyword is neither `reserve` nor `reserved`.
     Keyword(&'t str),

@@ -48,8 +48,8 @@ impl Block {
     /// Ends the registration and frees the memory.
     pub(crate) fn free<B: Backend, L: RawLock>(self, ia: &Ia<'_, B, L>) {
         if ia.lmr_free(self.made.lmr).is_err() {
-            // Fails only if the adapter is closed. Otherwise the memory is leaked, as the device
-            // may still write to it.
+            // Fails only if the adapter is closed. The memory is leaked in case the device still
+            // writes to it.
             core::mem::forget(self.bytes);
         }
     }

@@ -56,8 +56,8 @@ pub struct Greeting {
 /// Private data of a refused connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// INSUFFICIENT_RESOURCES: the peer's share is used up. Another error: the peer is unknown, or
-    /// its greeting is invalid.
+    /// INSUFFICIENT_RESOURCES: the peer's share or the node's tables are used up. Any other error:
+    /// the node does not accept the peer, or not at present.
     pub error: RsmError,
 }
 
