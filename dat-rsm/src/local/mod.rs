@@ -45,7 +45,7 @@ impl Local {
         }
     }
 
-    /// Uncounts a vector that ends and named it at its begin.
+    /// Ends the count of a vector that named it when it began.
     pub(crate) fn let_go(&mut self, ticket: u64) {
         self.holds = self.holds.saturating_sub(1);
         if self.came_late(ticket) {

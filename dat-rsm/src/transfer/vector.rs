@@ -449,8 +449,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
 impl State {
     /// Calls `act` on the local memory that a vector names.
     ///
-    /// It counts only memory that was registered when the vector began at `ticket`, and calls `act`
-    /// once for each run of entries with the same memory.
+    /// Skips memory that was not registered when the vector began at `ticket`. Calls `act` once for
+    /// each run of entries with the same memory.
     pub(super) fn for_each_local(
         &mut self,
         entries: &impl Entries,
