@@ -1,4 +1,6 @@
-//! A remote memory region: B opens a window on its memory for A, and closes it again without deregistering anything.
+//! A remote memory region: B binds a window on its memory for A, twice.
+//!
+//! The second bind revokes the context of the first, and the region stays registered.
 //!
 //! `cargo run -p backend-mock --example bind`
 
@@ -25,7 +27,7 @@ fn main() -> Result<()> {
     let (ep_a, ep_b) = (a.endpoint()?, b.endpoint()?);
     connect((&a, ep_a), (&b, ep_b), 7)?;
 
-    // B's region gives peers no rights at all: the only way in is through a window.
+    // B's region grants peers no rights; only a window gives access.
     let local = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
     let source = a.register(&SOURCE, local)?;
     let target = b.register(&TARGET, local)?;
@@ -37,7 +39,7 @@ fn main() -> Result<()> {
         length: 16,
     }];
 
-    // A bind is posted like a transfer, and completes with an event. Its context is for the peer.
+    // A bind is posted like a transfer and completes with an event. The peer uses its context.
     let rmr = b.ia.rmr_create(b.zone)?;
     let window = LmrTriplet {
         context: target.lmr_context,
@@ -70,7 +72,8 @@ fn main() -> Result<()> {
     println!("B reads: {}", String::from_utf8_lossy(&arrived));
     assert_eq!(&arrived, b"through a window");
 
-    // Binding again gives a new context; the old one is dead from then on, though it is the same memory.
+    // A second bind gives a new context. The old one is invalid from then on, even for the same
+    // memory.
     let second = bind(&window, 3)?;
     assert_ne!(first, second);
     assert_eq!(write(second, 4)?, DtoStatus::Success);
@@ -78,7 +81,7 @@ fn main() -> Result<()> {
     println!("with the stale context: {stale:?}");
     assert_eq!(stale, DtoStatus::RemoteAccess);
 
-    // A peer that reaches for what it may not have loses the connection; so do we.
+    // An access without a right breaks the connection, on both sides.
     for node in [&a, &b] {
         let event = node.next()?;
         let broken = ConnectionEventKind::Broken;

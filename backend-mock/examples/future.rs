@@ -1,4 +1,6 @@
-//! Waits as futures: `EvdWait` and `CnoWait` in a tiny executor, and the thread that drives the adapter for them.
+//! Waits as futures: `EvdWait` and `CnoWait` in a small executor.
+//!
+//! A helper thread drives the adapter for them.
 //!
 //! `cargo run -p backend-mock --example future`
 
@@ -26,10 +28,11 @@ static TEXT: [AtomicU8; 32] = [const { AtomicU8::new(0) }; 32];
 
 type Adapter<'s> = Ia<'s, MockBackend, HostLock>;
 
-/// Drives `progress` for the futures of an adapter: a thread that blocks on a notification object which only `end` notifies.
+/// A thread that calls `progress` for the futures of an adapter.
 ///
-/// It sleeps while the device has nothing to say. Futures alone never wake: polling one asks the device to report, and somebody
-/// has to take the report in.
+/// It blocks on a notification object that only `end` notifies, and sleeps while the device has no
+/// events. Futures cannot do without it: polling one arms the device, and a caller of `progress`
+/// has to take the events.
 struct Helper {
     object: CnoId,
     bell: EvdId,
@@ -42,7 +45,7 @@ impl Helper {
         Ok(Self { object, bell })
     }
 
-    /// What the thread does. On other devices `wait` is `ThreadWait` or `VerbsWait`.
+    /// Runs the thread. On other devices `wait` is `ThreadWait` or `VerbsWait`.
     fn run(&self, ia: &Adapter<'_>, mut wait: MockWait) {
         let ended = ia.cno_wait_until(self.object, None, &mut wait);
         assert_eq!(ended, Ok(Some(self.bell)));
@@ -53,7 +56,7 @@ impl Helper {
     }
 }
 
-/// Wakes the thread of the executor.
+/// A waker that unparks the executor's thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -62,7 +65,9 @@ impl Wake for Unpark {
     }
 }
 
-/// The smallest executor: polls one future; calls `pending` when there is nothing to do, and sleeps until it is woken.
+/// Polls one future to its end; parks the thread between two polls.
+///
+/// Calls `pending` before each park.
 fn block_on<F: Future>(future: F, mut pending: impl FnMut()) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
@@ -77,7 +82,9 @@ fn block_on<F: Future>(future: F, mut pending: impl FnMut()) -> F::Output {
     }
 }
 
-/// Awaits a message on the dispatcher, and another one on its notification object; says where in the text each begins.
+/// Awaits a message on the dispatcher and another on its notification object.
+///
+/// Sets `expected` to the offset of each message in the text, and returns both texts.
 async fn serve(
     server: &Node<'_>,
     object: CnoId,
@@ -103,7 +110,7 @@ async fn serve(
 }
 
 fn main() -> Result<()> {
-    // The network has a thread of its own, so that a wait sleeps instead of moving it.
+    // The fabric has its own thread, so a wait sleeps instead of stepping the fabric.
     let fabric = Fabric::new(FabricOptions::default());
     let _network = fabric.spawn_thread()?;
     let (mut storage_a, mut storage_b) = (Storage::new(), Storage::new());
@@ -112,7 +119,7 @@ fn main() -> Result<()> {
     let (from, to) = (client.endpoint()?, server.endpoint()?);
     connect((&client, from), (&server, to), 7)?;
 
-    // Two receives; the cookie says where in the buffer each begins.
+    // Two receives; the cookie is the offset of each in the buffer.
     let memory = server.register(&BUFFER, MemoryPrivileges::LOCAL_WRITE)?;
     for offset in [0, 16] {
         let piece = LmrTriplet {
@@ -141,7 +148,7 @@ fn main() -> Result<()> {
     let helper = Helper::new(&server.ia)?;
     let words = thread::scope(|scope| {
         scope.spawn(|| helper.run(&server.ia, MockWait::new(&fabric)));
-        // A message is sent when its wait is asleep: without the helper, nothing would wake it.
+        // Each message is sent while its wait sleeps; without the helper nothing would wake it.
         let expected = Cell::new(None);
         let words = block_on(serve(&server, object, &expected), || {
             if let Some(offset) = expected.take() {

@@ -1,4 +1,4 @@
-//! Memory that processor and device do not see alike: what goes wrong without the two synchronising calls, and right with them.
+//! Memory that processor and device see differently: with and without the two synchronising calls.
 //!
 //! `cargo run -p backend-mock --example non_coherent`
 
@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     let fabric = Fabric::new(FabricOptions::default());
     let (mut storage_a, mut storage_b) = (Storage::new(), Storage::new());
     let a = Node::open(&fabric, NodeOptions::new("a", 1), &mut storage_a)?;
-    // The device of B looks past the cache of B's processor, as in many small machines.
+    // The device of B bypasses the cache of B's processor, as in many small machines.
     let options = NodeOptions::new("b", 2).non_coherent();
     let b = Node::open(&fabric, options, &mut storage_b)?;
     let (ep_a, ep_b) = (a.endpoint()?, b.endpoint()?);
@@ -31,11 +31,11 @@ fn main() -> Result<()> {
     let of_a = a.register(&OF_A, MemoryPrivileges::ALL)?;
     let of_b = b.register(&OF_B, MemoryPrivileges::ALL)?;
 
-    // A program asks its own provider whether it has to make the calls.
+    // A program asks its own provider if it has to make the calls.
     assert!(!needs_sync(&a)?);
     assert!(needs_sync(&b)?);
 
-    // A writes into B's memory; a message behind the write says that it has arrived.
+    // A writes into B's memory. A message after the write tells B that it has arrived.
     store_bytes(&OF_A, b"a letter from A.");
     b.ia.post_recv(ep_b, &[], 1, NONE)?;
     a.ia.post_rdma_write(ep_a, &[piece(&of_a)], 2, &remote(&of_b), NONE)?;
@@ -44,15 +44,15 @@ fn main() -> Result<()> {
     expect(&a, ep_a, DtoOperation::Send)?;
     expect(&b, ep_b, DtoOperation::Receive)?;
 
-    // Wrong: all is done, and B's processor reads from its cache what was there before.
+    // Wrong: the write is complete, but B's processor reads old bytes from its cache.
     println!("B reads, without the call: {:?}", text(&OF_B));
     assert_eq!(text(&OF_B), "\0".repeat(SIZE));
-    // Right: behind the message and before the first look.
+    // Right: the call comes after the message and before the first load.
     b.ia.lmr_sync_rdma_write(&[piece(&of_b)])?;
     println!("B reads, after lmr_sync_rdma_write: {:?}", text(&OF_B));
     assert_eq!(text(&OF_B), "a letter from A.");
 
-    // The other way round B stores something for A to fetch.
+    // In the other direction, B stores bytes and A reads them.
     let fetch = || {
         store_bytes(&OF_A, &[b'?'; SIZE]);
         let to = [piece(&of_a)];
@@ -60,11 +60,11 @@ fn main() -> Result<()> {
         expect(&a, ep_a, DtoOperation::RdmaRead)
     };
     store_bytes(&OF_B, b"B's answer to A.");
-    // Wrong: the store is in the cache, and B's device sends what the memory holds.
+    // Wrong: the store is in the cache, and B's device sends the content of the memory.
     fetch()?;
     println!("A fetches, without the call: {:?}", text(&OF_A));
     assert_eq!(text(&OF_A), "a letter from A.");
-    // Right: behind the stores, and before A is told that it may fetch.
+    // Right: the call comes after the stores, and before A is told to read.
     b.ia.lmr_sync_rdma_read(&[piece(&of_b)])?;
     fetch()?;
     println!("A fetches, after lmr_sync_rdma_read: {:?}", text(&OF_A));
@@ -72,7 +72,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Whether a program on this adapter has to synchronise what peers write and read.
+/// Returns true if a program on this adapter has to synchronise its memory.
 fn needs_sync(node: &Node<'_>) -> Result<bool> {
     let known = node
         .ia
@@ -80,7 +80,7 @@ fn needs_sync(node: &Node<'_>) -> Result<bool> {
     Ok(known.provider.lmr_sync_req)
 }
 
-/// Waits for the next event, which has to be the end of an operation of this kind.
+/// Waits for the next event, which must be a successful completion of this kind.
 fn expect(node: &Node<'_>, ep: EpId, operation: DtoOperation) -> Result<()> {
     match node.next()? {
         Event::Dto(done) => {
@@ -92,7 +92,7 @@ fn expect(node: &Node<'_>, ep: EpId, operation: DtoOperation) -> Result<()> {
     }
 }
 
-/// All of a region, for calls of the side that has it.
+/// Returns the whole region as a segment for its own side.
 fn piece(region: &LmrCreated) -> LmrTriplet {
     LmrTriplet {
         context: region.lmr_context,
@@ -101,7 +101,7 @@ fn piece(region: &LmrCreated) -> LmrTriplet {
     }
 }
 
-/// The same for its peer.
+/// Returns the whole region as a remote range for the peer.
 fn remote(region: &LmrCreated) -> RmrTriplet {
     RmrTriplet {
         context: region.rmr_context,
@@ -110,7 +110,7 @@ fn remote(region: &LmrCreated) -> RmrTriplet {
     }
 }
 
-/// What the processor of a side reads.
+/// Returns the text that the processor of a side reads.
 fn text(memory: &[AtomicU8; SIZE]) -> String {
     let mut bytes = [0; SIZE];
     load_bytes(memory, &mut bytes);

@@ -1,4 +1,4 @@
-//! One shared receive queue feeds two endpoints: buffers go to whoever is sent to, so the server needs fewer of them.
+//! One shared receive queue for two endpoints, so that the server needs fewer buffers.
 //!
 //! `cargo run -p backend-mock --example shared_receive`
 
@@ -47,7 +47,7 @@ fn main() -> Result<()> {
         connect((&clients, from), (&server, to), 7 + number as u64)?;
     }
 
-    // Buffers are posted to the queue, not to an endpoint; the cookie says which one it is.
+    // Buffers are posted to the queue, not to an endpoint; the cookie is the buffer's number.
     let memory = server.register(&BUFFER, MemoryPrivileges::LOCAL_WRITE)?;
     let post = |buffer: usize| {
         let piece = LmrTriplet {
@@ -61,7 +61,8 @@ fn main() -> Result<()> {
         post(buffer)?;
     }
 
-    // Six messages through three buffers: each event says at which endpoint a message arrived, and in which buffer.
+    // Six messages through three buffers. Each event names the endpoint and, by its cookie, the
+    // buffer.
     let text = clients.register(&TEXT, MemoryPrivileges::LOCAL_READ)?;
     for message in 0..6 {
         let sender = usize::from(message % 3 == 0);

@@ -1,4 +1,4 @@
-//! Two endpoints in one process: they connect, and one writes into the memory of the other.
+//! Two endpoints in one process: they connect, and one writes to the other's memory.
 //!
 //! `cargo run -p backend-mock --example write`
 
@@ -17,22 +17,24 @@ use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::{HostLock, load_bytes, store_bytes};
 use dat_core::{Ia, IaStorage};
 
-/// 1 endpoint, 2 event dispatchers (1 is the adapter's own), no shared receive queue, 1 region, 32 posts, and 20 events:
-/// the lengths of both dispatchers together.
+/// Storage of an adapter.
+///
+/// It has 1 endpoint, 2 event dispatchers (1 is the adapter's own), no shared receive queue, 1
+/// region, 32 posts, and 20 events, the lengths of both dispatchers together.
 type Storage = IaStorage<MockBackend, HostLock, 1, 2, 0, 1, 20, 32>;
 
 static SOURCE: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 static TARGET: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // A network with two adapters, A and B. All memory they need is lent by us.
+    // A fabric with two adapters, A and B. This program lends them all their memory.
     let fabric = Fabric::new(FabricOptions::default());
     let mut wait = MockWait::new(&fabric);
     let (mut storage_a, mut storage_b) = (Storage::new(), Storage::new());
     let a = Ia::open(fabric.node(NodeOptions::new("a", 1)), storage_a.lend(), 4)?;
     let b = Ia::open(fabric.node(NodeOptions::new("b", 2)), storage_b.lend(), 4)?;
 
-    // On each a protection zone, a dispatcher for events of all kinds, and an endpoint.
+    // Each has a protection zone, a dispatcher for events of all kinds, and an endpoint.
     let (zone_a, zone_b) = (a.pz_create()?, b.pz_create()?);
     let evd_a = a.evd_create(16, None, EvdFlags::DEFAULT)?;
     let evd_b = b.evd_create(16, None, EvdFlags::DEFAULT)?;
@@ -40,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ep_a = a.ep_create(Some(zone_a), to_a, to_a, to_a, None)?;
     let ep_b = b.ep_create(Some(zone_b), to_b, to_b, to_b, None)?;
 
-    // B listens at qualifier 7, A asks for a connection, B accepts, and both hear that it stands.
+    // B listens at qualifier 7, A requests a connection, B accepts, and both get an event.
     b.psp_create(7, evd_b, PspFlags::Consumer)?;
     let request = ConnectParam {
         address: IaAddress::Node(2),
@@ -63,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(kind, ConnectionEventKind::Established);
     }
 
-    // A's memory may be read by A alone; B's may be written by its peers, who need to know its context and address.
+    // Only A may read its memory. Peers may write B's memory; they need its context and address.
     let source = a.lmr_create(&LmrRequest {
         memory: LmrMemory::Virtual(Region::from_static(&SOURCE)),
         pz: zone_a,
@@ -85,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         length: target.registered_size,
     };
 
-    // Two pieces of A's memory arrive as one. B does nothing for it, and hears nothing of it.
+    // Three segments of A's memory arrive as one range. B does nothing for it and gets no event.
     store_bytes(&SOURCE, b"bytes real move.");
     let pieces = [piece(6, 5), piece(0, 5), piece(10, 6)];
     a.post_rdma_write(ep_a, &pieces, 42, &remote, CompletionFlags::empty())?;
@@ -98,7 +100,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("B reads: {}", String::from_utf8_lossy(&arrived));
     assert_eq!(&arrived, b"real bytes move.");
 
-    // What reaches beyond the region is refused by the call; nothing is posted.
+    // The call refuses a segment that leaves its region; nothing is posted.
     let refused = a.post_rdma_write(ep_a, &[piece(60, 5)], 43, &remote, CompletionFlags::empty());
     println!("one byte too far: {}", refused.unwrap_err());
     Ok(())

@@ -1,4 +1,4 @@
-//! What the adapters say about themselves.
+//! Attributes of the adapters and their provider.
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::flags::{
@@ -7,14 +7,14 @@ use dat_core::flags::{
 
 use crate::options::NodeOptions;
 
-/// Bytes per message and per RDMA transfer.
+/// Most bytes of a message or RDMA transfer.
 const LARGEST_TRANSFER: u64 = 1 << 31;
 
 fn count(limit: u32) -> i32 {
     i32::try_from(limit).unwrap_or(i32::MAX)
 }
 
-/// The attributes of the adapter (`Spec: IAQ-03, IAQ-04`).
+/// Returns the attributes of the adapter (`Spec: IAQ-03, IAQ-04`).
 pub(crate) fn adapter(options: &NodeOptions) -> IaAttributes {
     let limits = &options.limits;
     let segments = count(limits.segments);
@@ -61,7 +61,7 @@ pub(crate) fn adapter(options: &NodeOptions) -> IaAttributes {
     }
 }
 
-/// The attributes of the provider (`Spec: IAQ-05` to `IAQ-10`).
+/// Returns the attributes of the provider (`Spec: IAQ-05` to `IAQ-10`).
 pub(crate) fn provider(options: &NodeOptions, coherent: bool) -> ProviderAttributes {
     ProviderAttributes {
         provider_name: "mock",

@@ -1,4 +1,4 @@
-//! An adapter of the fabric, as the core drives it.
+//! An adapter of the fabric: the implementation of the core's backend.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,7 +30,8 @@ use crate::world::World;
 
 /// An adapter of a [`Fabric`].
 ///
-/// Dropping it closes the adapter as the end of a process does: its connections end, its regions and listeners are gone.
+/// Dropping it closes the adapter, as the end of a process does: its connections end, and its
+/// regions and listeners are removed.
 #[derive(Debug)]
 pub struct MockBackend {
     shared: Arc<Shared>,
@@ -54,7 +55,7 @@ impl MockBackend {
         }
     }
 
-    /// The fabric it belongs to.
+    /// Returns the fabric of the adapter.
     #[must_use]
     pub fn fabric(&self) -> Fabric {
         Fabric {
@@ -62,7 +63,7 @@ impl MockBackend {
         }
     }
 
-    /// Its number in fault plans.
+    /// Returns the number of the adapter in fault plans.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.adapter as u16
@@ -76,7 +77,9 @@ impl MockBackend {
         self.shared.enter(|world| act(world, self.adapter))
     }
 
-    /// A control call that can fail: counted, and made to fail if the fault plan says so or the host is dead.
+    /// Runs and counts a control call that can fail.
+    ///
+    /// The call fails if the host is dead or the fault plan says so.
     fn call<R>(
         &self,
         act: impl FnOnce(&mut World, usize) -> Result<R, BackendError>,
@@ -95,7 +98,7 @@ impl MockBackend {
     }
 }
 
-/// Fails if there are as many as there may be.
+/// Fails if the limit is reached.
 fn room(used: usize, limit: u32) -> Result<(), BackendError> {
     if used >= limit as usize {
         return Err(BackendError::Resources);
@@ -117,8 +120,9 @@ fn private_data(bytes: &[u8], limits: &Limits) -> Result<PrivateData, BackendErr
 }
 
 #[expect(unsafe_code, reason = "the device of this backend is its own code")]
-// SAFETY: registered memory is touched through spans of a `Memory` alone, each of which was found by key, privilege and
-// range (see `region`); `deregister` and the drop of the backend remove it under the lock that every copy holds.
+// SAFETY: registered memory is touched only through spans of a `Memory`. Each span was found by
+// key, privilege and range (see `region`). `deregister` and the drop of the backend remove the
+// `Memory` under the lock that every copy holds.
 unsafe impl Backend for MockBackend {
     type CompletionQueue = MockCompletionQueue;
     type SendQueue = MockSendQueue;
@@ -222,7 +226,8 @@ unsafe impl Backend for MockBackend {
                 coherence.sync(direction, address, span);
             }
         });
-        // What other threads stored before is before, what they load after is after (LSW-31).
+        // Orders earlier stores of other threads before this call, and their later loads after it
+        // (LSW-31).
         core::sync::atomic::fence(Ordering::SeqCst);
     }
 
@@ -660,13 +665,13 @@ unsafe impl Backend for MockBackend {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        // What happens here happens in a step of the fabric, never because somebody polls.
+        // The adapter has no timer of its own; everything happens in steps of the fabric.
         None
     }
 }
 
 impl World {
-    /// Whether what a queue pair is to be made from exists and is within the limits.
+    /// Checks the objects and sizes that a request for a queue pair names.
     fn check_queue_pair(
         &mut self,
         adapter: usize,
@@ -696,7 +701,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes a region away.
+    /// Removes a region with its keys.
     fn deregister(&mut self, adapter: usize, local: u32) {
         let World {
             adapters, nodes, ..
@@ -715,7 +720,7 @@ impl World {
         }
     }
 
-    /// Takes a queue pair away, ending its connection.
+    /// Removes a queue pair and ends its connection.
     fn destroy_queue_pair(&mut self, key: u32) {
         let Some(pair) = self.queue_pairs.get(key) else {
             return;
@@ -729,7 +734,7 @@ impl World {
         self.adapters[adapter].forget_queue_pair(token);
     }
 
-    /// Closes an adapter.
+    /// Closes an adapter: removes its listeners, requests, queue pairs and regions.
     fn close(&mut self, adapter: usize) {
         let node = self.adapters[adapter].node;
         self.nodes[node]

@@ -1,26 +1,30 @@
-//! A host whose device does not see the processor's caches.
+//! Coherence: a host whose device does not see the processor's caches.
 //!
-//! There are two views of registered memory. The *consumer's view* is the memory itself. The *device's view* is kept here,
-//! a byte for every registered byte, and starts equal when the byte is first registered.
+//! There are two views of registered memory. The *consumer's view* is the memory itself. The
+//! *device's view* is a copy in this module, one byte for each registered byte. The two are equal
+//! when the byte is first registered.
 //!
 //! | event | device's view | consumer's view |
 //! |---|---|---|
 //! | incoming RDMA Write | changed, and marked as written | unchanged |
-//! | incoming RDMA Read | read | not looked at |
+//! | incoming RDMA Read | read | not used |
 //! | store by the consumer | unchanged | changed |
 //! | `sync(RdmaRead)` over the byte | takes the consumer's stores | unchanged |
-//! | `sync(RdmaWrite)` over the byte | takes the consumer's stores | takes what incoming writes wrote |
-//! | local side of an operation of this host (send, receive, RDMA) | follows the consumer's | used and changed |
-//! | last registration of the byte given back | gone | takes what incoming writes wrote |
+//! | `sync(RdmaWrite)` over the byte | takes the consumer's stores | takes peers' writes |
+//! | source of a send or RDMA Write of this host | unchanged | read |
+//! | target of a receive or RDMA Read of this host | takes the data | changed |
+//! | end of the byte's last registration | removed | takes peers' writes |
 //!
-//! The local side needs no call, since the provider itself sees to the coherence of buffers that are posted to it.
+//! Operations of this host need no call, because the provider keeps posted buffers coherent.
 //!
-//! A byte that was stored to since it last agreed *and* was written by a peer is one for which a required call was left out
-//! (LSW-13, LSW-14): its content is undefined (LSW-16). Here, one of the two wins at the next `sync` over the byte, chosen by
-//! the seed for each 64-byte line: either the dirty line is written back over the peer's data, or it is thrown away. What a
-//! read without the call returns is undefined too (LSW-15); here it is always the old content.
+//! A byte may have been stored to *and* written by a peer since the views last agreed. Then a
+//! required call was left out (LSW-13, LSW-14) and its content is undefined (LSW-16). Here one of
+//! the two wins at the next `sync` over the byte, chosen by the seed for each 64-byte line: the
+//! dirty line is either written back over the peer's data or dropped. A read without the call
+//! returns undefined bytes too (LSW-15); here it always returns the old content.
 //!
-//! A store is recognised by the changed value of its byte. Ranges are exact to the byte, where hardware would work on lines.
+//! A store is detected by the changed value of its byte. Ranges are exact to the byte; hardware
+//! would work on lines.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -37,9 +41,9 @@ struct Page {
     device: [u8; PAGE],
     /// The consumer's view when the two last agreed.
     seen: [u8; PAGE],
-    /// Written by a peer since.
+    /// True if a peer has written the byte since.
     written: [bool; PAGE],
-    /// Registrations that hold the byte.
+    /// Number of registrations of the byte.
     held: [u16; PAGE],
 }
 
@@ -49,7 +53,7 @@ pub(crate) struct Coherence {
     seed: u64,
 }
 
-/// Calls `visit(page, range in the page, offset from the start)` for each page of a range.
+/// Calls `visit(page, range in the page, offset from the start)` for each page.
 fn for_each_page(
     address: u64,
     length: usize,
@@ -78,7 +82,7 @@ impl Coherence {
         mixed >> 63 == 1
     }
 
-    /// A range was registered.
+    /// Adds a registration of a range; new bytes start with equal views.
     pub(crate) fn hold(&mut self, address: u64, memory: Span<'_>) {
         for_each_page(address, memory.len(), |number, range, offset| {
             let page = self.pages.entry(number).or_insert_with(|| {
@@ -104,7 +108,7 @@ impl Coherence {
         });
     }
 
-    /// A registration of a range was given back.
+    /// Removes a registration of a range, after a `sync(RdmaWrite)` over it.
     pub(crate) fn release(&mut self, address: u64, memory: Span<'_>) {
         self.sync(SyncDirection::RdmaWrite, address, memory);
         for_each_page(address, memory.len(), |number, range, _| {
@@ -119,7 +123,7 @@ impl Coherence {
         });
     }
 
-    /// A peer's RDMA Write arrives.
+    /// Writes the data of a peer's RDMA Write to the device's view.
     pub(crate) fn write(&mut self, address: u64, source: Span<'_>) {
         for_each_page(address, source.len(), |number, range, offset| {
             if let (Some(page), Some(part)) = (
@@ -132,7 +136,7 @@ impl Coherence {
         });
     }
 
-    /// A peer's RDMA Read takes what the device sees.
+    /// Copies the device's view for a peer's RDMA Read.
     pub(crate) fn read(&self, address: u64, destination: Span<'_>) {
         for_each_page(address, destination.len(), |number, range, offset| {
             if let (Some(page), Some(part)) = (
@@ -144,7 +148,7 @@ impl Coherence {
         });
     }
 
-    /// A peer's atomic operation takes what the device sees.
+    /// Copies the device's view for a peer's atomic operation.
     pub(crate) fn look(&self, address: u64, destination: &mut [u8]) {
         for_each_page(address, destination.len(), |number, range, offset| {
             if let Some(page) = self.pages.get(&number) {
@@ -153,7 +157,7 @@ impl Coherence {
         });
     }
 
-    /// What a peer's atomic operation leaves arrives.
+    /// Writes the result of a peer's atomic operation to the device's view.
     pub(crate) fn store(&mut self, address: u64, source: &[u8]) {
         for_each_page(address, source.len(), |number, range, offset| {
             if let Some(page) = self.pages.get_mut(&number) {
@@ -163,7 +167,7 @@ impl Coherence {
         });
     }
 
-    /// The provider put data into a local buffer and made both views agree.
+    /// Makes both views agree after the provider placed data in a local buffer.
     pub(crate) fn agree(&mut self, address: u64, memory: Span<'_>) {
         for_each_page(address, memory.len(), |number, range, offset| {
             if let (Some(page), Some(part)) = (
@@ -178,7 +182,7 @@ impl Coherence {
         });
     }
 
-    /// The cache maintenance of `lmr_sync_rdma_read` and `lmr_sync_rdma_write`.
+    /// Performs the cache maintenance of `lmr_sync_rdma_read` and `lmr_sync_rdma_write`.
     pub(crate) fn sync(&mut self, direction: SyncDirection, address: u64, memory: Span<'_>) {
         let seed = self.seed;
         for_each_page(address, memory.len(), |number, range, offset| {
@@ -209,7 +213,7 @@ impl Coherence {
                     continue;
                 }
                 now[index] = page.device[at];
-                // Only bytes that change are stored: the others may be in use by the consumer.
+                // Only changed bytes are stored: the consumer may be using the others.
                 changed = match changed.take() {
                     Some(run) if run.end == index => Some(run.start..index + 1),
                     Some(run) => {

@@ -10,36 +10,37 @@ use crate::fault::CompletionFault;
 use crate::shared::{Arc, Shared};
 use crate::world::{Action, World};
 
-/// A completion that waits to be overtaken is delivered after so many microseconds at the latest.
+/// Microseconds after which a completion that is kept back is delivered.
 const KEPT_BACK: u64 = 1000;
 
-/// A completion and the queue pair it is of.
+/// A completion and its queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) owner: u32,
     pub(crate) completion: Completion,
-    /// The number that came with a receive.
+    /// Immediate data of a receive.
     pub(crate) immediate: Option<u32>,
-    /// A fault delivers it twice, or when its own place may be another's: it takes none from others. What is kept back for another one has its
-    /// place until then.
+    /// True for a duplicate or delayed completion, which does not count in the depth.
+    ///
+    /// Another completion may use its place by then. A completion that is kept back counts.
     extra: bool,
 }
 
-/// A completion queue inside the fabric.
+/// A completion queue in the fabric.
 #[derive(Debug)]
 pub(crate) struct CompletionRing {
     entries: VecDeque<Entry>,
     depth: usize,
-    /// Entries without a place of their own.
+    /// Entries that do not count in the depth.
     extras: usize,
-    /// Armed, and whether for solicited completions only.
+    /// Set if armed; true for solicited completions only.
     armed: Option<bool>,
     failure: Option<DeviceFailure>,
     pub(crate) produced: u32,
     pub(crate) notified: u32,
-    /// Kept back until the next completion is delivered.
+    /// Completion that is kept back until the next one is delivered.
     kept_back: Option<Entry>,
-    /// How many polls will find something; read without the lock.
+    /// Number of polls that return an entry or the failure; read without the lock.
     ready: Arc<AtomicUsize>,
 }
 
@@ -85,12 +86,12 @@ impl CompletionRing {
         Armed::Armed
     }
 
-    /// Changes the depth, down to the completions that are there.
+    /// Changes the depth, at least to the number of queued completions.
     pub(crate) fn resize(&mut self, depth: u32) {
         self.depth = self.taken().max(depth as usize);
     }
 
-    /// Places that are taken.
+    /// Returns the number of entries that count in the depth.
     fn taken(&self) -> usize {
         self.entries.len().saturating_sub(self.extras)
     }
@@ -99,12 +100,12 @@ impl CompletionRing {
         self.taken() < self.depth
     }
 
-    /// Whether a completion waits to be overtaken.
+    /// Returns true if a completion is kept back.
     pub(crate) fn keeps_back(&self) -> bool {
         self.kept_back.is_some()
     }
 
-    /// Forgets what a queue pair left.
+    /// Removes the completions of a queue pair.
     pub(crate) fn forget(&mut self, owner: u32) {
         self.entries.retain(|entry| entry.owner != owner);
         self.extras = self.entries.iter().filter(|entry| entry.extra).count();
@@ -112,7 +113,7 @@ impl CompletionRing {
         self.publish();
     }
 
-    /// The device is gone.
+    /// Fails the queue for good; queued completions can still be polled.
     pub(crate) fn fail(&mut self, failure: DeviceFailure) {
         self.failure.get_or_insert(failure);
         self.publish();
@@ -120,7 +121,7 @@ impl CompletionRing {
 }
 
 impl World {
-    /// Delivers a completion, or does to it what the fault plan wants.
+    /// Delivers a completion, or applies the planned fault to it.
     pub(crate) fn complete(
         &mut self,
         adapter: usize,
@@ -173,7 +174,9 @@ impl World {
         }
     }
 
-    /// Keeps a completion until another one overtakes it; one that comes while another is kept is that other one.
+    /// Keeps back a completion until the next one overtakes it, or its time is over.
+    ///
+    /// If one is already kept back, this one overtakes it.
     fn keep_back(&mut self, adapter: usize, number: u16, entry: Entry) {
         match self.adapters[adapter].completion_queue(number) {
             Some(ring) if ring.kept_back.is_none() => {
@@ -186,7 +189,7 @@ impl World {
         }
     }
 
-    /// Puts a completion into its queue and raises the notification that was asked for.
+    /// Queues a completion and the one kept back, and raises the notification if armed.
     pub(crate) fn deliver(&mut self, adapter: usize, number: u16, entry: Entry) {
         let Some(ring) = self.adapters[adapter].completion_queue(number) else {
             return;
@@ -218,7 +221,7 @@ impl World {
         self.deliveries = self.deliveries.wrapping_add(1);
     }
 
-    /// Delivers the completion that is kept back, if it still is.
+    /// Delivers the completion that is kept back, if any.
     pub(crate) fn release_kept(&mut self, adapter: usize, number: u16) {
         let kept = self.adapters[adapter]
             .completion_queue(number)
@@ -243,7 +246,7 @@ impl World {
         }
     }
 
-    /// A completion found no room: the queue is dead, and so are the queue pairs that use it.
+    /// Fails a queue without room, and breaks the queue pairs that use it.
     fn overrun(&mut self, adapter: usize, number: u16) {
         if let Some(ring) = self.adapters[adapter].completion_queue(number) {
             ring.fail(DeviceFailure::CompletionQueueOverrun);
@@ -264,12 +267,14 @@ pub struct MockCompletionQueue {
     pub(crate) adapter: usize,
     pub(crate) number: u16,
     pub(crate) ready: Arc<AtomicUsize>,
-    /// What came with the completion that was taken last.
+    /// Immediate data of the completion that was polled last.
     pub(crate) immediate: Option<u32>,
 }
 
 impl MockCompletionQueue {
-    /// Whether a poll will find something, stepping the fabric if it is to be driven by polls.
+    /// Returns true if a poll finds an entry.
+    ///
+    /// If there is none and polls drive the fabric, performs the next action and checks again.
     fn is_ready(&self) -> bool {
         if self.ready.load(Ordering::Acquire) > 0 {
             return true;

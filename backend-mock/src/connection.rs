@@ -1,9 +1,9 @@
-//! How connections come about and end.
+//! Connections: how they start and end.
 //!
 //! | side | call or message | then |
 //! |---|---|---|
 //! | active | `connect` | *Request* goes out |
-//! | passive | *Request*, a listener with room in its backlog | connection request event; *Answered* goes back |
+//! | passive | *Request*, room in the listener's backlog | request event; *Answered* goes back |
 //! | passive | *Request*, otherwise | *Refused* goes back |
 //! | passive | `accept` | *Accepted* goes back |
 //! | passive | `reject` | *Refused* goes back |
@@ -13,8 +13,8 @@
 //! | passive | *Withdrawn*, or nothing in time | failed |
 //! | either | disconnect, failure, destruction | *Ended* goes out |
 //!
-//! Messages of one queue pair arrive in the order they were sent, data included. A message that meets a link that is down or
-//! a dead host is lost, except that *Ended* is repeated when the link is up again.
+//! Messages and data of one queue pair arrive in the order in which they were sent. A message is
+//! lost if its link is down or a host is dead; only *Ended* is sent again when the link is up.
 
 use alloc::boxed::Box;
 use dat_core::attributes::IaAddress;
@@ -31,11 +31,11 @@ pub(crate) struct PendingRequest {
     pub(crate) listener: usize,
     pub(crate) active: u32,
     pub(crate) connection: u64,
-    /// When the first answer arrives; the second one comes behind it.
+    /// Time at which *Answered* arrives; the later answer must arrive after it.
     pub(crate) answered: u64,
 }
 
-/// What hosts tell each other about a connection.
+/// Content of a message between hosts about a connection.
 #[derive(Debug)]
 pub(crate) enum Content {
     Request {
@@ -69,7 +69,7 @@ pub(crate) enum Content {
     },
 }
 
-/// A message on its way.
+/// A message in transit.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) connection: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Message {
 }
 
 impl World {
-    /// Sends a message from a queue pair, behind everything the queue pair sent before.
+    /// Sends a message from a queue pair, to arrive after all its earlier ones.
     pub(crate) fn send_from(&mut self, key: u32, to: usize, content: Content) {
         let latency = self.draw(&self.options.latency.clone());
         let now = self.now;
@@ -100,7 +100,7 @@ impl World {
         self.send_behind(0, connection, between, content);
     }
 
-    /// Sends a message from a host that does not arrive before the moment `earliest`; says when it does.
+    /// Sends a message from a host, to arrive no earlier than `earliest`; returns its arrival.
     fn send_behind(
         &mut self,
         earliest: u64,
@@ -124,7 +124,7 @@ impl World {
         self.plan(at, Action::Message(message));
     }
 
-    /// Sends a connection request, or finds that nobody is there.
+    /// Sends a connection request, or a refusal if no host has the address.
     pub(crate) fn request_connection(
         &mut self,
         key: u32,
@@ -175,14 +175,14 @@ impl World {
         port
     }
 
-    /// Whether a queue pair is in this state of this connection.
+    /// Returns true if a queue pair is in a state of a connection.
     pub(crate) fn is_in(&self, key: u32, connection: u64, state: State) -> bool {
         self.queue_pairs.get(key).is_some_and(|queue_pair| {
             queue_pair.connection == connection && queue_pair.state == state
         })
     }
 
-    /// A message arrives.
+    /// Handles a message that arrives.
     pub(crate) fn message(&mut self, message: Box<Message>) {
         if !self.passes(message.from, message.to) {
             self.lost(message);
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    /// A message met a link that is down, or a dead host.
+    /// Handles a message that met a link that is down, or a dead host.
     fn lost(&mut self, message: Box<Message>) {
         let alive = !self.nodes[message.to].crashed && !self.nodes[message.from].crashed;
         if !alive {
@@ -335,7 +335,7 @@ impl World {
         self.fail_queue_pair(key, Some(notice));
     }
 
-    /// The accepting side learns that the connection stands.
+    /// Establishes the connection on the accepting side.
     pub(crate) fn establish(&mut self, key: u32) {
         if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
             queue_pair.state = State::Connected;
@@ -347,7 +347,7 @@ impl World {
         self.check_watermarks(key);
     }
 
-    /// Answers a connection request in the affirmative.
+    /// Accepts a connection request.
     pub(crate) fn accept_request(
         &mut self,
         request: PendingRequest,
@@ -379,7 +379,7 @@ impl World {
         self.plan(at, Action::AcceptTimeout { key, connection });
     }
 
-    /// Answers a connection request in the negative.
+    /// Refuses a connection request.
     pub(crate) fn refuse_request(&mut self, request: &PendingRequest, failure: ConnectFailure) {
         let from = self.adapters[request.adapter].node;
         let to = self.node_of_request(request.active, request.adapter);
@@ -391,7 +391,9 @@ impl World {
         self.send_behind(earliest, request.connection, (from, to), content);
     }
 
-    /// The host a request came from. If its queue pair is gone, nobody there cares, and any host will do.
+    /// Returns the host that a request came from.
+    ///
+    /// If its queue pair is gone, the answer has no receiver, and any host will do.
     fn node_of_request(&self, active: u32, adapter: usize) -> usize {
         let adapter = self
             .queue_pairs
@@ -400,7 +402,7 @@ impl World {
         self.adapters[adapter].node
     }
 
-    /// The accepting side waited long enough.
+    /// Fails a connection that was accepted and not established in time.
     pub(crate) fn accept_timeout(&mut self, key: u32, connection: u64) {
         if self.is_in(key, connection, State::Accepting) {
             self.fail_queue_pair(
@@ -410,7 +412,7 @@ impl World {
         }
     }
 
-    /// Tells the other end that this one is over.
+    /// Sends *Ended* to the other end of a connection.
     pub(crate) fn tell_peer_of_end(&mut self, key: u32, ending: Ending) {
         let Some(peer) = self
             .queue_pairs
@@ -441,7 +443,7 @@ impl World {
         }
     }
 
-    /// The host of an adapter dies without a word: nothing leaves it or reaches it any more.
+    /// Crashes a host: no message leaves it or reaches it from now on.
     pub(crate) fn crash(&mut self, node: usize) {
         self.nodes[node].crashed = true;
         for key in self.queue_pairs.keys() {

@@ -1,4 +1,4 @@
-//! Loads and stores on the memory of peers: all of it is in this process.
+//! Loads and stores on the memory of peers, which is in this process.
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{BackendError, DirectAccess, RemoteRange};
@@ -40,7 +40,9 @@ impl DirectAccess for MockBackend {
 }
 
 impl World {
-    /// Memory of a peer, if its key opens it. A host whose caches keep to themselves is not looked into.
+    /// Returns memory of a peer, if the key permits the access.
+    ///
+    /// A host that is not coherent is not supported.
     fn seen(
         &self,
         adapter: usize,

@@ -1,11 +1,13 @@
-//! How requests are carried out: what the sender's device, the wire and the target's device do.
+//! Execution of requests: the sender's device, the wire and the target's device.
 //!
-//! Requests of one queue pair start in posting order, one after the other, and act at the target in that order. A request
-//! has *started* when it acted there (an RDMA Read: when the target let it in), has an *outcome* when it is over at the
-//! target, and is *answered* when the sender's device knows; then it retires, in posting order.
+//! Requests of one queue pair start in posting order, one after another, and act at the target in
+//! that order. A request has *started* when it acted there; an RDMA Read, when the target admitted
+//! it. It has an *outcome* when it is done at the target. It is *answered* when the sender's device
+//! knows the outcome. Then it retires, in posting order.
 //!
-//! Data moves in pieces, each an action of its own, as it does in packets: what is long does not keep everything else waiting,
-//! and rights are looked at for each piece, so that what is taken away meanwhile is not touched any more.
+//! Data moves in pieces, as in packets; each piece is an action. So a long transfer does not delay
+//! all others. Rights are checked for each piece, so memory is not touched after its rights are
+//! taken away.
 
 mod message;
 
@@ -17,26 +19,26 @@ use crate::piece::{self, PIECE, part_of};
 use crate::queue_pair::{State, Work};
 use crate::world::{Action, World};
 
-/// What became of the attempt to start a request.
+/// Outcome of the attempt to start a request.
 pub(crate) enum Attempt {
-    /// It is at work; there is more of it to move.
+    /// It moved a piece, and has more to move.
     Moving,
-    /// It started, and ended like this.
+    /// It started and ended with this status.
     Ended(DtoStatus),
     /// It started; its outcome comes later.
     Started,
-    /// It started, and is a message that is at this queue pair already.
+    /// It started; its message is at this queue pair already.
     Arrived(u32),
-    /// Something earlier has to finish first.
+    /// An earlier request has to finish first.
     Blocked,
     /// The target had no receive buffer.
     NotReady,
-    /// Nothing came back.
+    /// The target did not answer.
     Silence,
 }
 
 impl World {
-    /// Schedules the next request of a queue pair, unless that is done or cannot be yet.
+    /// Schedules the start of a queue pair's next request, if possible and not done yet.
     pub(crate) fn kick(&mut self, key: u32) {
         let latency = self.draw(&self.options.latency.clone());
         self.start_after(key, latency);
@@ -110,7 +112,7 @@ impl World {
         self.start_after(key, jitter);
     }
 
-    /// A sender gave up because its receiver was not ready for too long; if a fault wanted that, it had its effect.
+    /// Notes the fault, if one made a sender give up its receiver as not ready.
     fn note_not_ready(&mut self, key: u32) {
         let way = self.way(key);
         let target = way.and_then(|way| self.adapters.get(usize::from(way.to)));
@@ -127,13 +129,13 @@ impl World {
         }
     }
 
-    /// The request that was to start ended at once.
+    /// Handles a request that ended when it started.
     fn ended(&mut self, key: u32, number: u64, status: DtoStatus) {
         self.mark_started(key);
         self.outcome(key, number, status);
     }
 
-    /// Sets when to try again; false if that was done often enough.
+    /// Schedules a retry; returns false if the retries are used up.
     fn count_retry(
         &mut self,
         key: u32,
@@ -231,7 +233,7 @@ impl World {
         self.faults.remote_error(adapter as u16, count)
     }
 
-    /// The other end of a connection, if something can get there now.
+    /// Returns the other end of a connection, if it can be reached now.
     fn reach(&mut self, key: u32) -> Option<u32> {
         let queue_pair = self.queue_pairs.get(key)?;
         let target_key = queue_pair.peer?;
@@ -247,7 +249,7 @@ impl World {
         match state {
             State::Connected => Some(target_key),
             State::Accepting => {
-                // The first data tells the accepting side that the connection stands, as the missing message would.
+                // The first data establishes the accepting side, as *Ready* would.
                 self.establish(target_key);
                 Some(target_key)
             }
@@ -255,7 +257,7 @@ impl World {
         }
     }
 
-    /// A piece of an RDMA Write acts at its target; the status if there is no more to come
+    /// Moves a piece of an RDMA Write; returns the status once nothing is left
     /// (`Spec: EPW-10, EPW-11, EPW-39, EPW-41`).
     pub(crate) fn write(&mut self, key: u32, target: u32, range: RemoteRange) -> Option<DtoStatus> {
         let World {
@@ -316,7 +318,7 @@ impl World {
         (entry.moved == entry.length).then_some(DtoStatus::Success)
     }
 
-    /// An RDMA Read arrives at its target (`Spec: EPB-05`).
+    /// Handles an RDMA Read at its target (`Spec: EPB-05`).
     fn read(&mut self, key: u32, number: u64, target: u32, range: RemoteRange) -> Attempt {
         if let Some(refusal) = self.read_refused(key, number, target, range) {
             return Attempt::Ended(refusal);
@@ -332,7 +334,7 @@ impl World {
         let latency = self
             .draw(&self.options.latency.clone())
             .saturating_add(self.draw(&self.options.read_latency.clone()));
-        // Whether the data is what the target holds now or when the answer comes is open until the read completed.
+        // A read may return the data of now or of the time of its answer; the seed decides.
         let placed = (latency == 0 || self.coin()) && one_piece;
         if placed {
             self.place_read(key, number, target, range);
@@ -376,7 +378,7 @@ impl World {
         None
     }
 
-    /// Moves a piece of the data of an RDMA Read that was let in; whether there is more.
+    /// Moves a piece of an admitted RDMA Read; returns true if there is more.
     fn place_read(&mut self, key: u32, number: u64, target: u32, range: RemoteRange) -> bool {
         let World {
             queue_pairs,
@@ -432,7 +434,7 @@ impl World {
         entry.moved < entry.length
     }
 
-    /// The data of an RDMA Read comes back.
+    /// Handles the answer to an RDMA Read or an atomic operation.
     pub(crate) fn response(&mut self, key: u32, connection: u64, number: u64, placed: bool) {
         let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
             return;
@@ -490,7 +492,7 @@ impl World {
         self.kick(key);
     }
 
-    /// The answer to an RDMA Read never came.
+    /// Fails an RDMA Read or an atomic operation without an answer.
     pub(crate) fn give_up(&mut self, key: u32, connection: u64, number: u64) {
         let current = self.queue_pairs.get(key).is_some_and(|queue_pair| {
             queue_pair.connection == connection && queue_pair.state == State::Connected
@@ -500,7 +502,7 @@ impl World {
         }
     }
 
-    /// A bind is carried out (`Spec: RMB-18, RMB-22`).
+    /// Performs a bind (`Spec: RMB-18, RMB-22`).
     pub(crate) fn bound(&mut self, key: u32, connection: u64, number: u64) {
         let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
             return;
@@ -524,7 +526,7 @@ impl World {
         self.kick(key);
     }
 
-    /// A request is over and its own device knows.
+    /// Ends a request with a status that its own device knows at once.
     fn settle(&mut self, key: u32, number: u64, status: DtoStatus) {
         if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
             queue_pair.halted |= status != DtoStatus::Success;
@@ -536,7 +538,7 @@ impl World {
         self.retire(key);
     }
 
-    /// A request is over at the target; the answer goes to the sender.
+    /// Ends a request at the target, and sends the answer to the sender.
     fn outcome(&mut self, key: u32, number: u64, status: DtoStatus) {
         let latency = self.draw(&self.options.latency.clone());
         if latency == 0 {
@@ -560,7 +562,7 @@ impl World {
         self.plan(at, action);
     }
 
-    /// The sender's device learns that a request is over.
+    /// Handles the answer of a request at the sender's device.
     pub(crate) fn answer(&mut self, key: u32, connection: u64, number: u64) {
         let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
             return;

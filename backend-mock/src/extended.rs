@@ -1,7 +1,8 @@
-//! How operations beyond the interface are carried out at the target: writes that tell the peer, and atomic ones.
+//! Extended operations at the target: writes with immediate data, and atomic operations.
 //!
-//! Atomic operations are atomic among each other and against whatever else the fabric does, as those of a device are, but for transfers that are so long that
-//! they are moved in pieces. The processor that stores to such a number meanwhile may be overtaken.
+//! As on a device, an atomic operation is atomic with respect to others and to all else that the
+//! fabric does, except transfers that are long enough to move in pieces. A concurrent store of the
+//! processor to the same number may be overwritten.
 
 use dat_core::backend::RemoteRange;
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
@@ -9,7 +10,7 @@ use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use crate::execute::Attempt;
 use crate::world::{Action, World};
 
-/// What an atomic operation makes of the number at the peer.
+/// Change of a number by an atomic operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     Add(u64),
@@ -26,15 +27,17 @@ impl Change {
     }
 }
 
-/// Bytes of such a number.
+/// Bytes of the number.
 const BYTES: u64 = 8;
-/// What peers need.
+/// Privileges that peers need.
 const RIGHTS: MemoryPrivileges =
     MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
 
 impl World {
-    /// A write that tells the peer: as an RDMA Write, and once that is done its number takes a buffer as a message does. What was
-    /// written stays where there is none.
+    /// Performs a write with immediate data.
+    ///
+    /// It acts as an RDMA Write. Once that is done, the immediate data takes a receive buffer, as a
+    /// message does. Without a buffer, the written bytes stay.
     pub(crate) fn write_immediate(
         &mut self,
         key: u32,
@@ -50,7 +53,9 @@ impl World {
         }
     }
 
-    /// An atomic operation arrives at its target. It takes one of the places of RDMA Reads, and its answer comes as theirs do.
+    /// Performs an atomic operation at its target.
+    ///
+    /// It counts as an RDMA Read, and is answered like one.
     pub(crate) fn atomic(
         &mut self,
         key: u32,
@@ -79,7 +84,7 @@ impl World {
         Attempt::Started
     }
 
-    /// Changes the number, and puts what was there into the local segment; the status if it is refused.
+    /// Changes the number and stores the old one locally; returns the status of a refusal.
     fn change(
         &mut self,
         key: u32,
@@ -101,7 +106,7 @@ impl World {
         };
         let near = &adapters[source.adapter];
         let right = MemoryPrivileges::LOCAL_WRITE;
-        // The core lets in no more and no less than one piece.
+        // The core admits exactly one segment.
         let Some((segment, place)) = entry.segments.first().and_then(|segment| {
             Some((segment, near.memories.local(segment, source.domain, right)?))
         }) else {
@@ -115,7 +120,7 @@ impl World {
         let Some((number, place)) = number.zip(place.part(0, BYTES as usize)) else {
             return Some(DtoStatus::RemoteAccess);
         };
-        // What was there goes where it belongs last: the two may be one.
+        // The old number is stored last: both places may be the same.
         let mut before = [0; BYTES as usize];
         match &nodes[far.node].coherence {
             Some(coherence) => coherence.look(range.address, &mut before),

@@ -14,24 +14,24 @@ use crate::options::{FabricOptions, NodeOptions};
 use crate::shared::{Arc, Shared};
 use crate::world::World;
 
-/// The first connection qualifier for listeners that take any, and the first local port.
+/// First dynamic connection qualifier, for a listener that takes any, and first local port.
 const FIRST_DYNAMIC_QUALIFIER: u64 = 0x8000;
 const FIRST_PORT: u64 = 0xC000;
 
-/// The qualifiers a listener that takes any may get: `count` of them, each once, starting with `first`.
+/// Returns the `count` qualifiers that a listener that takes any may get, from `first` on.
 pub(crate) fn dynamic_qualifiers(first: u64, count: u64) -> impl Iterator<Item = u64> {
     let offset = first.saturating_sub(FIRST_DYNAMIC_QUALIFIER);
     (0..count).map(move |step| FIRST_DYNAMIC_QUALIFIER + (offset + step) % count)
 }
 
-/// A network of adapters in this process. Clones are the same fabric.
+/// A network of adapters in this process; clones are the same fabric.
 #[derive(Clone, Debug)]
 pub struct Fabric {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Fabric {
-    /// A fabric without adapters, at time zero.
+    /// Makes a fabric without adapters, at time zero.
     #[must_use]
     pub fn new(options: FabricOptions) -> Self {
         let poll_steps = options.poll_steps;
@@ -40,7 +40,7 @@ impl Fabric {
         }
     }
 
-    /// Adds an adapter, on the host of its address if there is one already.
+    /// Adds an adapter; it joins the host of its address, if there is one.
     pub fn node(&self, options: NodeOptions) -> MockBackend {
         let control_ready = Arc::new(AtomicUsize::new(0));
         let adapter = self.shared.enter(|world| {
@@ -70,17 +70,19 @@ impl Fabric {
         MockBackend::new(Arc::clone(&self.shared), adapter, control_ready, options)
     }
 
-    /// Performs the next action and moves time to it; false if there is nothing to do.
+    /// Performs the next action and advances time to it; returns false if there is none.
     pub fn step(&self) -> bool {
         self.shared.enter(World::step)
     }
 
-    /// Steps until there is nothing to do, but at most so often; the number of steps.
+    /// Steps until no action is left, at most `max_steps` times; returns the number of steps.
     pub fn run_until_idle(&self, max_steps: usize) -> usize {
         (0..max_steps).take_while(|_| self.step()).count()
     }
 
-    /// Performs everything that is due until `until` and moves time there; the number of steps.
+    /// Performs all actions due by `until`, and advances time to it.
+    ///
+    /// Returns the number of steps.
     pub fn run_until(&self, until: Instant) -> usize {
         let until = until.as_micros();
         self.shared.enter(|world| {
@@ -94,31 +96,35 @@ impl Fabric {
         })
     }
 
-    /// When the next action is due.
+    /// Returns the time of the next action.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         self.shared.enter(World::next_at).map(Instant::from_micros)
     }
 
-    /// The time of the fabric: virtual, and with the clock while the fabric has its own thread.
+    /// Returns the time of the fabric.
+    ///
+    /// It is virtual; with the fabric's own thread it follows the clock.
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::from_micros(self.shared.enter(|world| world.now))
     }
 
-    /// The faults that had an effect so far, the first one first; one that cuts hosts apart, or takes buffers away, each time that it has one.
+    /// Returns the faults that have had an effect, in order.
+    ///
+    /// A link that is down, and a receiver that is not ready, are listed for each of their effects.
     #[must_use]
     pub fn happened(&self) -> Vec<Happened> {
         self.shared.enter(|world| world.faults.happened().to_vec())
     }
 
-    /// Adds a fault to the plan, whose times and counts begin now.
+    /// Adds a fault to the plan; times and counts start now.
     pub fn inject_from_now(&self, fault: Fault) {
         let fault = self.shared.enter(|world| world.begin_now(fault));
         self.inject(fault);
     }
 
-    /// Adds a fault to the plan. What is counted, is counted from the beginning.
+    /// Adds a fault to the plan; times and counts start with the fabric.
     pub fn inject(&self, fault: Fault) {
         self.shared.enter(|world| {
             world.inject(fault);

@@ -2,18 +2,18 @@
 
 use alloc::vec::Vec;
 
-/// What shall go wrong in a run. The same seed, plan and operations give the same run.
+/// Faults of a run; the same seed, plan and operations give the same run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub struct FaultPlan {
-    /// Each happens once, where it says.
+    /// Faults; each happens once, at its place.
     pub faults: Vec<Fault>,
 }
 
 /// One fault.
 ///
-/// Adapters are numbered from 0 in the order they were made, completion queues by their own numbers, and everything that is
-/// counted ("the `nth`") from 0. Times are microseconds of the fabric.
+/// Adapters are numbered from 0 in the order in which they were made, completion queues by their
+/// own numbers. Counts (`nth`) start at 0. Times are microseconds of the fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Fault {
@@ -23,7 +23,7 @@ pub enum Fault {
         adapter: u16,
         /// The completion queue.
         queue: u16,
-        /// Which completion.
+        /// Number of the completion.
         nth: u32,
     },
     /// The nth completion of a queue is delivered late; later ones overtake it.
@@ -32,9 +32,9 @@ pub enum Fault {
         adapter: u16,
         /// The completion queue.
         queue: u16,
-        /// Which completion.
+        /// Number of the completion.
         nth: u32,
-        /// By how much.
+        /// Delay in microseconds.
         by: u32,
     },
     /// The nth completion of a queue is delivered twice.
@@ -43,7 +43,7 @@ pub enum Fault {
         adapter: u16,
         /// The completion queue.
         queue: u16,
-        /// Which completion.
+        /// Number of the completion.
         nth: u32,
     },
     /// The nth completion of a queue is delivered after the one that follows it.
@@ -52,16 +52,16 @@ pub enum Fault {
         adapter: u16,
         /// The completion queue.
         queue: u16,
-        /// Which completion.
+        /// Number of the completion.
         nth: u32,
     },
-    /// The nth completion of a queue finds no room, however much there is.
+    /// The nth completion of a queue finds no room, even if there is some.
     OverrunQueue {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
         queue: u16,
-        /// Which completion.
+        /// Number of the completion.
         nth: u32,
     },
     /// The nth notification of a queue is never raised.
@@ -70,106 +70,108 @@ pub enum Fault {
         adapter: u16,
         /// The completion queue.
         queue: u16,
-        /// Which notification.
+        /// Number of the notification.
         nth: u32,
     },
-    /// Nothing passes between the hosts of two adapters for a while.
+    /// Nothing passes between the hosts of two adapters for some time.
     LinkDown {
         /// One end.
         a: u16,
         /// The other end.
         b: u16,
-        /// From when.
+        /// Start of the outage.
         at: u64,
-        /// For how long; `None` for good.
+        /// Length of the outage; `None` is forever.
         duration: Option<u32>,
     },
     /// The nth control call of an adapter that can fail finds no resources.
     AllocationFailure {
         /// The adapter.
         adapter: u16,
-        /// Which call.
+        /// Number of the call.
         nth: u32,
     },
-    /// The nth post of an adapter (sends, receives and binds together) is refused by the device.
+    /// The device refuses the nth post of an adapter, to any of its queues.
     RefusePost {
         /// The adapter.
         adapter: u16,
-        /// Which post.
+        /// Number of the post.
         nth: u32,
     },
-    /// The nth operation that an adapter starts is answered with an error.
+    /// The nth operation that an adapter sends to a peer is answered with an error.
     RemoteError {
         /// The adapter.
         adapter: u16,
-        /// Which operation.
+        /// Number of the operation.
         nth: u32,
         /// The answer.
         error: RemoteError,
     },
-    /// From the nth message that arrives at an adapter on, so many attempts find no receive buffer.
+    /// From the nth message that arrives at an adapter on, `attempts` attempts find no buffer.
     ReceiverNotReady {
         /// The adapter.
         adapter: u16,
-        /// Which message.
+        /// Number of the message.
         nth: u32,
-        /// How many attempts.
+        /// Number of attempts.
         attempts: u8,
     },
-    /// A shared receive queue of an adapter fails when the nth buffer is to be taken from any of them.
+    /// A shared receive queue fails instead of giving a buffer.
+    ///
+    /// It is the nth buffer to be taken from any shared receive queue of the adapter.
     FailSharedReceive {
         /// The adapter.
         adapter: u16,
-        /// Which buffer.
+        /// Number of the buffer.
         nth: u32,
     },
-    /// The host of an adapter dies without a word.
+    /// The host of an adapter crashes silently.
     Crash {
         /// The adapter.
         adapter: u16,
-        /// When.
+        /// Time of the crash.
         at: u64,
     },
 }
 
-/// What a faulty peer answers.
+/// Answer of a faulty peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum RemoteError {
-    /// That access is not allowed.
+    /// The access is not allowed.
     Access,
-    /// It could not carry the operation out.
+    /// The peer could not perform the operation.
     Responder,
-    /// Something that is no answer to the operation.
+    /// The answer does not fit the operation.
     BadResponse,
-    /// Nothing: retries run out.
+    /// No answer; the retries run out.
     Silence,
 }
 
-/// Where a fault struck: an end of a connection.
+/// Connection that a fault hit, seen from one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// The adapter of this end.
     pub from: u16,
     /// The adapter of the other end.
     pub to: u16,
-    /// Whether this end asked for the connection.
+    /// True if this end asked for the connection.
     pub asked: bool,
 }
 
 /// A fault that had an effect.
 ///
-/// What is within the patience of the fabric has none: a receiver that is ready again before the retries run out, a link that is
-/// back before anything is given up.
+/// A fault that the retries survive has none: a receiver that is ready again in time, or a link
+/// that is up before the sender gives up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
-    /// The fault, as it was planned.
+    /// The fault as planned.
     pub fault: Fault,
-    /// The connection it struck, if it struck one alone.
+    /// The connection that it hit, if it hit a single one.
     pub way: Option<Way>,
 }
 
-/// What a fault does to one completion.
+/// Effect of a fault on one completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompletionFault {
     Drop,
@@ -179,7 +181,7 @@ pub(crate) enum CompletionFault {
     Overrun,
 }
 
-/// The faults still to come, and those that happened.
+/// Pending faults, and those that have had an effect.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pending: Vec<Fault>,
@@ -191,24 +193,24 @@ impl Faults {
         self.pending.push(fault);
     }
 
-    /// A fault had an effect.
+    /// Notes the effect of a fault.
     pub(crate) fn note(&mut self, fault: Fault, way: Option<Way>) {
         self.happened.push(Happened { fault, way });
     }
 
-    /// What happened last struck this connection.
+    /// Notes the connection that the last noted fault hit.
     pub(crate) fn note_way(&mut self, way: Option<Way>) {
         if let Some(last) = self.happened.last_mut() {
             last.way = way;
         }
     }
 
-    /// Those that had an effect, the first one first.
+    /// Returns the faults that have had an effect, in order.
     pub(crate) fn happened(&self) -> &[Happened] {
         &self.happened
     }
 
-    /// Takes the first fault for which `pick` has an answer.
+    /// Removes the first pending fault that `pick` accepts.
     fn draw<R>(&mut self, mut pick: impl FnMut(&Fault) -> Option<R>) -> Option<(Fault, R)> {
         let (index, found) = self
             .pending
@@ -218,7 +220,7 @@ impl Faults {
         Some((self.pending.remove(index), found))
     }
 
-    /// The same, of one that has its effect with that.
+    /// As [`draw`](Self::draw), and notes the effect of the fault.
     fn take<R>(&mut self, pick: impl FnMut(&Fault) -> Option<R>) -> Option<R> {
         let (fault, found) = self.draw(pick)?;
         self.note(fault, None);
@@ -296,7 +298,7 @@ impl Faults {
         .is_some()
     }
 
-    /// Whether any post may still be refused.
+    /// Returns true if a pending fault refuses a post.
     pub(crate) fn watches_posts(&self) -> bool {
         self.pending
             .iter()
@@ -314,7 +316,9 @@ impl Faults {
         })
     }
 
-    /// A receiver that is not ready from now on; it has an effect only if its sender gives up.
+    /// Removes the fault that makes a receiver not ready from this message on.
+    ///
+    /// It has an effect only if its sender gives up.
     pub(crate) fn not_ready(&mut self, of: u16, count: u32) -> Option<(Fault, u8)> {
         self.draw(|fault| match *fault {
             Fault::ReceiverNotReady {

@@ -1,4 +1,4 @@
-//! Queue pairs that are joined by whoever drives them, as commands of devices do it: without a word to the peer, and without events.
+//! Queue pairs joined by commands, as in devices: without messages and without events.
 
 use dat_core::backend::{BackendError, QueuePairKey};
 
@@ -6,7 +6,7 @@ use crate::backend::MockBackend;
 use crate::queue_pair::State;
 use crate::world::World;
 
-/// What a queue pair is called by those that join it: by an adapter, and by its number there.
+/// Name of a queue pair for a join: an adapter, and a number there.
 pub type Name = [u32; 2];
 
 /// A queue pair that waits for its peer.
@@ -18,11 +18,13 @@ pub(crate) struct Joining {
 }
 
 impl MockBackend {
-    /// Joins an unconnected queue pair, of a name, to one of another name. They carry data once that one was joined to this, too. For
-    /// models of devices whose connections are made elsewhere.
+    /// Joins an unconnected queue pair to a peer, both by name.
+    ///
+    /// They carry data once the peer is joined to this one, too. For models of devices that make
+    /// connections by other means.
     ///
     /// # Errors
-    /// [`BackendError::State`] if it is not unconnected.
+    /// [`BackendError::State`] if the queue pair is not unconnected.
     pub fn join(&mut self, key: QueuePairKey, own: Name, peer: Name) -> Result<(), BackendError> {
         self.enter(|world, _| {
             let key = key.0 as u32;
@@ -35,7 +37,9 @@ impl MockBackend {
         })
     }
 
-    /// Takes a queue pair into error, whatever it was; it flushes. The peer is not told: what it sends finds nobody.
+    /// Puts a queue pair into the error state, from any state, and flushes it.
+    ///
+    /// The peer gets no message; its later requests get no answer.
     pub fn part(&mut self, key: QueuePairKey) {
         self.enter(|world, adapter| {
             let key = key.0 as u32;

@@ -1,9 +1,12 @@
-//! A network in this process that behaves like RDMA hardware, for tests, fuzzing, demonstrations and measurements.
+//! A network in this process with the behaviour of RDMA hardware.
 //!
-//! A [`Fabric`] joins any number of adapters ([`MockBackend`], made by [`Fabric::node`]), each of which is a backend of
-//! `dat-core`. Bytes really move between registered regions, and the *target* enforces what hardware enforces: remote keys
-//! and their generations, remote privileges, bounds, protection domains, the order of a queue pair, fences, missing receive
-//! buffers, RDMA Read depth, memory windows whose key changes with every bind.
+//! For tests, fuzzing, demonstrations and measurements.
+//!
+//! A [`Fabric`] connects any number of adapters ([`MockBackend`], made by [`Fabric::node`]), each a
+//! backend of `dat-core`. Bytes move between registered regions, and the *target* enforces the
+//! rules of hardware: remote keys and their generations, remote privileges, bounds, protection
+//! domains, the order of a queue pair, fences, missing receive buffers, RDMA Read depth, and memory
+//! windows whose key changes with every bind.
 //!
 //! ```
 //! use backend_mock::{Fabric, FabricOptions, NodeOptions};
@@ -18,42 +21,49 @@
 //! fabric.run_until_idle(1000);
 //! ```
 //!
-//! The examples `write`, `bind` and `shared_receive` of this crate are whole programs: `cargo run --package backend-mock --example write`.
+//! The examples `write`, `bind` and `shared_receive` of this crate are complete programs:
+//! `cargo run --package backend-mock --example write`.
 //!
 //! # Time and order
 //!
-//! Nothing happens by itself: [`Fabric::step`] performs the next action and moves the virtual time to it. Where the rules
-//! leave an order open, the seed decides, so that a run is reproduced by its options (seed and [`FaultPlan`] included) and
-//! the calls made. With [`Fabric::spawn_thread`] a thread steps instead, by the clock, and runs are no longer reproducible.
+//! [`Fabric::step`] performs the next action and advances the virtual time to it; without it
+//! nothing happens. Where the rules leave an order open, the seed decides, so a run is reproduced
+//! by its options (with seed and [`FaultPlan`]) and the calls made. With [`Fabric::spawn_thread`] a
+//! thread steps by the clock instead, and runs are not reproducible.
 //!
-//! Within one connection requests act at the target in posting order, and completions come in posting order. Left to the
-//! seed are: all times within the ranges of [`FabricOptions`], actions of different queue pairs that are due together,
-//! whether an RDMA Read carries what its target held when it was let in or when the answer left (so that without a fence a
-//! later write may be overtaken either way), and the buffers of shared receive queues with [`BufferOrder::Seeded`].
+//! Within one connection, requests act at the target in posting order, and completions come in
+//! posting order. The seed decides:
+//! - all times within the ranges of [`FabricOptions`];
+//! - the order of actions of different queue pairs that are due together;
+//! - whether an RDMA Read returns the data of its admission or of its answer, so that without a
+//!   fence a later write may or may not be overtaken;
+//! - the buffers of shared receive queues with [`BufferOrder::Seeded`].
 //!
-//! Adapters made with [`NodeOptions::extended`] have the operations beyond the interface as well: writes whose number completes a receive of
-//! the peer, and atomic ones, which take the places of RDMA Reads and need both remote rights.
+//! Adapters made with [`NodeOptions::extended`] also have the operations beyond the interface:
+//! writes with immediate data, which complete a receive of the peer, and atomic operations, which
+//! count as RDMA Reads and need both remote privileges.
 //!
-//! A requester learns of a refusal by the status of its completion, the connection breaks at both ends, and what was posted
-//! behind is flushed and did nothing.
+//! The status of a completion tells the requester of a refusal. The connection then breaks at both
+//! ends, and later requests are flushed without effect.
 //!
 //! # Faults
 //!
-//! What goes wrong is data: a [`FaultPlan`] in the [`FabricOptions`], or [`Fabric::inject`].
+//! Faults are data: a [`FaultPlan`] in the [`FabricOptions`], or [`Fabric::inject`].
 //!
 //! # Caches
 //!
-//! A host made with [`NodeOptions::non_coherent`] keeps a view of the device apart from the view of the processor; see
-//! [`coherence`] for what becomes visible when.
+//! A host made with [`NodeOptions::non_coherent`] keeps the device's view apart from the
+//! processor's. [`coherence`] says when each becomes visible to the other.
 //!
 //! # Limits
 //!
-//! Transfers take their time as a whole, whatever their size: there is no bandwidth. All memory is in this process.
+//! The time of a transfer does not depend on its size: there is no bandwidth. All memory is in this
+//! process.
 //!
 //! # Without std
 //!
-//! With the feature `bare` in the place of `std`, which is default, the crate needs an allocator alone: no thread steps the fabric, and nobody
-//! sleeps for it.
+//! The feature `bare` replaces `std`, which is default. Then the crate needs only an allocator: no
+//! thread steps the fabric, and no wait sleeps.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;

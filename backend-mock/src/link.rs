@@ -1,4 +1,4 @@
-//! The ways between hosts.
+//! Links between hosts.
 
 use alloc::vec::Vec;
 use dat_core::attributes::IaAddress;
@@ -14,14 +14,14 @@ struct Outage {
     until: Option<u64>,
 }
 
-/// All links. There is one between every two hosts, which is up unless a fault says otherwise.
+/// All links: one between any two hosts, up unless a fault cuts it.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     outages: Vec<Outage>,
 }
 
 impl Links {
-    /// Nothing passes between `a` and `b` from `from` until `until`, or for good, because of a fault.
+    /// Cuts the link between two hosts from `from` until `until`; `None` is forever.
     pub(crate) fn cut(
         &mut self,
         fault: Fault,
@@ -46,23 +46,23 @@ impl Links {
         })
     }
 
-    /// Whether something that arrives now gets through.
+    /// Returns true if a message that arrives now gets through.
     pub(crate) fn is_up(&self, a: usize, b: usize, now: u64) -> bool {
         self.outage(a, b, now).is_none()
     }
 
-    /// The fault that keeps two hosts apart now.
+    /// Returns the fault that cuts the link between two hosts now.
     pub(crate) fn cause(&self, a: usize, b: usize, now: u64) -> Option<&Fault> {
         Some(&self.outage(a, b, now)?.fault)
     }
 
-    /// When the outage that holds now is over, if ever.
+    /// Returns the end of the current outage, if it has one.
     pub(crate) fn up_again(&self, a: usize, b: usize, now: u64) -> Option<u64> {
         self.outage(a, b, now)?.until
     }
 }
 
-/// Whether two addresses are of one host.
+/// Returns true if two addresses belong to the same host.
 pub(crate) fn same_host(a: IaAddress, b: IaAddress) -> bool {
     match (a, b) {
         (IaAddress::V4(a, _), IaAddress::V4(b, _)) => a == b,
@@ -72,7 +72,7 @@ pub(crate) fn same_host(a: IaAddress, b: IaAddress) -> bool {
     }
 }
 
-/// Whether an adapter at `own` can so much as try to reach this address.
+/// Returns true if an adapter at `own` can try to reach this address.
 pub(crate) fn usable(own: IaAddress, address: IaAddress) -> bool {
     match (own, address) {
         (IaAddress::V4(..), IaAddress::V4(octets, _)) => octets != [0; 4],

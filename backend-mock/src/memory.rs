@@ -1,15 +1,18 @@
-//! Registered memory, and the copies between its pieces. All of the crate's `unsafe` is here, but for its promise as a
-//! backend.
+//! Registered memory, and copies between its pieces.
+//!
+//! All `unsafe` code of the crate is here, except its promise as a backend.
 //!
 //! # Why this is sound
 //!
-//! - A [`Memory`] is made from a [`Registration`], whose owner promised that the range stays accessible until
-//!   `deregister` returns (or the adapter is closed, which deregisters everything). The fabric drops the `Memory`, under
-//!   the lock that every copy holds, before `deregister` returns; a [`Span`] borrows from it and cannot outlive it.
-//! - A `Span` lies within its `Memory`: it is only made by checked arithmetic, and only gets smaller.
-//! - The consumer may look at and change its memory while the device does. The copies are therefore those of
-//!   [`dat_core::sync`], whose effect on such memory is that of relaxed atomic byte accesses. No reference to registered
-//!   memory is ever made.
+//! - A [`Memory`] is made from a [`Registration`]. The registration's owner promised that the range
+//!   stays accessible until `deregister` returns, or until the adapter is closed, which deregisters
+//!   everything. The fabric drops the `Memory` before `deregister` returns, under the lock that
+//!   every copy holds. A [`Span`] borrows from the `Memory` and cannot outlive it.
+//! - A `Span` lies within its `Memory`: only checked arithmetic makes one, and a part is never
+//!   larger than its span.
+//! - The consumer may read and change its memory while the device does. So the copies are those of
+//!   [`dat_core::sync`], which act on such memory as relaxed atomic byte accesses. No reference to
+//!   registered memory is ever made.
 
 use core::marker::PhantomData;
 
@@ -23,8 +26,8 @@ pub(crate) struct Memory {
     length: usize,
 }
 
-// SAFETY: the pointer is only used for the copies below, which may race with anyone (see the module documentation), and
-// the promise of the registration holds for the process, not for one thread.
+// SAFETY: the pointer is only used for the copies below, which may race with any access (see the
+// module documentation). The promise of the registration holds for the process, not for one thread.
 #[expect(unsafe_code, reason = "the fabric is shared between threads")]
 unsafe impl Send for Memory {}
 
@@ -37,7 +40,7 @@ pub(crate) struct Span<'a> {
 }
 
 impl Memory {
-    /// The memory of a registration.
+    /// Returns the memory of a registration.
     pub(crate) fn registered(registration: &Registration) -> Self {
         Self {
             base: registration.base(),
@@ -45,17 +48,17 @@ impl Memory {
         }
     }
 
-    /// Its first byte, as the consumer addresses it.
+    /// Returns the address of its first byte, as the consumer uses it.
     pub(crate) fn address(&self) -> u64 {
         self.base.addr() as u64
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.length as u64
     }
 
-    /// The piece at this address, or `None` if it does not lie within.
+    /// Returns the piece at this address; `None` if it does not lie within.
     pub(crate) fn span(&self, address: u64, length: u64) -> Option<Span<'_>> {
         let offset = usize::try_from(address.checked_sub(self.address())?).ok()?;
         self.whole().part(offset, usize::try_from(length).ok()?)
@@ -71,12 +74,12 @@ impl Memory {
 }
 
 impl<'a> Span<'a> {
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub(crate) fn len(self) -> usize {
         self.length
     }
 
-    /// A piece of the piece, or `None` if it does not lie within.
+    /// Returns a part of the piece; `None` if it does not lie within.
     pub(crate) fn part(self, offset: usize, length: usize) -> Option<Span<'a>> {
         if offset > self.length || length > self.length - offset {
             return None;
@@ -88,7 +91,9 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// Copies as much of `source` as fits to the start of this piece; the two may overlap.
+    /// Copies `source` to the start of this piece, as far as it fits.
+    ///
+    /// The two may overlap.
     #[expect(unsafe_code, reason = "device access to registered memory")]
     pub(crate) fn copy_from(self, source: Span<'_>) {
         let length = self.length.min(source.length);
@@ -96,16 +101,16 @@ impl<'a> Span<'a> {
         unsafe { copy_shared(source.base, self.base, length) }
     }
 
-    /// Copies as much of `source` as fits to the start of this piece.
+    /// Copies `source` to the start of this piece, as far as it fits.
     #[expect(unsafe_code, reason = "device access to registered memory")]
     pub(crate) fn write(self, source: &[u8]) {
         let length = self.length.min(source.len());
-        // SAFETY: the piece has `length` bytes and is registered (module documentation), and so many has the slice, which is
-        // no registered memory.
+        // SAFETY: the piece has `length` bytes and is registered (module documentation). The slice
+        // has `length` bytes too, and is no registered memory.
         unsafe { copy_to_shared(source.as_ptr(), self.base, length) }
     }
 
-    /// Copies as much of the start of this piece as fits.
+    /// Copies the start of this piece to `destination`, as far as it fits.
     #[expect(unsafe_code, reason = "device access to registered memory")]
     pub(crate) fn read(self, destination: &mut [u8]) {
         let length = self.length.min(destination.len());
@@ -123,7 +128,8 @@ mod tests {
 
     #[expect(unsafe_code, reason = "memory of a test, on its stack")]
     fn memory(bytes: &mut [u8]) -> Memory {
-        // SAFETY: the tests use the memory before the bytes go, and look at them in between only.
+        // SAFETY: the bytes outlive the memory in each test, which accesses them only through it
+        // meanwhile.
         let region = unsafe { Region::from_raw_parts(bytes.as_mut_ptr(), bytes.len()) };
         let privileges = MemoryPrivileges::ALL;
         Memory::registered(&Registration::new(DomainKey(0), &region, privileges))

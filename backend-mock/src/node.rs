@@ -16,7 +16,7 @@ use crate::shared::Arc;
 use crate::shared_receive::SharedReceive;
 use crate::table::Table;
 
-/// Who listens on a connection qualifier.
+/// A listener on a connection qualifier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listener {
     pub(crate) key: usize,
@@ -30,14 +30,14 @@ pub(crate) struct Node {
     pub(crate) address: IaAddress,
     pub(crate) coherence: Option<Coherence>,
     pub(crate) listeners: Vec<Listener>,
-    /// The qualifier to try first for a listener that takes any.
+    /// First qualifier to try for a listener that takes any.
     pub(crate) next_qualifier: u64,
     pub(crate) next_listener: usize,
     pub(crate) next_port: u64,
     pub(crate) crashed: bool,
 }
 
-/// An adapter of a host, open once.
+/// An adapter of a host; opened once.
 pub(crate) struct Adapter {
     pub(crate) node: usize,
     pub(crate) options: NodeOptions,
@@ -46,18 +46,18 @@ pub(crate) struct Adapter {
     pub(crate) shared_receives: Table<SharedReceive>,
     completion_queues: Vec<Option<CompletionRing>>,
     control: VecDeque<ControlEvent>,
-    /// How many control events there are; read without the lock.
+    /// Number of queued control events; read without the lock.
     control_ready: Arc<AtomicUsize>,
     /// Counters for the fault plan.
     pub(crate) control_calls: u32,
     pub(crate) posts: u32,
     pub(crate) operations: u32,
     pub(crate) messages: u32,
-    /// Buffers that were to be taken from shared receive queues.
+    /// Attempts to take a buffer from a shared receive queue.
     pub(crate) takes: u32,
-    /// Attempts that still have to find no receive buffer.
+    /// Attempts that have yet to find no receive buffer.
     pub(crate) refusals: u32,
-    /// The fault because of which they do.
+    /// Fault that causes these refusals.
     pub(crate) refusing: Option<Fault>,
 }
 
@@ -93,7 +93,7 @@ impl Adapter {
             .as_mut()
     }
 
-    /// Whether a completion of this queue waits to be overtaken.
+    /// Returns true if a completion of this queue is kept back.
     pub(crate) fn keeps_back(&self, number: u16) -> bool {
         let ring = self.completion_queues.get(usize::from(number));
         ring.and_then(Option::as_ref)
@@ -104,7 +104,7 @@ impl Adapter {
         self.completion_queues.iter_mut().flatten()
     }
 
-    /// Puts a queue under this number, unless there is one.
+    /// Adds a queue under this number; returns false if there is one.
     pub(crate) fn add_completion_queue(&mut self, number: u16, ring: CompletionRing) -> bool {
         let index = usize::from(number);
         if self.completion_queues.len() <= index {
@@ -137,7 +137,7 @@ impl Adapter {
         event
     }
 
-    /// Forgets the events of the connection of a queue pair.
+    /// Removes the connection events of a queue pair.
     pub(crate) fn forget_connection_events(&mut self, token: u64) {
         self.control.retain(|event| match event {
             ControlEvent::Answered { queue_pair }
@@ -150,7 +150,7 @@ impl Adapter {
         self.publish();
     }
 
-    /// Forgets every event of a queue pair.
+    /// Removes all events of a queue pair.
     pub(crate) fn forget_queue_pair(&mut self, token: u64) {
         self.forget_connection_events(token);
         self.control.retain(|event| {
@@ -159,7 +159,9 @@ impl Adapter {
         self.publish();
     }
 
-    /// Forgets events that nobody polled yet, of a queue that is gone or armed anew; whether there were any.
+    /// Removes the unpolled events that equal `gone`; returns true if there were any.
+    ///
+    /// For a queue that is removed or armed again.
     pub(crate) fn forget_events(&mut self, gone: &ControlEvent) -> bool {
         let before = self.control.len();
         self.control.retain(|event| event != gone);

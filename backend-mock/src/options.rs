@@ -1,4 +1,4 @@
-//! What a fabric and its adapters are made from.
+//! Options of a fabric and its adapters.
 
 use core::ops::RangeInclusive;
 
@@ -7,48 +7,56 @@ use dat_core::backend::Extensions;
 
 use crate::fault::FaultPlan;
 
-/// In which order endpoints get the buffers of a shared receive queue; both are legal (`Spec: SRC-05`).
+/// Order in which endpoints get the buffers of a shared receive queue.
+///
+/// Both orders are legal (`Spec: SRC-05`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BufferOrder {
-    /// As they were posted.
+    /// The order of posting.
     #[default]
     Posted,
-    /// As the seed wills, from among the eight that wait longest.
+    /// A choice of the seed from the eight oldest buffers.
     Seeded,
 }
 
-/// The properties of a fabric. Times are microseconds of virtual time.
+/// Options of a fabric; times are microseconds of virtual time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricOptions {
-    /// Decides whatever the rules leave open: the order of independent actions, times within the ranges, the winner of
+    /// Seed of all choices that the rules leave open.
+    ///
+    /// These are the order of independent actions, times within the ranges, and the winner of
     /// unsynchronised accesses.
     pub seed: u64,
-    /// The way between two hosts, and also the way back of an answer.
+    /// Latency between two hosts, for requests and for answers.
     pub latency: RangeInclusive<u64>,
-    /// From the first byte of a message to its last; meanwhile it holds a receive buffer.
+    /// Time from the first byte of a message to its last.
+    ///
+    /// The message holds a receive buffer meanwhile.
     pub receive_latency: RangeInclusive<u64>,
-    /// How long an RDMA Read takes beyond that: later requests that are not fenced overtake it.
+    /// Additional latency of an RDMA Read; later requests without a fence overtake it.
     pub read_latency: RangeInclusive<u64>,
-    /// How long a window bind takes.
+    /// Duration of a window bind.
     pub bind_latency: RangeInclusive<u64>,
-    /// Whether the seed decides between actions that are due at the same moment; otherwise the older goes first.
+    /// True if the seed orders simultaneous actions; otherwise the oldest goes first.
     pub shuffle: bool,
-    /// The order of buffers taken from shared receive queues.
+    /// Order of the buffers of shared receive queues.
     pub buffer_order: BufferOrder,
-    /// How long a sender waits for an answer before it tries again.
+    /// Time that a sender waits for an answer before it retries.
     pub retry_interval: u64,
-    /// How often it tries again before it reports a transport error.
+    /// Number of retries before the sender reports a transport error.
     pub retries: u32,
-    /// How long a sender waits after the peer had no receive buffer.
+    /// Time that a sender waits if the peer has no receive buffer.
     pub receiver_not_ready_interval: u64,
-    /// How often it tries again before it reports that.
+    /// Number of such waits before the sender reports the error.
     pub receiver_not_ready_retries: u32,
-    /// How long an accepting side waits for the connection to stand.
+    /// Time that an accepting side waits for the connection to be established.
     pub handshake_timeout: u64,
-    /// Whether polling an empty completion queue, or for control events when there are none, performs the next action.
-    /// With it, a program that only polls runs without stepping the fabric.
+    /// True if a poll that finds nothing performs the next action.
+    ///
+    /// This holds for polls of completion queues and of control events. A program that only polls
+    /// then runs without stepping the fabric.
     pub poll_steps: bool,
-    /// What goes wrong.
+    /// Faults of the run.
     pub faults: FaultPlan,
 }
 
@@ -74,7 +82,9 @@ impl Default for FabricOptions {
 }
 
 impl FabricOptions {
-    /// A fabric in which nothing takes any time: each operation is one action, for measurements of everything else.
+    /// Returns options without latencies, for measurements of everything else.
+    ///
+    /// An operation that moves in one piece is one action.
     #[must_use]
     pub fn immediate() -> Self {
         Self {
@@ -87,7 +97,7 @@ impl FabricOptions {
     }
 }
 
-/// How much of everything an adapter has.
+/// Limits of an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Protection domains.
@@ -102,7 +112,7 @@ pub struct Limits {
     pub completions: u32,
     /// Queue pairs.
     pub queue_pairs: u32,
-    /// Requests outstanding per send queue, and buffers per receive queue.
+    /// Pending requests per send queue, and buffers per receive queue.
     pub work_requests: u32,
     /// Segments per request.
     pub segments: u32,
@@ -110,13 +120,13 @@ pub struct Limits {
     pub shared_receive_queues: u32,
     /// Buffers per shared receive queue.
     pub shared_buffers: u32,
-    /// RDMA Reads at once, per queue pair and direction.
+    /// Pending RDMA Reads, per queue pair and direction.
     pub rdma_reads: u32,
     /// Bytes of private data.
     pub private_data: u32,
-    /// Connection requests that wait for an answer, per listener; more are refused.
+    /// Connection requests that wait for an answer, per listener; further ones are refused.
     pub backlog: u32,
-    /// Connection qualifiers the adapter can choose from itself.
+    /// Connection qualifiers that the adapter can choose itself.
     pub dynamic_qualifiers: u32,
 }
 
@@ -141,29 +151,36 @@ impl Default for Limits {
     }
 }
 
-/// The properties of one adapter, and of its host if it is the first there.
+/// Options of an adapter, and of its host if it is the host's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeOptions {
-    /// The name of the adapter.
+    /// Name of the adapter.
     pub name: &'static str,
-    /// Where it is; adapters of one address (ports apart) are on one host and share its connection qualifiers.
+    /// Address of the adapter.
+    ///
+    /// Adapters with the same address, except its port, are on one host and share its connection
+    /// qualifiers.
     pub address: IaAddress,
-    /// Whether device and processor see the same memory at all times. Of one host the first adapter decides.
+    /// True if device and processor always see the same memory.
+    ///
+    /// The first adapter of a host decides.
     pub coherent: bool,
-    /// Whether there are memory windows.
+    /// True if the adapter has memory windows.
     pub memory_windows: bool,
-    /// Whether it tells how many buffers a shared receive queue holds.
+    /// True if the adapter reports the number of buffers in a shared receive queue.
     pub shared_receive_information: bool,
-    /// Whether it tells how many buffers a queue pair holds.
+    /// True if the adapter reports the number of buffers that a queue pair holds.
     pub receive_information: bool,
-    /// Its operations beyond the interface.
+    /// Supported operations beyond the interface.
     pub extensions: Extensions,
-    /// How much of everything it has.
+    /// Limits of the adapter.
     pub limits: Limits,
 }
 
 impl NodeOptions {
-    /// A coherent adapter that can do all of the interface, and nothing beyond it, at [`IaAddress::Node`] of this number.
+    /// Returns options of a coherent adapter at [`IaAddress::Node`] of this number.
+    ///
+    /// It supports all of the interface, and nothing beyond it.
     #[must_use]
     pub fn new(name: &'static str, number: u64) -> Self {
         Self {
@@ -178,7 +195,7 @@ impl NodeOptions {
         }
     }
 
-    /// The same with all operations beyond the interface.
+    /// Adds all operations beyond the interface.
     #[must_use]
     pub fn extended(self) -> Self {
         Self {
@@ -187,7 +204,7 @@ impl NodeOptions {
         }
     }
 
-    /// The same on a host where device and processor do not see the same memory (`Spec: LSW-04`).
+    /// Makes the host non-coherent: device and processor see different memory (`Spec: LSW-04`).
     #[must_use]
     pub fn non_coherent(self) -> Self {
         Self {

@@ -1,12 +1,16 @@
-//! The pieces in which data moves.
+//! Pieces of data that move at once.
 
 use dat_core::backend::{RemoteRange, Segment};
 
-/// How much is moved at once, in less than a tenth of a millisecond: with smaller pieces large transfers are slower.
+/// Bytes that move at once, in less than 0.1 ms.
+///
+/// With smaller pieces, large transfers are slower.
 pub(crate) const PIECE: u32 = 1 << 20;
 
-/// How much is moved at once of this: all of it if source and destination overlap, or what is still to be read would be
-/// overwritten.
+/// Returns the number of bytes that move at once.
+///
+/// It is the whole length if source and destination overlap, because a piece could overwrite the
+/// source of the next one.
 pub(crate) fn length(whole: u32, from: &[Segment], to: &[Segment]) -> u32 {
     if whole > PIECE && overlap(from, to) {
         whole
@@ -15,7 +19,7 @@ pub(crate) fn length(whole: u32, from: &[Segment], to: &[Segment]) -> u32 {
     }
 }
 
-/// The remote side of an operation of this length.
+/// Returns the remote side of an operation as a segment.
 pub(crate) fn segment(range: RemoteRange, length: u32) -> Segment {
     Segment {
         address: range.address,
@@ -24,7 +28,7 @@ pub(crate) fn segment(range: RemoteRange, length: u32) -> Segment {
     }
 }
 
-/// Whether segments of one list share bytes with some of the other.
+/// Returns true if a segment of one list shares bytes with one of the other.
 fn overlap(some: &[Segment], others: &[Segment]) -> bool {
     let shares = |a: &Segment, b: &Segment| {
         a.address < b.address.saturating_add(u64::from(b.length))
@@ -33,7 +37,7 @@ fn overlap(some: &[Segment], others: &[Segment]) -> bool {
     some.iter().any(|a| others.iter().any(|b| shares(a, b)))
 }
 
-/// The part of what segments stand for that begins after `skip` bytes and has `count` bytes, or what there is of it.
+/// Returns the bytes of `segments` after `skip` bytes, at most `count`, as segments.
 pub(crate) fn part_of(
     segments: &[Segment],
     mut skip: u32,

@@ -1,4 +1,4 @@
-//! Queue pairs inside the fabric.
+//! Queue pairs in the fabric.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,32 +13,32 @@ use dat_core::flags::DtoStatus;
 use crate::extended::Change;
 use crate::world::World;
 
-/// Where a queue pair is in its life.
+/// State of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Fresh or reset.
+    /// New or reset.
     Unconnected,
-    /// A connection request is on its way.
+    /// A connection request is pending.
     Connecting,
-    /// Accepted a request; the other side may not know yet.
+    /// A request was accepted; the other side may not know yet.
     Accepting,
-    /// Data flows.
+    /// Established.
     Connected,
-    /// Over; everything is flushed.
+    /// The connection ended or failed; all requests are flushed.
     Error,
 }
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
     Send,
     Write(RemoteRange),
     Read(RemoteRange),
-    /// With the new remote key.
+    /// A bind, with the new remote key.
     Bind(BindRequest, u32),
-    /// A write, and the number that the peer gets with it.
+    /// A write with immediate data.
     WriteImmediate(RemoteRange, u32),
-    /// Of the number there.
+    /// An atomic operation on a remote number.
     Atomic(RemoteRange, Change),
 }
 
@@ -50,13 +50,13 @@ pub(crate) struct SendEntry {
     pub(crate) length: u32,
     pub(crate) flags: SendFlags,
     pub(crate) segments: Vec<Segment>,
-    /// How many bytes an RDMA operation has moved.
+    /// Bytes that an RDMA operation has moved.
     pub(crate) moved: u32,
-    /// How it ended, once it did.
+    /// Status, once the request is done at the target.
     pub(crate) outcome: Option<DtoStatus>,
-    /// Whether this side knows.
+    /// True if the sender's device knows the outcome.
     pub(crate) answered: bool,
-    /// Whether it starts while a bind before it is under way.
+    /// True if it may start while an earlier bind is pending.
     pub(crate) overtakes_binds: bool,
 }
 
@@ -67,19 +67,19 @@ pub(crate) struct ReceiveEntry {
     pub(crate) segments: Vec<Segment>,
 }
 
-/// A buffer that a message took.
+/// A buffer that an arriving message has taken.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) buffer: ReceiveEntry,
-    /// The sender's queue pair and the number of its request.
+    /// The sender's queue pair, and the number of its request.
     pub(crate) sender: (u32, u64),
     pub(crate) length: u32,
-    /// How many bytes of it are in the buffer.
+    /// Bytes of the message that are in the buffer.
     pub(crate) moved: u32,
     pub(crate) solicited: bool,
-    /// The number of a write, which leaves nothing in the buffer.
+    /// Immediate data of a write, which puts nothing into the buffer.
     pub(crate) immediate: Option<u32>,
-    /// Found out when the message began to arrive: how it will fail.
+    /// Failure of the message, known when it starts to arrive.
     pub(crate) failure: Option<DtoStatus>,
 }
 
@@ -98,26 +98,26 @@ pub(crate) struct QueuePair {
     pub(crate) receive_depth: usize,
 
     pub(crate) state: State,
-    /// The other end.
+    /// Queue pair at the other end.
     pub(crate) peer: Option<u32>,
-    /// Whether this end asked for the connection.
+    /// True if this end asked for the connection.
     pub(crate) asked: bool,
-    /// The number of the connection or attempt; never used twice.
+    /// Number of the connection or attempt; never used twice.
     pub(crate) connection: u64,
-    /// When what was sent last arrives; nothing sent later overtakes it.
+    /// Arrival time of the last message sent; no later one overtakes it.
     pub(crate) last_arrival: u64,
 
     pub(crate) sends: VecDeque<SendEntry>,
-    /// The number of the oldest request in `sends`.
+    /// Number of the oldest request in `sends`.
     pub(crate) first: u64,
-    /// How many of `sends` have started.
+    /// Number of requests in `sends` that have started.
     pub(crate) started: usize,
     pub(crate) reads_out: u32,
-    /// Binds that are being carried out.
+    /// Number of pending binds.
     pub(crate) binding: u32,
-    /// A request failed; no later one starts.
+    /// Set after a failed request; no later one starts.
     pub(crate) halted: bool,
-    /// The next start is scheduled.
+    /// Set if the next start is scheduled.
     pub(crate) ticking: bool,
     pub(crate) retries: u32,
     pub(crate) receiver_not_ready: u32,
@@ -127,11 +127,11 @@ pub(crate) struct QueuePair {
     pub(crate) soft_watermark: Option<u32>,
     pub(crate) hard_watermark: Option<u32>,
 
-    /// Emptied segment lists, to be used again.
+    /// Emptied segment lists, for reuse.
     pub(crate) spare: Vec<Vec<Segment>>,
 }
 
-/// A count the core checked to be non-negative.
+/// Converts a count that the core has checked to be non-negative.
 fn count(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
@@ -173,7 +173,7 @@ impl QueuePair {
         queue_pair
     }
 
-    /// Takes over what the request says.
+    /// Takes the attributes of the request.
     pub(crate) fn configure(&mut self, request: &QueuePairRequest) {
         let attributes = &request.attributes;
         self.token = request.token;
@@ -187,18 +187,18 @@ impl QueuePair {
         self.receive_depth = count(attributes.max_recv_dtos) as usize;
     }
 
-    /// Receive buffers that are posted or taken by a message.
+    /// Returns the number of receive buffers that are posted or taken by a message.
     pub(crate) fn receives_outstanding(&self) -> usize {
         self.receives.len() + self.held.len()
     }
 
-    /// The request with this number, unless it has completed.
+    /// Returns the request with this number, unless it has completed.
     pub(crate) fn request(&mut self, number: u64) -> Option<&mut SendEntry> {
         let index = number.checked_sub(self.first)?;
         self.sends.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// Takes an emptied segment list back for later.
+    /// Keeps an emptied segment list for reuse.
     pub(crate) fn recycle(&mut self, mut segments: Vec<Segment>) {
         segments.clear();
         if self.spare.len() < self.request_depth + self.receive_depth {
@@ -210,25 +210,26 @@ impl QueuePair {
         let held = self.held.len() as u32;
         ReceiveInfo {
             allocated: Some(held),
-            // Messages of one connection arrive in order, so that those in progress are consecutive.
+            // Messages of one connection arrive in order, so the buffers in progress are
+            // consecutive.
             span: Some(held),
         }
     }
 }
 
-/// How a connection ends.
+/// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Disconnected,
     Broken,
 }
 
-/// What a queue pair in error reports.
+/// Report of a queue pair in the error state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// Its connection ended.
+    /// The connection ended.
     Ended(Ending),
-    /// Its attempt failed.
+    /// The connection attempt failed.
     Failed(Box<ConnectFailure>),
 }
 
@@ -246,7 +247,7 @@ impl Notice {
 }
 
 impl World {
-    /// Puts the completion of a request, or of a receive, into the right queue.
+    /// Delivers the completion of a request to its queue.
     fn complete_request(&mut self, key: u32, token: u64, status: DtoStatus, length: u32) {
         if let Some(queue_pair) = self.queue_pairs.get(key) {
             let completion = Completion {
@@ -261,7 +262,7 @@ impl World {
         }
     }
 
-    /// Completes a receive and gives its place free. `immediate` is the number that came with it.
+    /// Completes a receive, with the immediate data that came with it, and frees its place.
     pub(crate) fn complete_receive(
         &mut self,
         key: u32,
@@ -289,7 +290,7 @@ impl World {
         self.complete(adapter, queue, key, completion, immediate);
     }
 
-    /// Completes the requests at the head of the queue that have ended, in posting order (`Spec: DTO-11`).
+    /// Completes the ended requests at the head, in posting order (`Spec: DTO-11`).
     ///
     /// The first failure ends the connection (`Spec: DTO-12`).
     pub(crate) fn retire(&mut self, key: u32) {
@@ -316,7 +317,7 @@ impl World {
         }
     }
 
-    /// The connection failed: both ends learn it.
+    /// Breaks a connection; both ends get an event.
     pub(crate) fn break_connection(&mut self, key: u32) {
         self.end_connection(key, Some(Ending::Broken), Ending::Broken);
     }
@@ -332,7 +333,7 @@ impl World {
         self.fail_queue_pair(key, here.map(Notice::Ended));
     }
 
-    /// Puts a queue pair into error, flushes it and reports the notice.
+    /// Puts a queue pair into the error state, flushes it and reports the notice.
     pub(crate) fn fail_queue_pair(&mut self, key: u32, notice: Option<Notice>) {
         let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
             return;
@@ -349,7 +350,9 @@ impl World {
         }
     }
 
-    /// Completes everything on the send queue: what was done keeps its status until the first failure, the rest is flushed.
+    /// Completes all requests of the send queue.
+    ///
+    /// Requests that are done keep their status, up to the first failure; the others are flushed.
     pub(crate) fn flush_requests(&mut self, key: u32) {
         let mut failed = false;
         while let Some(queue_pair) = self.queue_pairs.get_mut(key) {
@@ -375,7 +378,9 @@ impl World {
         }
     }
 
-    /// Flushes the receive queue, and of a shared one only the buffers this queue pair had taken (`Spec: SRQR-38..40`).
+    /// Flushes the receive queue (`Spec: SRQR-38..40`).
+    ///
+    /// Of a shared receive queue, it flushes only the buffers that this queue pair has taken.
     pub(crate) fn flush_receives(&mut self, key: u32) {
         while let Some(queue_pair) = self.queue_pairs.get_mut(key) {
             let buffer = match queue_pair.held.pop_front() {
@@ -389,7 +394,7 @@ impl World {
         }
     }
 
-    /// Empties both queues without completions, and forgets the unpolled ones.
+    /// Empties both queues without completions, and removes the unpolled ones.
     pub(crate) fn clear_queues(&mut self, key: u32) {
         let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
             return;
@@ -421,7 +426,7 @@ impl World {
         }
     }
 
-    /// Looks at the watermarks after a queue pair took a buffer, or after they were set (`Spec: EPH-02, EPH-03`).
+    /// Checks the watermarks after a buffer was taken or they were set (`Spec: EPH-02, EPH-03`).
     pub(crate) fn check_watermarks(&mut self, key: u32) {
         let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
             return;

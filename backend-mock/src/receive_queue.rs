@@ -6,14 +6,14 @@ use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 use crate::queue_pair::{ReceiveEntry, State};
 use crate::shared::{Arc, Shared};
 
-/// What the buffers are for.
+/// Owner of the buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     QueuePair(u32),
     Shared(u32),
 }
 
-/// A receive queue. Buffers gather here until the doorbell rings.
+/// A receive queue; it collects buffers until the doorbell rings.
 #[derive(Debug)]
 pub struct MockReceiveQueue {
     shared: Arc<Shared>,
@@ -22,7 +22,7 @@ pub struct MockReceiveQueue {
     committed: Vec<ReceiveEntry>,
     scratch: Vec<Segment>,
     spare: Vec<Vec<Segment>>,
-    /// Buffers in the fabric when we last looked, and how many there may be.
+    /// Buffers in the fabric at the last check, and the most there may be.
     known: usize,
     depth: usize,
 }
@@ -41,18 +41,18 @@ impl MockReceiveQueue {
         }
     }
 
-    /// Buffers that wait for the doorbell.
+    /// Returns the number of buffers that wait for the doorbell.
     pub(crate) fn committed(&self) -> usize {
         self.committed.len()
     }
 
-    /// Forgets what was not handed over.
+    /// Drops the buffers that were not handed over.
     pub(crate) fn forget(&mut self) {
         self.committed.clear();
         self.known = self.depth;
     }
 
-    /// Has room for so many buffers from now on.
+    /// Changes the depth.
     pub(crate) fn set_depth(&mut self, depth: usize) {
         self.depth = depth;
         self.known = depth;
@@ -80,7 +80,7 @@ impl MockReceiveQueue {
     }
 }
 
-/// A reserved place of a receive queue.
+/// A reserved slot of a receive queue.
 #[derive(Debug)]
 pub struct MockReceiveSlot<'a> {
     queue: &'a mut MockReceiveQueue,

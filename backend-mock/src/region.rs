@@ -1,4 +1,4 @@
-//! Registered regions, and what keys open of them.
+//! Registered regions, and the access that keys give to them.
 
 use dat_core::backend::{RemoteRange, Segment};
 use dat_core::flags::MemoryPrivileges;
@@ -13,33 +13,34 @@ pub(crate) struct Region {
     pub(crate) memory: Memory,
     pub(crate) domain: u32,
     pub(crate) privileges: MemoryPrivileges,
-    /// Its remote key; 0 if peers have no rights.
+    /// Remote key; 0 if peers have no privileges.
     pub(crate) remote: u32,
 }
 
-/// What a remote key stands for.
+/// Object of a remote key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RemoteKey {
-    /// A region, for as long as it is registered.
+    /// A region, until it is deregistered.
     Region(u32),
     /// A window, until its next bind completes.
     Window(u32),
-    /// A window whose bind has not completed: opens nothing yet (`Spec: RMB-15`).
+    /// A window whose bind has not completed; gives no access yet (`Spec: RMB-15`).
     Binding,
 }
 
-/// All memory of an adapter and all keys to it.
+/// All memory of an adapter, and all keys to it.
 #[derive(Debug)]
 pub(crate) struct Memories {
-    /// Under their local keys.
+    /// Regions by their local keys.
     pub(crate) regions: Table<Region>,
     pub(crate) windows: Table<Window>,
     pub(crate) remote_keys: Table<RemoteKey>,
 }
 
 impl Memories {
-    /// Empty tables whose keys start at the generations that `salt` yields, so that keys of different tables and adapters
-    /// are not equal by chance.
+    /// Makes empty tables whose keys start at the generations that `salt` yields.
+    ///
+    /// So keys of different tables and adapters are not equal by chance.
     pub(crate) fn new(mut salt: impl FnMut() -> u16) -> Self {
         Self {
             regions: Table::starting_at(salt()),
@@ -48,7 +49,7 @@ impl Memories {
         }
     }
 
-    /// The memory of a local segment, if queue pairs of this domain may use it so.
+    /// Returns the memory of a local segment, if its domain and privileges permit the access.
     pub(crate) fn local(
         &self,
         segment: &Segment,
@@ -64,7 +65,7 @@ impl Memories {
             .span(segment.address, u64::from(segment.length))
     }
 
-    /// Whether all segments can be used so.
+    /// Returns true if domain and privileges permit the access to all segments.
     pub(crate) fn all_local(
         &self,
         segments: &[Segment],
@@ -76,7 +77,7 @@ impl Memories {
             .all(|segment| self.local(segment, domain, right).is_some())
     }
 
-    /// The domain of what a remote key stands for.
+    /// Returns the domain of the object of a remote key.
     pub(crate) fn domain_of(&self, key: u32) -> Option<u32> {
         match *self.remote_keys.get(key)? {
             RemoteKey::Binding => None,
@@ -85,7 +86,9 @@ impl Memories {
         }
     }
 
-    /// The memory a peer names, if its key opens it for a queue pair of this domain (`Spec: EPW-32, EPW-34, EPW-41`).
+    /// Returns the memory of a remote range (`Spec: EPW-32, EPW-34, EPW-41`).
+    ///
+    /// `None` unless the key permits the access for a queue pair of this domain.
     pub(crate) fn remote(
         &self,
         range: RemoteRange,
@@ -116,7 +119,7 @@ impl Memories {
     }
 }
 
-/// Copies what the segments hold, one after the other, into other segments, one after the other.
+/// Copies the bytes of the source segments, in order, to the destination segments.
 pub(crate) fn gather_scatter(
     (from, sources, from_domain): (&Memories, impl Iterator<Item = Segment>, u32),
     (to, mut destinations, to_domain): (&Memories, impl Iterator<Item = Segment>, u32),

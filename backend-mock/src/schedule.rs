@@ -1,4 +1,4 @@
-//! What is still to happen, in the order of virtual time.
+//! Pending actions, in the order of virtual time.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Ordering;
@@ -32,15 +32,15 @@ impl<A> PartialOrd for Due<A> {
 }
 
 impl<A> Ord for Due<A> {
-    /// Reversed: the heap keeps the greatest on top, and the earliest has to be there.
+    /// Reversed: the heap keeps the greatest on top, which must be the earliest.
     fn cmp(&self, other: &Self) -> Ordering {
         other.rank().cmp(&self.rank())
     }
 }
 
-/// Actions waiting for their time.
+/// Pending actions.
 ///
-/// Among actions of one moment the tie decides, then the order in which they were added.
+/// Among actions of the same time the tie decides, then the order in which they were added.
 #[derive(Debug)]
 pub(crate) struct Schedule<A> {
     due: BinaryHeap<Due<A>>,
@@ -55,7 +55,7 @@ impl<A> Schedule<A> {
         }
     }
 
-    /// Adds an action for the moment `at`, in microseconds.
+    /// Adds an action for the time `at`, in microseconds.
     pub(crate) fn add(&mut self, at: u64, tie: u32, action: A) {
         self.added += 1;
         self.due.push(Due {
@@ -66,17 +66,17 @@ impl<A> Schedule<A> {
         });
     }
 
-    /// When the next action is due.
+    /// Returns the time of the next action.
     pub(crate) fn next_at(&self) -> Option<u64> {
         self.due.peek().map(|due| due.at)
     }
 
-    /// The next action.
+    /// Returns the next action.
     pub(crate) fn peek(&self) -> Option<&A> {
         self.due.peek().map(|due| &due.action)
     }
 
-    /// Takes the next action and its moment.
+    /// Removes the next action; returns it and its time.
     pub(crate) fn pop(&mut self) -> Option<(u64, A)> {
         self.due.pop().map(|due| (due.at, due.action))
     }

@@ -12,7 +12,7 @@ use crate::region::RemoteKey;
 use crate::shared::{Arc, Shared};
 use crate::world::World;
 
-/// The send queue of a queue pair. Requests gather here until the doorbell rings.
+/// The send queue of a queue pair; it collects requests until the doorbell rings.
 #[derive(Debug)]
 pub struct MockSendQueue {
     shared: Arc<Shared>,
@@ -21,10 +21,10 @@ pub struct MockSendQueue {
     committed: Vec<SendEntry>,
     scratch: Vec<Segment>,
     spare: Vec<Vec<Segment>>,
-    /// Requests in the fabric when we last looked, and how many there may be.
+    /// Requests in the fabric at the last check, and the most there may be.
     known: usize,
     depth: usize,
-    /// Whether the next request starts while a bind before it is under way.
+    /// True if the next request may start while an earlier bind is pending.
     overtakes_binds: bool,
 }
 
@@ -43,20 +43,21 @@ impl MockSendQueue {
         }
     }
 
-    /// Forgets what was not handed over.
+    /// Drops the requests that were not handed over.
     pub(crate) fn forget(&mut self) {
         self.committed.clear();
         self.known = self.depth;
     }
 
-    /// Has room for so many requests from now on.
+    /// Changes the depth.
     pub(crate) fn set_depth(&mut self, depth: usize) {
         self.depth = depth;
         self.known = depth;
     }
 
-    /// Lets the next request start while a bind before it is under way, for models of devices whose requests wait for a bind only
-    /// where they are fenced.
+    /// Lets the next request start while an earlier bind is pending.
+    ///
+    /// For models of devices whose requests wait for a bind only if they are fenced.
     pub fn overtake_binds(&mut self) {
         self.overtakes_binds = true;
     }
@@ -83,7 +84,7 @@ impl MockSendQueue {
                 .enter(|world| world.refuses_post(adapter, Some(key)))
     }
 
-    /// Hands everything that was committed to the fabric.
+    /// Hands the committed requests to the fabric; fails with their number if it refuses.
     fn hand_over(&mut self) -> Result<(), u32> {
         if self.committed.is_empty() {
             return Ok(());
@@ -125,7 +126,7 @@ impl MockSendQueue {
     }
 }
 
-/// A reserved place of a send queue.
+/// A reserved slot of a send queue.
 #[derive(Debug)]
 pub struct MockSendSlot<'a> {
     queue: &'a mut MockSendQueue,
@@ -257,7 +258,9 @@ impl SendQueue for MockSendQueue {
 }
 
 impl World {
-    /// Counts a post, to a queue pair or a shared queue, and says whether a fault refuses it.
+    /// Counts a post; returns true if a fault refuses it.
+    ///
+    /// `key` is the queue pair; `None` is a shared queue.
     pub(crate) fn refuses_post(&mut self, adapter: usize, key: Option<u32>) -> bool {
         let count = self.adapters[adapter].posts;
         self.adapters[adapter].posts = count.wrapping_add(1);

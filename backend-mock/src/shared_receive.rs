@@ -1,4 +1,4 @@
-//! Shared receive queues inside the fabric.
+//! Shared receive queues in the fabric.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use crate::options::BufferOrder;
 use crate::queue_pair::ReceiveEntry;
 use crate::world::World;
 
-/// So many of the oldest buffers the seed chooses from, if the order is seeded.
+/// Number of oldest buffers that the seed chooses from, if the order is seeded.
 const CHOICE: u64 = 8;
 
 /// A shared receive queue.
@@ -18,13 +18,15 @@ pub(crate) struct SharedReceive {
     pub(crate) token: u64,
     pub(crate) domain: u32,
     pub(crate) depth: usize,
-    /// What endpoints can still take.
+    /// Buffers that endpoints can still take.
     pub(crate) buffers: VecDeque<ReceiveEntry>,
-    /// Buffers that messages have taken and that have not completed.
+    /// Number of buffers that messages have taken and that have not completed.
     pub(crate) taken: usize,
-    /// Armed: raise one event when fewer than so many are left.
+    /// Limit of an armed queue; 0 if unarmed.
+    ///
+    /// One event is raised once fewer buffers are left.
     pub(crate) limit: u32,
-    /// It failed: it keeps its buffers.
+    /// Set if the queue failed; it keeps its buffers.
     pub(crate) failed: bool,
     pub(crate) spare: Vec<Vec<Segment>>,
 }
@@ -47,7 +49,7 @@ impl SharedReceive {
         self.buffers.len() + self.taken
     }
 
-    /// Disarms if the limit is reached, and says so (`Spec: SRL-02`).
+    /// Disarms the limit and returns true if fewer buffers are left (`Spec: SRL-02`).
     fn falls_below_limit(&mut self) -> bool {
         let below = (self.buffers.len() as u64) < u64::from(self.limit);
         if below {
@@ -58,7 +60,7 @@ impl SharedReceive {
 }
 
 impl World {
-    /// Takes a buffer off a shared receive queue.
+    /// Takes a buffer from a shared receive queue.
     pub(crate) fn take_shared(&mut self, adapter: usize, key: u32) -> Option<ReceiveEntry> {
         let queue = self.adapters[adapter].shared_receives.get(key)?;
         let available = queue.buffers.len() as u64;
@@ -76,7 +78,7 @@ impl World {
         Some(buffer)
     }
 
-    /// Whether a fault wants the queue to fail instead of giving a buffer.
+    /// Returns true if a fault makes the queue fail instead of giving a buffer.
     fn fails_to_give(&mut self, adapter: usize, key: u32) -> bool {
         let node = &mut self.adapters[adapter];
         let count = node.takes;
@@ -92,7 +94,7 @@ impl World {
         true
     }
 
-    /// A taken buffer has completed.
+    /// Counts a taken buffer that has completed.
     pub(crate) fn give_back_shared(
         &mut self,
         adapter: usize,

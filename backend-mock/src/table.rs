@@ -3,9 +3,9 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// So many freed places are kept back before one of them is used again.
+/// Number of freed slots kept back before one of them is used again.
 const QUARANTINE: usize = 64;
-/// Most places of one table: what fits into the index half of a key.
+/// Most slots of a table: the range of the index half of a key.
 const PLACES: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -14,10 +14,10 @@ struct Place<T> {
     value: Option<T>,
 }
 
-/// Values under 32-bit keys: generation above, index below.
+/// Values by 32-bit keys: generation in the upper half, index in the lower.
 ///
-/// A key is never 0. The key of a removed value comes back only after its place went through all
-/// generations, and places are used again in the order they were freed.
+/// A key is never 0. The key of a removed value returns only after its slot has gone through all
+/// generations. Slots are used again in the order in which they were freed.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     places: Vec<Place<T>>,
@@ -32,7 +32,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table in which the first value of each place gets this generation (1 if it is 0).
+    /// Makes an empty table; slots start at this generation (1 if it is 0).
     pub(crate) fn starting_at(generation: u16) -> Self {
         Self {
             places: Vec::new(),
@@ -45,7 +45,7 @@ impl<T> Table<T> {
         (generation as u32) << 16 | (index as u32 & 0xFFFF)
     }
 
-    /// Stores a value; `None` if all places are taken.
+    /// Stores a value; `None` if all slots are taken.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         let full = self.places.len() == PLACES;
         let reusable = self.free.len() > QUARANTINE || (full && !self.free.is_empty());
@@ -72,12 +72,12 @@ impl<T> Table<T> {
             .filter(|place| u32::from(place.generation) == key >> 16)
     }
 
-    /// The value under this key, unless it was removed.
+    /// Returns the value under this key, unless it was removed.
     pub(crate) fn get(&self, key: u32) -> Option<&T> {
         self.place(key)?.value.as_ref()
     }
 
-    /// The value under this key, to change it.
+    /// Returns the value under this key, to change it.
     pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
         self.places
             .get_mut((key & 0xFFFF) as usize)
@@ -86,7 +86,7 @@ impl<T> Table<T> {
             .as_mut()
     }
 
-    /// Takes the value out; its key is dead from now on.
+    /// Removes a value; its key is invalid from now on.
     pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
         self.get(key)?;
         let index = key & 0xFFFF;
@@ -99,19 +99,19 @@ impl<T> Table<T> {
         place.value.take()
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// All values with their keys, in the order of their places.
+    /// Returns all values with their keys, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.places.iter().enumerate().filter_map(|(index, place)| {
             Some((Self::key(place.generation, index), place.value.as_ref()?))
         })
     }
 
-    /// All keys, in the order of their places.
+    /// Returns all keys, in the order of their slots.
     pub(crate) fn keys(&self) -> Vec<u32> {
         self.iter().map(|(key, _)| key).collect()
     }

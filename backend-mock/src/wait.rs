@@ -1,4 +1,4 @@
-//! Waiting for a fabric.
+//! Waits on a fabric.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -30,9 +30,10 @@ impl Wake for Signal {
     }
 }
 
-/// Lets a caller wait for events of a fabric.
+/// The wait of a caller on a fabric.
 ///
-/// Without a thread of the fabric, waiting performs its actions and moves virtual time; with one, it sleeps.
+/// Without the fabric's own thread, a wait performs actions and advances virtual time; with it, a
+/// wait sleeps.
 #[derive(Debug)]
 pub struct MockWait {
     fabric: Fabric,
@@ -42,7 +43,7 @@ pub struct MockWait {
 }
 
 impl MockWait {
-    /// A waiter for this fabric.
+    /// Makes a wait for this fabric.
     #[must_use]
     pub fn new(fabric: &Fabric) -> Self {
         let signal = Arc::new(Signal {
@@ -67,8 +68,11 @@ impl Wait for MockWait {
         self.waker.clone()
     }
 
-    /// Waits until something happens, but not beyond `until`. Without a moment and with nothing left to happen, the wait is
-    /// interrupted: it would never end.
+    /// Performs the next action, or advances time to `until` if that is earlier.
+    ///
+    /// Returns at once if the waker was used. With the fabric's own thread, it sleeps until a
+    /// change is visible. Without that thread, a deadline and a next action, the wait could never
+    /// end and is interrupted.
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         if self.signal.woken.swap(false, Ordering::AcqRel) {
             return WakeReason::Woken;

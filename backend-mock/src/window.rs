@@ -5,10 +5,10 @@ use dat_core::flags::MemoryPrivileges;
 
 use crate::region::{Memories, RemoteKey};
 
-/// What a window opens.
+/// The binding of a window to a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
-    /// The remote key.
+    /// Remote key of the binding.
     pub(crate) key: u32,
     pub(crate) region: u32,
     pub(crate) address: u64,
@@ -24,9 +24,11 @@ pub(crate) struct Window {
 }
 
 impl Memories {
-    /// Carries out a bind whose new remote key is `key`; the old key dies (`Spec: RMB-21, RMB-27`).
+    /// Binds a window to the new remote key `key`; the old key becomes invalid
+    /// (`Spec: RMB-21, RMB-27`).
     ///
-    /// Returns whether it could be done. If not, the window is left unbound and neither key opens anything.
+    /// Returns true on success; a bind of length 0 only unbinds. On a failure, the window is
+    /// unbound and both keys are invalid.
     pub(crate) fn bind(&mut self, request: &BindRequest, key: u32, domain: u32) -> bool {
         let allowed = self.may_bind(request, domain);
         let window_key = request.window.0 as u32;
@@ -56,7 +58,8 @@ impl Memories {
         allowed
     }
 
-    /// Whether domains, rights and bounds allow the bind (`Spec: RMB-25, RMB-26, RMB-41`).
+    /// Returns true if domains, privileges and bounds permit the bind
+    /// (`Spec: RMB-25, RMB-26, RMB-41`).
     fn may_bind(&self, request: &BindRequest, domain: u32) -> bool {
         let Some(window) = self.windows.get(request.window.0 as u32) else {
             return false;
@@ -85,7 +88,7 @@ impl Memories {
                 .is_some()
     }
 
-    /// Takes a window away; its key dies at once (`Spec: RMF-01, RMF-02`).
+    /// Removes a window; its key becomes invalid at once (`Spec: RMF-01, RMF-02`).
     pub(crate) fn remove_window(&mut self, window: u32) {
         if let Some(Window {
             bound: Some(bound), ..

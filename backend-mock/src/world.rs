@@ -1,4 +1,4 @@
-//! Everything that is in a fabric, and what happens next in it.
+//! The world of a fabric: its objects and its next actions.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use crate::queue_pair::{QueuePair, State};
 use crate::schedule::Schedule;
 use crate::table::Table;
 
-/// Something that is due at some moment. What it speaks of may be gone by then; it is checked.
+/// A scheduled action; when it runs, it checks that its objects still exist.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// A queue pair starts its next request.
@@ -29,42 +29,42 @@ pub(crate) enum Action {
         connection: u64,
         number: u64,
     },
-    /// The data of an RDMA Read reaches the reader.
+    /// An answer to an RDMA Read or an atomic operation arrives, entirely or partly.
     Response {
         key: u32,
         connection: u64,
         number: u64,
         placed: bool,
     },
-    /// The data of an RDMA Read is not waited for any longer.
+    /// An RDMA Read or an atomic operation without an answer fails.
     GiveUp {
         key: u32,
         connection: u64,
         number: u64,
     },
-    /// The oldest message in progress at a queue pair is complete.
+    /// A piece of the oldest message in progress at a queue pair arrives.
     Place { key: u32, connection: u64 },
-    /// A bind is carried out.
+    /// A bind is performed.
     Bound {
         key: u32,
         connection: u64,
         number: u64,
     },
-    /// A delayed completion comes after all.
+    /// A delayed completion is delivered.
     Deliver {
         adapter: usize,
         number: u16,
         entry: Entry,
     },
-    /// A completion was not overtaken in time.
+    /// A completion that is kept back is delivered, as none overtook it in time.
     Release { adapter: usize, number: u16 },
-    /// The users of a completion queue that overran break.
+    /// The queue pairs that use an overrun completion queue break.
     Overrun { adapter: usize, number: u16 },
     /// A message about a connection arrives.
     Message(Box<Message>),
-    /// An accepting side gives up.
+    /// An accepting side stops waiting for the connection.
     AcceptTimeout { key: u32, connection: u64 },
-    /// A host dies.
+    /// A host crashes.
     Crash { adapter: u16 },
 }
 
@@ -79,13 +79,13 @@ pub(crate) struct World {
     pub(crate) queue_pairs: Table<QueuePair>,
     pub(crate) requests: Table<PendingRequest>,
     pub(crate) connections: u64,
-    /// Queue pairs that are joined to one which is not joined to them yet.
+    /// Queue pairs that wait for their peer to be joined to them.
     pub(crate) joining: Vec<Joining>,
     pub(crate) links: Links,
     pub(crate) faults: Faults,
-    /// Faults that name adapters not made yet.
+    /// Outages and crashes of adapters that do not exist yet.
     outages: Vec<Fault>,
-    /// Counts what became visible to the adapters' users.
+    /// Counts changes that are visible to the users of adapters.
     pub(crate) deliveries: u64,
 }
 
@@ -113,7 +113,7 @@ impl World {
         world
     }
 
-    /// A fault as it is to be planned if its times and counts begin now.
+    /// Returns the fault with its times and counts starting now.
     pub(crate) fn begin_now(&mut self, mut fault: Fault) -> Fault {
         let now = self.now;
         match &mut fault {
@@ -166,20 +166,20 @@ impl World {
         fault
     }
 
-    /// Adds what an adapter counted so far.
+    /// Adds the count of an adapter so far.
     fn count_on(&self, adapter: u16, nth: &mut u32, counter: impl Fn(&Adapter) -> u32) {
         let adapter = self.adapters.get(usize::from(adapter));
         *nth = nth.saturating_add(adapter.map_or(0, counter));
     }
 
-    /// Completions and notifications of a queue so far.
+    /// Returns the numbers of completions and notifications of a queue so far.
     fn counts_of(&mut self, adapter: u16, queue: u16) -> (u32, u32) {
         let adapter = self.adapters.get_mut(usize::from(adapter));
         let ring = adapter.and_then(|adapter| adapter.completion_queue(queue));
         ring.map_or((0, 0), |ring| (ring.produced, ring.notified))
     }
 
-    /// Where a queue pair is connected to.
+    /// Returns the connection of a queue pair by its adapters.
     pub(crate) fn way(&self, key: u32) -> Option<Way> {
         let queue_pair = self.queue_pairs.get(key)?;
         let peer = self.queue_pairs.get(queue_pair.peer?)?;
@@ -190,7 +190,7 @@ impl World {
         })
     }
 
-    /// Something between two hosts was given up; if the link between them is down, that is why.
+    /// Notes the outage of the link, if that made a transfer between two hosts fail.
     pub(crate) fn note_outage(&mut self, from: usize, to: usize) {
         if let Some(fault) = self.links.cause(from, to, self.now) {
             let fault = fault.clone();
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// The same for something on the way from a queue pair.
+    /// As [`note_outage`](Self::note_outage), for a request of a queue pair.
     pub(crate) fn note_outage_of(&mut self, key: u32) {
         if let Some(Way { from, to, .. }) = self.way(key) {
             let node = |adapter: u16| self.adapters[usize::from(adapter)].node;
@@ -217,7 +217,9 @@ impl World {
         }
     }
 
-    /// Cuts the links of all faults whose two adapters exist, and plans the deaths of hosts that do: for others no time passes.
+    /// Applies the outages and schedules the crashes of adapters that exist.
+    ///
+    /// A crash of an adapter that does not exist is not scheduled, so it cannot advance time.
     pub(crate) fn place_outages(&mut self) {
         let Self {
             outages,
@@ -251,7 +253,7 @@ impl World {
         });
     }
 
-    /// A number from the range, chosen by the seed.
+    /// Returns a number from the range, chosen by the seed.
     pub(crate) fn draw(&mut self, range: &RangeInclusive<u64>) -> u64 {
         let (start, end) = (*range.start(), *range.end());
         if start >= end {
@@ -260,12 +262,12 @@ impl World {
         self.random.rand_range(start..end.saturating_add(1))
     }
 
-    /// Yes or no, chosen by the seed.
+    /// Returns a bit, chosen by the seed.
     pub(crate) fn coin(&mut self) -> bool {
         self.random.rand_u64() & 1 == 1
     }
 
-    /// Puts an action into the schedule.
+    /// Schedules an action.
     pub(crate) fn plan(&mut self, at: u64, action: Action) {
         let tie = if self.options.shuffle {
             (self.random.rand_u64() >> 32) as u32
@@ -275,7 +277,7 @@ impl World {
         self.schedule.add(at, tie, action);
     }
 
-    /// When the next action is due that still means something.
+    /// Returns the time of the next action, after removing timeouts without effect.
     pub(crate) fn next_at(&mut self) -> Option<u64> {
         while self
             .schedule
@@ -287,7 +289,7 @@ impl World {
         self.schedule.next_at()
     }
 
-    /// Whether an action is a timeout of something that happened meanwhile. Such a one must not move time.
+    /// Returns true if an action is a timeout without effect; it must not advance time.
     fn is_settled(&self, action: &Action) -> bool {
         match *action {
             Action::AcceptTimeout { key, connection } => {
@@ -301,7 +303,7 @@ impl World {
         }
     }
 
-    /// Performs the next action and moves time to it; false if there is none.
+    /// Performs the next action and advances time to it; returns false if there is none.
     pub(crate) fn step(&mut self) -> bool {
         self.next_at();
         let Some((at, action)) = self.schedule.pop() else {
@@ -356,7 +358,7 @@ impl World {
         }
     }
 
-    /// Whether something gets from one host to another now.
+    /// Returns true if a message gets from one host to another now.
     pub(crate) fn passes(&self, from: usize, to: usize) -> bool {
         !self.nodes[from].crashed && !self.nodes[to].crashed && self.links.is_up(from, to, self.now)
     }

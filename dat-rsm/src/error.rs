@@ -1,16 +1,16 @@
-//! The errors of the interface, with their numbers.
+//! Errors of the interface, with their numbers.
 
 use core::fmt;
 
 use dat_core::flags::DtoStatus;
 use dat_core::{Error, ErrorKind};
 
-/// What a call of this crate returns.
+/// Result of a call of this crate.
 pub type Result<T> = core::result::Result<T, RsmError>;
 
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
-        /// Why a call failed; the value is the number of the C constant (`Spec: RSMGEN-01`).
+        /// Reason for a failed call; the value is the number of the C constant (`Spec: RSMGEN-01`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -19,10 +19,10 @@ macro_rules! errors {
         }
 
         impl RsmError {
-            /// Every error, in the order of the numbers.
+            /// All errors, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The error with this number.
+            /// Returns the error with this number.
             pub const fn from_code(code: i32) -> Option<Self> {
                 match code {
                     $($value => Some(Self::$name),)*
@@ -40,75 +40,75 @@ macro_rules! errors {
 }
 
 errors! {
-    /// The backend speaks another version of the interface.
+    /// The backend has another version of the interface.
     BadLibraryVersion = 1, "the backend has another version of the interface";
-    /// No place for a topology was given.
+    /// A pointer for a topology is missing.
     BadTopologyPointer = 2, "bad topology pointer";
     /// The handle names no open controller.
     BadControllerHandle = 3, "bad controller handle";
-    /// There is no such controller.
+    /// No controller has this name.
     ControllerNotPresent = 4, "the controller is not present";
     /// The handle names no segment of the kind that the call takes.
     BadSegmentHandle = 5, "bad segment handle";
-    /// The segment is published already.
+    /// The segment is already published.
     SegmentAlreadyPublished = 6, "the segment is published already";
     /// The segment, or the id, is not published.
     SegmentNotPublished = 7, "the segment is not published";
     /// The segment is published, but not for this node.
     SegmentNotPublishedToNode = 8, "the segment is not published to this node";
-    /// The segment is mapped already.
+    /// The segment is already mapped.
     SegmentAlreadyMapped = 9, "the segment is mapped already";
-    /// The segment is mapped still.
+    /// The segment is still mapped.
     SegmentStillMapped = 10, "the segment is still mapped";
     /// The segment is not mapped.
     SegmentNotMapped = 11, "the segment is not mapped";
     /// The segment belongs to another process.
     NotCreator = 12, "not the creator of the segment";
-    /// No barrier was given.
+    /// A barrier pointer is missing.
     BadBarrierPointer = 13, "bad barrier pointer";
     /// The scatter-gather structure is invalid.
     BadScatterGather = 14, "invalid scatter-gather structure";
     /// The handle names no local memory of the controller.
     BadLocalMemoryHandle = 15, "bad local memory handle";
-    /// An address is bad, or the memory there lacks a right.
+    /// An address is invalid, or the memory there lacks a right.
     BadAddress = 16, "bad address";
-    /// Memory is not aligned as it has to be.
+    /// An address, length or offset is not aligned.
     BadMemoryAlignment = 17, "bad alignment";
-    /// An offset is outside.
+    /// An offset is out of range.
     BadOffset = 18, "offset out of range";
-    /// An offset is not a multiple of the size; reserved, never returned.
+    /// An offset is not a multiple of the item size; reserved, never returned.
     MisalignedOffset = 19, "misaligned offset";
-    /// A length is zero, or leads outside.
+    /// A length is zero or out of range.
     BadLength = 20, "length out of range";
-    /// The access list is bad.
+    /// The access list is invalid.
     BadAccessList = 21, "bad access list";
-    /// No place for a segment id was given.
+    /// A pointer for a segment id is missing.
     BadSegmentId = 22, "bad segment id";
-    /// The segment id is not for applications.
+    /// Applications may not use the segment id.
     ReservedSegmentId = 23, "reserved segment id";
-    /// The segment id is taken.
+    /// The segment id is in use.
     SegmentIdInUse = 24, "the segment id is in use";
-    /// There is no such barrier mode.
+    /// No barrier mode has this number.
     BadMode = 25, "bad barrier mode";
-    /// These permissions cannot be had.
+    /// The permissions are empty or exceed those of the connection.
     BadPermissions = 26, "bad permissions";
-    /// The right is lacking.
+    /// A right is missing.
     PermissionDenied = 27, "permission denied";
-    /// The segment cannot have locks.
+    /// The segment was made for locks, which are not supported.
     LocksNotSupported = 28, "locks are not supported";
     /// The segment has no locks; reserved, never returned.
     LocksNotEnabled = 29, "locks are not enabled";
-    /// The segment was not made to be bound to other memory.
+    /// The segment was made without the right to rebind it.
     RebindNotAllowed = 30, "rebind not allowed";
-    /// Tables, queues or device objects are used up.
+    /// Tables, queues or device objects are exhausted.
     InsufficientResources = 31, "insufficient resources";
-    /// Memory is used up.
+    /// Memory is exhausted.
     InsufficientMemory = 32, "insufficient memory";
     /// The segment cannot be mapped.
     MapFailed = 33, "the segment cannot be mapped";
-    /// Somebody polls the segment.
+    /// A caller polls the segment.
     PollDescriptorInUse = 34, "poll references are outstanding";
-    /// The barrier was never initialised, or is destroyed.
+    /// The barrier is not initialised, or destroyed.
     BarrierUninitialized = 35, "the barrier is not initialised";
     /// The barrier cannot be opened.
     BarrierOpenFailed = 36, "the barrier could not be opened";
@@ -116,28 +116,28 @@ errors! {
     BarrierNotOpened = 37, "the barrier is not open";
     /// A transfer failed.
     BarrierFailure = 38, "a transfer failed";
-    /// There is no way to the node.
+    /// The node cannot be reached.
     RemoteNodeUnreachable = 39, "the remote node is unreachable";
-    /// The exporter took the segment back, died, or cannot be reached any more.
+    /// The exporter took the segment back, ended, or became unreachable.
     ConnectionAborted = 40, "the connection was aborted";
-    /// A signal ended the wait.
+    /// A signal interrupted the wait.
     Interrupted = 41, "interrupted";
-    /// The time ran out.
+    /// The deadline has passed.
     TimedOut = 42, "timed out";
-    /// The application has no segment ids.
+    /// The application is not listed in the file of segment ids.
     BadApplicationId = 43, "the application is not listed";
     /// The file of segment ids is missing or malformed.
     BadConfiguration = 44, "bad configuration file";
     /// The segment is not connected; reserved, never returned.
     SegmentNotConnected = 45, "the segment is not connected";
-    /// Something that has no code of its own (`Spec: RSMGEN-07`).
+    /// Any failure without a code of its own (`Spec: RSMGEN-07`).
     InternalError = 100, "internal error";
     /// A count is out of range.
     BadArguments = 117, "bad arguments";
 }
 
 impl RsmError {
-    /// The number of the C constant.
+    /// Returns the number of the C constant.
     pub const fn code(self) -> i32 {
         self as i32
     }
@@ -151,7 +151,9 @@ impl fmt::Display for RsmError {
 
 impl core::error::Error for RsmError {}
 
-/// What a control call of the transport said, as far as this interface can say it.
+/// Converts the error of a control call of the transport.
+///
+/// A kind without a counterpart becomes [`RsmError::InternalError`].
 impl From<Error> for RsmError {
     fn from(error: Error) -> Self {
         match error.kind() {
@@ -166,7 +168,7 @@ impl From<Error> for RsmError {
     }
 }
 
-/// What the failure of a transfer means to its caller, if the segment is still there.
+/// Converts the status of a failed transfer whose segment still exists.
 pub(crate) const fn of_status(status: DtoStatus) -> RsmError {
     match status {
         DtoStatus::RemoteAccess => RsmError::PermissionDenied,

@@ -4,8 +4,8 @@ use core::fmt;
 
 /// A handle of any kind, as one word; zero is the null handle.
 ///
-/// Whatever word is made a handle of, it is checked where it is used and never touches memory
-/// (`Spec: RSMGEN-05`).
+/// Any word may be converted to a handle. Each use of a handle checks it, and no handle is ever
+/// used as an address (`Spec: RSMGEN-05`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(u64);
 
@@ -13,10 +13,10 @@ const INDEX_BITS: u32 = 16;
 const GENERATION_BITS: u32 = 28;
 const KIND_SHIFT: u32 = INDEX_BITS + GENERATION_BITS;
 const INSTANCE_SHIFT: u32 = KIND_SHIFT + 4;
-/// The last generation of a slot.
+/// Last generation of a slot.
 pub(crate) const LAST_GENERATION: u32 = (1 << GENERATION_BITS) - 1;
 
-/// The kinds of objects.
+/// Kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Controller = 1,
@@ -43,27 +43,27 @@ impl Handle {
         )
     }
 
-    /// The handle as a word, for storage outside of Rust.
+    /// Returns the handle as a word, for storage outside of Rust.
     pub const fn to_raw(self) -> u64 {
         self.0
     }
 
-    /// The handle a word stands for; any word is accepted here and checked where it is used.
+    /// Converts any word to a handle; the use of the handle checks it.
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// Whether this is the null handle.
+    /// Returns true for the null handle.
     pub const fn is_null(self) -> bool {
         self.0 == 0
     }
 
-    /// The engine that gave it out.
+    /// Returns the number of the engine that issued the handle.
     pub(crate) const fn instance(self) -> u16 {
         (self.0 >> INSTANCE_SHIFT) as u16
     }
 
-    /// Whether it says to be of this kind.
+    /// Returns true if the handle claims this kind.
     pub(crate) const fn is_kind(self, kind: Kind) -> bool {
         self.0 >> KIND_SHIFT & 0xF == kind as u64
     }
@@ -96,12 +96,12 @@ macro_rules! typed_handles {
             /// The null handle of this kind.
             pub const NULL: Self = Self(Handle::NULL);
 
-            /// Takes any handle for one of this kind; what it really names is checked where it is used.
+            /// Converts any handle to this kind; its use checks the kind.
             pub const fn from_handle(handle: Handle) -> Self {
                 Self(handle)
             }
 
-            /// The handle without its kind in the type.
+            /// Returns the handle without its kind in the type.
             pub const fn handle(self) -> Handle {
                 self.0
             }
@@ -118,7 +118,7 @@ macro_rules! typed_handles {
 typed_handles! {
     /// A controller.
     ControllerId;
-    /// A segment on the side of its exporter.
+    /// A segment on its exporter's side.
     ExportId;
     /// A connection to a segment.
     ImportId;

@@ -1,4 +1,4 @@
-//! What an engine and its controllers are made from.
+//! Parameters of an engine and its controllers.
 
 use alloc::vec::Vec;
 
@@ -12,33 +12,38 @@ use crate::export::access::Credentials;
 /// The number of a node, agreed on by all nodes (`Spec: RSMGEN-09`).
 pub type NodeId = u32;
 
-/// The connection qualifier that engines meet on unless they are told otherwise.
+/// Default connection qualifier of an engine.
 pub const DEFAULT_QUALIFIER: u64 = 0x5253;
 
-/// How many objects an engine may have. Tables grow up to these; those of transfers are taken at once.
+/// Limits on the number of objects of an engine.
 ///
-/// What peers take is divided among the nodes that there are, alike, at least 1 to each, so that none can leave the others
-/// without: `importers`; `links`, less one for each node and controller, which are for this side to ask for; and half of
-/// `requests`, for messages by links that peers asked for. Whoever has its share is refused with INSUFFICIENT_RESOURCES.
+/// Tables grow up to their limits; the engine allocates the tables of transfers (`calls`,
+/// `requests`) when it is made.
+///
+/// Three resources that peers consume are divided equally among the nodes, at least 1 for each, so
+/// that no node can use up the share of another: `importers`; `links`, minus one for each node and
+/// controller, which this side needs for its own links; and half of `requests`, for messages on
+/// links that peers asked for. A node that has used its share is refused with
+/// INSUFFICIENT_RESOURCES.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Segments exported.
+    /// Exported segments.
     pub exports: usize,
     /// Connections to segments.
     pub imports: usize,
-    /// Connections that importers have to the segments exported here; each node may have its share.
+    /// Connections of importers to the segments exported here; each node has a share.
     pub importers: usize,
     /// Local memory handles.
     pub local_memory: usize,
     /// Barriers.
     pub barriers: usize,
-    /// Connections to nodes.
+    /// Links: connections to nodes.
     pub links: usize,
     /// Calls that transfer at the same time.
     pub calls: usize,
-    /// Requests on the way at the same time.
+    /// Pending requests.
     pub requests: usize,
-    /// Bytes exported in all; 0 is no limit (`Spec: RSMST-05`).
+    /// Total exported bytes; 0 is no limit (`Spec: RSMST-05`).
     pub exported_bytes: u64,
     /// Bytes per exported segment; 0 is no limit.
     pub segment_bytes: u64,
@@ -61,34 +66,38 @@ impl Default for Limits {
     }
 }
 
-/// The properties of an engine. Times are microseconds.
+/// Parameters of an engine; times are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The number of this node.
     pub node: NodeId,
-    /// Who this process is.
+    /// User and group of this process.
     pub credentials: Credentials,
-    /// Rights on segments published without a list: three octal digits (`Spec: RSMEX-04`).
+    /// Rights on segments published without an access list, three octal digits (`Spec: RSMEX-04`).
     pub default_access: u32,
-    /// Tells this life of the node from earlier and later ones: random, or the time.
+    /// Identifies this incarnation of the node: a random number, or the start time.
     pub incarnation: u64,
-    /// How long a node may take to answer, to be connected to or to be found again after a connection broke.
+    /// Time limit for connecting to a node and for its answers.
+    ///
+    /// Also limits the return of a node after a broken link.
     pub connect_timeout: u32,
-    /// How often a link on which nothing is on the way is tried by a small read, so that a node that ended without a word
-    /// is noticed; 0 is never. The node's process has no part in the answer.
+    /// Interval of the probe of an idle link; 0 is never.
+    ///
+    /// The probe is a small read, which finds a node that ended silently. The peer's device answers
+    /// it without the peer's process.
     pub probe_interval: u32,
-    /// How long importers may take to let go of a segment before its keys are destroyed under them; 0 is not at all.
+    /// Grace period for importers before a segment's keys are destroyed; 0 is none.
     pub revocation_grace: u32,
-    /// Messages that a node may send before it is told more.
+    /// Messages that a node may send before it needs new credits.
     pub credits: u16,
-    /// The page size that segments are multiples of.
+    /// Page size in bytes; segments are multiples of it.
     pub page_size: u64,
-    /// How many objects there may be.
+    /// Limits on the number of objects.
     pub limits: Limits,
 }
 
 impl Options {
-    /// The usual properties, for a node and a life of it.
+    /// Returns the default parameters for a node and one incarnation of it.
     pub fn new(node: NodeId, incarnation: u64) -> Self {
         Self {
             node,
@@ -105,32 +114,36 @@ impl Options {
     }
 }
 
-/// Where a node is reached from a controller.
+/// The address of a node as a controller reaches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEntry {
     /// The node.
     pub node: NodeId,
-    /// The name of its controller.
+    /// Name of its controller.
     pub controller: &'static str,
-    /// Its address. A node that connects must come from here.
+    /// Address of the node. A connection request from it must come from this host.
     pub address: IaAddress,
-    /// The connection qualifier that its engine listens on.
+    /// Connection qualifier that the node's engine listens on.
     pub qualifier: u64,
 }
 
 /// An adapter that becomes a controller.
 ///
-/// Of the adapter's storage the engine takes, while the controller is open: 1 protection zone, 1 notification object, 4
-/// event dispatchers, 1 public service point, 2 regions and about 90 events; for each link 1 endpoint, 1 region and some
-/// 150 records; for each segment 1 region and 1 for each kind of connection to it; for each local memory handle 1; for
-/// each immediate entry on the way 1.
+/// An open controller takes these objects of the adapter's storage:
+/// - 1 protection zone, 1 notification object, 4 event dispatchers, 1 public service point, 2
+///   regions and about 90 events;
+/// - for each link 1 endpoint, 1 region and about 150 records;
+/// - for each segment 1 region, and 1 for each kind of connection to it;
+/// - for each local memory handle 1 region;
+/// - for each pending immediate entry 1 region.
 pub struct ControllerConfig<'s, B: Backend, L: RawLock> {
-    /// Type and instance, such as `verbs0`; `loopback` reaches the own node only (`Spec: RSMCT-01`).
+    /// Type and instance, such as `verbs0`; `loopback` reaches only the own node
+    /// (`Spec: RSMCT-01`).
     pub name: &'static str,
-    /// The adapter; all of it is the engine's.
+    /// The adapter; the engine owns all of it.
     pub ia: Ia<'s, B, L>,
-    /// The connection qualifier to listen on; 0: none, for a node that imports only.
+    /// Connection qualifier to listen on; 0 for a node that only imports.
     pub qualifier: u64,
-    /// All nodes that can be reached, the own one included.
+    /// All nodes that the controller can reach, including this one.
     pub nodes: Vec<NodeEntry>,
 }

@@ -16,10 +16,10 @@ use crate::link::wire::Body;
 use crate::transfer::flight::{Flight, Step};
 
 bitflags! {
-    /// How a signal is posted. Unknown bits are ignored.
+    /// Options of a signal; unknown bits are ignored.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct SignalFlags: u32 {
-        /// Dropped if one is pending where it goes (`Spec: RSMSG-04`).
+        /// The signal is dropped if one is pending at its target (`Spec: RSMSG-04`).
         const NO_ACCUMULATE = 0x02;
         const _ = !0;
     }
@@ -35,7 +35,7 @@ pub enum SegmentHandle {
 }
 
 impl SegmentHandle {
-    /// What a handle of unknown kind says to be; `None` if it is none of a segment.
+    /// Converts a handle by the kind that it claims; `None` if that is no segment.
     pub const fn from_handle(handle: Handle) -> Option<Self> {
         if handle.is_kind(Kind::Export) {
             Some(Self::Export(ExportId::from_handle(handle)))
@@ -46,7 +46,7 @@ impl SegmentHandle {
         }
     }
 
-    /// The handle without its kind in the type.
+    /// Returns the handle without its kind in the type.
     pub const fn handle(self) -> Handle {
         match self {
             Self::Export(export) => export.handle(),
@@ -67,7 +67,7 @@ impl From<ImportId> for SegmentHandle {
     }
 }
 
-/// A signal came: it counts, unless it gives way to one that is pending.
+/// Counts a signal that has arrived, unless it must not add to a pending one.
 ///
 /// Spec: RSMSG-02, RSMSG-04
 pub(crate) fn count_signal(signals: &mut u32, no_accumulate: bool) {
@@ -77,18 +77,18 @@ pub(crate) fn count_signal(signals: &mut u32, no_accumulate: bool) {
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Posts a signal: from an import to the exporter's segment, from an export to all that import it now.
+    /// Posts a signal from an import to its exporter, or an export to its importers.
     ///
-    /// An import's signal has arrived when the call returns; those of an export are on their way to every importer that
-    /// can be reached, and there need not be any. What was written and completed before is visible to whoever
-    /// takes the signal.
+    /// An import's signal has arrived when the call returns. An export's signals are queued for all
+    /// current importers that are reachable, if any. Writes that completed before are visible to
+    /// the taker of the signal.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no segment.
-    /// - CONN_ABORTED: the import's exporter took the segment back or died.
-    /// - REMOTE_NODE_UNREACHABLE: the way to the exporter broke; whether the signal arrived is not known.
-    /// - INTERRUPTED: the same.
-    /// - INSUFFICIENT_RESOURCES: tables are used up.
+    /// - BAD_SEG_HNDL: `segment` is no segment.
+    /// - CONN_ABORTED: the import's exporter took the segment back or ended.
+    /// - REMOTE_NODE_UNREACHABLE: the path to the exporter broke; the signal may have arrived.
+    /// - INTERRUPTED: `wait` was interrupted; the signal may have arrived.
+    /// - INSUFFICIENT_RESOURCES: tables are exhausted.
     ///
     /// Spec: RSMSG-01, RSMSG-03, RSMSG-05, RSMSG-06
     pub fn signal_post<W: Wait>(
@@ -110,7 +110,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 return Ok(());
             };
             let publication = publication.number;
-            // One message to each node reaches all of its connections (RSMSG-03).
+            // One message to each node signals all of its connections (RSMSG-03).
             let mut place = 0;
             while let Some((at, link)) = state.links.find_from(place, crate::link::Link::is_up) {
                 place = at.saturating_add(1);
@@ -159,7 +159,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 match flight_step {
                     _ if status => Some(Err(RsmError::ConnectionAborted)),
                     Some(Step::Done) => Some(Ok(())),
-                    // The link broke with the signal on it: once it is known whether the exporter lives, so is this.
+                    // The link broke with the signal on it. The outcome is decided once the
+                    // exporter has reconnected or is given up.
                     Some(Step::Failed(_)) if lost => None,
                     Some(Step::Failed(_)) => {
                         attached(state, import).map(|_| Err(RsmError::RemoteNodeUnreachable))
@@ -198,11 +199,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         outcome
     }
 
-    /// Takes a pending signal of a segment; false if there is none.
+    /// Takes a pending signal of a segment; returns false if there is none.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no segment.
-    /// - CONN_ABORTED: there is none, and there will be none.
+    /// - BAD_SEG_HNDL: `segment` is no segment.
+    /// - CONN_ABORTED: no signal is pending, and the import is aborted.
     ///
     /// Spec: RSMSG-02, RSMSG-08
     pub fn signal_take(&self, segment: impl Into<SegmentHandle>) -> Result<bool> {
@@ -210,14 +211,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         self.state.with(|state| take_signal(state, segment))
     }
 
-    /// Waits until a signal of a segment is pending and takes it: one signal ends one wait. A deadline that has passed
-    /// makes it a poll; none at all waits for ever.
+    /// Waits for a signal of a segment and takes it; one signal ends one wait.
+    ///
+    /// A deadline in the past polls once; `None` waits forever.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no segment, also if it goes meanwhile.
-    /// - CONN_ABORTED: the segment was taken back, and no signal is left.
+    /// - BAD_SEG_HNDL: `segment` is no segment, or was removed during the wait.
+    /// - CONN_ABORTED: the import is aborted, and no signal is left.
     /// - TIMEOUT: the deadline has passed.
-    /// - INTERRUPTED: the wait was.
+    /// - INTERRUPTED: `wait` was interrupted.
     ///
     /// Spec: RSMSG-07, RSMSG-08
     pub fn signal_wait<W: Wait>(
@@ -236,10 +238,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Counts one more user who polls a segment: it cannot be destroyed or disconnected meanwhile.
+    /// Adds a poll reference, which keeps a segment from being destroyed or disconnected.
     ///
     /// # Errors
-    /// BAD_SEG_HNDL: no segment, or an exported one that is not published.
+    /// BAD_SEG_HNDL: `segment` is no segment, or an export that is not published.
     ///
     /// Spec: RSMPF-01, RSMPF-02
     pub fn acquire_poll(&self, segment: impl Into<SegmentHandle>) -> Result<()> {
@@ -258,10 +260,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Counts one user less; at none it does nothing.
+    /// Removes a poll reference, if there is one.
     ///
     /// # Errors
-    /// BAD_SEG_HNDL: no segment.
+    /// BAD_SEG_HNDL: `segment` is no segment.
     ///
     /// Spec: RSMPF-03
     pub fn release_poll(&self, segment: impl Into<SegmentHandle>) -> Result<()> {
@@ -273,10 +275,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Whether a signal is pending; takes none.
+    /// Returns true if a signal is pending; takes none.
     ///
     /// # Errors
-    /// BAD_SEG_HNDL: no segment.
+    /// BAD_SEG_HNDL: `segment` is no segment.
     ///
     /// Spec: RSMPF-04
     pub fn signal_pending(&self, segment: impl Into<SegmentHandle>) -> Result<bool> {
@@ -289,15 +291,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Waits until a signal of any of some segments is pending; takes one of each that has one, and says of which.
-    /// Returns how many that were.
+    /// Waits for a signal of any segment; takes one of each segment that has one.
     ///
-    /// Segments that are gone count as not ready: their handles are the caller's fault.
+    /// Sets `ready` for these segments and returns their number. A segment that is gone counts as
+    /// not ready; its handle is the caller's error.
     ///
     /// # Errors
-    /// - BAD_ARGS_ERRORS: `ready` has not the length of `segments`.
-    /// - TIMEOUT: the deadline has passed; nothing was taken.
-    /// - INTERRUPTED: the wait was; nothing was taken.
+    /// - BAD_ARGS_ERRORS: `ready` and `segments` have different lengths.
+    /// - TIMEOUT: the deadline has passed; no signal was taken.
+    /// - INTERRUPTED: `wait` was interrupted; no signal was taken.
     ///
     /// Spec: RSMPF-10, RSMPF-11, RSMPF-12
     pub fn signal_wait_any<W: Wait>(

@@ -1,4 +1,6 @@
-//! The firmware: static storage, an interrupt handler, a poll loop that sleeps. Nothing in this file needs `std` or a heap.
+//! The firmware: static storage, an interrupt handler, a poll loop that sleeps.
+//!
+//! Needs no `std` and no heap.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU8;
@@ -13,11 +15,14 @@ use dat_core::time::Instant;
 use dat_core::{Ia, IaStorage, InterruptHandle, Result};
 use static_cell::StaticCell;
 
-/// The driver of the adapter: whatever implements `dat_core::backend::Backend`. Here the mock takes its place.
+/// Driver of the adapter, an implementation of `dat_core::backend::Backend`; here the mock.
 pub(crate) type Driver = backend_mock::MockBackend;
 type Adapter = Ia<'static, Driver, CriticalSectionLock>;
 
-/// 1 endpoint, 2 event dispatchers (1 is the adapter's own), no shared receive queue, 1 region, 20 events, 32 posts.
+/// Storage of the adapter.
+///
+/// It has 1 endpoint, 2 event dispatchers (1 is the adapter's own), no shared receive queue, 1
+/// region, 20 events, 32 posts.
 type Storage = IaStorage<Driver, CriticalSectionLock, 1, 2, 0, 1, 20, 32>;
 
 static STORAGE: StaticCell<Storage> = StaticCell::new();
@@ -25,22 +30,24 @@ static ADAPTER: StaticCell<Adapter> = StaticCell::new();
 static BUFFER: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 static ATTENTION: Mutex<Cell<Option<InterruptHandle<'static>>>> = Mutex::new(Cell::new(None));
 
-/// The handler of the adapter's interrupt. It notes that there is something to do and ends the sleep, no more.
+/// Handles the adapter's interrupt: records it and ends the sleep.
 pub(crate) fn adapter_interrupt() {
     if let Some(attention) = critical_section::with(|section| ATTENTION.borrow(section).get()) {
         attention.notify();
     }
 }
 
-/// What the board has.
+/// Clock and sleep of the board.
 pub(crate) trait Board {
-    /// Microseconds since it was switched on.
+    /// Returns the microseconds since power-on.
     fn micros(&mut self) -> u64;
-    /// Sleeps until an interrupt is pending, masked or not, or this many microseconds after it was switched on.
+    /// Sleeps until an interrupt is pending, even a masked one, or until a time.
+    ///
+    /// `until` is in microseconds since power-on.
     fn sleep(&mut self, until: Option<u64>);
 }
 
-/// How the poll loop sleeps.
+/// Clock and sleep of the poll loop.
 struct Sleeper<'a, B> {
     ia: &'static Adapter,
     board: &'a mut B,
@@ -52,12 +59,12 @@ impl<B: Board> Wait for Sleeper<'_, B> {
     }
 
     fn waker(&self) -> Waker {
-        // There is one thread, and `wait` looks for interrupts itself.
+        // There is one thread, and `wait` checks for interrupts itself.
         Waker::noop().clone()
     }
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
-        // With interrupts masked, none comes between the look and the sleep.
+        // With interrupts masked, none comes between the check and the sleep.
         critical_section::with(|_| {
             if self.ia.take_interrupts() == 0 {
                 self.board.sleep(until.map(Instant::as_micros));
@@ -67,7 +74,9 @@ impl<B: Board> Wait for Sleeper<'_, B> {
     }
 }
 
-/// Accepts a connection, and answers each message with an empty one. Returns how many there were when the peer is gone.
+/// Accepts a connection, and answers each message with an empty one.
+///
+/// Returns the number of answers once the connection has ended.
 pub(crate) fn serve(driver: Driver, board: &mut impl Board) -> Result<u32> {
     let storage = STORAGE.init_with(Storage::new);
     let opened = Ia::open(driver, storage.lend(), 4).map_err(|refused| refused.error)?;
@@ -87,7 +96,7 @@ pub(crate) fn serve(driver: Driver, board: &mut impl Board) -> Result<u32> {
         address: region.registered_address,
         length: region.registered_size,
     };
-    // A receive is there before anybody may send.
+    // The receive is posted before the peer can send.
     let receive = || ia.post_recv(ep, &[buffer], 0, CompletionFlags::empty());
     receive()?;
     ia.psp_create(7, evd, PspFlags::Consumer)?;
@@ -95,7 +104,8 @@ pub(crate) fn serve(driver: Driver, board: &mut impl Board) -> Result<u32> {
     let mut answered = 0;
     let mut sleeper = Sleeper { ia, board };
     loop {
-        // `None`: without a deadline. What the adapter has to do meanwhile, such as time-outs, is done inside.
+        // `None` waits without a deadline. The call also does the adapter's timed work, such as
+        // time-outs.
         match ia.evd_wait_until(evd, 1, None, &mut sleeper)?.event {
             Event::ConnectionRequest { cr, .. } => ia.cr_accept(cr, Some(ep), &[])?,
             Event::Dto(done)
@@ -109,7 +119,7 @@ pub(crate) fn serve(driver: Driver, board: &mut impl Board) -> Result<u32> {
                 kind: ConnectionEventKind::Disconnected | ConnectionEventKind::Broken,
                 ..
             } => return Ok(answered),
-            // That the connection stands, and what is flushed when it ends.
+            // The established connection, and the completions flushed at its end.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! A skeleton of firmware (`device.rs`), run on a board that is made up here, beside a host that sends to it.
+//! A skeleton of firmware (`device.rs`) on a simulated board, and a host as its peer.
 //!
 //! `cargo run -p backend-mock --example firmware`
 
@@ -42,7 +42,9 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// While the device sleeps, the world goes on; then its interrupt comes.
+/// A simulated board.
+///
+/// A sleep lets the host and the fabric act, then interrupts the device.
 struct MadeUpBoard<'s> {
     fabric: Fabric,
     host: Host<'s>,
@@ -60,7 +62,7 @@ impl device::Board for MadeUpBoard<'_> {
     }
 }
 
-/// Connects, sends messages, each after the answer to the one before, and disconnects.
+/// A host that connects, sends each message after the last answer, and disconnects.
 struct Host<'s> {
     ia: Ia<'s, MockBackend, HostLock>,
     evd: EvdId,

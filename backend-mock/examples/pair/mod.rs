@@ -1,4 +1,6 @@
-//! What the other examples begin with: two adapters, and endpoints that are connected. `write.rs` does the same step by step.
+//! Two adapters with connected endpoints, the start of the other examples.
+//!
+//! `write.rs` does the same step by step.
 
 use std::error::Error;
 use std::sync::atomic::AtomicU8;
@@ -17,7 +19,9 @@ use dat_core::{Ia, IaStorage};
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// 2 endpoints, 3 event dispatchers, 1 shared receive queue, 2 regions, 21 events, 64 posts.
+/// Storage of an adapter.
+///
+/// It has 2 endpoints, 3 event dispatchers, 1 shared receive queue, 2 regions, 21 events, 64 posts.
 pub(crate) type Storage = IaStorage<MockBackend, HostLock, 2, 3, 1, 2, 21, 64>;
 
 /// An adapter with a protection zone and a dispatcher for events of all kinds.
@@ -45,13 +49,15 @@ impl<'s> Node<'s> {
         })
     }
 
-    /// Waits for the next event, letting the fabric act meanwhile.
+    /// Waits for the next event, and lets the fabric act meanwhile.
     pub(crate) fn next(&self) -> Result<Event> {
         let mut wait = MockWait::new(&self.fabric);
         Ok(self.ia.evd_wait_until(self.evd, 1, None, &mut wait)?.event)
     }
 
-    /// An endpoint that may have one RDMA Read at once under way, in each direction; without attributes it may have none.
+    /// Creates an endpoint that may have one pending RDMA Read in each direction.
+    ///
+    /// Without attributes it may have none.
     pub(crate) fn endpoint(&self) -> Result<EpId> {
         let attributes = EpAttributes {
             max_rdma_read_in: 1,
@@ -76,7 +82,9 @@ impl<'s> Node<'s> {
     }
 }
 
-/// Connects an endpoint of one node with one of another, which listens at the qualifier for the while.
+/// Connects an endpoint of one node to one of another, which listens at the qualifier.
+///
+/// The listener is freed afterwards.
 pub(crate) fn connect<'s>(
     (active, from): (&Node<'s>, EpId),
     (passive, to): (&Node<'s>, EpId),

@@ -1,4 +1,4 @@
-//! Messages: how they get from one queue pair into a buffer of the other.
+//! Messages: from one queue pair to a receive buffer of the other.
 
 use dat_core::backend::SendFlags;
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
@@ -9,16 +9,16 @@ use crate::queue_pair::{Held, ReceiveEntry, State};
 use crate::region::gather_scatter;
 use crate::world::{Action, World};
 
-/// What became of the attempt to move a message.
+/// Outcome of the attempt to move a message.
 enum Moved {
     All,
-    /// There is more of it.
+    /// Moved a piece; there is more.
     Piece,
     Failed(DtoStatus),
 }
 
 impl World {
-    /// A Send arrives at its target (`Spec: EPS-04, EPH-05`).
+    /// Handles a Send at its target (`Spec: EPS-04, EPH-05`).
     pub(super) fn send(&mut self, key: u32, number: u64, target: u32) -> Attempt {
         let Some(source) = self.queue_pairs.get(key) else {
             return Attempt::Blocked;
@@ -34,7 +34,7 @@ impl World {
         self.take_message(key, number, target, None)
     }
 
-    /// What was sent takes a buffer at its target: a message, or the number of a write that has been carried out.
+    /// Takes a buffer at the target for a message, or for a write's immediate data.
     pub(crate) fn take_message(
         &mut self,
         key: u32,
@@ -92,7 +92,7 @@ impl World {
         Attempt::Started
     }
 
-    /// Whether a fault wants this message to find no buffer.
+    /// Returns true if a fault lets this message find no buffer.
     fn pretends_no_buffer(&mut self, target: u32, first_try: bool) -> bool {
         let Some(adapter) = self.queue_pairs.get(target).map(|target| target.adapter) else {
             return false;
@@ -110,7 +110,7 @@ impl World {
         let refuses = adapter.refusals > 0;
         adapter.refusals = adapter.refusals.saturating_sub(1);
         if !refuses {
-            // Whoever gives up from now on does so for want of buffers.
+            // From now on, a sender gives up for lack of buffers and not because of the fault.
             adapter.refusing = None;
         }
         refuses
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// The domain that the buffers of a queue pair are checked against.
+    /// Returns the domain of a queue pair's receive buffers.
     fn receive_domain(&self, key: u32) -> Option<u32> {
         let queue_pair = self.queue_pairs.get(key)?;
         match queue_pair.shared {
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// How a message of this length will fail to get into a buffer (`Spec: EPV-04, SRQR-43`).
+    /// Returns the failure of a message of this length in a buffer (`Spec: EPV-04, SRQR-43`).
     fn receive_failure(
         &self,
         target: u32,
@@ -164,7 +164,7 @@ impl World {
         (!memories.all_local(&buffer.segments, domain, right)).then_some(DtoStatus::LocalProtection)
     }
 
-    /// A piece of the oldest message in progress arrives.
+    /// Moves a piece of the oldest message in progress, and completes it after the last.
     pub(crate) fn place_message(&mut self, key: u32, connection: u64) {
         let Some(queue_pair) = self.queue_pairs.get(key) else {
             return;
@@ -183,7 +183,7 @@ impl World {
                 && number >= source.first
         });
         if !source_ready {
-            // The sender is gone; the end of the connection is on its way and flushes what it left.
+            // The sender is gone. The end of the connection is in transit and flushes the buffer.
             return;
         }
         let failure = match held.failure {

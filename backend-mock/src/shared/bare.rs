@@ -1,4 +1,4 @@
-//! What all parts of a fabric share where there is no std: one caller at a time, nobody sleeps.
+//! Shared state of a fabric without `std`: for one caller at a time, without sleep.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use spin::mutex::SpinMutex;
 
 use crate::world::World;
 
-/// What all parts of a fabric share.
+/// Shared state of a fabric.
 pub(crate) struct Shared {
     world: SpinMutex<World>,
     poll_steps: bool,
@@ -28,7 +28,7 @@ impl Shared {
         }
     }
 
-    /// Does something to the world.
+    /// Runs `act` on the locked world.
     pub(crate) fn enter<R>(&self, act: impl FnOnce(&mut World) -> R) -> R {
         act(&mut self.world.lock())
     }

@@ -1,4 +1,6 @@
-//! What all parts of a fabric share: with std among threads, without it for one caller at a time.
+//! Shared state of a fabric.
+//!
+//! With `std` for threads, without it for one caller at a time.
 
 #[cfg(not(feature = "std"))]
 mod bare;

@@ -1,4 +1,4 @@
-//! What all parts of a fabric share, among threads; and the fabric's own thread.
+//! Shared state of a fabric among threads, and the fabric's own thread.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,12 @@ use std::time::{Duration, Instant as WallInstant};
 use crate::fabric::Fabric;
 use crate::world::World;
 
-/// The fabric's own thread does not sleep for less than this, in microseconds: virtual time runs ahead of the clock by it.
+/// Microseconds that virtual time may run ahead of the clock.
+///
+/// The fabric's own thread does not sleep for less.
 const AHEAD: u64 = 100;
 
-/// Virtual time pinned to the clock.
+/// Virtual time that follows the clock.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     started: WallInstant,
@@ -28,20 +30,22 @@ impl Pace {
 
 struct Guarded {
     world: World,
-    /// Set while the fabric has a thread of its own.
+    /// Set while the fabric has its own thread.
     pace: Option<Pace>,
     stop: bool,
 }
 
-/// What all parts of a fabric share.
+/// Shared state of a fabric.
 pub(crate) struct Shared {
     guarded: Mutex<Guarded>,
-    /// Held by who waits for the lock, and taken by the fabric's own thread before it takes the lock again: locks are not
-    /// fair, and the others would wait until there is nothing left to do.
+    /// Held while a thread waits for the lock.
+    ///
+    /// The fabric's own thread takes it before it takes the lock again. Locks are not fair, so the
+    /// others would otherwise wait until no action is left.
     turn: Mutex<()>,
-    /// Something was given to the fabric to do.
+    /// Signalled when the fabric gets a new next action.
     work: Condvar,
-    /// Something became visible to the users of adapters.
+    /// Signalled when a change is visible to the users of adapters.
     visible: Condvar,
     poll_steps: bool,
     threaded: AtomicBool,
@@ -80,13 +84,13 @@ impl Shared {
         }
     }
 
-    /// Takes the lock after whoever waits for it already.
+    /// Takes the lock after the threads that already wait for it.
     fn lock_in_turn(&self) -> MutexGuard<'_, Guarded> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to the world, and wakes whom it concerns.
+    /// Runs `act` on the locked world, and wakes the threads that its changes concern.
     pub(crate) fn enter<R>(&self, act: impl FnOnce(&mut World) -> R) -> R {
         let mut guarded = self.lock();
         if !self.threaded.load(Ordering::Relaxed) {
@@ -119,19 +123,21 @@ impl Shared {
         self.watches_posts.store(watches, Ordering::Relaxed);
     }
 
-    /// Wakes everyone who waits in [`Shared::wait_visible`].
+    /// Wakes all threads in [`Shared::wait_visible`].
     pub(crate) fn wake_waiters(&self) {
-        // Under the lock, so that nobody is between looking and sleeping.
+        // Under the lock, so that no thread is between its check and its sleep.
         let _guarded = self.lock();
         self.visible.notify_all();
     }
 
-    /// Whether the fabric has a thread of its own.
+    /// Returns true if the fabric has its own thread.
     pub(crate) fn is_threaded(&self) -> bool {
         self.threaded.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until `woken` says so, something new became visible since `*seen`, or `until` is past; true if woken or new.
+    /// Sleeps until `woken` returns true, a change is visible since `*seen`, or `until` is past.
+    ///
+    /// Returns false if `until` is past.
     pub(crate) fn wait_visible(
         &self,
         seen: &mut u64,
@@ -163,7 +169,7 @@ impl Shared {
         }
     }
 
-    /// The life of the fabric's own thread.
+    /// Runs the fabric's own thread.
     fn drive(&self) {
         let mut guarded = self.lock();
         while !guarded.stop {
@@ -179,7 +185,7 @@ impl Shared {
                     if guarded.world.deliveries != deliveries {
                         self.visible.notify_all();
                     }
-                    // Let others in between two actions.
+                    // Lets other threads take the lock between two actions.
                     drop(guarded);
                     guarded = self.lock_in_turn();
                 }
@@ -200,12 +206,12 @@ impl Shared {
 }
 
 impl Fabric {
-    /// Gives the fabric a thread of its own, which steps it by the clock until the handle is dropped.
+    /// Starts a thread that steps the fabric by the clock until the handle is dropped.
     ///
     /// Runs are not reproducible then.
     ///
     /// # Errors
-    /// The system has no thread to give. A fabric that has one already gives an error of kind `AlreadyExists`.
+    /// That of the system if it cannot start the thread; `AlreadyExists` if the fabric has one.
     pub fn spawn_thread(&self) -> std::io::Result<FabricThread> {
         {
             let mut guarded = self.shared.lock();
@@ -259,7 +265,7 @@ impl Drop for FabricThread {
     fn drop(&mut self) {
         self.shared.end_thread();
         if let Some(thread) = self.thread.take() {
-            // If it panicked, the panic was printed; there is nothing to add.
+            // A panic of the thread was printed already.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Controllers: getting, describing and releasing them.
+//! Controllers: opening, describing and releasing them.
 
 pub(crate) mod port;
 pub(crate) mod topology;
@@ -12,34 +12,37 @@ use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
 use crate::id::{ControllerId, ExportId, LocalMemoryId};
 
-/// What a controller can do; limits of 0 are none (`Spec: RSMCT-20, RSMCT-21`).
+/// Capabilities of a controller; a limit of 0 means no limit (`Spec: RSMCT-20, RSMCT-21`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerAttributes {
-    /// Item sizes of put and get that are moved by single accesses, one bit for each, which is the size in bytes
-    /// (`Spec: RSMGP-04`). Items of all sizes can be moved.
+    /// Item sizes that put and get move by single accesses (`Spec: RSMGP-04`).
+    ///
+    /// The value of each bit is an item size in bytes. Items of all sizes can be moved.
     pub direct_access_sizes: u32,
-    /// Item sizes of atomic operations: there are none.
+    /// Item sizes of atomic operations; always none.
     pub atomic_sizes: u32,
-    /// Segments are multiples of this, in bytes.
+    /// Page size in bytes; segments are multiples of it.
     pub page_size: u64,
-    /// Bytes per exported segment.
+    /// Most bytes of an exported segment.
     pub max_export_segment_size: u64,
-    /// Bytes exported in all.
+    /// Most exported bytes in total.
     pub total_export_segment_size: u64,
-    /// Segments exported.
+    /// Most exported segments.
     pub max_export_segments: u64,
-    /// Whether segments may be mapped, if the exporter's memory can be seen from here.
+    /// True if segments may be mapped, when the exporter's memory is accessible from here.
     pub mapping: bool,
-    /// Bytes per mapping.
+    /// Most bytes of a mapping.
     pub max_import_map_size: u64,
-    /// Bytes mapped in all.
+    /// Most mapped bytes in total.
     pub total_import_map_size: u64,
-    /// Connections to segments.
+    /// Most connections to segments.
     pub max_import_segments: u64,
 }
 
-/// Whether two names are of one controller: without case, with an absent instance as 0, and all instances of `loopback` alike. What is
-/// no name is not.
+/// Returns true if two names name the same controller.
+///
+/// Case is ignored, and an absent instance is 0. All instances of `loopback` are the same
+/// controller. An invalid name names none.
 ///
 /// Spec: RSMCT-01, RSMCT-05
 pub fn is_same_controller(one: &str, other: &str) -> bool {
@@ -52,13 +55,15 @@ const ALL_SIZES: u32 = 0xF;
 const BYTES: u32 = 0x1;
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Opens a controller by name, or counts one user more of an open one; `None` is `loopback`.
+    /// Opens a controller by name; for an open one, adds a user. `None` is `loopback`.
     ///
-    /// Names are compared without case; an absent instance is 0, and there is one loopback whatever its instance.
+    /// Case is ignored, and an absent instance is 0. All instances of `loopback` are the same
+    /// controller.
     ///
     /// # Errors
-    /// - CTLR_NOT_PRESENT: no adapter has this name, or it is no name.
-    /// - INSUFFICIENT_RESOURCES, INSUFFICIENT_MEM: the adapter's tables or memory are used up.
+    /// - CTLR_NOT_PRESENT: no adapter has this name, or the name is invalid.
+    /// - INSUFFICIENT_RESOURCES, INSUFFICIENT_MEM: the adapter's tables or memory are exhausted.
+    /// - INSUFFICIENT_RESOURCES: a release of the controller by its last user has not finished.
     ///
     /// Spec: RSMCT-01, RSMCT-02, RSMCT-03, RSMCT-05
     pub fn get_controller(&self, name: Option<&str>) -> Result<ControllerId> {
@@ -76,7 +81,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 place.zones.retain(|zone| port.ia.pz_free(*zone).is_err());
                 place.begin(port.open()?);
             } else if place.references == 0 {
-                // Its last user has not finished to release it.
+                // The release by the last user has not finished.
                 return Err(RsmError::InsufficientResources);
             }
             place.references = place.references.saturating_add(1);
@@ -84,12 +89,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Releases a controller; with the last user everything that was made on it goes: its segments are taken back, its
-    /// connections end, its local memory is the caller's again.
+    /// Releases a controller; the last release removes everything made on it.
+    ///
+    /// The last release takes its segments back, ends its connections, and returns its local memory
+    /// to the callers.
     ///
     /// # Errors
-    /// - BAD_CTLR_HNDL: not an open controller.
-    /// - INTERRUPTED: while its connections end; it is released all the same.
+    /// - BAD_CTLR_HNDL: `controller` is not open.
+    /// - INTERRUPTED: the wait for its connections to end was interrupted; the release stays in
+    ///   effect.
     ///
     /// Spec: RSMCT-10, RSMCT-11
     pub fn release_controller<W: Wait>(
@@ -140,7 +148,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Destroys every segment made on a port, by key.
+    /// Destroys all segments of a port, and their keys.
     fn destroy_exports_of(&self, index: usize) {
         let mut place = 0;
         loop {
@@ -157,10 +165,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// What a controller can do.
+    /// Returns the capabilities of a controller.
     ///
     /// # Errors
-    /// BAD_CTLR_HNDL: not an open controller.
+    /// BAD_CTLR_HNDL: `controller` is not open.
     ///
     /// Spec: RSMCT-20, RSMCT-21
     pub fn controller_attributes(&self, controller: ControllerId) -> Result<ControllerAttributes> {
@@ -168,7 +176,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let port = self.ports.get(index).ok_or(RsmError::InternalError)?;
         let limits = &self.options.limits;
         Ok(ControllerAttributes {
-            // An adapter that works beyond this machine does not say in which accesses it writes.
+            // An adapter that reaches other machines does not state the size of its write accesses.
             direct_access_sizes: if self.sees_peers(index) {
                 ALL_SIZES
             } else {

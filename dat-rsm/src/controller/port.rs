@@ -15,19 +15,19 @@ use crate::id::{ControllerId, Handle, Kind};
 use crate::link::block::Block;
 use crate::options::{ControllerConfig, NodeEntry, NodeId, Options};
 
-/// Bytes of the name of a controller, at most.
+/// Limit of a controller's name in bytes, exclusive.
 const NAME_LIMIT: usize = 256;
-/// What `RSM` calls the controller that reaches the own node only.
+/// Type of the controller that reaches only the own node.
 const LOOPBACK: &str = "loopback";
-/// Requests that a link asks its endpoint for.
+/// Requests that a link asks of its endpoint.
 const LINK_REQUESTS: i32 = 128;
-/// RDMA Reads that a link asks its endpoint for, in each direction.
+/// RDMA Reads that a link asks of its endpoint, in each direction.
 const LINK_READS: i32 = 16;
-/// Requests to be connected that may wait.
+/// Queue length for connection requests.
 const ARRIVALS: i32 = 16;
-/// Events that are no completions, where there are none.
+/// Queue length of a dispatcher that only gets completions.
 const NO_EVENTS: i32 = 1;
-/// Ends of connections that may wait, at most: the adapter reports no more of them between two looks.
+/// Most connection events in the queue; the adapter reports no more between two polls.
 const MOST_ENDS: i32 = 64;
 
 /// The name of a controller: type and instance (`Spec: RSMCT-01`).
@@ -38,7 +38,7 @@ pub(crate) struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// Takes a name apart; `None` if it is too long to be one (RSMCT-05).
+    /// Splits a name; `None` if the name or its instance is too long (RSMCT-05).
     pub(crate) fn parse(name: &'a str) -> Option<Self> {
         if name.len() >= NAME_LIMIT {
             return None;
@@ -64,25 +64,25 @@ impl<'a> Name<'a> {
     }
 }
 
-/// What an adapter is and can do; fixed for the life of the engine.
+/// An adapter and its capabilities; fixed for the life of the engine.
 pub(crate) struct Port<'s, B: Backend, L: RawLock> {
     pub(crate) ia: Ia<'s, B, L>,
     pub(crate) name: &'static str,
     pub(crate) address: IaAddress,
     pub(crate) qualifier: u64,
     pub(crate) nodes: Vec<NodeEntry>,
-    /// What links ask their endpoints for.
+    /// Endpoint attributes of its links.
     pub(crate) attributes: EpAttributes,
-    /// What local memory needs to be read into.
+    /// Privileges that local memory needs as the target of a read.
     pub(crate) target_privileges: MemoryPrivileges,
-    /// Whether the backend may see the memory of peers.
+    /// True if the backend may access the memory of peers.
     pub(crate) sees_peers: bool,
-    /// Bytes per request.
+    /// Most bytes of one request.
     pub(crate) max_transfer: u64,
-    /// Transfers on the way per link; what the endpoint takes beyond is for messages.
+    /// Pending transfers of a link; the rest of the endpoint's requests is for messages.
     pub(crate) max_transfers: u32,
     pub(crate) max_region: u64,
-    /// Events of connections: each link is established once and ends once.
+    /// Queue length for connection events; each link is established once and ends once.
     ends: i32,
 }
 
@@ -108,7 +108,7 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
             || attributes.max_rdma_read_out < 1
             || attributes.max_recv_dtos < receives(options)
         {
-            // Without reads nothing can be known to be visible.
+            // Only a read can show that writes are visible.
             return Err(RsmError::BadLibraryVersion);
         }
         let local = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
@@ -136,7 +136,7 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
         })
     }
 
-    /// Where a node is reached.
+    /// Returns the entry of a node.
     pub(crate) fn node(&self, node: NodeId) -> Option<&NodeEntry> {
         self.nodes.iter().find(|entry| entry.node == node)
     }
@@ -145,7 +145,7 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
         Name::parse(self.name).is_some_and(|name| name.is_loopback())
     }
 
-    /// Makes what a controller needs; what was made before something failed is freed again.
+    /// Makes the objects of a controller; on an error, frees those already made.
     pub(crate) fn open(&self) -> Result<PortObjects> {
         let mut objects = PortObjects::default();
         match self.fill(&mut objects) {
@@ -175,8 +175,10 @@ impl<'s, B: Backend, L: RawLock> Port<'s, B, L> {
         Ok(())
     }
 
-    /// Frees what was made, in the opposite order. What does not exist is refused by the core, which does no harm.
-    /// Says which zone is left, if memory of a call that is about to end is still in it.
+    /// Frees the objects, in the opposite order of their creation.
+    ///
+    /// The core refuses the ids of objects that do not exist, without harm. Returns the zone if it
+    /// still holds memory of a call that is about to end.
     pub(crate) fn close(&self, objects: PortObjects) -> Option<PzId> {
         let ia = &self.ia;
         let _never_made = ia.psp_free(objects.psp);
@@ -205,12 +207,12 @@ impl<B: Backend, L: RawLock> fmt::Debug for Port<'_, B, L> {
     }
 }
 
-/// Receives that a link posts: one for each credit, and two for messages that give credits back.
+/// Returns the receives that a link posts: one for each credit, two for credit messages.
 pub(crate) fn receives(options: &Options) -> i32 {
     i32::from(options.credits.clamp(1, 60)).wrapping_add(2)
 }
 
-/// How many of the requests of an endpoint may be transfers.
+/// Returns the number of an endpoint's requests that may be transfers.
 fn transfers(requests: i32) -> u32 {
     let requests = u32::try_from(requests).unwrap_or(1);
     requests.saturating_sub((requests / 4).min(8)).max(1)
@@ -220,18 +222,18 @@ fn transfers(requests: i32) -> u32 {
 pub(crate) struct PortObjects {
     pub(crate) pz: PzId,
     pub(crate) cno: CnoId,
-    /// Requests of peers to be connected.
+    /// Connection requests of peers.
     pub(crate) arrivals: EvdId,
-    /// What becomes of connections.
+    /// Connection events of links.
     pub(crate) connections: EvdId,
-    /// Messages.
+    /// Received messages.
     pub(crate) receives: EvdId,
-    /// Ends of transfers.
+    /// Completions of requests.
     pub(crate) completions: EvdId,
     pub(crate) psp: PspId,
-    /// What peers read to know that their writes are visible.
+    /// Word that peers read to learn that their writes are visible.
     pub(crate) flush_word: Option<Block>,
-    /// Where such reads go; nobody looks at it.
+    /// Target of the reads of peers' words; its content is ignored.
     pub(crate) flush_target: Option<Block>,
 }
 
@@ -251,7 +253,7 @@ impl Default for PortObjects {
     }
 }
 
-/// A port as it is now.
+/// The current state of a port.
 pub(crate) struct PortState {
     id: Handle,
     instance: u16,
@@ -259,9 +261,9 @@ pub(crate) struct PortState {
     generation: u32,
     pub(crate) references: u32,
     pub(crate) objects: Option<PortObjects>,
-    /// The objects of its last life are being freed.
+    /// Set while the objects of the last opening are being freed.
     pub(crate) closing: bool,
-    /// Zones of former lives that calls were still using.
+    /// Zones of earlier openings that calls still used when they were freed.
     pub(crate) zones: Vec<PzId>,
 }
 
@@ -279,24 +281,24 @@ impl PortState {
         }
     }
 
-    /// The handle, while the controller is open.
+    /// Returns the handle if the controller is open.
     pub(crate) fn controller(&self) -> Option<ControllerId> {
         (self.references != 0).then_some(ControllerId::from_handle(self.id))
     }
 
-    /// Whether nothing is left of its last life.
+    /// Returns true if nothing is left of the last opening.
     pub(crate) fn is_closed(&self) -> bool {
         self.objects.is_none() && !self.closing
     }
 
-    /// The controller is open from here on; handles of its former lives are stale.
+    /// Opens the controller; handles of earlier openings become stale.
     pub(crate) fn begin(&mut self, objects: PortObjects) {
         self.generation = self.generation.wrapping_add(1);
         self.id = Handle::new(self.instance, Kind::Controller, self.generation, self.index);
         self.objects = Some(objects);
     }
 
-    /// The event dispatchers and the zone, if it is open.
+    /// Returns the event dispatchers, the notification object and the zone, if the port is open.
     pub(crate) fn ids(&self) -> Option<PortIds> {
         let objects = self.objects.as_ref()?;
         Some(PortIds {
@@ -310,7 +312,7 @@ impl PortState {
     }
 }
 
-/// The ids of the objects that are used most.
+/// Ids of the most used objects.
 #[derive(Clone, Copy)]
 pub(crate) struct PortIds {
     pub(crate) pz: PzId,
@@ -322,7 +324,7 @@ pub(crate) struct PortIds {
 }
 
 impl PortIds {
-    /// Makes an endpoint for a link.
+    /// Creates an endpoint for a link.
     pub(crate) fn endpoint<B: Backend, L: RawLock>(&self, port: &Port<'_, B, L>) -> Result<EpId> {
         Ok(port.ia.ep_create(
             Some(self.pz),
@@ -334,7 +336,7 @@ impl PortIds {
     }
 }
 
-/// Whether two addresses are of one host: ports do not count.
+/// Returns true if two addresses belong to the same host; ports are ignored.
 pub(crate) fn same_host(one: IaAddress, other: IaAddress) -> bool {
     match (one, other) {
         (IaAddress::V4(one, _), IaAddress::V4(other, _)) => one == other,

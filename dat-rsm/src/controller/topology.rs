@@ -1,4 +1,4 @@
-//! Which nodes can be reached from where.
+//! Topology: the nodes that each controller reaches.
 
 use alloc::vec::Vec;
 
@@ -10,60 +10,62 @@ use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
 use crate::options::NodeId;
 
-/// The state of a path (`Spec: RSMTP-03`).
+/// State of a path (`Spec: RSMTP-03`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ConnectionState {
-    /// Not in use: nobody asked for a connection yet, or it broke.
+    /// Not in use: no connection was asked for yet, or it broke.
     Down = 1,
-    /// Being connected.
+    /// Connecting.
     Up = 2,
     /// Going down.
     GoingDown = 4,
-    /// In use, or, for a path that nobody asked for yet, ready to be.
+    /// In use, or ready for its first use.
     Active = 3,
 }
 
-/// A controller of a node at the other end.
+/// A controller of a remote node, at the other end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteController {
     /// The node.
     pub node: NodeId,
-    /// The name of its controller.
+    /// Name of the controller.
     pub name: &'static str,
-    /// Its address.
+    /// Address of the controller.
     pub address: IaAddress,
-    /// Whether the path may be used.
+    /// State of the path; only an active one may be used.
     pub state: ConnectionState,
 }
 
-/// A controller of this node, and what it reaches.
+/// A controller of this node, and the controllers that it reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalController {
-    /// Its name.
+    /// Name of the controller.
     pub name: &'static str,
-    /// Its address.
+    /// Address of the controller.
     pub address: IaAddress,
-    /// What it reaches.
+    /// Paths of the controller.
     pub remotes: Vec<RemoteController>,
 }
 
-/// A picture of the interconnect as it was when it was taken.
+/// A snapshot of the interconnect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// This node.
     pub node: NodeId,
-    /// Its controllers.
+    /// Controllers of this node.
     pub controllers: Vec<LocalController>,
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Takes a picture of the interconnect: this node, its controllers, and what each reaches.
+    /// Takes a snapshot of this node, its controllers, and the nodes that each reaches.
     ///
-    /// A path counts as active unless its last connection is failing: paths are connected when they are needed.
+    /// Links are established on demand. A path is [`Active`](ConnectionState::Active) unless its
+    /// last link has failed and is not removed yet; then it is
+    /// [`GoingDown`](ConnectionState::GoingDown).
     ///
     /// # Errors
-    /// INSUFFICIENT_MEM: no memory for it.
+    /// INSUFFICIENT_MEM: memory for the snapshot is missing.
     ///
     /// Spec: RSMTP-01, RSMTP-02, RSMTP-03
     pub fn topology(&self) -> Result<Topology> {

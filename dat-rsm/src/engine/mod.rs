@@ -1,4 +1,4 @@
-//! The engine: controllers, segments and everything else of one process.
+//! The engine: controllers, segments and all other objects of one process.
 
 pub(crate) mod progress;
 pub(crate) mod state;
@@ -22,30 +22,30 @@ use crate::id::{ControllerId, Handle};
 use crate::link::wire::Body;
 use crate::options::{ControllerConfig, Options};
 
-/// Tells the handles of one engine from those of another one.
+/// Source of instance numbers, which tell the handles of one engine from those of another.
 static INSTANCES: AtomicU16 = AtomicU16::new(0);
 
-/// Blocking calls that are woken; more look again by themselves.
+/// Most blocking calls that a change wakes; further ones poll.
 pub(crate) const SLEEPERS: usize = 32;
 
-/// Remote shared memory for one process.
+/// The engine of remote shared memory for one process.
 ///
-/// Every call may be made by any thread; none holds a lock while it waits. Nothing happens by itself: blocking calls
-/// make progress while they wait, and between them somebody has to call [`progress`](Self::progress), or peers
-/// find nobody at home.
+/// Any thread may make any call; no call holds a lock while it waits. The engine has no thread of
+/// its own. Blocking calls make progress while they wait. Between them the caller must call
+/// [`progress`](Self::progress), or peers get no answer.
 pub struct Rsm<'s, B: Backend, L: RawLock> {
-    // Before the state: an adapter that is closed touches no memory any more.
+    // Dropped before the state: a closed adapter touches no memory of the state.
     pub(crate) ports: Vec<Port<'s, B, L>>,
     pub(crate) state: Mutex<L, State>,
     pub(crate) sleepers: Mutex<L, heapless::Vec<(u32, Waker), SLEEPERS>>,
     pub(crate) options: Options,
     instance: u16,
-    /// Whether somebody makes progress, and was asked to look again.
+    /// Tells if a thread makes progress, and if it must do another round.
     pub(crate) turn: AtomicU8,
-    /// Counts what sleeping calls want to know of.
+    /// Counts changes that sleeping calls may wait for.
     pub(crate) changes: AtomicU32,
     pub(crate) tickets: AtomicU32,
-    /// Counts accesses to mappings.
+    /// Counts accesses without a transfer.
     pub(crate) shortcuts: AtomicU32,
 }
 
@@ -60,12 +60,12 @@ impl<B: Backend, L: RawLock> fmt::Debug for Rsm<'_, B, L> {
 }
 
 impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
-    /// Makes an engine of adapters. Controllers open when they are got first.
+    /// Makes an engine of adapters; a controller opens with its first user.
     ///
     /// # Errors
-    /// - CTLR_NOT_PRESENT: a name is none.
-    /// - BAD_LIBRARY_VERSION: an adapter cannot carry the interface: it has no RDMA Reads, or too few receives.
-    /// - INSUFFICIENT_MEM: no memory for the tables.
+    /// - CTLR_NOT_PRESENT: a controller's name is invalid.
+    /// - BAD_LIBRARY_VERSION: an adapter has no RDMA Reads or too few receives for the interface.
+    /// - INSUFFICIENT_MEM: memory for the tables is missing.
     ///
     /// Spec: RSMGEN-03, RSMCT-04
     pub fn new(options: Options, controllers: Vec<ControllerConfig<'s, B, L>>) -> Result<Self> {
@@ -97,23 +97,24 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         })
     }
 
-    /// The properties it was made with.
+    /// Returns the parameters of the engine.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Whether a handle was given out by this engine rather than by another one of the process, if by any at all; whether it
-    /// still names something it does not say. Takes no lock.
+    /// Returns true if this engine issued the handle.
+    ///
+    /// Only compares the number of the engine; the handle may be stale. Takes no lock.
     pub fn gave_out(&self, handle: impl Into<Handle>) -> bool {
         handle.into().instance() == self.instance
     }
 
-    /// Does something to the state that may fail.
+    /// Runs `act`, which may fail, on the locked state.
     pub(crate) fn attempt<R>(&self, act: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
         self.state.with(act)
     }
 
-    /// Says something to a peer, as soon as it may be said; nobody waits for it.
+    /// Queues a message to a peer and sends it once possible; no call waits.
     pub(crate) fn tell(&self, state: &mut State, link: Handle, body: Body) {
         state.say(
             &self.ports,
@@ -125,7 +126,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         );
     }
 
-    /// The port of an open controller.
+    /// Returns the port of an open controller.
     pub(crate) fn port_of(&self, state: &State, controller: ControllerId) -> Result<usize> {
         let index = controller.handle().index();
         state

@@ -1,4 +1,4 @@
-//! What happens by itself: events of the adapters, connections that come and go, deadlines.
+//! Progress: adapter events, connections that begin and end, deadlines.
 
 use dat_core::backend::{Backend, PRIVATE_DATA_MAX};
 use dat_core::endpoint::ConnectParam;
@@ -20,37 +20,41 @@ use crate::link::wire::{Body, Greeting, MESSAGE_SIZE, Rejection};
 use crate::link::{Link, LinkState, PATIENCE};
 use crate::options::NodeId;
 
-/// Events of one dispatcher that one call handles, so that its time is bounded.
+/// Most events of one dispatcher that a round handles; bounds its time.
 const EVENTS_PER_CALL: usize = 64;
 
-/// Rounds that one call makes for others that came meanwhile, so that its time is bounded.
+/// Most rounds of one call of `progress`; bounds its time.
 const ROUNDS_PER_CALL: usize = 8;
 
-/// Microseconds after which what the device refused is posted again, messages and places for them.
+/// Microseconds until messages and receives that the device refused are posted again.
 const REFUSED: u32 = 1_000;
 
-/// Nobody makes progress.
+/// No thread makes progress.
 pub(crate) const IDLE: u8 = 0;
-/// Somebody does.
+/// A thread makes progress.
 const UNDER_WAY: u8 = 1;
-/// Somebody does, or is about to, and has to look at everything once more.
+/// A thread makes progress, or is about to, and must do another round.
 const ASKED_AGAIN: u8 = 2;
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Takes in what happened since the last call: transfers that ended, messages, connections that came and went, and
-    /// what is due by `now`. Says how many things it did; call it again while that is not 0.
+    /// Handles everything that happened since the last call, and everything due by `now`.
     ///
-    /// Blocking calls do so themselves while they wait. Whoever exports must see to it that somebody does so all the
-    /// time, or importers wait for an answer. If another thread is at it this returns 0 at once, and that
-    /// thread looks at everything once more.
+    /// Takes completions, messages and connection events, and runs deferred work. Returns the
+    /// number of handled items; call it again until it returns 0.
+    ///
+    /// Blocking calls do the same while they wait. An exporter must keep calling it, or importers
+    /// wait for their answers. If another thread is in this call, it returns 0 at once and the
+    /// other thread does another round.
     pub fn progress(&self, now: Instant) -> usize {
-        // Whoever finds another at it may have been woken by what that one has passed already.
+        // The event that woke this thread may lie in a queue that the other thread has already
+        // polled.
         if self.turn.swap(ASKED_AGAIN, Ordering::AcqRel) != IDLE {
             return 0;
         }
         let mut handled = 0_usize;
         for _ in 0..ROUNDS_PER_CALL {
-            // Before the look: it sees what was there for whoever asked until now.
+            // Reset before the round: the round sees everything that earlier requests were made
+            // for.
             self.turn.swap(UNDER_WAY, Ordering::AcqRel);
             handled = handled.saturating_add(self.round(now));
             if self.turn.load(Ordering::Acquire) == UNDER_WAY {
@@ -64,7 +68,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         handled
     }
 
-    /// Waits until nobody else makes progress, and keeps others from it until [`end_turn`](Self::end_turn).
+    /// Waits until no other thread makes progress; excludes others until
+    /// [`end_turn`](Self::end_turn).
     pub(crate) fn begin_turn(&self) {
         let begins = || {
             self.turn
@@ -75,7 +80,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Lets others make progress; those who found no turn and sleep by now look again.
+    /// Lets others make progress; wakes those that asked for a round and sleep.
     pub(crate) fn end_turn(&self) {
         if self.turn.swap(IDLE, Ordering::AcqRel) == ASKED_AGAIN {
             self.tell_change();
@@ -96,7 +101,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         handled
     }
 
-    /// When `progress` has something to do even if nothing else happens.
+    /// Returns the next time at which `progress` has work even without an event.
     pub fn next_deadline(&self) -> Option<Instant> {
         let (urgent, mut due) = self.state.with(|state| (state.urgent, state.due));
         if urgent {
@@ -116,7 +121,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             return 0;
         };
         let mut handled = port.ia.progress(now);
-        // Ends of transfers before ends of connections, so that a failed entry is known by its own status.
+        // Completions go before connection events, so that a failed entry gets its own status.
         for evd in [ids.completions, ids.receives, ids.connections, ids.arrivals] {
             let mut taken = 0;
             while taken < EVENTS_PER_CALL
@@ -142,7 +147,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 let request = Handle::from_raw(completion.cookie);
                 state.request_ended(request, completion.status);
                 if completion.status != DtoStatus::Success {
-                    // The core ends the connection; nobody posts to it any more.
+                    // The core ends the connection after a failed request.
                     let link = state
                         .links
                         .find(|link| link.port == index && link.ep == completion.ep);
@@ -151,7 +156,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     }
                 }
             }),
-            // Only the peer can bring that about, and the protocol has no such thing: nothing it says later can be trusted.
+            // Only the peer can cause this event and the protocol never uses it, so the peer's
+            // later messages cannot be trusted.
             Event::Extended(completion) => self.state.with(|state| {
                 let link = state
                     .links
@@ -166,7 +172,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// What this node says of itself through a port.
+    /// Returns the greeting of this node on a port.
     fn greeting(&self, state: &State, index: usize) -> Option<Greeting> {
         let objects = state.ports.get(index)?.objects.as_ref()?;
         let word = objects.flush_word.as_ref()?;
@@ -180,13 +186,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// A node asks for a connection: it is who it says it is, by its address, or it is refused.
+    /// Handles a connection request; rejects one whose address is not that of its node.
     fn arrived(&self, index: usize, ids: &PortIds, cr: CrId, now: Instant) {
         let Some(port) = self.ports.get(index) else {
             return;
         };
         if let Err(error) = self.accept(index, ids, cr, now) {
-            // A request that is gone needs no refusal.
+            // Fails if the request is gone; then no rejection is needed.
             let _gone = port.ia.cr_reject(cr, &Rejection { error }.encode());
         }
     }
@@ -229,7 +235,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Sees to it that a node has room for a link within its share.
+    /// Makes room for one more link of a node within its share, or fails.
     ///
     /// Spec: RSMST-05
     fn make_room(&self, index: usize, peer: &Greeting, now: Instant) -> Result<()> {
@@ -249,13 +255,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Makes a link with its endpoint and its memory, and posts the receives.
+    /// Makes a link with its endpoint and memory, and posts its receives.
     fn new_link(&self, index: usize, ids: &PortIds, node: NodeId, active: bool) -> Result<Handle> {
         let port = self.ports.get(index).ok_or(RsmError::InternalError)?;
         let ep = ids.endpoint(port)?;
         let made = Link::new(index, port, ids.pz, ep, node, active, &self.options);
         let inserted = made.and_then(|mut link| {
-            // Its memory is registered: it must not go with a link that finds no place.
+            // The memory is registered, so it must not be dropped with a link that finds no slot.
             let mut block = link.take_block();
             let handle = self.state.with(|state| {
                 let handle = state.links.insert(link)?;
@@ -290,7 +296,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(handle)
     }
 
-    /// Takes a link apart. Its requests that have not come back never will.
+    /// Removes a link and its endpoint; its pending requests count as flushed.
     pub(crate) fn remove_link(&self, handle: Handle) {
         let found = self.state.with(|state| {
             let link = state.links.get_mut(handle)?;
@@ -303,7 +309,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let Some(port) = self.ports.get(index) else {
             return;
         };
-        // Refused where there is nothing to disconnect.
+        // Fails if there is no connection.
         let _idle = port.ia.ep_disconnect(ep, CloseFlags::Abrupt);
         let _freed = port.ia.ep_free(ep);
         let block = self.state.with(|state| {
@@ -356,7 +362,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 link.meet(peer);
             }
             let Some(peer) = link.peer.filter(|_| link.state == LinkState::Pending) else {
-                // Whoever answered does not speak the protocol, or is another node.
+                // The peer does not follow the protocol, or is another node.
                 state.end_link(handle, now, &self.options);
                 if active {
                     give_up_node(state, index, node, RsmError::RemoteNodeUnreachable);
@@ -368,7 +374,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 0 => None,
                 interval => now.after(interval),
             };
-            // Connections to an earlier life of the node do not come back (RSMST-03).
+            // Connections to an earlier incarnation of the node do not come back (RSMST-03).
             for (_, import) in state.imports.iter_mut() {
                 if active
                     && import.port == index
@@ -387,7 +393,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Greeting::decode(&self.private_data(index, ep)?).ok()
     }
 
-    /// Why a link that was asked for did not come to be: the node has no room for it, or cannot be reached.
+    /// Returns the reason why a link failed: no share left at the node, or unreachable.
     fn why_rejected(&self, index: usize, kind: ConnectionEventKind, ep: EpId) -> RsmError {
         let said = match kind {
             ConnectionEventKind::PeerRejected => self.private_data(index, ep),
@@ -402,7 +408,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// What a peer said when it accepted or rejected a connection, and zeros.
+    /// Returns the peer's private data of an accepted or rejected connection, padded with zeros.
     fn private_data(&self, index: usize, ep: EpId) -> Option<[u8; PRIVATE_DATA_MAX]> {
         let port = self.ports.get(index)?;
         let mut bytes = [0; PRIVATE_DATA_MAX];
@@ -426,7 +432,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 return None;
             }
             let link = state.links.get_mut(handle)?;
-            // Of a shorter message the rest would be what came to its place before.
+            // The rest of a shorter message would be old content of the receive buffer.
             let is_whole = completion.transferred_length == MESSAGE_SIZE as u64;
             if !is_whole || link.message_came((cookie & 0xFF) as usize).is_err() {
                 state.end_link(handle, now, &self.options);
@@ -441,7 +447,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Takes in the next message of a link, if it has come.
+    /// Takes the next message of a link, if it has arrived.
     fn next_message(&self, handle: Handle, port: &Port<'_, B, L>, now: Instant) -> Option<Body> {
         self.state.with(|state| {
             let link = state.links.get_mut(handle)?;
@@ -459,7 +465,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 link.account(message);
             }
             if message.is_none() || link.is_clogged(&self.options) {
-                // The peer does not keep to the protocol: nothing it says later can be trusted.
+                // The peer violates the protocol, so its later messages cannot be trusted.
                 state.end_link(handle, now, &self.options);
                 return None;
             }
@@ -467,7 +473,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Puts in order what the last events left behind.
+    /// Runs the work that the last events deferred.
     fn tidy(&self, now: Instant) -> usize {
         let mut handled = 0_usize;
         self.state.with(|state| {
@@ -530,7 +536,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         handled
     }
 
-    /// Says what is due to be said.
+    /// Sends the acknowledgements, receives and messages that are due.
     fn tidy_messages(&self, state: &mut State, now: Instant) {
         let mut place = 0;
         while let Some((at, handle)) = state.imports.find_from(place, |import| {
@@ -556,8 +562,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             place = at.saturating_add(1);
             state.pump(&self.ports, handle, &self.options);
         }
-        // A message that finds no room waits for a request to come back, which is a reminder of its own. Where none is on
-        // the way the device refused it, and nothing else would remind of it.
+        // A message without room waits for a pending request, whose completion sets `urgent`. If no
+        // request is pending, the device refused the message; only a timer can retry it.
         state.urgent = urgent;
         let refused = |link: &Link| link.is_stuck(&self.options) && state.admits_message(link);
         if state.requests.has_room() && state.links.find(refused).is_some() {
@@ -565,8 +571,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Posts places for messages that the device did not take. A link that misses one, or a message that others have overtaken, for too long
-    /// will not hear of it any more, and is over; unless it is only that nobody has looked at all there is.
+    /// Posts the receives that the device refused, and ends links that miss one too long.
+    ///
+    /// A link also misses a message that later ones have overtaken. After [`PATIENCE`] the link
+    /// ends, unless more events may be queued (`behind`).
     fn tidy_receives(&self, state: &mut State, now: Instant) {
         let behind = core::mem::take(&mut state.behind);
         let mut place = 0;
@@ -588,8 +596,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Asks for connections that are on no link, and for links for them. Those that were connected before come first: the
-    /// exporter may give the place of one that does not come back to a new one.
+    /// Connects the imports that have no link, and starts the links that they need.
+    ///
+    /// Imports that were connected before go first: the exporter may give the slot of one that does
+    /// not return to a new one.
     ///
     /// Spec: RSMBR-09, RSMST-05
     fn connect_imports(&self, now: Instant) -> usize {
@@ -646,7 +656,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Asks an exporter to be connected, or connected again.
+    /// Asks an exporter to connect an import, or to reconnect it.
     fn ask(&self, state: &mut State, link: Handle, handle: Handle) {
         let Some(import) = state.imports.get_mut(handle) else {
             return;
@@ -695,7 +705,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Frees what released controllers had, once their links are gone.
+    /// Frees the objects of released controllers whose links are gone.
     fn close_ports(&self) {
         for (index, port) in self.ports.iter().enumerate() {
             let objects = self.state.with(|state| {
@@ -715,7 +725,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                         return;
                     };
                     place.closing = false;
-                    // Without memory to remember it the zone goes with the adapter.
+                    // Without memory for this entry, the zone stays until the adapter closes.
                     if let Some(zone) = zone
                         && place.zones.try_reserve(1).is_ok()
                     {
@@ -728,7 +738,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 }
 
-/// A node cannot be reached: whoever waits to be connected to it does so in vain.
+/// Gives up the imports that wait for an unreachable node.
 fn give_up_node(state: &mut State, index: usize, node: NodeId, why: RsmError) {
     for (_, import) in state.imports.iter_mut() {
         if import.port == index && import.node == node && import.is_looking() {

@@ -1,4 +1,4 @@
-//! All that the lock of an engine guards.
+//! The state that the engine's lock guards.
 
 use alloc::vec::Vec;
 
@@ -18,9 +18,9 @@ use crate::local::Local;
 use crate::options::Options;
 use crate::transfer::flight::{Flight, Request};
 
-/// The objects of an engine.
+/// Objects of an engine.
 pub(crate) struct State {
-    /// What a node may have of the tables.
+    /// Share of each node in the tables.
     pub(crate) shares: Shares,
     pub(crate) ports: Vec<PortState>,
     pub(crate) exports: Table<Export>,
@@ -31,17 +31,17 @@ pub(crate) struct State {
     pub(crate) links: Table<Link>,
     pub(crate) flights: Table<Flight>,
     pub(crate) requests: Table<Request>,
-    /// The next id that the system chooses; `None` if they are used up.
+    /// Next id that the system chooses; `None` if all are used.
     pub(crate) next_system_id: Option<u32>,
     pub(crate) next_publication: u64,
     pub(crate) exported_bytes: u64,
-    /// Counts vectors, to tell what began before what.
+    /// Counts vectors, to order their starts.
     pub(crate) ticks: u64,
-    /// Something waits to be put in order by the next progress.
+    /// Set if the next progress has deferred work.
     pub(crate) urgent: bool,
-    /// There may be more events than the last look took in.
+    /// Set if the last poll stopped at its limit; more events may be queued.
     pub(crate) behind: bool,
-    /// When something has to be put in order even if nothing happens.
+    /// Time of the next deferred work.
     pub(crate) due: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ impl State {
         (state.flights.reserve_all() && state.requests.reserve_all()).then_some(state)
     }
 
-    /// There is something to do for the next progress, at once or at a moment.
+    /// Schedules deferred work for the next progress, or for a time.
     pub(crate) fn remind(&mut self, at: Option<Instant>) {
         match at {
             None => self.urgent = true,
@@ -85,9 +85,10 @@ impl State {
         }
     }
 
-    /// The link that is up to the engine of a node through a port.
+    /// Returns the link through a port to a node's engine, if it is up.
     ///
-    /// Only one that this side asked for leads there: whoever asks from a node may be any process of it.
+    /// Only a link that this side asked for leads to the engine. A link from a node may belong to
+    /// any of its processes.
     pub(crate) fn link_to(&self, port: usize, node: u32) -> Option<Handle> {
         self.links
             .find(|link| link.active && link.is_up() && link.port == port && link.node == node)

@@ -1,15 +1,15 @@
-//! Tables of objects that handles name.
+//! Tables of objects that are named by handles.
 
 use alloc::vec::Vec;
 
 use crate::id::{Handle, Kind, LAST_GENERATION};
 
-/// What becomes of a slot whose generations are used up.
+/// Treatment of a slot whose generations are used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exhausted {
-    /// It is not used any more: a handle given out never names another object.
+    /// The slot stays unused: an issued handle never names another object.
     Retire,
-    /// It begins again: for handles that live as long as a call.
+    /// The slot starts over; for handles that live as long as a call.
     Begin,
 }
 
@@ -19,7 +19,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Objects of one kind, at most `limit` at a time.
+/// Objects of one kind, at most `limit` at the same time.
 pub(crate) struct Table<T> {
     instance: u16,
     kind: Kind,
@@ -30,7 +30,7 @@ pub(crate) struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table, which grows when it has to.
+    /// Makes an empty table, which grows on demand.
     pub(crate) const fn new(instance: u16, kind: Kind, limit: usize, exhausted: Exhausted) -> Self {
         Self {
             instance,
@@ -42,13 +42,13 @@ impl<T> Table<T> {
         }
     }
 
-    /// Takes all the memory that the table will ever need; false if there is not enough.
+    /// Allocates memory for all slots; returns false if there is not enough.
     pub(crate) fn reserve_all(&mut self) -> bool {
         self.slots.try_reserve_exact(self.limit).is_ok()
             && self.free.try_reserve_exact(self.limit).is_ok()
     }
 
-    /// Gives an object a place; `None` if there is none.
+    /// Stores an object in a free slot; `None` if the table or memory is full.
     pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
         if let Some(index) = self.free.pop() {
             let slot = self.slots.get_mut(usize::from(index))?;
@@ -62,7 +62,7 @@ impl<T> Table<T> {
             return Some(slot.handle);
         }
         let place = self.slots.len();
-        // The free list must have room for every slot, since freeing cannot fail.
+        // The free list must have room for every slot, since a removal cannot fail.
         let missing = place.wrapping_add(1).saturating_sub(self.free.len());
         let (Ok(index), true) = (u16::try_from(place), place < self.limit) else {
             return None;
@@ -79,7 +79,9 @@ impl<T> Table<T> {
         Some(handle)
     }
 
-    /// Whether another object would find a place without memory being taken.
+    /// Returns true if a slot is free or the limit is not reached.
+    ///
+    /// In a table with all slots reserved, the next insert then succeeds.
     pub(crate) fn has_room(&self) -> bool {
         !self.free.is_empty() || self.slots.len() < self.limit
     }
@@ -100,7 +102,7 @@ impl<T> Table<T> {
             .as_mut()
     }
 
-    /// Takes an object out; its handle is stale from here on.
+    /// Removes an object; its handle becomes stale.
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
         let slot = self
             .slots
@@ -126,14 +128,16 @@ impl<T> Table<T> {
             .filter_map(|slot| Some((slot.handle, slot.value.as_mut()?)))
     }
 
-    /// The first object that fulfils a condition.
+    /// Returns the first object that fulfils a condition.
     pub(crate) fn find(&self, mut condition: impl FnMut(&T) -> bool) -> Option<Handle> {
         self.iter()
             .find(|(_, value)| condition(value))
             .map(|(handle, _)| handle)
     }
 
-    /// The first object from a place on that fulfils a condition, and its place: for walks that change the table.
+    /// Returns the first object that fulfils a condition, from a slot on, and its slot.
+    ///
+    /// For walks that change the table.
     pub(crate) fn find_from(
         &self,
         place: usize,
@@ -170,7 +174,7 @@ mod tests {
             (Some(&'c'), Some(&'b'))
         );
         assert_eq!(table.get(Handle::NULL), None);
-        // The same place of another kind, and of another instance.
+        // The same slot of another kind, and of another instance.
         let other = Table::<char>::new(7, Kind::Import, 2, Exhausted::Retire).insert('x');
         assert!(other.is_some_and(|other| table.get(other).is_none()));
         let other = Table::<char>::new(8, Kind::Export, 2, Exhausted::Retire).insert('x');

@@ -1,4 +1,4 @@
-//! Calls that wait: they make progress, look, and sleep until there is reason to look again.
+//! Waiting calls: they make progress, check their condition and sleep.
 
 use core::mem;
 use core::task::Waker;
@@ -14,10 +14,10 @@ use crate::engine::Rsm;
 use crate::error::{Result, RsmError};
 use crate::id::ControllerId;
 
-/// Microseconds after which a call looks again if nothing can be relied on to wake it.
+/// Microseconds until a call polls again if no event is sure to wake it.
 const SLICE: u32 = 1_000;
 
-/// The caller's way to sleep, which also returns when something changed in the engine.
+/// The caller's wait, which also ends when the engine changes.
 struct Attentive<'w, 's, B: Backend, L: RawLock, W> {
     inner: &'w mut W,
     engine: &'w Rsm<'s, B, L>,
@@ -46,9 +46,10 @@ impl<B: Backend, L: RawLock, W: Wait> Wait for Attentive<'_, '_, B, L, W> {
     }
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
-        // Each time, since who was woken is forgotten; and before the look at the changes, so that none is missed.
+        // `tell_change` drops the wakers that it wakes, so each sleep registers again. The check of
+        // the changes comes later, so none is missed.
         let told = self.engine.begin_sleep(self.ticket, self.inner.waker());
-        // To the adapter a change of the engine is an interruption; only the engine knows the difference.
+        // The adapter sees a change of the engine as an interruption; `sleep` tells the two apart.
         if self.is_stale() {
             return WakeReason::Interrupted;
         }
@@ -68,7 +69,7 @@ impl<B: Backend, L: RawLock, W: Wait> Wait for Attentive<'_, '_, B, L, W> {
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Something changed that sleeping calls may wait for.
+    /// Reports a change, and wakes the sleeping calls.
     pub(crate) fn tell_change(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         let sleepers = self.sleepers.with(mem::take);
@@ -77,7 +78,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// The next change wakes this call, once; false if too many wait for that.
+    /// Registers a waker for the next change; returns false if too many calls sleep.
     fn begin_sleep(&self, ticket: u32, waker: Waker) -> bool {
         self.sleepers.with(|sleepers| {
             sleepers.iter().any(|(other, _)| *other == ticket)
@@ -85,11 +86,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Makes progress for as long as a controller is open, for a thread that does nothing else: so that importers are served, and
-    /// signals and revocations taken in, whatever the rest of the program does. Calls `look` whenever something may have changed.
+    /// Makes progress as long as a controller is open, for a thread of its own.
+    ///
+    /// Such a thread answers importers and takes signals and revocations, independent of the rest
+    /// of the program. Calls `look` whenever something may have changed.
     ///
     /// # Errors
-    /// INTERRUPTED: the wait was; call it again.
+    /// INTERRUPTED: `wait` was interrupted; call it again.
     pub fn serve<W: Wait>(
         &self,
         controller: ControllerId,
@@ -103,11 +106,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Makes progress and looks until `look` has an answer.
+    /// Makes progress until `look` returns an outcome.
     ///
     /// # Errors
     /// - TIMEOUT: the deadline has passed.
-    /// - INTERRUPTED: `wait` was.
+    /// - INTERRUPTED: `wait` was interrupted.
     pub(crate) fn wait_for<W: Wait, R>(
         &self,
         controller: Option<ControllerId>,
@@ -131,7 +134,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 fresh = true;
                 continue;
             }
-            // What the look began may be over already, and to ask the device to tell of it costs more than a look.
+            // The work that `look` started may be done already. Another round costs less than
+            // arming the device.
             if mem::take(&mut fresh) {
                 continue;
             }
@@ -144,8 +148,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         outcome
     }
 
-    /// Sleeps until there may be something new: an event of the adapter, a change of the engine since `seen`, or a
-    /// moment.
+    /// Sleeps until an adapter event, a change of the engine since `seen`, or a deadline.
     fn sleep<W: Wait>(
         &self,
         controller: Option<ControllerId>,
@@ -168,7 +171,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let now = wait.now();
         let mut until = earliest(deadline, due);
         if open > 1 || cno.is_none() {
-            // Nothing wakes the call for the other adapters.
+            // Only one adapter can wake the call, so it polls the others.
             until = earliest(until, now.after(SLICE));
         }
         let mut attentive = Attentive {
@@ -189,7 +192,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             Some(Ok(_)) => {}
             Some(Err(error)) => match error.kind() {
                 ErrorKind::QueueEmpty | ErrorKind::InterruptedCall => {}
-                // The controller was released meanwhile: `look` finds out.
+                // The controller was released meanwhile; `look` detects it.
                 _ => {
                     attentive.wait(earliest(until, now.after(SLICE)));
                 }
@@ -202,7 +205,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 }
 
-/// The first of two moments that may or may not come.
+/// Returns the earlier of two optional times.
 pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),

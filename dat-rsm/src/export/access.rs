@@ -1,4 +1,4 @@
-//! Who may connect to a segment, and what for.
+//! Access to a segment: nodes, users and rights.
 
 use bitflags::bitflags;
 
@@ -6,19 +6,19 @@ use crate::error::{Result, RsmError};
 use crate::options::NodeId;
 
 bitflags! {
-    /// The rights of a connection (`Spec: RSMIM-01`).
+    /// Rights of a connection (`Spec: RSMIM-01`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Permission: u32 {
-        /// Reading: get and getv.
+        /// Reads: get and getv.
         const READ = 0o400;
-        /// Writing: put and putv.
+        /// Writes: put and putv.
         const WRITE = 0o200;
     }
 }
 
 /// Bits that an access entry may have.
 const ACCESS_BITS: u32 = 0o666;
-/// What of a digit is reading, and what writing.
+/// Bits of a digit for reading and for writing.
 const DIGIT_READ: u32 = 0o4;
 const DIGIT_WRITE: u32 = 0o2;
 
@@ -27,11 +27,11 @@ const DIGIT_WRITE: u32 = 0o2;
 pub struct AccessEntry {
     /// The node.
     pub node: NodeId,
-    /// Three octal digits: for the exporter's user, for its group, for all others; 4 reading, 2 writing.
+    /// Three octal digits: the exporter's user, its group, all others; 4 is reading, 2 writing.
     pub permission: u32,
 }
 
-/// Who somebody is; a node's word is taken for it.
+/// User and group of a process; the peer's node vouches for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// The user.
@@ -41,10 +41,10 @@ pub struct Credentials {
 }
 
 impl Permission {
-    /// The rights of a number.
+    /// Converts a number to rights.
     ///
     /// # Errors
-    /// PERM_DENIED: none, or bits that are no right.
+    /// PERM_DENIED: the number is 0 or has a bit that is no right.
     ///
     /// Spec: RSMIM-01
     pub fn from_number(number: u32) -> Result<Self> {
@@ -53,7 +53,7 @@ impl Permission {
             .ok_or(RsmError::PermissionDenied)
     }
 
-    /// One of the three kinds of connection that have keys of their own.
+    /// Returns the index of the rights in [`Export::keys`](crate::export::Export::keys).
     pub(crate) fn class(self) -> usize {
         match (self.contains(Self::READ), self.contains(Self::WRITE)) {
             (true, true) => 2,
@@ -63,7 +63,7 @@ impl Permission {
     }
 }
 
-/// Checks an access list against the nodes that there are.
+/// Checks the nodes, rights and length of an access list.
 ///
 /// Spec: RSMPB-03
 pub(crate) fn check_list(
@@ -82,8 +82,9 @@ pub(crate) fn check_list(
     }
 }
 
-/// Whether somebody on a node may connect with these rights. The first entry of the node counts; with no list at all
-/// every node has the rights of the owner's defaults.
+/// Checks that a caller on a node may connect with these rights.
+///
+/// The first entry of the node counts. With an empty list, the default rights apply to every node.
 ///
 /// Spec: RSMPB-03, RSMIM-02
 pub(crate) fn check_access(
@@ -102,7 +103,7 @@ pub(crate) fn check_access(
             .ok_or(RsmError::SegmentNotPublishedToNode)?
             .permission
     };
-    // Exactly one digit applies, without falling through.
+    // Exactly one digit applies; the others are not tried.
     let digit = if caller.user == owner.user {
         digits >> 6
     } else if caller.group == owner.group {
@@ -151,7 +152,7 @@ mod tests {
                 },
                 0,
             ),
-            // The user decides before the group does.
+            // The user decides before the group.
             (
                 Credentials {
                     user: 10,

@@ -1,4 +1,4 @@
-//! Connections that nodes have to the segments exported here.
+//! Connections of nodes to the segments exported here.
 
 use dat_core::time::Instant;
 
@@ -6,22 +6,24 @@ use crate::export::access::Permission;
 use crate::id::Handle;
 use crate::options::NodeId;
 
-/// A connection as its exporter knows it.
+/// A connection on its exporter's side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Importer {
-    /// Where its messages come from; no other link may speak for it. Null while its link is broken.
+    /// Link of the connection; null while the link is broken.
+    ///
+    /// Only messages of this link may name the connection.
     pub(crate) link: Handle,
-    /// The node, and its life.
+    /// Node and incarnation of the importer.
     pub(crate) node: NodeId,
     pub(crate) incarnation: u64,
     /// The segment.
     pub(crate) export: Handle,
-    /// The importer's word for it.
+    /// The importer's handle of the connection.
     pub(crate) import: u64,
-    /// Its rights, fixed for its life.
+    /// Rights, fixed for the life of the connection.
     pub(crate) permission: Permission,
-    /// It was told of a change and has not said yet that nothing uses the old keys.
+    /// Set after a change, until the importer acknowledges that nothing uses the old keys.
     pub(crate) awaited: bool,
-    /// When it is forgotten, while its link is broken.
+    /// Time at which the connection is forgotten, while its link is broken.
     pub(crate) until: Option<Instant>,
 }

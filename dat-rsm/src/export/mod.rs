@@ -1,4 +1,4 @@
-//! Segments on the side of their exporter: making, rebinding and destroying them.
+//! Segments on their exporter's side: creating, rebinding and destroying them.
 
 pub(crate) mod access;
 pub(crate) mod importer;
@@ -24,23 +24,24 @@ use crate::id::{ControllerId, ExportId};
 use crate::link::wire::Body;
 
 bitflags! {
-    /// How a segment is made (`Spec: RSMEX-03`). Unknown bits are ignored.
+    /// Properties of a segment (`Spec: RSMEX-03`); unknown bits are ignored.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct ExportFlags: u32 {
-        /// It may be bound to other memory later.
+        /// The segment may be bound to other memory later.
         const ALLOW_REBIND = 0x01;
-        /// Resources that are not there are an error instead of a reason to wait; nothing here waits for any.
+        /// Missing resources fail the call instead of delaying it; no call here waits for
+        /// resources.
         const DONT_WAIT = 0x02;
-        /// Locks on the segment, which nobody ever had: publishing it fails.
+        /// Locks on the segment, which are not supported: publishing it fails.
         const LOCK_OPERATIONS = 0x04;
         const _ = !0;
     }
 }
 
-/// What a segment is published as.
+/// Id and access list under which a segment is published.
 pub(crate) struct Publication {
     pub(crate) segment: SegmentId,
-    /// Tells this publication from all others of this life of the node.
+    /// Tells this publication from all others of this incarnation of the node.
     pub(crate) number: u64,
     pub(crate) access: Vec<AccessEntry>,
 }
@@ -49,17 +50,17 @@ pub(crate) struct Publication {
 pub(crate) struct Export {
     pub(crate) port: usize,
     flags: ExportFlags,
-    /// The registration of its memory that holds it for the segment's life.
+    /// Registration that covers the memory for the life of the segment.
     pub(crate) base: LmrCreated,
     pub(crate) length: u64,
     pub(crate) owner: Credentials,
     pub(crate) default_access: u32,
     /// Registrations for peers, by [`Permission::class`].
     pub(crate) keys: [Option<LmrCreated>; 3],
-    /// Changes when the memory does.
+    /// Changes with each rebind.
     pub(crate) binding: u32,
     pub(crate) publication: Option<Publication>,
-    /// It is being taken back, or bound to other memory: nobody may change it meanwhile.
+    /// Set while the segment is taken back or rebound; other changes are refused.
     pub(crate) changing: bool,
     pub(crate) signals: u32,
     pub(crate) poll_references: u32,
@@ -79,7 +80,7 @@ impl Export {
     }
 }
 
-/// What a peer with these rights may do, and what the device needs for it.
+/// Returns the privileges that a key with these rights needs.
 pub(crate) fn class_privileges(permission: Permission) -> MemoryPrivileges {
     let mut privileges = MemoryPrivileges::LOCAL_READ;
     if permission.contains(Permission::READ) {
@@ -91,7 +92,7 @@ pub(crate) fn class_privileges(permission: Permission) -> MemoryPrivileges {
     privileges
 }
 
-/// What importers are told of a change.
+/// A change that importers are told.
 #[derive(Clone, Copy)]
 pub(crate) enum Change {
     Revoke,
@@ -99,15 +100,15 @@ pub(crate) enum Change {
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Makes a segment of memory; nobody can connect to it before it is published.
+    /// Makes a segment of memory; peers can connect to it once it is published.
     ///
     /// # Errors
-    /// - BAD_CTLR_HNDL: no open controller.
-    /// - BAD_LENGTH: nothing.
-    /// - BAD_MEM_ALIGNMENT: address or length is no multiple of the page size.
-    /// - BAD_LENGTH: more than the controller takes.
-    /// - INSUFFICIENT_MEM: more memory exported than allowed.
-    /// - INSUFFICIENT_RESOURCES: tables or the device are used up.
+    /// - BAD_CTLR_HNDL: `controller` is not open.
+    /// - BAD_LENGTH: the memory is empty.
+    /// - BAD_MEM_ALIGNMENT: the address or length is not a multiple of the page size.
+    /// - BAD_LENGTH: the length exceeds the controller's limit; loopback has none.
+    /// - INSUFFICIENT_MEM: the total of exported bytes would exceed its limit.
+    /// - INSUFFICIENT_RESOURCES: tables, device objects or memory are exhausted.
     ///
     /// Spec: RSMEX-01..04, RSMST-05
     pub fn export_create(
@@ -192,23 +193,24 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Bytes of a segment.
+    /// Returns the length of a segment in bytes.
     ///
     /// # Errors
-    /// BAD_SEG_HNDL: no exported segment.
+    /// BAD_SEG_HNDL: `export` is no exported segment.
     pub fn export_length(&self, export: ExportId) -> Result<u64> {
         self.state
             .with(|state| Ok(export_at(state, export)?.length))
     }
 
-    /// Destroys a segment: it is taken back from all importers, and its memory is the caller's again.
+    /// Destroys a segment; its memory is the caller's again on return.
+    ///
+    /// The importers lose the segment. An interruption of `wait` ends only the grace period of the
+    /// importers; the segment is destroyed with its keys.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no exported segment.
-    /// - POLLFD_IN_USE: somebody polls it; nothing changed.
-    /// - INSUFFICIENT_RESOURCES: another thread is changing it.
-    ///
-    /// An interruption does not keep it from being destroyed, by key at once.
+    /// - BAD_SEG_HNDL: `export` is no exported segment.
+    /// - POLLFD_IN_USE: a caller polls the segment; nothing changed.
+    /// - INSUFFICIENT_RESOURCES: another thread is changing the segment.
     ///
     /// Spec: RSMEX-10, RSMST-04
     pub fn export_destroy<W: Wait>(&self, export: ExportId, wait: &mut W) -> Result<()> {
@@ -227,7 +229,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Destroys a segment by key, whoever uses it.
+    /// Destroys a segment with its keys, even if it is in use.
     pub(crate) fn drop_export(&self, export: ExportId) {
         let removed = self.state.with(|state| {
             let removed = state.exports.remove(export.handle())?;
@@ -246,7 +248,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         self.tell_change();
     }
 
-    /// Takes the keys of a segment from all importers; whoever has one reaches nothing with it any more.
+    /// Frees the keys of a segment; keys that importers hold are invalid from then on.
     pub(crate) fn destroy_keys(&self, export: ExportId) {
         let taken = self.state.with(|state| {
             let segment = state.exports.get_mut(export.handle())?;
@@ -261,7 +263,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Tells importers of a change and waits until none uses the old keys, but for no longer than the grace.
+    /// Tells importers of a change and waits for their acknowledgements, at most the grace period.
     ///
     /// Spec: RSMST-04
     pub(crate) fn settle_importers<W: Wait>(&self, export: ExportId, change: Change, wait: &mut W) {
@@ -272,7 +274,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         if told == 0 || self.options.revocation_grace == 0 {
             return;
         }
-        // Out of time or interrupted: the keys are destroyed all the same.
+        // After a time-out or an interruption, the caller frees the keys too.
         let _outcome = self.wait_for(None, deadline, wait, |_| {
             let awaited = self.state.with(|state| {
                 state
@@ -303,7 +305,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             };
             let (link, import) = (importer.link, importer.import);
             if link.is_null() {
-                // Its link is broken: it learns of it when it asks again.
+                // The link is broken; the importer learns of the change when it reconnects.
                 continue;
             }
             importer.awaited = true;
@@ -326,15 +328,18 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         told
     }
 
-    /// Binds a segment to other memory of the same length. Id, access list and connections stay; later accesses go to
-    /// the new memory, and the old memory is the caller's again on return.
+    /// Binds a segment to other memory of the same length.
+    ///
+    /// The id, access list and connections stay. Later accesses go to the new memory, and the old
+    /// memory is the caller's again on return.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no exported segment.
-    /// - REBIND_NOT_ALLOWED: it was made without [`ExportFlags::ALLOW_REBIND`].
-    /// - BAD_LENGTH: not its length.
-    /// - BAD_ADDR: not at a multiple of the page size.
-    /// - INSUFFICIENT_RESOURCES, INSUFFICIENT_MEM: the device cannot; the old memory stays.
+    /// - BAD_SEG_HNDL: `export` is no exported segment.
+    /// - REBIND_NOT_ALLOWED: the segment was made without [`ExportFlags::ALLOW_REBIND`].
+    /// - BAD_LENGTH: the length differs from the segment's.
+    /// - BAD_ADDR: the address is not a multiple of the page size.
+    /// - INSUFFICIENT_RESOURCES: another thread is changing the segment.
+    /// - INSUFFICIENT_RESOURCES: the device cannot register the memory; the old memory stays.
     ///
     /// Spec: RSMEX-20..23
     pub fn export_rebind<W: Wait>(
@@ -387,7 +392,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })?;
         let base = port.ia.lmr_create(&base_request(memory, pz))?;
         let mut keys = [None; 3];
-        // Somebody may be connected meanwhile, with a kind of key that there was none of before: then again.
+        // An importer may connect meanwhile with a class that had no key before; then the loop
+        // makes that key too.
         let old = loop {
             let swapped = self.state.with(|state| {
                 let segment = export_at(state, export)?;
@@ -432,7 +438,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Registers the memory of a segment once more, for peers with these rights.
+    /// Makes a key: a registration of a segment's memory for peers with these rights.
     pub(crate) fn make_key(
         &self,
         index: usize,
@@ -460,7 +466,7 @@ fn base_request(memory: Region, pz: dat_core::id::PzId) -> LmrRequest {
     }
 }
 
-/// The permission of a class.
+/// Returns the rights of a class.
 fn class_of(class: usize) -> Permission {
     match class {
         0 => Permission::READ,
@@ -469,7 +475,7 @@ fn class_of(class: usize) -> Permission {
     }
 }
 
-/// A live segment.
+/// Returns a live segment.
 pub(crate) fn export_at(state: &mut State, export: ExportId) -> Result<&mut Export> {
     state
         .exports
@@ -477,7 +483,7 @@ pub(crate) fn export_at(state: &mut State, export: ExportId) -> Result<&mut Expo
         .ok_or(RsmError::BadSegmentHandle)
 }
 
-/// The importers of a segment are not its importers any more.
+/// Removes the importers of a segment.
 pub(crate) fn forget_importers(state: &mut State, export: ExportId) {
     let mut place = 0;
     while let Some((at, importer)) = state

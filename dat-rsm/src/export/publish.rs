@@ -1,4 +1,4 @@
-//! Publishing segments, and taking them back.
+//! Publishing segments and taking them back.
 
 use alloc::vec::Vec;
 
@@ -17,17 +17,21 @@ use crate::export::{Change, Publication, export_at, forget_importers};
 use crate::id::ExportId;
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Publishes a segment under an id, or, for 0, under one that the system chooses; returns the id.
+    /// Publishes a segment under an id and returns the id.
     ///
-    /// With an empty list all nodes may connect, with the rights of [`crate::Options::default_access`].
+    /// For the id 0 the system chooses one. With an empty list all nodes may connect, with the
+    /// rights of [`crate::Options::default_access`].
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no exported segment.
-    /// - SEG_ALREADY_PUBLISHED: it has an id already.
-    /// - RESERVED_SEGID: the id is not for applications.
-    /// - BAD_ACL: more entries than nodes, an unknown node, bits above 0666; on loopback another node than this one.
-    /// - SEGID_IN_USE: this node publishes something else under it.
-    /// - INSUFFICIENT_RESOURCES: the system has no id left, or the segment is being changed.
+    /// - BAD_SEG_HNDL: `export` is no exported segment.
+    /// - SEG_ALREADY_PUBLISHED: the segment has an id.
+    /// - RESERVED_SEGID: applications may not use the id.
+    /// - BAD_ACL: the list has more entries than nodes, an unknown node, or bits above 0666. On
+    ///   loopback this node is the only one.
+    /// - SEGID_IN_USE: this node publishes another segment under the id.
+    /// - INSUFFICIENT_RESOURCES: the system has no id left, or another thread is changing the
+    ///   segment.
+    /// - INSUFFICIENT_MEM: memory for the list is missing.
     /// - LOCKS_NOT_SUPPORTED: the segment was made for locks.
     ///
     /// Spec: RSMPB-01..06, RSMEX-03
@@ -77,12 +81,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Listens for importers of a segment's controller, if that was made with the connection qualifier 0 and does not yet: for
-    /// processes of which one or another is to export, that share a node and so a qualifier.
+    /// Listens for importers of a segment's controller, unless the controller already listens.
+    ///
+    /// For processes that share a node, and so a qualifier: their controllers are made with the
+    /// qualifier 0, and the process that exports calls this.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no exported segment.
-    /// - INSUFFICIENT_RESOURCES: somebody else listens there.
+    /// - BAD_SEG_HNDL: `export` is no exported segment.
+    /// - INSUFFICIENT_RESOURCES: the controller cannot listen there, as when another process does.
     ///
     /// Spec: RSMPB-01, RSMGEN-09
     pub fn listen(&self, export: ExportId, qualifier: u64) -> Result<()> {
@@ -111,13 +117,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         check_list(access, |node| port.node(node).is_some(), port.nodes.len())
     }
 
-    /// Replaces the access list of a published segment, for connections made from now on.
+    /// Replaces the access list of a published segment, for later connections.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no exported segment.
-    /// - SEG_NOT_PUBLISHED: it has no id.
+    /// - BAD_SEG_HNDL: `export` is no exported segment.
+    /// - SEG_NOT_PUBLISHED: the segment has no id.
     /// - BAD_ACL: as for `export_publish`; the old list stays.
-    /// - INSUFFICIENT_MEM: no memory for the list.
+    /// - INSUFFICIENT_MEM: memory for the list is missing.
     ///
     /// Spec: RSMPB-10
     pub fn export_republish(&self, export: ExportId, access: &[AccessEntry]) -> Result<()> {
@@ -136,15 +142,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Takes a segment back: its id is free, its importers are cut off by key, in the middle of a vector too.
+    /// Takes a segment back: frees its id and the keys of its importers.
     ///
-    /// Importers are told first and have [`crate::Options::revocation_grace`] to let go, so that nobody else's
-    /// transfers are hurt; the keys go whether they do or not, and also when the wait is interrupted.
+    /// This cuts off importers even in the middle of a vector. They are told first and have
+    /// [`crate::Options::revocation_grace`] to stop, so that no transfer of another segment fails
+    /// with theirs. The keys are freed after the grace period, and also when `wait` is interrupted.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no exported segment.
-    /// - SEG_NOT_PUBLISHED: it has no id.
-    /// - INSUFFICIENT_RESOURCES: another thread is changing it.
+    /// - BAD_SEG_HNDL: `export` is no exported segment.
+    /// - SEG_NOT_PUBLISHED: the segment has no id.
+    /// - INSUFFICIENT_RESOURCES: another thread is changing the segment.
     ///
     /// Spec: RSMPB-20, RSMPB-21, RSMST-04
     pub fn export_unpublish<W: Wait>(&self, export: ExportId, wait: &mut W) -> Result<()> {

@@ -1,32 +1,32 @@
-//! Segment ids: which there are, and who may use which.
+//! Segment ids and the ranges reserved for applications.
 
 use core::fmt;
 
 use crate::error::{Result, RsmError};
 
-/// The id of a segment; 0 is none.
+/// Id of a segment; 0 is none.
 pub type SegmentId = u32;
 
-/// The first id that applications may choose.
+/// First id that applications may choose.
 pub const FIRST_APPLICATION_ID: SegmentId = 0x40_0000;
-/// The last id that applications may choose.
+/// Last id that applications may choose.
 pub const LAST_APPLICATION_ID: SegmentId = 0x7FFF_FFFF;
-/// The first id that the system chooses; it goes up from here and does not use an id again.
+/// First id that the system chooses; later ones go up, and none is used again.
 pub const FIRST_SYSTEM_ID: SegmentId = 0x8000_0000;
 
 /// Ids reserved for an application: `base` and the `length - 1` after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentIdRange {
-    /// The first.
+    /// The first id.
     pub base: SegmentId,
-    /// How many.
+    /// Number of ids.
     pub length: u32,
 }
 
-/// Whether an application may publish under an id of its choice.
+/// Checks that applications may use an id.
 ///
 /// # Errors
-/// RESERVED_SEGID: it may not.
+/// RESERVED_SEGID: applications may not use the id.
 ///
 /// Spec: RSMPB-02
 pub fn check_application_id(id: SegmentId) -> Result<()> {
@@ -39,13 +39,13 @@ pub fn check_application_id(id: SegmentId) -> Result<()> {
 
 /// Finds the ids of an application in the text of an `rsm.segmentid` file.
 ///
-/// Lines are a keyword (`reserve` or `reserved`), the application, the base in hexadecimal and the length in decimal,
-/// between blanks and tabs. Lines that begin with `#` are comments, empty ones are skipped. Nothing behind the line
-/// of the application is read.
+/// A line has a keyword (`reserve` or `reserved`), the application, the base in hexadecimal and the
+/// length in decimal, separated by blanks and tabs. Lines that begin with `#` are comments; empty
+/// lines are skipped. The search ends at the line of the application.
 ///
 /// # Errors
 /// - BAD_APPID: the application is not listed.
-/// - BAD_CONF: a line before it has too few words, or its own line is malformed.
+/// - BAD_CONF: an earlier line has fewer than four words, or the application's line is malformed.
 ///
 /// Spec: RSMID-01, RSMID-02, RSMID-03
 pub fn find_range(text: &str, application: &str) -> Result<SegmentIdRange> {
@@ -56,27 +56,27 @@ pub fn find_range(text: &str, application: &str) -> Result<SegmentIdRange> {
     }
 }
 
-/// A line of an `rsm.segmentid` file that keeps an application from its ids.
+/// A line of an `rsm.segmentid` file that makes the file unusable for an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLine<'t> {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Defect of the line.
     pub reason: BadLineReason<'t>,
 }
 
-/// What is wrong with a line of an `rsm.segmentid` file.
+/// Defect of a line of an `rsm.segmentid` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadLineReason<'t> {
-    /// There are not four words, but so many.
+    /// The line has fewer than four words; their number.
     Words(usize),
-    /// It is neither `reserve` nor `reserved`.
+    /// The keyword is neither `reserve` nor `reserved`.
     Keyword(&'t str),
-    /// It is no id in hexadecimal.
+    /// The base is no id in hexadecimal.
     Base(&'t str),
-    /// It is no number in decimal.
+    /// The length is no number in decimal.
     Length(&'t str),
-    /// There are not so many ids from that one on.
+    /// The sum of base and length exceeds 32 bits.
     Beyond,
 }
 
@@ -98,10 +98,12 @@ impl fmt::Display for BadLineReason<'_> {
     }
 }
 
-/// As [`find_range`], for those who tell what is wrong; `None` if the application is not listed.
+/// As [`find_range`], but returns the malformed line.
+///
+/// `None` if the application is not listed.
 ///
 /// # Errors
-/// The line because of which the file cannot be used for this application.
+/// The line that makes the file unusable for this application.
 ///
 /// Spec: RSMID-01, RSMID-02, RSMID-03
 pub fn look_up_range<'t>(
@@ -130,7 +132,7 @@ pub fn look_up_range<'t>(
     Ok(None)
 }
 
-/// What the line of an application reserves.
+/// Returns the range that an application's line reserves.
 fn range_of<'t>(
     keyword: &'t str,
     base: &'t str,
@@ -156,7 +158,7 @@ fn range_of<'t>(
     }
 }
 
-/// Digits only: a sign is no part of the format.
+/// Parses digits; a sign is not allowed.
 fn number(digits: &str, radix: u32) -> Option<u32> {
     if !digits.chars().all(|digit| digit.is_digit(radix)) {
         return None;
@@ -164,7 +166,7 @@ fn number(digits: &str, radix: u32) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok()
 }
 
-/// Finds the ids of an application in a file; the customary one is `/etc/rsm/rsm.segmentid`.
+/// Finds the ids of an application in a file, usually `/etc/rsm/rsm.segmentid`.
 ///
 /// # Errors
 /// As [`find_range`]; BAD_CONF also if the file cannot be read.

@@ -1,4 +1,6 @@
-//! What one node may have of the tables that peers fill, so that it cannot leave the others without.
+//! Shares: limits for each node in the tables that peers fill.
+//!
+//! No node can use up the share of another.
 
 use alloc::vec::Vec;
 
@@ -14,19 +16,19 @@ use crate::link::Link;
 use crate::link::wire::Greeting;
 use crate::options::{NodeId, Options};
 
-/// Shares of each node that there is, alike for all.
+/// Shares of a node, equal for all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
     /// Connections to segments exported here.
     pub(crate) importers: usize,
-    /// Links that it asked for.
+    /// Links that the node asked for.
     pub(crate) links: usize,
-    /// Messages on the way to it by the links that it asked for.
+    /// Pending messages on the links that the node asked for.
     pub(crate) messages: usize,
 }
 
 impl Shares {
-    /// Divides the tables among the nodes, once there is a place for each link that this side may ask for.
+    /// Divides the tables among the nodes, after reserving the links of this side.
     pub(crate) fn new<B: Backend, L: RawLock>(
         options: &Options,
         ports: &[Port<'_, B, L>],
@@ -45,7 +47,7 @@ impl Shares {
         Ok(Self {
             importers: share(limits.importers, nodes.len()),
             links: share(limits.links.saturating_sub(own_links), nodes.len()),
-            // The other half is for transfers, and for messages that this side has to say for them.
+            // The other half is for transfers, and for messages on the links of this side.
             messages: share(limits.requests / 2, nodes.len()),
         })
     }
@@ -56,8 +58,10 @@ fn share(places: usize, nodes: usize) -> usize {
 }
 
 impl State {
-    /// Whether a node may connect to one segment more. What it lost with its links and did not come back for counts
-    /// until somebody needs the place.
+    /// Returns true if a node may connect to one more segment.
+    ///
+    /// A connection that lost its link and did not return counts until its slot is needed; then the
+    /// oldest one is removed.
     ///
     /// Spec: RSMST-05
     pub(crate) fn admits_importer(&mut self, node: NodeId) -> bool {
@@ -79,15 +83,16 @@ impl State {
         }
     }
 
-    /// Whether a node may have one link more that it asked for.
+    /// Returns true if a node may have one more link that it asked for.
     ///
     /// Spec: RSMST-05
     pub(crate) fn admits_link(&self, node: NodeId) -> bool {
         self.links_from(node).count() < self.shares.links
     }
 
-    /// The link that a new one of the same life of a node takes the place of: a process has one at a time through a port, so
-    /// that this one broke without a word.
+    /// Returns the link that a new link of the same incarnation of a node replaces.
+    ///
+    /// A process has one link through a port at a time, so the old one broke without an event.
     pub(crate) fn superseded_link(&self, port: usize, peer: &Greeting) -> Option<Handle> {
         self.links_from(peer.node)
             .find(|(_, link)| {
@@ -97,7 +102,7 @@ impl State {
             .map(|(handle, _)| handle)
     }
 
-    /// Whether a message more may be on the way by a link.
+    /// Returns true if one more message may be pending on a link.
     ///
     /// Spec: RSMST-05
     pub(crate) fn admits_message(&self, link: &Link) -> bool {

@@ -1,4 +1,4 @@
-//! Barriers: spans in which every failed transfer is found.
+//! Barriers: spans of transfers in which every failure is reported.
 
 use dat_core::backend::Backend;
 use dat_core::event::Wait;
@@ -10,12 +10,12 @@ use crate::error::{Result, RsmError};
 use crate::id::{BarrierId, ImportId};
 use crate::import::{Import, ImportState, import_at};
 
-/// What a barrier was asked to cover; all of them cover the segment (`Spec: RSMBR-02`).
+/// Scope asked of a barrier; every barrier covers its segment (`Spec: RSMBR-02`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BarrierScope {
     /// The segment.
     Segment,
-    /// Everything to the node of the segment; the default of the interface.
+    /// All transfers to the node of the segment; the default of the interface.
     #[default]
     Node,
     /// The segment, for the calling thread.
@@ -24,7 +24,7 @@ pub enum BarrierScope {
     NodeThread,
 }
 
-/// What the span of a barrier began with.
+/// State of the connection at the start of a span.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     error_epoch: u32,
@@ -39,15 +39,15 @@ pub(crate) struct Barrier {
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Makes a barrier, closed, for a connection. There may be several.
+    /// Makes a closed barrier for a connection, which may have several.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no connection.
+    /// - BAD_SEG_HNDL: `import` is no connection.
     /// - INSUFFICIENT_RESOURCES: the table is full.
     ///
     /// Spec: RSMBR-01, RSMBR-02, RSMBR-03
     pub fn init_barrier(&self, import: ImportId, scope: BarrierScope) -> Result<BarrierId> {
-        // Whatever was asked for, the whole segment is covered, which every scope allows.
+        // Ignores the scope: every barrier covers the segment of its connection.
         let _wider = scope;
         self.state.with(|state| {
             import_at(state, import)?;
@@ -60,11 +60,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Begins a span, or begins it anew. Never fails because of the path: closing does.
+    /// Starts a span, or restarts it.
+    ///
+    /// A broken path does not fail the call; closing the barrier reports it.
     ///
     /// # Errors
-    /// - BARRIER_UNINITIALIZED: no barrier.
-    /// - BAD_SEG_HNDL: its connection is gone.
+    /// - BARRIER_UNINITIALIZED: `barrier` is no barrier.
+    /// - BAD_SEG_HNDL: the barrier's connection is gone.
     ///
     /// Spec: RSMBR-04
     pub fn open_barrier(&self, barrier: BarrierId) -> Result<()> {
@@ -81,16 +83,19 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Ends a span: waits until everything begun in it is done and visible, and says whether all of it succeeded. The
-    /// barrier is closed in any case, but for an interruption.
+    /// Ends a span: waits until its transfers are done and visible, and reports failures.
+    ///
+    /// Closes the barrier, except after an interruption.
     ///
     /// # Errors
-    /// - BARRIER_UNINITIALIZED: no barrier.
-    /// - BAD_SEG_HNDL: its connection is gone.
-    /// - BARRIER_NOT_OPENED: no span has begun.
-    /// - CONN_ABORTED: the segment was taken back in the span.
-    /// - BARRIER_FAILURE: something in the span failed, or the path to the node did; all of it is to be done again.
-    /// - INTERRUPTED: the span goes on.
+    /// - BARRIER_UNINITIALIZED: `barrier` is no barrier.
+    /// - BAD_SEG_HNDL: the barrier's connection is gone.
+    /// - BARRIER_NOT_OPENED: no span has started.
+    /// - CONN_ABORTED: the segment was taken back during the span.
+    /// - BARRIER_FAILURE: a transfer of the span or the path to the node failed; repeat all
+    ///   transfers of the span.
+    /// - INSUFFICIENT_RESOURCES: the table of calls is full.
+    /// - INTERRUPTED: `wait` was interrupted; the span continues.
     ///
     /// Spec: RSMBR-05, RSMBR-06, RSMBR-08, RSMBR-09, RSMBR-11, RSMST-01
     pub fn close_barrier<W: Wait>(&self, barrier: BarrierId, wait: &mut W) -> Result<()> {
@@ -105,8 +110,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         outcome
     }
 
-    /// Separates what was begun before from what is begun after: writes before it are visible before anything later
-    /// begins. The span goes on.
+    /// Orders transfers: earlier writes are visible before later transfers start.
+    ///
+    /// The span continues.
     ///
     /// # Errors
     /// As [`close_barrier`](Self::close_barrier).
@@ -141,14 +147,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .ok_or(RsmError::BadSegmentHandle)?;
             verdict(import)
         });
-        // What the connection says comes before how the flush went.
+        // The state of the connection takes precedence over the outcome of the flush.
         outcome.and(drained)
     }
 
-    /// Frees a barrier, in any state, also when its connection is gone.
+    /// Frees a barrier in any state, even if its connection is gone.
     ///
     /// # Errors
-    /// BARRIER_UNINITIALIZED: no barrier.
+    /// BARRIER_UNINITIALIZED: `barrier` is no barrier.
     ///
     /// Spec: RSMBR-10
     pub fn destroy_barrier(&self, barrier: BarrierId) -> Result<()> {
@@ -163,7 +169,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 }
 
-/// A live barrier, and its connection.
+/// Returns a live barrier and its connection.
 fn barrier_at(state: &mut State, barrier: BarrierId) -> Result<(Barrier, &mut Import)> {
     let place = *state
         .barriers

@@ -1,4 +1,6 @@
-//! Loads and stores without a transfer, where the backend sees the memory of peers: mappings, and single accesses.
+//! Mappings and single accesses without a transfer.
+//!
+//! They need a backend that accesses the memory of peers.
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{Backend, BackendError, DirectAccess, RemoteRange};
@@ -12,10 +14,10 @@ use crate::export::access::Permission;
 use crate::id::ImportId;
 use crate::import::{Attach, BarrierMode, Import, ImportState, import_at};
 
-/// Accesses without a transfer for each look at what peers say.
+/// Accesses without a transfer for each call of `progress`.
 const SHORTCUTS: u32 = 64;
 
-/// The mapped part of a segment.
+/// Mapped part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) offset: u64,
@@ -23,7 +25,7 @@ pub(crate) struct Mapping {
     permission: Permission,
 }
 
-/// One access to a mapping, checked.
+/// A checked access to a mapping.
 struct Access {
     port: usize,
     peer: IaAddress,
@@ -32,7 +34,7 @@ struct Access {
 }
 
 impl Mapping {
-    /// Whether a single access lies in the mapped part (`Spec: RSMMP-03`).
+    /// Returns true if the mapped part contains an access (`Spec: RSMMP-03`).
     pub(crate) fn covers(&self, offset: u64, length: u64) -> bool {
         offset.checked_sub(self.offset).is_some_and(|start| {
             start <= self.length && length <= self.length.saturating_sub(start)
@@ -41,17 +43,20 @@ impl Mapping {
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Maps a part of a segment, for loads and stores without a transfer. There is at most one mapping of a connection;
-    /// put and get keep to it while it lasts; vectors do not.
+    /// Maps a part of a segment, for loads and stores without a transfer.
+    ///
+    /// A connection has at most one mapping. While it lasts, put and get must stay inside it;
+    /// vectors need not.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no connection.
-    /// - SEG_ALREADY_MAPPED: it has a mapping.
-    /// - BAD_PERMS: no right, or more than the connection has.
-    /// - BAD_OFFSET: behind the end. BAD_LENGTH: nothing, or beyond the end.
-    /// - BAD_MEM_ALIGNMENT: the offset is no multiple of the page size.
+    /// - BAD_SEG_HNDL: `import` is no connection.
+    /// - SEG_ALREADY_MAPPED: the connection has a mapping.
+    /// - BAD_PERMS: `permission` is empty, or exceeds that of the connection.
+    /// - BAD_OFFSET: the offset is at or after the end of the segment.
+    /// - BAD_LENGTH: the length is 0, or exceeds the rest of the segment.
+    /// - BAD_MEM_ALIGNMENT: the offset is not a multiple of the page size.
     /// - CONN_ABORTED: the segment is gone.
-    /// - MAP_FAILED: the backend does not see the exporter's memory.
+    /// - MAP_FAILED: the backend cannot access the exporter's memory.
     ///
     /// Spec: RSMMP-01, RSMMP-03, RSMMP-05
     pub fn import_map(
@@ -88,7 +93,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
             Ok((place.port, self.peer_of(place)?, place.direct(offset)))
         })?;
-        // Nothing is moved; but whether it could be is found out.
+        // An empty access finds out if the backend can access the memory.
         let read = permission.contains(Permission::READ);
         let seen = self.direct(port, |device| match read {
             true => device.load(peer, range, &mut []),
@@ -109,11 +114,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Ends the mapping of a connection, also of an aborted one.
+    /// Ends the mapping of a connection, even of an aborted one.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no connection.
-    /// - SEG_NOT_MAPPED: there is no mapping.
+    /// - BAD_SEG_HNDL: `import` is no connection.
+    /// - SEG_NOT_MAPPED: the connection has no mapping.
     ///
     /// Spec: RSMMP-10, RSMST-02
     pub fn import_unmap(&self, import: ImportId) -> Result<()> {
@@ -123,14 +128,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Loads bytes from a mapping, whose first byte is at offset 0.
+    /// Loads bytes from a mapping; offset 0 is its first byte.
     ///
-    /// Once the segment is gone the bytes mean nothing, and the load succeeds: closing a barrier tells.
+    /// Once the segment is gone, the load succeeds and the bytes are undefined; closing a barrier
+    /// reports it.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no connection. SEG_NOT_MAPPED: no mapping.
-    /// - PERM_DENIED: the mapping is not for reading.
-    /// - BAD_OFFSET, BAD_LENGTH: outside.
+    /// - BAD_SEG_HNDL: `import` is no connection.
+    /// - SEG_NOT_MAPPED: the connection has no mapping.
+    /// - PERM_DENIED: the mapping is not readable.
+    /// - BAD_OFFSET, BAD_LENGTH: the range leaves the mapping.
     ///
     /// Spec: RSMMP-01, RSMST-02
     pub fn map_load(&self, import: ImportId, offset: u64, into: &mut [u8]) -> Result<()> {
@@ -143,12 +150,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Stores bytes to a mapping, whose first byte is at offset 0.
+    /// Stores bytes to a mapping; offset 0 is its first byte.
     ///
-    /// Once the segment is gone the bytes vanish, and the store succeeds: closing a barrier tells.
+    /// Once the segment is gone, the store succeeds without effect; closing a barrier reports it.
     ///
     /// # Errors
-    /// As [`map_load`](Self::map_load), where PERM_DENIED is for writing.
+    /// As [`map_load`](Self::map_load), where PERM_DENIED means that the mapping is not writable.
     ///
     /// Spec: RSMMP-01, RSMST-02
     pub fn map_store(&self, import: ImportId, offset: u64, from: &[u8]) -> Result<()> {
@@ -161,9 +168,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// What a single access needs to go without a transfer, as if what it names were mapped for it (RSMMP-04); `None` if it
-    /// has to be a transfer, which says what is wrong if anything is. It has to while there are transfers that it might overtake, on the way or not seen to have
-    /// arrived.
+    /// Prepares a single access without a transfer; `None` if it must be a transfer.
+    ///
+    /// The access runs as if its range were mapped (RSMMP-04). It must be a transfer while there
+    /// are earlier transfers that it might overtake: pending ones, or writes that are not known to
+    /// be visible. An invalid access must be a transfer too, which reports its error.
     ///
     /// Spec: RSMMP-03, RSMGP-05
     fn shortcut(
@@ -205,7 +214,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// Puts bytes without a transfer; false if it has to be one.
+    /// Puts bytes without a transfer; returns false if a transfer is needed.
     pub(crate) fn put_directly<W: Wait>(
         &self,
         import: ImportId,
@@ -226,7 +235,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         stored == Some(Ok(()))
     }
 
-    /// Gets bytes without a transfer; false if it has to be one.
+    /// Gets bytes without a transfer; returns false if a transfer is needed.
     pub(crate) fn get_directly<W: Wait>(
         &self,
         import: ImportId,
@@ -247,7 +256,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         loaded == Some(Ok(()))
     }
 
-    /// Makes progress in one of many calls that need none, so that peers are heard by a caller that makes no others.
+    /// Makes progress in one of [`SHORTCUTS`] calls.
+    ///
+    /// Accesses without a transfer need no progress, but a thread may make no other calls, and its
+    /// peers need answers.
     fn now_and_then<W: Wait>(&self, wait: &mut W) {
         let count = self.shortcuts.fetch_add(1, Ordering::Relaxed);
         if count.is_multiple_of(SHORTCUTS) {
@@ -284,7 +296,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// An access that failed is the barrier's to tell (`Spec: RSMBR-05`).
+    /// Counts a failed access, which closing a barrier reports (`Spec: RSMBR-05`).
     fn account_direct(
         &self,
         import: ImportId,
@@ -299,7 +311,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// The address of the exporter.
+    /// Returns the address of the exporter.
     fn peer_of(&self, import: &Import) -> Result<IaAddress> {
         self.ports
             .get(import.port)
@@ -308,7 +320,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             .ok_or(RsmError::RemoteNodeUnreachable)
     }
 
-    /// Whether the backend of a port may see the memory of peers.
+    /// Returns true if the backend of a port may access the memory of peers.
     pub(crate) fn sees_peers(&self, port: usize) -> bool {
         self.ports.get(port).is_some_and(|port| port.sees_peers)
     }
@@ -327,7 +339,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 }
 
 impl Import {
-    /// A place in the segment, as peers name it.
+    /// Returns the remote address and key of an offset in the segment.
     fn direct(&self, offset: u64) -> RemoteRange {
         RemoteRange {
             address: self.address.wrapping_add(offset),

@@ -18,21 +18,21 @@ use crate::import::map::Mapping;
 use crate::link::wire::Body;
 use crate::options::NodeId;
 
-/// When transfers count as completed (`Spec: RSMMD-01`).
+/// Mode of completion of transfers (`Spec: RSMMD-01`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum BarrierMode {
-    /// When the barrier that covers them is closed.
+    /// Transfers complete when the barrier that covers them is closed.
     Explicit = 0,
-    /// When the call that makes them returns.
+    /// Transfers complete when their call returns.
     Implicit = 1,
 }
 
 impl BarrierMode {
-    /// The mode of a number.
+    /// Converts a number to a mode.
     ///
     /// # Errors
-    /// BAD_MODE: there is none.
+    /// BAD_MODE: no mode has this number.
     pub const fn from_number(number: u32) -> Result<Self> {
         match number {
             0 => Ok(Self::Explicit),
@@ -42,25 +42,25 @@ impl BarrierMode {
     }
 }
 
-/// The life of a connection to a segment (`Spec: RSMST-03`).
+/// State of a connection to a segment (`Spec: RSMST-03`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportState {
-    /// Asked for, not granted.
+    /// Requested, not granted yet.
     Connecting,
     /// Granted.
     Connected,
-    /// Taken back by the exporter, or lost with it; for good.
+    /// Ended for good: the exporter took the segment back, ended or became unreachable.
     Aborted,
 }
 
-/// A connection's place on the links.
+/// Link of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attach {
-    /// On none: it has to be asked for.
+    /// No link; the connection has to be requested.
     Detached,
-    /// Asked for on this link.
+    /// Requested on this link.
     Asked(Handle),
-    /// On this link.
+    /// Attached to this link.
     Attached(Handle),
 }
 
@@ -73,12 +73,12 @@ impl Attach {
     }
 }
 
-/// What the exporter is to be told when nothing uses the old key any more.
+/// An acknowledgement that is due once no request uses the old key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acknowledge {
     pub(crate) link: Handle,
     pub(crate) importer: u64,
-    /// All requests up to this one must have come back.
+    /// Number of the last request that must complete before.
     pub(crate) after: u64,
 }
 
@@ -90,48 +90,48 @@ pub(crate) struct Import {
     pub(crate) segment: SegmentId,
     pub(crate) permission: Permission,
     pub(crate) state: ImportState,
-    /// Why it was not granted.
+    /// Reason for a refusal.
     pub(crate) refusal: Option<RsmError>,
     pub(crate) attach: Attach,
-    /// When it is given up, while it is on no link.
+    /// Time at which the connection is given up, unless it is attached by then.
     pub(crate) deadline: Option<Instant>,
     pub(crate) publication: u64,
-    /// The life of the exporter that granted it.
+    /// Incarnation of the exporter that granted the connection.
     pub(crate) incarnation: u64,
     pub(crate) importer: u64,
     pub(crate) length: u64,
     pub(crate) address: u64,
     pub(crate) key: u32,
-    /// Whether the exporter's numbers have the other byte order.
+    /// True if the exporter has the other byte order.
     pub(crate) swapped: bool,
-    /// Changes when address and key do.
+    /// Changes with the address and the key.
     pub(crate) key_epoch: u32,
     /// Changes with every forced disconnect (`Spec: RSMST-01`).
     pub(crate) generation: u32,
-    /// Changes with every failed transfer and every broken link.
+    /// Changes with every failed access, broken link and abort.
     pub(crate) error_epoch: u32,
     /// Changes with every failed transfer.
     pub(crate) failures: u32,
     pub(crate) mode: BarrierMode,
     pub(crate) barriers: u32,
-    /// Transfers posted, and come back.
+    /// Numbers of transfers posted and completed.
     pub(crate) posted: u64,
     pub(crate) finished: u64,
-    /// The last transfer that wrote, and the last one that is known to be visible, counted as `posted`.
+    /// Number of the last transfer that writes, and of the last known visible.
     pub(crate) written: u64,
     pub(crate) flushed: u64,
     pub(crate) acknowledge: Option<Acknowledge>,
     pub(crate) mapping: Option<Mapping>,
     pub(crate) signals: u32,
     pub(crate) poll_references: u32,
-    /// Calls under way.
+    /// Active calls.
     pub(crate) calls: u32,
-    /// It is being disconnected: no new call may use it.
+    /// Set while the connection is being disconnected; new calls are refused.
     pub(crate) closing: bool,
 }
 
 impl Import {
-    /// The exporter took it back, or it cannot be reached any more; for good.
+    /// Aborts the connection for good: the exporter took it back or became unreachable.
     pub(crate) fn abort(&mut self) {
         if self.state != ImportState::Aborted {
             self.state = ImportState::Aborted;
@@ -142,7 +142,7 @@ impl Import {
         self.deadline = None;
     }
 
-    /// Nothing came of it.
+    /// Refuses a requested connection, or aborts a granted one.
     pub(crate) fn give_up(&mut self, why: RsmError) {
         if self.state == ImportState::Connecting {
             self.refusal = self.refusal.or(Some(why));
@@ -153,12 +153,12 @@ impl Import {
         }
     }
 
-    /// Whether it waits to be connected on a link.
+    /// Returns true if the connection has to be requested on a link.
     pub(crate) fn is_looking(&self) -> bool {
         self.attach == Attach::Detached && self.is_waiting()
     }
 
-    /// Whether it is not connected on any link, but may be.
+    /// Returns true if the connection is not attached to a link, but may become so.
     pub(crate) fn is_waiting(&self) -> bool {
         let attached = matches!(self.attach, Attach::Attached(_));
         !attached
@@ -170,7 +170,7 @@ impl Import {
     }
 }
 
-/// A connection that calls may use: granted once, and not being disconnected.
+/// Returns a connection that calls may use: once granted, and not being disconnected.
 pub(crate) fn import_at(state: &mut State, import: ImportId) -> Result<&mut Import> {
     state
         .imports
@@ -180,17 +180,19 @@ pub(crate) fn import_at(state: &mut State, import: ImportId) -> Result<&mut Impo
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Connects to a published segment of a node, this one included. The connection starts in implicit mode, with no
-    /// barrier and no signal.
+    /// Connects to a published segment of a node, which may be this node.
+    ///
+    /// The connection starts in implicit mode, without barriers and signals.
     ///
     /// # Errors
-    /// - BAD_CTLR_HNDL: no open controller.
-    /// - PERM_DENIED: no right, or one that there is not, is asked for; or the exporter does not grant it.
-    /// - CTLR_NOT_PRESENT: loopback is asked for another node.
-    /// - REMOTE_NODE_UNREACHABLE: no such node, or it does not answer.
-    /// - SEG_NOT_PUBLISHED, SEG_NOT_PUBLISHED_TO_NODE: says the exporter.
-    /// - INTERRUPTED: the wait was.
-    /// - INSUFFICIENT_RESOURCES: tables are used up, here or there.
+    /// - BAD_CTLR_HNDL: `controller` is not open.
+    /// - PERM_DENIED: `permission` is empty or unknown, or the exporter does not grant it.
+    /// - CTLR_NOT_PRESENT: a loopback controller cannot reach another node.
+    /// - REMOTE_NODE_UNREACHABLE: the node is unknown, or does not answer.
+    /// - SEG_NOT_PUBLISHED, SEG_NOT_PUBLISHED_TO_NODE: the exporter refused the connection.
+    /// - CONN_ABORTED: the segment was taken back, or the controller released, during the call.
+    /// - INTERRUPTED: `wait` was interrupted.
+    /// - INSUFFICIENT_RESOURCES: tables are exhausted, here or at the exporter.
     ///
     /// Spec: RSMIM-01..04, RSMIM-06, RSMGEN-08
     pub fn import_connect<W: Wait>(
@@ -268,14 +270,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(import)
     }
 
-    /// Ends a connection, also an aborted one, after the calls that use it and the transfers they left behind. Vectors that
-    /// do not block are waited for with what they have on the way alone.
+    /// Ends a connection, even an aborted one, after its calls and pending transfers.
+    ///
+    /// Of vectors that do not block, only the pending transfers are waited for.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no connection.
-    /// - SEG_STILL_MAPPED: it has a mapping; nothing changed.
-    /// - POLLFD_IN_USE: somebody polls it; nothing changed.
-    /// - INTERRUPTED: while waiting for calls; the connection lives on.
+    /// - BAD_SEG_HNDL: `import` is no connection.
+    /// - SEG_STILL_MAPPED: the connection has a mapping; nothing changed.
+    /// - POLLFD_IN_USE: a caller polls the segment; nothing changed.
+    /// - INTERRUPTED: `wait` was interrupted; the connection stays.
     ///
     /// Spec: RSMIM-10, RSMIM-11
     pub fn import_disconnect<W: Wait>(&self, import: ImportId, wait: &mut W) -> Result<()> {
@@ -309,7 +312,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Takes a connection out of the table; its exporter is told if it knows it.
+    /// Removes a connection; tells its exporter if the connection is attached.
     fn forget_import(&self, import: ImportId) {
         self.state.with(|state| {
             let Some(removed) = state.imports.remove(import.handle()) else {
@@ -331,10 +334,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
     }
 
-    /// Bytes of the segment.
+    /// Returns the length of the segment in bytes.
     ///
     /// # Errors
-    /// BAD_SEG_HNDL: no connection.
+    /// BAD_SEG_HNDL: `import` is no connection.
     ///
     /// Spec: RSMIM-05
     pub fn import_length(&self, import: ImportId) -> Result<u64> {
@@ -342,19 +345,19 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             .with(|state| Ok(import_at(state, import)?.length))
     }
 
-    /// Where the segment begins in the exporter's memory; another place after it was bound to other memory.
+    /// Returns the segment's address in the exporter's memory; it changes with a rebind.
     ///
     /// # Errors
-    /// BAD_SEG_HNDL: no connection.
+    /// BAD_SEG_HNDL: `import` is no connection.
     pub fn import_address(&self, import: ImportId) -> Result<u64> {
         self.state
             .with(|state| Ok(import_at(state, import)?.address))
     }
 
-    /// The rights of a connection; fixed for its life.
+    /// Returns the rights of a connection; fixed for its life.
     ///
     /// # Errors
-    /// BAD_SEG_HNDL: no connection.
+    /// BAD_SEG_HNDL: `import` is no connection.
     ///
     /// Spec: RSMIM-03
     pub fn import_permission(&self, import: ImportId) -> Result<Permission> {
@@ -362,20 +365,20 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             .with(|state| Ok(import_at(state, import)?.permission))
     }
 
-    /// Whether the connection stands or was aborted, as far as is known without asking.
+    /// Returns the state of a connection as known here, without asking the exporter.
     ///
     /// # Errors
-    /// BAD_SEG_HNDL: no connection.
+    /// BAD_SEG_HNDL: `import` is no connection.
     ///
     /// Spec: RSMST-03
     pub fn import_state(&self, import: ImportId) -> Result<ImportState> {
         self.state.with(|state| Ok(import_at(state, import)?.state))
     }
 
-    /// Chooses when transfers of calls made from now on count as completed.
+    /// Sets the mode of completion for transfers of later calls.
     ///
     /// # Errors
-    /// BAD_SEG_HNDL: no connection.
+    /// BAD_SEG_HNDL: `import` is no connection.
     ///
     /// Spec: RSMMD-01, RSMMD-02, RSMMD-03
     pub fn set_mode(&self, import: ImportId, mode: BarrierMode) -> Result<()> {
@@ -386,10 +389,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         })
     }
 
-    /// When transfers of calls count as completed.
+    /// Returns the mode of completion.
     ///
     /// # Errors
-    /// BAD_SEG_HNDL: no connection.
+    /// BAD_SEG_HNDL: `import` is no connection.
     ///
     /// Spec: RSMMD-01
     pub fn mode(&self, import: ImportId) -> Result<BarrierMode> {

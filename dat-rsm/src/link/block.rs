@@ -1,4 +1,4 @@
-//! Memory of the engine itself, registered.
+//! Registered memory of the engine.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,16 +14,17 @@ use dat_core::sync::RawLock;
 use crate::error::{Result, RsmError};
 use crate::local::borrow;
 
-/// Bytes on the heap and their registration.
+/// Bytes on the heap, and their registration.
 ///
-/// It must be freed before it is dropped, or its adapter closed: the engine drops its adapters before its blocks.
+/// Free it, or close its adapter, before it is dropped; the engine drops its adapters before its
+/// blocks.
 pub(crate) struct Block {
     bytes: Box<[AtomicU8]>,
     made: LmrCreated,
 }
 
 impl Block {
-    /// Takes and registers zero bytes.
+    /// Allocates and registers `length` zero bytes.
     pub(crate) fn new<B: Backend, L: RawLock>(
         ia: &Ia<'_, B, L>,
         pz: PzId,
@@ -44,10 +45,11 @@ impl Block {
         Ok(Self { bytes, made })
     }
 
-    /// Takes the block from the device and gives the memory back.
+    /// Ends the registration and frees the memory.
     pub(crate) fn free<B: Backend, L: RawLock>(self, ia: &Ia<'_, B, L>) {
         if ia.lmr_free(self.made.lmr).is_err() {
-            // Only an adapter that is closed refuses; should it not be, the memory stays where the device may write.
+            // Fails only if the adapter is closed. The memory is leaked in case the device still
+            // writes to it.
             core::mem::forget(self.bytes);
         }
     }

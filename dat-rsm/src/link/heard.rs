@@ -1,4 +1,4 @@
-//! What peers say. Whatever it is, it touches only what the link it came by has a right to.
+//! Messages of peers; each may only touch objects that belong to its link.
 
 use dat_core::backend::Backend;
 use dat_core::memory::LmrCreated;
@@ -15,7 +15,7 @@ use crate::import::{Acknowledge, Attach, Import, ImportState};
 use crate::link::wire::Body;
 use crate::signal::count_signal;
 
-/// A request to be connected.
+/// A request for a connection.
 #[derive(Clone, Copy)]
 struct Wish {
     import: u64,
@@ -25,7 +25,7 @@ struct Wish {
     resume: u64,
 }
 
-/// What is granted, if the key can be had.
+/// A connection to be granted, once its key exists.
 struct Grant {
     export: Handle,
     port: usize,
@@ -34,14 +34,14 @@ struct Grant {
     binding: u32,
     number: u64,
     key: Option<LmrCreated>,
-    /// The connection that is resumed.
+    /// The connection to resume.
     importer: Option<Handle>,
     node: u32,
     incarnation: u64,
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Acts on a message that came by a link.
+    /// Handles a message of a link.
     pub(crate) fn heard(&self, index: usize, link: Handle, body: Body) {
         match body {
             Body::Credit => {}
@@ -137,7 +137,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// A node asks to be connected to a segment.
+    /// Handles a request for a connection.
     ///
     /// Spec: RSMIM-02, RSMPB-03, RSMIM-03
     fn asked(&self, index: usize, link: Handle, wish: Wish) {
@@ -198,7 +198,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     })
                     .ok_or(RsmError::InsufficientResources)?,
             };
-            // Before anybody can take it back or change it: what is said of a change has to come later.
+            // Sent under the lock: messages about later changes of the segment must come after it.
             let body = Body::Accept {
                 import: wish.import,
                 importer: importer.to_raw(),
@@ -216,11 +216,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         answer
     }
 
-    /// An exporter grants what was asked for.
+    /// Handles the grant of a connection.
     fn granted(&self, state: &mut State, link: Handle, handle: Handle, granted: Granted) {
         let peer = state.links.get(link).and_then(|link| link.peer);
         let (Some(peer), Some(import)) = (peer, asked_import(state, link, handle)) else {
-            // Nobody waits for it any more.
+            // No request waits for this grant.
             let importer = granted.importer;
             let body = Body::Disconnect { importer };
             self.tell(state, link, body);
@@ -251,7 +251,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         import.swapped = peer.big_endian != cfg!(target_endian = "big");
     }
 
-    /// An exporter takes a segment back.
+    /// Handles the revocation of a segment.
     ///
     /// Spec: RSMST-01, RSMST-04
     fn revoked(&self, state: &mut State, link: Handle, handle: Handle, importer: u64) {
@@ -267,7 +267,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
     }
 
-    /// A segment has other memory: what is posted from now on goes there.
+    /// Handles the rebind of a segment; later posts go to the new memory.
     ///
     /// Spec: RSMEX-20
     fn rebound(
@@ -302,7 +302,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 }
 
-/// What an exporter grants.
+/// Content of a grant.
 struct Granted {
     importer: u64,
     length: u64,
@@ -323,7 +323,7 @@ fn find_grant(state: &State, index: usize, link: Handle, wish: Wish) -> Result<G
         .and_then(|link| Some((link.node, link.peer?.incarnation)))
         .ok_or(RsmError::InternalError)?;
     let permission = Permission::from_number(wish.permission)?;
-    // The importer's controller is connected to the one that the segment was made on (RSMGEN-08).
+    // The importer connects to the controller that the segment was made on (RSMGEN-08).
     let (handle, export, publication) = state
         .exports
         .iter()
@@ -345,8 +345,8 @@ fn find_grant(state: &State, index: usize, link: Handle, wish: Wish) -> Result<G
         )?;
         None
     } else {
-        // A connection keeps the rights that it was granted, whatever the list says by now (RSMPB-10), but only one
-        // that is remembered: the peer's word is not enough.
+        // A connection keeps its granted rights, even if the list has changed (RSMPB-10). It must
+        // be in the table; the peer's claim is not enough.
         let found = state.importers.find(|importer| {
             importer.export == handle
                 && importer.import == wish.import
@@ -374,7 +374,7 @@ fn find_grant(state: &State, index: usize, link: Handle, wish: Wish) -> Result<G
     })
 }
 
-/// A connection that was asked for on this link.
+/// Returns a connection that was requested on this link.
 fn asked_import(state: &mut State, link: Handle, handle: Handle) -> Option<&mut Import> {
     state
         .imports
@@ -382,7 +382,7 @@ fn asked_import(state: &mut State, link: Handle, handle: Handle) -> Option<&mut 
         .filter(|import| import.attach == Attach::Asked(link))
 }
 
-/// A connection that was granted on this link.
+/// Returns a connection that is attached to this link.
 fn attached_import(state: &mut State, link: Handle, handle: Handle) -> Option<&mut Import> {
     state
         .imports
@@ -390,7 +390,7 @@ fn attached_import(state: &mut State, link: Handle, handle: Handle) -> Option<&m
         .filter(|import| import.attach == Attach::Attached(link))
 }
 
-/// A connection that this link may speak for.
+/// Returns a connection that this link may name.
 fn importer_at(state: &mut State, link: Handle, handle: Handle) -> Option<&mut Importer> {
     state
         .importers

@@ -1,4 +1,4 @@
-//! Connections between nodes, which all segments share.
+//! Links: connections between nodes, shared by all segments.
 
 pub(crate) mod block;
 mod heard;
@@ -22,17 +22,17 @@ use crate::link::wire::{Body, Greeting, MESSAGE_SIZE, Message};
 use crate::options::{NodeId, Options};
 use crate::transfer::flight::{Owner, Request, Step};
 
-/// Answers that may wait for credits. A peer that asks and lets more gather does not speak the protocol.
+/// Most answers that may wait for credits; a peer that causes more violates the protocol.
 const ANSWERS_LIMIT: usize = 256;
 
-/// The life of a link.
+/// State of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkState {
-    /// Asked for, or accepted, but not established.
+    /// Requested or accepted, not established.
     Pending,
     /// In use.
     Up,
-    /// Over; requests may still come back.
+    /// Ended; requests may still complete.
     Over,
 }
 
@@ -41,50 +41,50 @@ pub(crate) enum LinkState {
 struct Waiting {
     body: Body,
     import: Handle,
-    /// The call that wants to know when it ended.
+    /// Flight to notify of the completion; null for none.
     told: Handle,
-    /// How often it is to be said.
+    /// Number of times to send it.
     times: u32,
 }
 
-/// A connection to a node.
+/// A link: a connection to a node.
 pub(crate) struct Link {
     pub(crate) port: usize,
     pub(crate) node: NodeId,
     pub(crate) state: LinkState,
     pub(crate) ep: EpId,
-    /// Whether this side asked for it.
+    /// True if this side asked for the link.
     pub(crate) active: bool,
-    /// What the peer said of itself; always there when the link is up.
+    /// Greeting of the peer; always present while the link is up.
     pub(crate) peer: Option<Greeting>,
-    /// Requests on the way, messages included.
+    /// Pending requests, including messages.
     pub(crate) requests: u32,
-    /// When it is tried whether the peer is there; `None` is never.
+    /// Time of the next probe; `None` is never.
     pub(crate) probe_at: Option<Instant>,
-    /// When an ended link is taken apart though requests are missing.
+    /// Time at which an ended link is removed even with pending requests.
     pub(crate) drain_until: Option<Instant>,
-    /// Messages and nothing else, received ones first.
+    /// Message buffers: those of the receives, then those of the sends.
     block: Option<Block>,
     slots: usize,
-    /// Messages that may be sent.
+    /// Messages that this side may send.
     credits: u32,
-    /// Messages taken in that the peer has not been told of.
+    /// Messages taken whose credits the peer does not have back yet.
     owed: u16,
-    /// Places in which a message is that was not taken in.
+    /// Receive slots with a message that is not taken yet, as bits.
     arrived: u64,
-    /// The place of the next message: the device fills them in turn.
+    /// Slot of the next message; the device fills the slots in ring order.
     next: usize,
-    /// Places before that one, in turn, which the device has not got.
+    /// Number of slots before `next`, in ring order, that are not posted.
     unposted: usize,
-    /// When a message that others have overtaken, or a place for one, has been missing too long.
+    /// Time limit for an overtaken message or an unposted slot; then the link ends.
     pub(crate) missing_until: Option<Instant>,
-    /// Places for messages to be sent.
+    /// Free send slots, as bits.
     free: u64,
     outbox: VecDeque<Waiting>,
 }
 
 impl Link {
-    /// A link over an endpoint; its receives are to be posted.
+    /// Makes a link over an endpoint; the caller must post its receives.
     pub(crate) fn new<B: Backend, L: RawLock>(
         index: usize,
         port: &Port<'_, B, L>,
@@ -124,7 +124,7 @@ impl Link {
         self.state == LinkState::Up
     }
 
-    /// What the peer says of itself is known from here on.
+    /// Stores the peer's greeting and its credits.
     pub(crate) fn meet(&mut self, peer: Greeting) {
         self.credits = u32::from(peer.credits);
         self.peer = Some(peer);
@@ -144,7 +144,7 @@ impl Link {
             .post_recv(self.ep, &[piece], cookie, CompletionFlags::empty())?)
     }
 
-    /// A message is in a place. The device may tell of it before those that were sent earlier.
+    /// Notes a message in a slot; the device may report it before earlier ones.
     pub(crate) fn message_came(&mut self, slot: usize) -> Result<()> {
         let place = 1_u64.checked_shl(slot as u32).filter(|_| slot < self.slots);
         let place = place.ok_or(RsmError::InternalError)?;
@@ -152,8 +152,9 @@ impl Link {
         Ok(())
     }
 
-    /// Copies the next message out, in the order in which they were sent, and posts its place again if the device takes it; `None` if it has
-    /// not come.
+    /// Copies out the next message in sending order; `None` if it has not arrived.
+    ///
+    /// Then posts its slot again, if the device accepts it.
     pub(crate) fn take_message<B: Backend, L: RawLock>(
         &mut self,
         link: Handle,
@@ -175,13 +176,15 @@ impl Link {
         Ok(Some(bytes))
     }
 
-    /// The place so many behind the next one.
+    /// Returns the slot at a distance after the next one, in ring order.
     fn in_turn(&self, behind: usize) -> usize {
         let place = self.next.saturating_add(behind);
         place.checked_rem(self.slots).unwrap_or(0)
     }
 
-    /// Posts the places in which no message is, as far as the device takes them; `link` is where this lives.
+    /// Posts the empty receive slots until the device refuses one.
+    ///
+    /// `link` is the handle of this link.
     pub(crate) fn post_receives<B: Backend, L: RawLock>(
         &mut self,
         link: Handle,
@@ -198,12 +201,12 @@ impl Link {
         Ok(())
     }
 
-    /// Whether a message has not come that others have overtaken, or the device has not got all places.
+    /// Returns true if an overtaken message is missing or a receive slot is not posted.
     pub(crate) fn misses(&self) -> bool {
         self.state != LinkState::Over && (self.arrived != 0 || self.unposted != 0)
     }
 
-    /// Counts what a message says of credits, and what it took.
+    /// Counts the credits that a message brings and the one that it used.
     pub(crate) fn account(&mut self, message: &Message) {
         self.credits = self.credits.saturating_add(u32::from(message.credits));
         if message.body != Body::Credit {
@@ -211,31 +214,35 @@ impl Link {
         }
     }
 
-    /// Messages that the peer may be told it can send again: for each one there is a place. A missing place for a message without a credit holds
-    /// one back as well; where there is none to hold back, the device of the peer asks again.
+    /// Returns the credits to give back to the peer; each has a posted receive.
+    ///
+    /// Each unposted receive holds back a credit, even one of the two for messages without a
+    /// credit. If there is no credit to hold back, a message may find no receive, and the peer's
+    /// device retries.
     fn returns(&self) -> u16 {
         let unposted = u16::try_from(self.unposted).unwrap_or(u16::MAX);
         self.owed.saturating_sub(unposted)
     }
 
-    /// Whether the endpoint takes a transfer more; the last places are for messages.
+    /// Returns true if the endpoint has room for a transfer; the rest is for messages.
     pub(crate) fn takes_transfer(&self, most: u32) -> bool {
         self.is_up() && self.requests < most
     }
 
-    /// Whether a message would go out at once.
+    /// Returns true if a message would be sent at once.
     pub(crate) fn has_room(&self) -> bool {
         self.is_up() && self.outbox.is_empty() && self.credits > 0 && self.free != 0
     }
 
-    /// Whether the peer may be told something, and nothing is on the way there whose end would remind of it.
+    /// Returns true if a send is due and no pending request causes a retry.
     pub(crate) fn is_stuck(&self, options: &Options) -> bool {
         let says = self.credits > 0 && !self.outbox.is_empty();
         self.is_up() && self.requests == 0 && (says || self.returns() >= low(options))
     }
 
-    /// Whether more answers wait than any peer that keeps the protocol lets gather. What this side says by itself is
-    /// bounded by its own tables, and is no fault of the peer.
+    /// Returns true if more answers wait than the protocol allows.
+    ///
+    /// Messages of this side's own are limited by its tables, and are no fault of the peer.
     pub(crate) fn is_clogged(&self, options: &Options) -> bool {
         let (mut answers, mut ends) = (0_usize, 0_usize);
         for waiting in &self.outbox {
@@ -243,7 +250,7 @@ impl Link {
                 Body::Accept { .. } | Body::Refuse { .. } | Body::Acknowledge { .. } => {
                     answers = answers.saturating_add(1);
                 }
-                // Said to answer what nobody asked for, and for each connection that ends.
+                // Sent for a grant without a request, and for each connection that ends.
                 Body::Disconnect { .. } => ends = ends.saturating_add(1),
                 _ => {}
             }
@@ -251,8 +258,10 @@ impl Link {
         answers > ANSWERS_LIMIT || ends > options.limits.imports.saturating_add(ANSWERS_LIMIT)
     }
 
-    /// Puts a message with others that wait, so that no more gather than there are connections: signals to all
-    /// importers of a publication are counted, and of the bindings of a connection only the last matters.
+    /// Queues a message, or merges it with a waiting one.
+    ///
+    /// So the queue needs no more room than there are connections. Signals to all importers of a
+    /// publication are counted. Of the rebinds of a connection, only the last is kept.
     fn gather(&mut self, waiting: Waiting) {
         let place = self.outbox.iter_mut().find(|other| match other.body {
             Body::SignalImporters { .. } => other.body == waiting.body,
@@ -272,17 +281,17 @@ impl Link {
         }
     }
 
-    /// Messages on the way.
+    /// Returns the number of pending messages.
     pub(crate) fn messages(&self) -> usize {
         self.slots.saturating_sub(self.free.count_ones() as usize)
     }
 
-    /// A place for messages is free again.
+    /// Frees a send slot.
     pub(crate) fn release(&mut self, slot: u8) {
         self.free |= 1_u64.checked_shl(u32::from(slot)).unwrap_or(0);
     }
 
-    /// Gives a link its memory.
+    /// Stores the memory of a link.
     pub(crate) fn give_block(&mut self, block: Option<Block>) {
         self.block = block;
     }
@@ -294,7 +303,9 @@ impl Link {
 }
 
 impl State {
-    /// Says something to a peer, as soon as it may be said. `told` is the call that wants to know of the end.
+    /// Queues a message to a peer and sends it once possible.
+    ///
+    /// The completion is reported to the flight `told`.
     pub(crate) fn say<B: Backend, L: RawLock>(
         &mut self,
         ports: &[Port<'_, B, L>],
@@ -304,7 +315,8 @@ impl State {
         told: Handle,
         options: &Options,
     ) {
-        // A peer may speak before the connection is reported here; the answer waits for that.
+        // A peer may send before the connection event arrives here; the answer waits for that
+        // event.
         let over = LinkState::Over;
         let Some(place) = self.links.get_mut(link).filter(|link| link.state != over) else {
             return;
@@ -318,7 +330,7 @@ impl State {
         self.pump(ports, link, options);
     }
 
-    /// Sends what may be sent.
+    /// Sends the messages and credits that may be sent.
     pub(crate) fn pump<B: Backend, L: RawLock>(
         &mut self,
         ports: &[Port<'_, B, L>],
@@ -337,7 +349,8 @@ impl State {
             } else {
                 None
             };
-            // Credits go with whatever is sent, or alone when the peer might run out.
+            // Each message carries credits; a credit message is sent only when the peer might run
+            // out.
             let waiting = match waiting {
                 Some(waiting) => waiting,
                 None if link.returns() >= low(options) => Waiting {
@@ -381,11 +394,11 @@ impl State {
             }) else {
                 return;
             };
-            // Behind a fence: a signal must not overtake reads that its vector began.
+            // The fence keeps a signal from overtaking reads of its vector.
             let flags = CompletionFlags::BARRIER_FENCE;
             let posted = port.ia.post_send(ep, &[piece], request.to_raw(), flags);
             if posted.is_err() {
-                // No room among the requests: when one comes back, this is tried again.
+                // The endpoint has no room. The next completion causes a retry.
                 self.requests.remove(request);
                 self.urgent = true;
                 return;
@@ -411,7 +424,7 @@ impl State {
         }
     }
 
-    /// A link is over: nobody uses it any more, and whoever was connected through it has to be connected again.
+    /// Ends a link; the connections on it have to reconnect.
     ///
     /// Spec: RSMBR-09
     pub(crate) fn end_link(&mut self, handle: Handle, now: Instant, options: &Options) {
@@ -439,7 +452,7 @@ impl State {
                 import.acknowledge = None;
             }
         }
-        // Connections to what this node exports are remembered for as long as their importers may take to come back.
+        // Importers may reconnect to this node's exports within this time.
         let until = now.after(options.connect_timeout.saturating_mul(2));
         for (_, importer) in self.importers.iter_mut() {
             if importer.link == handle {
@@ -453,7 +466,7 @@ impl State {
         self.remind(due);
     }
 
-    /// A request came back, or will not come back.
+    /// Removes a request that completed, or never will, and counts it.
     pub(crate) fn request_ended(&mut self, cookie: Handle, status: DtoStatus) {
         let Some(request) = self.requests.remove(cookie) else {
             return;
@@ -466,7 +479,7 @@ impl State {
             if status != DtoStatus::Success || link.state == LinkState::Over {
                 self.urgent = true;
             }
-            // What a peer asked for may wait on its other links for the end of a message on this one.
+            // Messages on the peer's other links may wait for the share that this one used.
             if !link.active || !link.outbox.is_empty() || link.owed > 0 {
                 self.urgent = true;
             }
@@ -517,13 +530,13 @@ impl State {
     }
 }
 
-/// Messages taken in that the peer is told of by themselves, if nothing else is said.
+/// Returns the number of owed credits at which a credit message is sent.
 fn low(options: &Options) -> u16 {
     options.credits.clamp(1, 60).div_ceil(2)
 }
 
-/// Microseconds that an ended link waits for its requests to come back.
+/// Microseconds that an ended link waits for its requests to complete.
 const DRAIN: u32 = 50_000;
 
-/// Microseconds after which what a link misses will not come.
+/// Microseconds after which an overtaken message or an unposted receive ends the link.
 pub(crate) const PATIENCE: u32 = 50_000;

@@ -1,16 +1,16 @@
-//! The control protocol: what nodes say to each other, and nothing else.
+//! The control protocol of the nodes.
 //!
-//! Whatever a peer sends is copied once and decoded here, strictly: a message of another version, of an unknown
-//! type, with a bit that means nothing or with a value that no message has is refused, and nothing here panics.
-//! Numbers are little-endian. Handles on the wire are words that their owner looks up in its own tables.
+//! A message of a peer is copied once and decoded strictly. Another version, an unknown type, an
+//! undefined bit or an undefined value is an error; decoding does not panic. Numbers are
+//! little-endian. Handles on the wire are words that their owner looks up in its own tables.
 
 use crate::error::RsmError;
 
-/// The version of the protocol, of greetings and messages alike.
+/// Version of the protocol, for greetings and messages.
 pub const VERSION: u8 = 1;
-/// Bytes of a greeting, which is the private data of a connection.
+/// Bytes of a greeting, the private data of a connection.
 pub const GREETING_SIZE: usize = 32;
-/// Bytes of a rejection, which is the private data of a connection that is refused.
+/// Bytes of a rejection, the private data of a refused connection.
 pub const REJECTION_SIZE: usize = 8;
 /// Bytes of a message.
 pub const MESSAGE_SIZE: usize = 64;
@@ -21,144 +21,147 @@ const BIG: u8 = 2;
 const NO_ACCUMULATE: u32 = 1;
 const HEADER: usize = 16;
 
-/// Why bytes are no greeting or message of this protocol.
+/// Reason why bytes are no greeting or message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
     /// Too few bytes.
     Short,
-    /// Not of this protocol.
+    /// Another protocol.
     Foreign,
-    /// Of another version.
+    /// Another version.
     Version(u8),
-    /// No message has this type.
+    /// An unknown type of message.
     UnknownType(u8),
-    /// A field has a value that means nothing.
+    /// A field with an undefined value.
     Value,
 }
 
-/// What either side of a new connection says of itself.
+/// Private data of each side of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// The node that speaks.
+    /// The sender's node.
     pub node: u32,
-    /// Its life: a node that was started again has another one.
+    /// Incarnation of the node; changes with each restart.
     pub incarnation: u64,
-    /// Where a read proves that earlier writes are visible.
+    /// Address of the word whose read proves that earlier writes are visible.
     pub flush_address: u64,
-    /// The key for that.
+    /// Key of that word.
     pub flush_key: u32,
-    /// Messages that the peer may send before it is told more.
+    /// Messages that the peer may send before it needs new credits.
     pub credits: u16,
-    /// Whether the node's numbers are big-endian.
+    /// True if the node's numbers are big-endian.
     pub big_endian: bool,
 }
 
-/// Why a connection is refused.
+/// Private data of a refused connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// INSUFFICIENT_RESOURCES: the node has its share. Others mean that it is none of the nodes, or speaks otherwise.
+    /// INSUFFICIENT_RESOURCES: the peer's share or the node's tables are used up. Any other error:
+    /// the node does not accept the peer, or not at present.
     pub error: RsmError,
 }
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The life of the sender.
+    /// Incarnation of the sender.
     pub incarnation: u64,
-    /// More messages that the receiver may send.
+    /// Additional messages that the receiver may send.
     pub credits: u16,
-    /// What it says.
+    /// Content of the message.
     pub body: Body,
 }
 
-/// What a message says. `import` is the importer's word for a connection, `importer` the exporter's.
+/// Content of a message.
+///
+/// `import` is the importer's handle of a connection, `importer` the exporter's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing but credits.
+    /// Only credits.
     Credit,
-    /// Asks for a connection to a segment, or to be connected to the same one again.
+    /// Requests a connection to a segment, or a reconnection to the same segment.
     Connect {
-        /// The importer's word for the connection.
+        /// The importer's handle of the connection.
         import: u64,
-        /// The id of the segment.
+        /// Id of the segment.
         segment: u32,
-        /// The rights asked for: 0400, 0200 or both.
+        /// Requested rights: 0400, 0200 or both.
         permission: u32,
-        /// Who asks.
+        /// User of the importer.
         user: u32,
-        /// And of which group.
+        /// Group of the importer.
         group: u32,
-        /// The publication that the connection was to, or 0 for a new connection.
+        /// Publication of the broken connection, or 0 for a new connection.
         resume: u64,
     },
     /// Grants a connection.
     Accept {
-        /// The importer's word for the connection.
+        /// The importer's handle of the connection.
         import: u64,
-        /// The exporter's word for it.
+        /// The exporter's handle of the connection.
         importer: u64,
-        /// Bytes of the segment.
+        /// Length of the segment in bytes.
         length: u64,
-        /// Its first byte.
+        /// Address of the segment's first byte.
         address: u64,
-        /// The key for it, with the rights asked for.
+        /// Key of the segment, with the requested rights.
         key: u32,
-        /// Which publication this is; never 0.
+        /// Number of the publication; never 0.
         publication: u64,
     },
     /// Refuses a connection.
     Refuse {
-        /// The importer's word for the connection.
+        /// The importer's handle of the connection.
         import: u64,
-        /// Why.
+        /// Reason for the refusal.
         error: RsmError,
     },
-    /// The importer is done.
+    /// Ends a connection of the importer.
     Disconnect {
-        /// The exporter's word for the connection.
+        /// The exporter's handle of the connection.
         importer: u64,
     },
-    /// The exporter takes the segment back; to be acknowledged.
+    /// Takes the segment back; to be acknowledged.
     Revoke {
-        /// The importer's word for the connection.
+        /// The importer's handle of the connection.
         import: u64,
-        /// The exporter's.
+        /// The exporter's handle of the connection.
         importer: u64,
     },
-    /// The segment has other memory; to be acknowledged.
+    /// Moves the segment to other memory; to be acknowledged.
     Rebind {
-        /// The importer's word for the connection.
+        /// The importer's handle of the connection.
         import: u64,
-        /// The exporter's.
+        /// The exporter's handle of the connection.
         importer: u64,
-        /// The first byte.
+        /// Address of the first byte.
         address: u64,
-        /// The key.
+        /// Key of the memory.
         key: u32,
     },
-    /// No transfer uses what was revoked or replaced any more.
+    /// Acknowledges a revocation or rebind; no transfer uses the old key.
     Acknowledge {
-        /// The exporter's word for the connection.
+        /// The exporter's handle of the connection.
         importer: u64,
     },
     /// A signal for the exporter's segment.
     Signal {
-        /// The exporter's word for the connection.
+        /// The exporter's handle of the connection.
         importer: u64,
-        /// Only if none is pending.
+        /// True if the signal is dropped while one is pending.
         no_accumulate: bool,
     },
     /// A signal for all importers of a publication at the receiving node.
     SignalImporters {
-        /// The publication.
+        /// Number of the publication.
         publication: u64,
-        /// Only if none is pending.
+        /// True if the signal is dropped while one is pending.
         no_accumulate: bool,
     },
 }
 
 impl Greeting {
-    /// The greeting as private data.
+    /// Encodes the greeting as private data.
     pub fn encode(&self) -> [u8; GREETING_SIZE] {
         let mut bytes = [0; GREETING_SIZE];
         let mut to = Writer(&mut bytes);
@@ -173,10 +176,10 @@ impl Greeting {
         bytes
     }
 
-    /// Reads a greeting; what follows it in the private data is padding of the transport.
+    /// Decodes a greeting; ignores bytes after it, which the transport pads.
     ///
     /// # Errors
-    /// `WireError` says what is wrong.
+    /// The defect of the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut from = Reader(bytes);
         if from.take()? != MAGIC {
@@ -212,7 +215,7 @@ impl Greeting {
 }
 
 impl Rejection {
-    /// The rejection as private data.
+    /// Encodes the rejection as private data.
     pub fn encode(&self) -> [u8; REJECTION_SIZE] {
         let mut bytes = [0; REJECTION_SIZE];
         let mut to = Writer(&mut bytes);
@@ -222,10 +225,10 @@ impl Rejection {
         bytes
     }
 
-    /// Reads a rejection; what follows it in the private data is padding of the transport.
+    /// Decodes a rejection; ignores bytes after it, which the transport pads.
     ///
     /// # Errors
-    /// `WireError` says what is wrong.
+    /// The defect of the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut from = Reader(bytes);
         if from.take()? != MAGIC {
@@ -241,7 +244,7 @@ impl Rejection {
 }
 
 impl Message {
-    /// The message as bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> [u8; MESSAGE_SIZE] {
         let mut bytes = [0; MESSAGE_SIZE];
         let mut to = Writer(&mut bytes);
@@ -306,10 +309,10 @@ impl Message {
         bytes
     }
 
-    /// Reads a message.
+    /// Decodes a message; every byte of it is checked.
     ///
     /// # Errors
-    /// `WireError` says what is wrong; all of the bytes count.
+    /// The defect of the bytes.
     pub fn decode(bytes: &[u8; MESSAGE_SIZE]) -> Result<Self, WireError> {
         let mut from = Reader(bytes);
         if from.take()? != MAGIC {
@@ -408,7 +411,7 @@ impl Body {
     }
 }
 
-/// Fills bytes from the front; the layouts fit, so nothing is ever cut off.
+/// Writes bytes from the front; every layout fits, so none is cut off.
 struct Writer<'a>(&'a mut [u8]);
 
 impl Writer<'_> {
@@ -434,7 +437,7 @@ impl Writer<'_> {
     }
 }
 
-/// Takes bytes from the front.
+/// Reads bytes from the front.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -468,7 +471,7 @@ impl Reader<'_> {
     }
 }
 
-// The largest body must fit behind the header.
+// The header and the largest body must fit.
 const _: () = assert!(HEADER + 5 * 8 + 4 <= MESSAGE_SIZE);
 
 #[cfg(test)]
@@ -579,7 +582,7 @@ mod tests {
         assert_eq!(Greeting::decode(b"RSM\x02"), Err(WireError::Version(2)));
     }
 
-    /// Whatever bytes come, decoding ends, and what it accepts is what the same bytes are encoded from.
+    /// Decoding any bytes ends; accepted bytes equal the encoding of the result.
     #[test]
     fn any_bytes_are_decoded_or_refused() {
         let seed = 77;

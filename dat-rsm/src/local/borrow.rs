@@ -1,40 +1,43 @@
-//! Memory that is registered for no longer than it is borrowed. All of the crate's `unsafe` is in this module.
+//! Regions of borrowed memory, registered at most as long as the borrow.
 //!
-//! Three things make it sound: whoever registers one of these regions undoes the registration before the borrow ends,
-//! also while unwinding (`transfer::pins` for the memory of a call, `local` for that of a closure, `block` for the engine's own);
-//! after `lmr_free` neither device nor peer touches the memory (promised by `dat_core::backend::Backend::deregister`); and
-//! nobody but the engine has its adapters, so that nobody else frees or names these registrations: no public call may give
-//! an adapter out.
+//! This module has all `unsafe` code of the crate. Three rules make it sound:
+//! - The code that registers a region ends the registration before the borrow ends, even while
+//!   unwinding: `transfer::pins` for the memory of a call, `local` for that of a closure, `block`
+//!   for the engine's own.
+//! - After `lmr_free`, no device and no peer touches the memory;
+//!   `dat_core::backend::Backend::deregister` promises it.
+//! - Only the engine has its adapters, so no other code frees or names these registrations. No
+//!   public call may give an adapter out.
 
 use core::sync::atomic::AtomicU8;
 
 use dat_core::memory::Region;
 
-/// Memory that is read only: it is registered without the right to write.
+/// Returns a region to read only; it must be registered without the right to write.
 pub(crate) fn readable(bytes: &[u8]) -> Region {
     #[expect(unsafe_code)]
-    // SAFETY: the module's rule keeps the borrow alive as long as the registration; the caller registers it for
-    // reading alone, which nobody else's shared references contradict.
+    // SAFETY: by the module's rules, the borrow outlives the registration. The caller registers the
+    // region for reading only, so other shared references to the bytes stay valid.
     unsafe {
         Region::from_raw_parts(bytes.as_ptr().cast_mut(), bytes.len())
     }
 }
 
-/// Memory that nobody else uses meanwhile.
+/// Returns a region that only the device uses while it is registered.
 pub(crate) fn exclusive(bytes: &mut [u8]) -> Region {
     #[expect(unsafe_code)]
-    // SAFETY: the module's rule keeps the borrow alive as long as the registration, and the borrow is exclusive, so
-    // that the device may write what it likes.
+    // SAFETY: by the module's rules, the borrow outlives the registration. The borrow is exclusive,
+    // so the device may write any bytes.
     unsafe {
         Region::from_raw_parts(bytes.as_mut_ptr(), bytes.len())
     }
 }
 
-/// Memory that everybody may change.
+/// Returns a region that any code may change while it is registered.
 pub(crate) fn shared(bytes: &[AtomicU8]) -> Region {
     #[expect(unsafe_code)]
-    // SAFETY: the module's rule keeps the borrow alive as long as the registration; atomics may be written through
-    // shared references.
+    // SAFETY: by the module's rules, the borrow outlives the registration. Atomics may be written
+    // through shared references.
     unsafe {
         Region::from_raw_parts(bytes.as_ptr().cast_mut().cast(), bytes.len())
     }

@@ -17,27 +17,27 @@ pub(crate) struct Local {
     pub(crate) port: usize,
     pub(crate) made: LmrCreated,
     pub(crate) length: u64,
-    /// Whether it may be read into.
+    /// True if the memory may be the target of a read.
     pub(crate) writable: bool,
-    /// Requests on the way that use it.
+    /// Pending requests that use it.
     pub(crate) users: u32,
-    /// Vectors under way that name it, once for each time that they change to it.
+    /// Uses by active vectors: one for each run of a vector's entries with this memory.
     pub(crate) holds: u32,
-    /// Of these, what began while it was being freed: nobody waits for them.
+    /// Those of `holds` that began after the freeing, which does not wait for them.
     pub(crate) late: u32,
-    /// When it was made, in ticks of the state.
+    /// Time of registration, in ticks of the state.
     pub(crate) made_at: u64,
-    /// It is being freed since then: no vector that began later may use it.
+    /// Start of the freeing; vectors that began later may not use it.
     pub(crate) closing: Option<u64>,
 }
 
 impl Local {
-    /// Whether a vector that began at `ticket` came too late to use it.
+    /// Returns true if a vector that began at `ticket` came too late to use it.
     pub(crate) fn came_late(&self, ticket: u64) -> bool {
         self.closing.is_some_and(|since| ticket > since)
     }
 
-    /// A vector that names it begins.
+    /// Counts a vector that begins and names it.
     pub(crate) fn hold(&mut self, ticket: u64) {
         self.holds = self.holds.saturating_add(1);
         if self.came_late(ticket) {
@@ -45,7 +45,7 @@ impl Local {
         }
     }
 
-    /// A vector that named it when it began ends.
+    /// Ends the count of a vector that named it when it began.
     pub(crate) fn let_go(&mut self, ticket: u64) {
         self.holds = self.holds.saturating_sub(1);
         if self.came_late(ticket) {
@@ -54,16 +54,16 @@ impl Local {
     }
 }
 
-/// What may be done with local memory.
+/// Permitted uses of local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalAccess {
-    /// It is a source for putv and nothing else.
+    /// A source for putv only.
     ReadOnly,
-    /// It is a source for putv and a target for getv.
+    /// A source for putv and a target for getv.
     ReadWrite,
 }
 
-/// Memory registered for as long as a call of [`Rsm::with_local_memory`] lasts.
+/// Memory that is registered during a call of [`Rsm::with_local_memory`].
 #[derive(Debug)]
 pub struct LocalMemory<'m> {
     id: LocalMemoryId,
@@ -72,32 +72,32 @@ pub struct LocalMemory<'m> {
 }
 
 impl LocalMemory<'_> {
-    /// The handle, for entries of vectors.
+    /// Returns the handle, for entries of vectors.
     pub fn id(&self) -> LocalMemoryId {
         self.id
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there is nothing in it; never true.
+    /// Returns true if the length is 0; never the case.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Registers memory for putv and getv, at any address and of any length but 0.
+    /// Registers memory for putv and getv; address and length are arbitrary, except length 0.
     ///
-    /// Entries of vectors live inside of exactly this memory. Its content is live: nothing is copied. A call that makes
-    /// a vector with the handle costs no registration.
+    /// Entries of vectors must lie inside this memory. Transfers use the memory itself, not a copy.
+    /// A vector with the handle needs no registration of its own.
     ///
     /// # Errors
-    /// - BAD_CTLR_HNDL: no open controller.
-    /// - BAD_LENGTH: nothing, or more than the adapter takes.
-    /// - INSUFFICIENT_RESOURCES, INSUFFICIENT_MEM: tables, the device or memory are used up.
+    /// - BAD_CTLR_HNDL: `controller` is not open.
+    /// - BAD_LENGTH: the memory is empty, or exceeds the adapter's limit.
+    /// - INSUFFICIENT_RESOURCES: tables, device objects or memory are exhausted.
     ///
     /// Spec: RSMLH-01..06
     pub fn create_local_memory(
@@ -138,7 +138,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             closing: None,
         };
         let inserted = self.state.with(|state| {
-            // Closed meanwhile: nothing of it is left behind.
+            // If the controller was closed meanwhile, the registration is undone below.
             self.port_of(state, controller)?;
             local.made_at = state.ticks;
             state
@@ -155,15 +155,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Takes memory from the device, after the vectors that use it; the memory is the caller's again on return.
+    /// Ends a registration once its vectors are done; then the memory is the caller's again.
     ///
-    /// Calls that block are waited for to their end, with the entries that they have not begun; vectors that do not block have what
-    /// they began waited for, and find no handle for the rest.
+    /// Waits for blocking calls to end, including entries that they have not started. Of vectors
+    /// that do not block, it waits for the entries that have started; the others fail, as the
+    /// handle is invalid.
     ///
     /// # Errors
-    /// - BAD_CTLR_HNDL: no open controller.
-    /// - BAD_LOCALMEM_HNDL: freed before, or not of this controller.
-    /// - INTERRUPTED: while waiting for vectors; the handle lives on.
+    /// - BAD_CTLR_HNDL: `controller` is not open.
+    /// - BAD_LOCALMEM_HNDL: `local` is freed, or belongs to another controller.
+    /// - INTERRUPTED: `wait` was interrupted; the handle stays valid.
     ///
     /// Spec: RSMLH-10, RSMLH-11, RSMPV-14
     pub fn free_local_memory<W: Wait>(
@@ -205,14 +206,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Takes memory from the device, whatever uses it.
+    /// Ends a registration, even if it is in use.
     ///
-    /// It leaves the table last: whoever does not find it there any more may rely on its being freed, and of several who
-    /// free it each waits for the device.
+    /// The handle leaves the table last. A caller that does not find it there can rely on the end
+    /// of the registration, and each of several concurrent callers waits for the device.
     pub(crate) fn drop_local(&self, local: LocalMemoryId) {
         let found = self.state.with(|state| {
             let place = state.locals.get_mut(local.handle())?;
-            // Before all vectors: none may use it.
+            // Earlier than all vectors: none may use the handle.
             place.closing = Some(0);
             Some((place.port, place.made.lmr))
         });
@@ -225,12 +226,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         self.state.with(|state| state.locals.remove(local.handle()));
     }
 
-    /// Registers borrowed memory while `work` runs, for putv and getv from handles without any promise by the caller.
+    /// Registers borrowed memory while `work` runs; needs no promise by the caller.
     ///
-    /// Transfers that are under way when `work` returns fail: with handles in explicit mode, close the barrier first.
+    /// For putv and getv with handles. Transfers that are pending when `work` returns fail; in
+    /// explicit mode, close the barrier before.
     ///
     /// # Errors
-    /// As [`create_local_memory`](Self::create_local_memory), and whatever `work` returns.
+    /// As [`create_local_memory`](Self::create_local_memory), and those of `work`.
     ///
     /// Spec: RSMLH-01, RSMLH-10
     pub fn with_local_memory<R>(
@@ -242,7 +244,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let length = memory.len();
         let region = borrow::exclusive(memory);
         let id = self.create_local_memory(controller, region, LocalAccess::ReadWrite)?;
-        // Freed however `work` ends, before the borrow of `memory` does.
+        // Frees the handle before the borrow of `memory` ends, also when `work` unwinds.
         let _guard = Guard { engine: self, id };
         work(&LocalMemory {
             id,

@@ -1,4 +1,4 @@
-//! Single buffers.
+//! Puts and gets of single buffers.
 
 use core::sync::atomic::AtomicU8;
 
@@ -16,20 +16,23 @@ use crate::id::ImportId;
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Copies bytes to a segment.
     ///
-    /// In implicit mode they are visible at the exporter when the call returns; that takes a barrier to exist, see
-    /// [`init_barrier`](Self::init_barrier). In explicit mode they have left, and closing a barrier tells the rest.
+    /// In implicit mode the bytes are visible at the exporter when the call returns; this needs a
+    /// barrier, see [`init_barrier`](Self::init_barrier). In explicit mode the transfer has ended,
+    /// and closing a barrier reports its outcome.
     ///
-    /// Where the backend sees the exporter's memory, and nothing of the connection is on the way that they could overtake, they are
-    /// stored there; otherwise this is a transfer.
+    /// If the backend can access the exporter's memory and no transfer of the connection could be
+    /// overtaken, the call stores the bytes there. Otherwise it is a transfer.
     ///
     /// # Errors
-    /// - BAD_SEG_HNDL: no connection, or its controller was released.
-    /// - CONN_ABORTED: the segment is gone, or went meanwhile.
+    /// - BAD_SEG_HNDL: `import` is no connection, or its controller was released.
+    /// - CONN_ABORTED: the segment is gone, before or during the call.
     /// - PERM_DENIED: the connection may not write.
-    /// - BAD_OFFSET: behind the end. BAD_LENGTH: beyond the end.
-    /// - BARRIER_UNINITIALIZED: implicit mode without a barrier.
-    /// - INSUFFICIENT_RESOURCES: memory cannot be registered, or tables are used up.
-    /// - BARRIER_FAILURE: the transfer failed. INTERRUPTED: the wait was.
+    /// - BAD_OFFSET: the offset exceeds the segment, or the range leaves the mapping.
+    /// - BAD_LENGTH: the range exceeds the segment.
+    /// - BARRIER_UNINITIALIZED: the connection is in implicit mode and has no barrier.
+    /// - INSUFFICIENT_RESOURCES: the memory cannot be registered, or tables are exhausted.
+    /// - BARRIER_FAILURE: the transfer failed, in implicit mode.
+    /// - INTERRUPTED: `wait` was interrupted.
     ///
     /// Spec: RSMGP-01, RSMGP-05, RSMGP-07, RSMGP-08
     pub fn put<W: Wait>(
@@ -54,7 +57,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Copies bytes from a segment.
     ///
     /// # Errors
-    /// As [`put`](Self::put), where PERM_DENIED is for the right to read.
+    /// As [`put`](Self::put), where PERM_DENIED means that the connection may not read.
     ///
     /// Spec: RSMGP-01, RSMGP-05, RSMGP-07, RSMGP-08
     pub fn get<W: Wait>(
@@ -77,7 +80,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         single(self.run(import, Gets(&mut [entry]), manner(Direction::Get), wait))
     }
 
-    /// As [`put`](Self::put), of memory that others may change meanwhile.
+    /// As [`put`](Self::put), from memory that other code may change meanwhile.
     ///
     /// # Errors
     /// As `put`.
@@ -99,7 +102,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         single(self.run(import, Puts(&[entry]), manner(Direction::Put), wait))
     }
 
-    /// As [`get`](Self::get), to memory that others may use meanwhile.
+    /// As [`get`](Self::get), to memory that other code may use meanwhile.
     ///
     /// # Errors
     /// As `get`.
@@ -131,7 +134,9 @@ const fn manner(direction: Direction) -> Manner {
     }
 }
 
-/// Without a vector there is neither a residual nor a controller to name.
+/// Converts the outcome of a vector to that of a single access.
+///
+/// A single access has no residual, and names no controller that could be released.
 fn single(outcome: core::result::Result<(), VectorError>) -> Result<()> {
     outcome.map_err(|failure| match failure.error {
         RsmError::BadControllerHandle => RsmError::BadSegmentHandle,

@@ -15,42 +15,50 @@ use crate::id::{ControllerId, Handle, ImportId};
 use crate::import::{BarrierMode, ImportState, import_at};
 use crate::transfer::flight::{Flight, WINDOW};
 
-/// Microseconds that an interrupted call gives its transfers before it cuts them off.
+/// Microseconds that an interrupted call waits for its transfers before it cuts them off.
 const QUIET: u32 = 20_000;
 
-/// How a call is made.
+/// Properties of a call.
 pub(crate) struct Manner {
     pub(crate) direction: Direction,
     pub(crate) flags: VectorFlags,
     pub(crate) single: bool,
-    /// Whether the call ends before its caller goes on: others wait for it then. Who forgets a call keeps nobody waiting.
+    /// True if the call ends before its caller continues, so that others wait for it.
+    ///
+    /// A caller may forget a call that does not block, so nothing waits for one.
     pub(crate) waited: bool,
 }
 
 impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
-    /// Gathers pieces of local memory into a segment, in the order of the entries.
+    /// Gathers local memory into a segment, in the order of the entries.
     ///
-    /// In implicit mode all of it is in the exporter's memory, and visible there, when the call returns. In explicit
-    /// mode all of it is on the way; closing a barrier says how it went. Immediate entries are waited for in both, because
-    /// they are registered for the call alone. Any number of entries is taken.
+    /// In implicit mode all bytes are visible in the exporter's memory when the call returns. In
+    /// explicit mode all transfers are posted; closing a barrier reports their outcome. The call
+    /// waits for immediate entries in both modes, because they are registered only during the call.
+    /// The number of entries is not limited.
     ///
-    /// In implicit mode an entry that shares bytes with an earlier one waits for it, where the segment is memory of this
-    /// process too; others are on the way together. Sharing is found by address: memory that is mapped twice, or by
-    /// another process, counts as different memory, and needs a call for each step.
+    /// In implicit mode an entry waits for an earlier one if it writes bytes that the earlier one
+    /// reads, reads bytes that the earlier one writes, or gets to the same bytes. The first two
+    /// cases need a segment in the memory of this process. Other entries are pending together.
+    /// Sharing is found by address. Memory that is mapped twice, or by another process, counts as
+    /// different memory and needs a call for each step.
     ///
-    /// A refused entry ends the vector before it is begun; those before it stay done, the connection lives.
+    /// A refused entry ends the vector before it starts; earlier entries stay done, and the
+    /// connection stays intact.
     ///
     /// # Errors
     /// With the number of entries that are left:
-    /// - BAD_SEG_HNDL: no connection. BAD_CTLR_HNDL: its controller was released.
-    /// - BAD_SGIO: no entries, or an entry's handle is none, freed, or of another controller.
-    /// - CONN_ABORTED: the exporter took the segment back, or died, before or meanwhile.
-    /// - PERM_DENIED: the connection may not write; or the exporter's adapter says so.
-    /// - BAD_ADDR: the handle's memory may not be used like that.
+    /// - BAD_SEG_HNDL: `import` is no connection.
+    /// - BAD_CTLR_HNDL: the connection's controller was released.
+    /// - BAD_SGIO: there are no entries, or an entry's handle is invalid, freed, or of another
+    ///   controller.
+    /// - CONN_ABORTED: the exporter took the segment back or ended, before or during the call.
+    /// - PERM_DENIED: the connection may not write, or the exporter's adapter refused the access.
+    /// - BAD_ADDR: the local memory does not allow the access.
     /// - BAD_OFFSET, BAD_LENGTH: an entry leaves its local memory or the segment.
-    /// - INSUFFICIENT_RESOURCES: memory cannot be registered, or tables are used up.
+    /// - INSUFFICIENT_RESOURCES: memory cannot be registered, or tables are exhausted.
     /// - BARRIER_FAILURE: a transfer failed; the connection recovers by itself.
-    /// - INTERRUPTED: the wait was; nothing touches the caller's memory any more.
+    /// - INTERRUPTED: `wait` was interrupted; no transfer touches the caller's memory from now on.
     /// - REMOTE_NODE_UNREACHABLE with residual 0: the signal failed.
     ///
     /// Spec: RSMPV-01..06, RSMPV-08..15, RSMPV-20..22, RSMPV-30..35, RSMPV-40..45, RSMPV-50..61, RSMPV-70..75, RSMPV-80..84
@@ -70,12 +78,13 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         self.run(import, Puts(entries), manner, wait)
     }
 
-    /// Scatters parts of a segment to pieces of local memory, in the order of the entries.
+    /// Scatters a segment to local memory, in the order of the entries.
     ///
-    /// As [`putv`](Self::putv), the other way; targets are undefined until the entry counts as completed.
+    /// As [`putv`](Self::putv), in the other direction. A target is undefined until its entry
+    /// counts as completed.
     ///
     /// # Errors
-    /// As `putv`, where PERM_DENIED is for the right to read.
+    /// As `putv`, where PERM_DENIED means that the connection may not read.
     ///
     /// Spec: RSMPV-01..06, RSMPV-08..15, RSMPV-20..22, RSMPV-30..35, RSMPV-40..45, RSMPV-50..61, RSMPV-70..75, RSMPV-80..84
     pub fn getv<W: Wait>(
@@ -120,7 +129,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         }
     }
 
-    /// Checks what concerns the call as a whole, in the order of the interface, and makes room for it.
+    /// Checks the call as a whole, in the interface's order, and reserves its flight.
     pub(crate) fn begin<'r, E: Entries>(
         &'r self,
         import: ImportId,
@@ -205,7 +214,7 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         })
     }
 
-    /// Waits until nothing of a call is on the way any more, or sees to it.
+    /// Waits until no request of a call is pending; after [`QUIET`], ends their links.
     ///
     /// Spec: RSMPV-83
     fn quiesce<W: Wait>(&self, flight: Handle, controller: ControllerId, wait: &mut W) {

@@ -1,4 +1,4 @@
-//! Flushes, and waiting until nothing is on the way.
+//! Flushes, and waits until no request is pending.
 
 use dat_core::backend::Backend;
 use dat_core::event::Wait;
@@ -21,7 +21,7 @@ use crate::transfer::flight::{Flight, Owner, Request, Step};
 const FLUSH_SIZE: u64 = 8;
 
 impl State {
-    /// A request is on the way.
+    /// Counts a posted request in its objects.
     pub(crate) fn count_posted(&mut self, request: &Request) {
         if let Some(link) = self.links.get_mut(request.link) {
             link.requests = link.requests.saturating_add(1);
@@ -40,19 +40,20 @@ impl State {
         }
     }
 
-    /// Whether a link to a node broke and may still be writing, which reads and messages by another link overtake.
+    /// Returns true if a broken link to a node may still be writing.
+    ///
+    /// Reads and messages on another link may overtake such writes.
     pub(crate) fn drains(&self, node: NodeId) -> bool {
         self.links.iter().any(|(_, link)| {
             link.state == LinkState::Over && link.requests != 0 && link.node == node
         })
     }
 
-    /// Posts the read that shows that the writes before it are visible; if there is no room, nothing happens. It may be
-    /// posted while they are on the way.
+    /// Posts the read that shows that earlier writes are visible, if there is room.
     ///
-    /// It reads a word of the exporter's node and not of the segment, which the connection may have no right to read.
-    /// At the responder a read is executed after the writes before it, and its answer cannot overtake them on the way
-    /// from the memory.
+    /// The writes may be pending. The flush reads a word of the exporter's node and not of the
+    /// segment, which the connection may have no right to read. The responder executes a read after
+    /// the writes before it, and its answer cannot overtake them between the memory and the link.
     pub(crate) fn post_flush<B: Backend, L: RawLock>(
         &mut self,
         port: &Port<'_, B, L>,
@@ -83,7 +84,7 @@ impl State {
         }
     }
 
-    /// Tries whether the peers of links are there on which nothing is on the way.
+    /// Posts a read on each idle link whose probe is due.
     pub(crate) fn probe<B: Backend, L: RawLock>(
         &mut self,
         ports: &[Port<'_, B, L>],
@@ -115,13 +116,13 @@ impl State {
                     local: None,
                     told: Handle::NULL,
                 };
-                // Without room it is tried the next time.
+                // Without room, the next probe tries again.
                 let _posted = self.read_word(port, index, request);
             }
         }
     }
 
-    /// Posts a read of the peer's word; false if there is no room.
+    /// Posts a read of the peer's word; returns false if there is no room.
     fn read_word<B: Backend, L: RawLock>(
         &mut self,
         port: &Port<'_, B, L>,
@@ -167,8 +168,9 @@ impl State {
 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Waits until everything posted on a connection has come back and is visible, and, if its link broke, until it is
-    /// known whether the exporter lives.
+    /// Waits until all requests posted on a connection have completed and are visible.
+    ///
+    /// If its link broke, also waits until the exporter has reconnected or is given up.
     pub(crate) fn quiet<W: Wait>(&self, import: ImportId, wait: &mut W) -> Result<()> {
         let (controller, posted, flight) = self.state.with(|state| {
             let flight = state.flights.insert(Flight::new());
@@ -211,11 +213,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         };
         let (index, unseen) = (place.port, place.written > place.flushed);
         match state.flights.get(flight)?.step {
-            // What failed is in the books of the connection.
+            // A failure is counted in the connection's `error_epoch`.
             Step::Done | Step::Failed(_) => over.then_some(Ok(())),
             Step::Posted => None,
             Step::Idle if !unseen => over.then_some(Ok(())),
-            // Right behind the writes: it comes back after them.
+            // Posted at once after the writes: it completes after them.
             Step::Idle => {
                 let port = self.ports.get(index)?;
                 state.post_flush(port, import, flight);
@@ -224,7 +226,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
     }
 
-    /// Cuts off what a call has on the way: the links it uses are taken apart. Others that use them begin again.
+    /// Ends the links of a call's pending requests; other users of these links restart.
     ///
     /// Spec: RSMPV-83
     pub(crate) fn sever(&self, flight: Handle, now: Instant) {

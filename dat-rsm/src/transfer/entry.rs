@@ -1,4 +1,4 @@
-//! What vectors are made of, and what becomes of them.
+//! Entries of vectors, and their status.
 
 use core::fmt;
 use core::sync::atomic::AtomicU8;
@@ -11,105 +11,111 @@ use crate::id::LocalMemoryId;
 use crate::local::borrow;
 
 bitflags! {
-    /// What a vector does besides moving bytes. Unknown bits are ignored (`Spec: RSMPV-75`).
+    /// Options of a vector; unknown bits are ignored (`Spec: RSMPV-75`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct VectorFlags: u32 {
-        /// One signal to the exporter's segment when all of it succeeded (`Spec: RSMPV-70`).
+        /// Posts one signal to the exporter's segment if all entries succeed (`Spec: RSMPV-70`).
         const IMPLICIT_SIGPOST = 0x01;
-        /// Handed to that signal; nothing by itself (`Spec: RSMPV-73`).
+        /// Option of that signal; no effect without it (`Spec: RSMPV-73`).
         const SIGPOST_NO_ACCUMULATE = 0x02;
         const _ = !0;
     }
 }
 
-/// Where the bytes of a put come from.
+/// Source of a put.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'m> {
     /// Registered memory.
     Handle(LocalMemoryId),
-    /// Plain memory; registered for this call.
+    /// Plain memory, registered for this call.
     Bytes(&'m [u8]),
-    /// Memory that others may change meanwhile; registered for this call.
+    /// Memory that other code may change meanwhile, registered for this call.
     Shared(&'m [AtomicU8]),
 }
 
-/// Where the bytes of a get go.
+/// Target of a get.
 #[derive(Debug)]
 pub enum Target<'m> {
     /// Registered memory.
     Handle(LocalMemoryId),
-    /// Plain memory; registered for this call.
+    /// Plain memory, registered for this call.
     Bytes(&'m mut [u8]),
-    /// Memory that others may use meanwhile; registered for this call.
+    /// Memory that other code may use meanwhile, registered for this call.
     Shared(&'m [AtomicU8]),
 }
 
-/// One piece of a putv: `length` bytes from `local_offset` of the source to `remote_offset` of the segment.
+/// An entry of a putv.
+///
+/// It moves `length` bytes from `local_offset` of the source to `remote_offset` of the segment.
 #[derive(Clone, Copy, Debug)]
 pub struct PutEntry<'m> {
-    /// Where from.
+    /// Source of the bytes.
     pub local: Source<'m>,
-    /// Offset there.
+    /// Offset in the source.
     pub local_offset: u64,
     /// Offset from the base of the segment.
     pub remote_offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// One piece of a getv: `length` bytes from `remote_offset` of the segment to `local_offset` of the target.
+/// An entry of a getv.
+///
+/// It moves `length` bytes from `remote_offset` of the segment to `local_offset` of the target.
 #[derive(Debug)]
 pub struct GetEntry<'m> {
-    /// Where to.
+    /// Target of the bytes.
     pub local: Target<'m>,
-    /// Offset there.
+    /// Offset in the target.
     pub local_offset: u64,
     /// Offset from the base of the segment.
     pub remote_offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// One piece of a vector that does not block: registered memory only, because the call returns before the bytes moved.
+/// An entry of a vector that does not block.
+///
+/// It needs registered memory, because the call returns before the bytes move.
 #[derive(Clone, Copy, Debug)]
 pub struct HandleEntry {
     /// Registered memory.
     pub local: LocalMemoryId,
-    /// Offset there.
+    /// Offset in the local memory.
     pub local_offset: u64,
     /// Offset from the base of the segment.
     pub remote_offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// What became of one entry of a vector that failed.
+/// Status of an entry of a failed vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryStatus {
-    /// It is done.
+    /// The entry is done.
     Completed,
-    /// It is the one that ended the vector; where its bytes went is undefined.
+    /// The entry ended the vector; the content of its target is undefined.
     Failed(RsmError),
-    /// It was not begun, or it was and does not count.
+    /// The entry did not start, or does not count.
     NotCompleted,
 }
 
-/// Why a vector failed, and how much of it is left to do.
+/// Failure of a vector, and the entries left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VectorError {
-    /// Why.
+    /// Reason for the failure.
     pub error: RsmError,
-    /// Entries, counted from the end, that did not complete or were not begun (`Spec: RSMPV-52`).
+    /// Entries, counted from the end, that did not complete or start (`Spec: RSMPV-52`).
     ///
-    /// The entry that failed is the first of them. 0 means that all bytes moved and the signal failed
-    /// (`Spec: RSMPV-74`).
+    /// The entry that failed is the first of them. 0 means that all bytes moved and the signal
+    /// failed (`Spec: RSMPV-74`).
     pub residual: usize,
-    /// Entries in all.
+    /// Total number of entries.
     pub count: usize,
 }
 
 impl VectorError {
-    /// What became of an entry.
+    /// Returns the status of an entry.
     ///
     /// Spec: RSMPV-52, RSMPV-54
     pub fn status(&self, index: usize) -> EntryStatus {
@@ -140,7 +146,7 @@ impl From<VectorError> for RsmError {
     }
 }
 
-/// What an entry asks for.
+/// Local memory, offsets and length of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) local: Local,
@@ -153,7 +159,7 @@ pub(crate) struct Wanted {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Local {
     Handle(LocalMemoryId),
-    /// So many bytes that are registered for the call.
+    /// Memory that is registered for the call; its length in bytes.
     Immediate(u64),
 }
 
@@ -163,12 +169,14 @@ pub(crate) trait Entries {
 
     fn wanted(&self, index: usize) -> Option<Wanted>;
 
-    /// The bytes of an immediate entry that move; registered for no longer than the entries are borrowed. `None` for
-    /// handles and for what lies outside.
+    /// Returns the bytes that an immediate entry moves.
+    ///
+    /// They may be registered as long as the entries are borrowed. `None` for handles, and for a
+    /// range outside the memory.
     fn region(&mut self, index: usize) -> Option<Region>;
 }
 
-/// The part of some memory that an entry moves.
+/// Returns the range of its local memory that an entry moves.
 fn range(wanted: &Wanted) -> Option<core::ops::Range<usize>> {
     let start = usize::try_from(wanted.local_offset).ok()?;
     let length = usize::try_from(wanted.length).ok()?;

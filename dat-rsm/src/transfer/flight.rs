@@ -1,59 +1,59 @@
-//! Requests on the way, and the calls that wait for them.
+//! Pending requests, and the calls that wait for them.
 
 use dat_core::flags::DtoStatus;
 
 use crate::id::{Handle, LocalMemoryId};
 
-/// Entries of one call that are on the way at the same time.
+/// Most pending entries of a call.
 pub(crate) const WINDOW: usize = 16;
 
-/// Whose a request is.
+/// Owner of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// An entry of a call that waits for it.
     Entry {
         flight: Handle,
         index: u32,
-        /// Whether this ends the entry, and is not a part of it with more behind.
+        /// True for the last request of the entry.
         last: bool,
     },
     /// The read that shows that writes are visible.
     Flush {
         flight: Handle,
-        /// The transfers of the connection up to this one.
+        /// Number of the last transfer of the connection that it covers.
         covers: u64,
     },
-    /// An entry that nobody waits for but a barrier.
+    /// An entry that only a barrier waits for.
     Span,
-    /// A read that shows that the peer is there.
+    /// A read that shows that the peer is alive.
     Probe,
-    /// A message in this place.
+    /// A message in a send slot.
     Message { slot: u8 },
 }
 
-/// A request on the way; its handle is the cookie.
+/// A pending request; its handle is the cookie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) owner: Owner,
     pub(crate) link: Handle,
-    /// The connection it belongs to; null for messages that belong to none.
+    /// Connection of the request; null for messages without one.
     pub(crate) import: Handle,
-    /// What it keeps from being freed.
+    /// Local memory that the request keeps from being freed.
     pub(crate) local: Option<LocalMemoryId>,
-    /// Whether the call wants to know of the end of a message.
+    /// Flight to notify of the end of a message; null for none.
     pub(crate) told: Handle,
 }
 
-/// How the flush of a call goes.
+/// State of the flush or of the signal of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Not asked for.
+    /// Not requested.
     Idle,
-    /// On the way.
+    /// Pending.
     Posted,
-    /// It succeeded.
+    /// Succeeded.
     Done,
-    /// It failed.
+    /// Failed.
     Failed(DtoStatus),
 }
 
@@ -67,17 +67,19 @@ pub(crate) struct Failure {
 /// A call that transfers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
-    /// Entries that are done, all before the first that is not.
+    /// Number of leading entries that are done.
     pub(crate) done: u32,
-    /// Which of the entries from `done` on are done.
+    /// Done entries from `done` on, as bits.
     ahead: u32,
-    /// Requests on the way.
+    /// Pending requests.
     pub(crate) pending: u32,
     /// The failed entry with the lowest index.
     pub(crate) failure: Option<Failure>,
-    /// The flush, or the signal.
+    /// State of the flush, or of the signal.
     pub(crate) step: Step,
-    /// The connection of a call that its caller may forget: it goes with it. Null for others.
+    /// Connection of a call that its caller may forget; null for others.
+    ///
+    /// The flight is removed together with the connection.
     pub(crate) import: Handle,
 }
 
@@ -93,21 +95,21 @@ impl Flight {
         }
     }
 
-    /// Everything after `done` is to be done again.
+    /// Resets the state of all entries from `done` on, which are then moved again.
     pub(crate) fn rewind(&mut self) {
         self.ahead = 0;
         self.failure = None;
         self.step = Step::Idle;
     }
 
-    /// Entries before `next` are over, however they went.
+    /// Counts all entries before `next` as ended, even failed ones.
     pub(crate) fn write_off(&mut self, next: u32) {
         self.done = next;
         self.ahead = 0;
         self.failure = None;
     }
 
-    /// An entry that needs no request is done.
+    /// Marks an entry that needs no request as done.
     pub(crate) fn skip(&mut self, index: u32) {
         self.mark(index);
     }
@@ -122,12 +124,12 @@ impl Flight {
         self.ahead = self.ahead.checked_shr(leading).unwrap_or(0);
     }
 
-    /// A request of an entry ended.
+    /// Handles the end of an entry's request.
     pub(crate) fn ended(&mut self, index: u32, last: bool, status: DtoStatus) {
         self.pending = self.pending.saturating_sub(1);
         match status {
             DtoStatus::Success if last => {
-                // A part that failed before it fails the whole.
+                // A failed earlier part fails the whole entry.
                 if self.failure.is_none_or(|failure| failure.index != index) {
                     self.mark(index);
                 }
@@ -141,7 +143,7 @@ impl Flight {
         }
     }
 
-    /// The flush or the signal ended.
+    /// Handles the end of the flush or of the signal.
     pub(crate) fn stepped(&mut self, status: DtoStatus) {
         self.pending = self.pending.saturating_sub(1);
         self.step = match status {

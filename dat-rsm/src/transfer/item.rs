@@ -1,4 +1,4 @@
-//! Items of 8 to 64 bits.
+//! Puts and gets of items of 8 to 64 bits.
 
 use dat_core::backend::Backend;
 use dat_core::event::Wait;
@@ -12,8 +12,10 @@ use crate::import::import_at;
 /// Bytes that are converted at a time.
 const CHUNK: usize = 512;
 
-/// Items on their way. At a multiple of the largest size, as the items are in the segment, so that whoever copies them in
-/// larger units has none of them in two.
+/// A buffer of items in the exporter's byte order.
+///
+/// Its alignment makes each item a multiple of its size from a 64-byte boundary, as in the segment.
+/// So a copy in larger units splits no item.
 ///
 /// Spec: RSMGP-04
 #[repr(align(64))]
@@ -25,7 +27,7 @@ mod sealed {
 
 /// A number that put and get move as one: `u8`, `u16`, `u32` or `u64`.
 pub trait Item: Copy + sealed::Sealed {
-    /// Bytes.
+    /// Size in bytes.
     const SIZE: usize;
 
     #[doc(hidden)]
@@ -64,12 +66,14 @@ macro_rules! items {
 items! { u8 u16 u32 u64 }
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
-    /// Copies numbers to consecutive places of a segment from `offset` on, in the byte order of the exporter.
+    /// Copies numbers to a segment from `offset` on, in the exporter's byte order.
     ///
-    /// Of each number the exporter sees all or nothing, if [`crate::ControllerAttributes::direct_access_sizes`] has its size.
+    /// The exporter sees each number entirely or not at all, if
+    /// [`crate::ControllerAttributes::direct_access_sizes`] has its size.
     ///
     /// # Errors
-    /// As [`put`](Self::put); BAD_MEM_ALIGNMENT, before CONN_ABORTED: `offset` is no multiple of the size.
+    /// As [`put`](Self::put); BAD_MEM_ALIGNMENT, before CONN_ABORTED: `offset` is not a multiple of
+    /// the size.
     ///
     /// Spec: RSMGP-01, RSMGP-02, RSMGP-03, RSMGP-04
     pub fn put_items<T: Item, W: Wait>(
@@ -100,13 +104,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Copies numbers from consecutive places of a segment from `offset` on, in the byte order of the exporter.
+    /// Copies numbers from a segment from `offset` on, in the exporter's byte order.
     ///
-    /// Each number is as the exporter stored it at one time, if [`crate::ControllerAttributes::direct_access_sizes`] has its
-    /// size and the exporter stores it as one.
+    /// Each number has a value that the exporter stored at one time, if
+    /// [`crate::ControllerAttributes::direct_access_sizes`] has its size and the exporter stores it
+    /// as one.
     ///
     /// # Errors
-    /// As [`get`](Self::get); BAD_MEM_ALIGNMENT, before CONN_ABORTED: `offset` is no multiple of the size.
+    /// As [`get`](Self::get); BAD_MEM_ALIGNMENT, before CONN_ABORTED: `offset` is not a multiple of
+    /// the size.
     ///
     /// Spec: RSMGP-01, RSMGP-02, RSMGP-03, RSMGP-04
     pub fn get_items<T: Item, W: Wait>(
@@ -126,7 +132,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let mut place = offset;
         for some in items.chunks_mut(CHUNK / T::SIZE) {
             let mut chunk = Chunk([0; CHUNK]);
-            // In explicit mode nobody says here whether they came: those that did not stay what they were, as with `get`.
+            // In explicit mode this call does not report a failed get. Filling the chunk first
+            // leaves such items unchanged, as with `get`.
             for (to, item) in chunk.0.chunks_exact_mut(T::SIZE).zip(&*some) {
                 item.store(swapped, to);
             }
@@ -141,7 +148,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         Ok(())
     }
 
-    /// Whether bytes are to be swapped, and whether all of the items lie inside: nothing moves if they do not.
+    /// Returns whether bytes are swapped, and an error if an item lies outside.
+    ///
+    /// With such an error no item moves.
     fn check_items<T: Item>(
         &self,
         import: ImportId,
@@ -167,7 +176,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     }
 }
 
-/// What is wrong besides the length comes first, but for a missing barrier.
+/// Returns the error of the empty access, else that of the length.
+///
+/// A missing barrier does not take precedence over the length.
 fn first_wrong(empty: Result<()>, length: RsmError) -> Result<()> {
     match empty {
         Ok(()) | Err(RsmError::BarrierUninitialized) => Err(length),

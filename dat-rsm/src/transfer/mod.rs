@@ -1,4 +1,4 @@
-//! Transfers: vectors, single buffers, and what they have in common.
+//! Transfers: vectors, single buffers and items.
 
 mod bulk;
 mod call;
@@ -17,11 +17,11 @@ pub use entry::{
 pub use item::Item;
 pub use nonblocking::VectorCall;
 
-/// Which way bytes move.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// From here to the segment.
+    /// From local memory to the segment.
     Put,
-    /// From the segment to here.
+    /// From the segment to local memory.
     Get,
 }

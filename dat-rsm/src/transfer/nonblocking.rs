@@ -10,11 +10,11 @@ use super::{Direction, HandleEntry, VectorError, VectorFlags};
 use crate::engine::Rsm;
 use crate::id::ImportId;
 
-/// A vector under way: poll it until it is done.
+/// An active vector; poll it until it is done.
 ///
-/// Dropping it leaves the entries that were begun to run to their end; the rest is not begun. Nobody waits for it: when
-/// its connection is ended it ends with BAD_SEG_HNDL, and an entry whose handle is freed meanwhile is refused. One that
-/// is forgotten counts among [`crate::Limits::calls`] until its connection is ended.
+/// Dropping it lets started entries run to their end; the others do not start. No call waits for
+/// it. If its connection ends, it ends with BAD_SEG_HNDL. An entry whose handle is freed meanwhile
+/// is refused. A forgotten one counts in [`crate::Limits::calls`] until its connection ends.
 pub struct VectorCall<'r, 's, 'e, B: Backend, L: RawLock>(Vector<'r, 's, B, L, Handles<'e>>);
 
 impl<B: Backend, L: RawLock> core::fmt::Debug for VectorCall<'_, '_, '_, B, L> {
@@ -24,8 +24,9 @@ impl<B: Backend, L: RawLock> core::fmt::Debug for VectorCall<'_, '_, '_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> VectorCall<'_, '_, '_, B, L> {
-    /// Goes on as far as it can without waiting; says how it ended once it has. Somebody has to call
-    /// [`Rsm::progress`] in between.
+    /// Advances as far as possible without waiting; returns the outcome once it is done.
+    ///
+    /// The caller must also call [`Rsm::progress`].
     ///
     /// # Errors
     /// As [`Rsm::putv`].
@@ -33,17 +34,17 @@ impl<B: Backend, L: RawLock> VectorCall<'_, '_, '_, B, L> {
         self.0.advance()
     }
 
-    /// Entries that count as done so far; in explicit mode, that are on the way.
+    /// Returns the number of completed entries; in explicit mode, of posted ones.
     pub fn completed(&self) -> usize {
         self.0.accepted()
     }
 }
 
 impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
-    /// As [`putv`](Self::putv), without waiting: begins what can be begun now.
+    /// As [`putv`](Self::putv), without waiting; starts the entries at the first poll.
     ///
     /// # Errors
-    /// As `putv`, for what is found out at once.
+    /// Those of `putv` that are detected at once.
     ///
     /// Spec: RSMPV-20, RSMPV-21
     pub fn start_putv<'r, 'e>(
@@ -55,10 +56,10 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         self.start(import, entries, flags, Direction::Put)
     }
 
-    /// As [`getv`](Self::getv), without waiting: begins what can be begun now.
+    /// As [`getv`](Self::getv), without waiting; starts the entries at the first poll.
     ///
     /// # Errors
-    /// As `getv`, for what is found out at once.
+    /// Those of `getv` that are detected at once.
     ///
     /// Spec: RSMPV-20, RSMPV-21
     pub fn start_getv<'r, 'e>(

@@ -1,4 +1,4 @@
-//! The next entry of a vector: checked, registered, begun.
+//! The next entry of a vector: its checks, its registration, its post.
 
 use dat_core::backend::Backend;
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
@@ -15,17 +15,17 @@ use crate::id::{Handle, LocalMemoryId};
 use crate::import::{Attach, Import};
 use crate::transfer::flight::{Owner, Request, WINDOW};
 
-/// What happened to the next part of a vector.
+/// Outcome of the attempt to post the next part of a vector.
 pub(super) enum Offer {
-    /// It is on the way: so many bytes, the first of them at this local address.
+    /// Posted: the number of bytes, and the local address of the first.
     Posted(u64, u64),
-    /// There is nothing to move.
+    /// The entry has no bytes.
     Nothing,
-    /// It needs a registration.
+    /// The entry needs a registration.
     Pin,
     /// There is no room, or no link, at the moment.
     Later,
-    /// It has bytes in common with an entry before it, which has to be done first.
+    /// The entry shares bytes with an earlier one, which has to finish first.
     Depends,
     Refused(RsmError),
     Aborted,
@@ -60,7 +60,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
     }
 
-    /// Checks the next entry and begins it, or a part of it.
+    /// Checks the next entry and posts it, or a part of it.
     ///
     /// Spec: RSMPV-57, RSMPV-21
     pub(super) fn offer(&self, state: &mut State, wanted: &Wanted) -> Offer {
@@ -134,7 +134,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             length: bytes,
             ..remote
         };
-        // Nobody waits for an entry from a handle in explicit mode but a barrier.
+        // Only a barrier waits for an entry from a handle in explicit mode.
         let spans = self.explicit && local.is_some();
         let owner = if spans {
             Owner::Span
@@ -177,10 +177,12 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
     }
 
-    /// Whether an entry writes what an earlier one reads, reads what it writes, or overwrites what it gets.
+    /// Returns true if an entry must wait for an earlier one.
     ///
-    /// A segment of this process has the same addresses here as at its exporter. Writes to it are visible to other
-    /// requests after a flush; those that overwrite each other arrive in order. Reads arrive in any order.
+    /// It waits if it writes bytes that the earlier one reads, reads bytes that the earlier one
+    /// writes, or gets to the same bytes. A segment of this process has the same addresses here as
+    /// at its exporter. A flush makes writes to the segment visible to other requests. Writes to
+    /// the same bytes arrive in order; reads arrive in any order.
     ///
     /// Spec: RSMPV-31, RSMPV-32, RSMPV-33, RSMPV-82
     fn depends(&self, done: usize, segment: (u64, u64), base: u64, wanted: &Wanted) -> bool {
@@ -205,7 +207,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             .any(|other| overlap(local, of_segment(&other)))
     }
 
-    /// Posts one request and keeps the books.
+    /// Posts one request and counts it.
     fn post(
         &self,
         state: &mut State,
@@ -295,14 +297,16 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     }
 }
 
-/// Whether two ranges, each a first byte and a length, have a byte in common.
+/// Returns true if two ranges, each a first byte and a length, share a byte.
 fn overlap(one: (u64, u64), other: (u64, u64)) -> bool {
     let within = |first: u64, range: (u64, u64)| first.wrapping_sub(range.0) < range.1;
     (one.1 != 0 && within(one.0, other)) || (other.1 != 0 && within(other.0, one))
 }
 
 impl Import {
-    /// Where an entry, or the rest of it, goes in the exporter's memory.
+    /// Returns the key and remote address of an entry from byte `part` on.
+    ///
+    /// The length is left 0.
     fn remote(&self, wanted: &Wanted, part: u64) -> RmrTriplet {
         RmrTriplet {
             context: self.key,

@@ -7,7 +7,7 @@ use dat_core::sync::RawLock;
 
 use crate::transfer::flight::WINDOW;
 
-/// The registrations of the entries that are on the way; undone when it is dropped, however the call ends.
+/// Registrations of the pending entries; dropping it ends them, however the call ends.
 pub(crate) struct Pins<'r, 's, B: Backend, L: RawLock> {
     ia: &'r Ia<'s, B, L>,
     places: [Option<(usize, LmrCreated)>; WINDOW],
@@ -21,7 +21,7 @@ impl<'r, 's, B: Backend, L: RawLock> Pins<'r, 's, B, L> {
         }
     }
 
-    /// The registration of an entry.
+    /// Returns the registration of an entry.
     pub(crate) fn of(&self, index: usize) -> Option<LmrCreated> {
         self.places
             .get(index % WINDOW)
@@ -31,7 +31,9 @@ impl<'r, 's, B: Backend, L: RawLock> Pins<'r, 's, B, L> {
             .map(|(_, made)| made)
     }
 
-    /// Keeps the registration of an entry; the place is that of an entry that is done, by the window.
+    /// Keeps the registration of an entry.
+    ///
+    /// By the window, its slot belonged to an entry that is done; that registration ends.
     pub(crate) fn keep(&mut self, index: usize, made: LmrCreated) {
         let place = self.places.get_mut(index % WINDOW);
         let former = place.and_then(|place| place.replace((index, made)));
@@ -40,7 +42,7 @@ impl<'r, 's, B: Backend, L: RawLock> Pins<'r, 's, B, L> {
         }
     }
 
-    /// Undoes the registrations of all entries before this one.
+    /// Ends the registrations of all entries before this one.
     pub(crate) fn release_before(&mut self, index: usize) {
         for place in &mut self.places {
             if let Some((_, made)) = place.take_if(|(entry, _)| *entry < index) {

@@ -1,4 +1,4 @@
-//! The vector engine: entries checked, begun and waited for in order.
+//! The vector engine: checks, posts and completes entries in order.
 
 use dat_core::backend::Backend;
 use dat_core::flags::DtoStatus;
@@ -19,10 +19,10 @@ use crate::link::wire::Body;
 use crate::local::Local;
 use crate::transfer::flight::{Flight, Step, WINDOW};
 
-/// How often a vector begins again because somebody else's failure broke the link under it.
+/// Most restarts of a vector after another call's failure, or a rebind.
 const ATTEMPTS: u32 = 8;
 
-/// How far a call is.
+/// Phase of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Moving,
@@ -36,7 +36,7 @@ pub(super) enum Phase {
 pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E: Entries> {
     pub(super) engine: &'r Rsm<'s, B, L>,
     pub(super) port: &'r Port<'s, B, L>,
-    // Before the entries: what is registered goes first.
+    // Dropped before the entries: registrations end before the borrow of the memory.
     pub(super) pins: Pins<'r, 's, B, L>,
     pub(super) entries: E,
     pub(super) pz: PzId,
@@ -44,23 +44,27 @@ pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E: Entries> {
     pub(super) direction: Direction,
     pub(super) import: ImportId,
     pub(super) flight: Handle,
-    /// When it began, in ticks of the state.
+    /// Start of the call, in ticks of the state.
     pub(super) ticket: u64,
-    /// Whether others wait for its end.
+    /// True if others wait for the end of the call.
     pub(super) waited: bool,
     pub(super) explicit: bool,
     pub(super) flags: VectorFlags,
-    /// Whether it is a single access, which keeps to a mapping (RSMMP-03) and needs a barrier in implicit mode
-    /// (RSMGP-05); vectors do neither (RSMPV-80, RSMPV-34).
+    /// True for a single access.
+    ///
+    /// It must stay inside a mapping (RSMMP-03), and needs a barrier in implicit mode (RSMGP-05).
+    /// Vectors need neither (RSMPV-80, RSMPV-34).
     pub(super) single: bool,
     pub(super) generation: u32,
-    /// The state of the keys when the call, or its last attempt, began.
+    /// Key epoch of the connection at the start of the last attempt.
     pub(super) key_epoch: u32,
-    /// The failed transfers of the connection when the call began.
+    /// Failed transfers of the connection at the start of the call.
     pub(super) failures: u32,
-    /// The local memory of the entries that are on the way, by index modulo the window: first byte and length.
+    /// Local memory of the pending entries, as first byte and length.
+    ///
+    /// The index is the entry's index modulo the window.
     pub(super) locals: [(u64, u64); WINDOW],
-    /// The next entry, and how much of it is begun.
+    /// Next entry, and its bytes already posted.
     pub(super) next: usize,
     pub(super) part: u64,
     pub(super) stop: Option<RsmError>,
@@ -71,7 +75,7 @@ pub(crate) struct Vector<'r, 's, B: Backend, L: RawLock, E: Entries> {
 }
 
 impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
-    /// Entries that count as done, for a call that ends now.
+    /// Returns the number of entries that count as done if the call ends now.
     pub(crate) fn accepted(&self) -> usize {
         if self.explicit {
             self.next
@@ -80,7 +84,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
     }
 
-    /// Entries that count as done for a call that is interrupted: writes count once they are visible.
+    /// Returns the number of entries that count as done if the call is interrupted.
+    ///
+    /// Writes count once they are visible.
     pub(super) fn known(&self) -> usize {
         let unseen = !self.explicit && self.direction == Direction::Put;
         let flushed = self.view().is_some_and(|flight| flight.step == Step::Done);
@@ -109,7 +115,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         })
     }
 
-    /// Goes on as far as it can; says how it ended once it has.
+    /// Advances as far as possible; returns the outcome once the call is done.
     pub(crate) fn advance(&mut self) -> Option<core::result::Result<(), VectorError>> {
         if !self.waited {
             let ends = self.engine.state.with(|state| {
@@ -137,16 +143,18 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
     }
 
-    /// Whether somebody ends the connection, and waits for what is on the way but not for this call: nothing is added to it.
+    /// Returns true if the connection is being disconnected without waiting for this call.
+    ///
+    /// The disconnect waits for the pending requests, so the call must post no more.
     pub(super) fn waits_for_disconnect(&self, import: &Import) -> bool {
         import.closing && !self.waited
     }
 
-    /// The connection was ended under a call that nobody waited for.
+    /// Returns the outcome of a call whose connection ended before it.
     fn disconnected(&self) -> core::result::Result<(), VectorError> {
         let count = self.entries.count();
         let residual = match self.phase {
-            // All bytes are there; only the signal is not (RSMPV-74).
+            // All bytes have moved; only the signal is missing (RSMPV-74).
             Phase::Signalling => 0,
             _ if self.explicit => count.saturating_sub(self.next).max(1),
             _ => count,
@@ -171,8 +179,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 if flight.pending != 0 {
                     return None;
                 }
-                // Late errors are the barrier's to tell (RSMPV-42); what was begun is over, what failed behind the
-                // first failure too.
+                // Closing the barrier reports late errors (RSMPV-42). All posted entries have
+                // ended, also those that failed after the first failure.
                 let next = self.next as u32;
                 self.engine.state.with(|state| {
                     if let Some(flight) = state.flights.get_mut(self.flight) {
@@ -187,7 +195,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 let writes = self.direction == Direction::Put && !self.explicit;
                 if flight.pending != 0 {
                     if writes && flight.step == Step::Idle {
-                        // Right behind the entries: it comes back after them, and nobody waits twice.
+                        // Posted at once after the entries: it completes after them, and the call
+                        // waits only once.
                         self.post_flush();
                     }
                 } else if writes && flight.done as usize > self.visible {
@@ -204,7 +213,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
     }
 
-    /// Begins entries while there is room and none is refused; says whether the next one has to wait for others.
+    /// Posts entries while there is room; returns true if the next must wait for others.
     fn fill(&mut self) -> bool {
         let count = self.entries.count();
         while self.stop.is_none() && self.next < count {
@@ -237,7 +246,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                     if let Err(error) = self.pin() {
                         let busy = self.view().is_some_and(|flight| flight.pending != 0);
                         if busy && error == RsmError::InsufficientResources {
-                            // What comes back frees some.
+                            // A completion frees resources.
                             return false;
                         }
                         self.stop = Some(error);
@@ -254,7 +263,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
     }
 
-    /// Something failed or the segment is gone: all that is on the way comes back first, then the truth is found out.
+    /// Handles a failed entry or a lost segment, once no request is pending.
     ///
     /// Spec: RSMPV-50, RSMPV-51, RSMST-01
     fn failing(&mut self) -> Option<core::result::Result<(), VectorError>> {
@@ -272,8 +281,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         })?;
         if aborted {
             let accepted = if self.explicit { self.next } else { done };
-            // Nobody can vouch for entries whose segment went before the end of the call was reached: with all of them
-            // acknowledged, none counts. Nothing left is for failed signals alone (RSMPV-74).
+            // The segment went before the call ended. If all entries are acknowledged, none counts,
+            // since none is certain. Residual 0 is reserved for failed signals (RSMPV-74).
             let residual = match count.saturating_sub(accepted) {
                 0 => count,
                 left => left,
@@ -281,16 +290,16 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             return Some(self.fail(RsmError::ConnectionAborted, residual));
         }
         if !attached {
-            // Whether the exporter lives is not known yet.
+            // The exporter has neither reconnected nor been given up.
             return None;
         }
-        // A flush that was on the way behind a failed entry fails with it, and says nothing of its own.
+        // A flush that was posted after a failed entry fails too, and has no status of its own.
         let status = match (flight.failure, flight.step) {
             (Some(failure), _) => failure.status,
             (None, Step::Failed(status)) => status,
             (None, _) => DtoStatus::Flushed,
         };
-        // Flushed: another's failure broke the link. Another key: the memory changed under the entry.
+        // Flushed: another call's failure broke the link. New key: a rebind replaced the memory.
         let innocent = status == DtoStatus::Flushed
             || (status == DtoStatus::RemoteAccess && key_epoch != self.key_epoch);
         if innocent && self.attempts < ATTEMPTS {
@@ -312,7 +321,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         Some(self.fail(of_status(status), count.saturating_sub(complete)))
     }
 
-    /// Makes sure that what was written is visible, at the end or before an entry that depends on it.
+    /// Waits until all writes are visible, at the end or before a dependent entry.
     ///
     /// Spec: RSMPV-21, RSMPV-30
     fn flushing(&mut self) -> Option<core::result::Result<(), VectorError>> {
@@ -334,7 +343,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         None
     }
 
-    /// Begins the flush, if there is room for it; says whether the segment is still there.
+    /// Posts the flush if there is room; returns false if the segment is gone.
     fn post_flush(&self) -> bool {
         let (port, import) = (self.port, self.import);
         let there = self.engine.state.with(|state| {
@@ -374,7 +383,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         Some(Ok(()))
     }
 
-    /// The next flush, or the signal, is not asked for yet.
+    /// Resets the step, so that the next flush or the signal can be posted.
     fn expect_step(&self) {
         self.engine.state.with(|state| {
             if let Some(flight) = state.flights.get_mut(self.flight) {
@@ -383,7 +392,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         });
     }
 
-    /// Sends the signal, behind the data.
+    /// Posts the signal after the data.
     ///
     /// Spec: RSMPV-70..75
     fn signalling(&mut self) -> Option<core::result::Result<(), VectorError>> {
@@ -396,7 +405,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 return Some(Err(RsmError::ConnectionAborted));
             }
             if explicit && place.failures != failures {
-                // An entry failed: nobody is told (RSMPV-71). The barrier tells the caller.
+                // After a failed entry no signal is sent (RSMPV-71). Closing the barrier reports
+                // the failure.
                 return Some(Ok(()));
             }
             let attached = match place.attach {
@@ -410,7 +420,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 Step::Done => Some(Ok(())),
                 Step::Failed(_) => attached.map(|_| Err(RsmError::RemoteNodeUnreachable)),
                 Step::Posted => None,
-                // Behind the data: entries may be on the way by a link that broke.
+                // Entries may be pending on a broken link, and the signal must come after the data.
                 Step::Idle if state.drains(place.node) => None,
                 Step::Idle => {
                     let (link, importer) = attached?;
@@ -437,8 +447,10 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
 }
 
 impl State {
-    /// Does something to each local memory that a vector which began at `ticket` names and that was there by then, once
-    /// for each time that the entries change to it.
+    /// Calls `act` on the local memory that a vector names.
+    ///
+    /// Skips memory that was not registered when the vector began at `ticket`. Calls `act` once for
+    /// each run of entries with the same memory.
     pub(super) fn for_each_local(
         &mut self,
         entries: &impl Entries,
