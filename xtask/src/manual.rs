@@ -25,7 +25,9 @@ pub(crate) fn write_completions(workspace: &Workspace, options: &Options) -> Res
     Ok(())
 }
 
-/// Writes man pages of the program and of the C libraries, in the folders `man1`, `man3`, `man5` and `man7`.
+/// Writes man pages of the program and of the C libraries.
+///
+/// The folders are `man1`, `man3`, `man5` and `man7`.
 pub(crate) fn write_pages(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = options.folder(workspace, "man")?;
     write_of_program(workspace, &[], "man", &folder.join("man1"))?;
