@@ -130,7 +130,7 @@ impl History {
         assert!(done.is_empty(), "never posted: {done:?}");
     }
 
-    /// Checks that a region is freed once, and only a post after that is refused for it.
+    /// Checks that a region is freed once, that posts before are accepted, and posts after refused.
     fn judge_regions(&self) {
         for (at, (which, span)) in self.freed.iter().enumerate() {
             let twice = self.freed.iter().skip(at + 1).any(|(of, _)| of == which);
