@@ -1,4 +1,4 @@
-//! The control path of the ring device: one queue pair, and one completion queue in use.
+//! The control path of the ring device: one queue pair, one completion queue in use.
 
 use dat_core::attributes::{IaAddress, IaAttributes, ProviderAttributes};
 use dat_core::backend::{

@@ -178,7 +178,7 @@ impl<Q: Queues, L: RawLock> World<Q, L> {
     /// Posts an RDMA Write of the first `count` segments.
     ///
     /// # Errors
-    /// As `Ia::post_rdma_write`.
+    /// Those of [`Ia::post_rdma_write`].
     pub fn write(&self, count: usize) -> Result<()> {
         let segments = self.segments.get(..count).unwrap_or_default();
         let flags = CompletionFlags::empty();
@@ -189,7 +189,7 @@ impl<Q: Queues, L: RawLock> World<Q, L> {
     /// Dequeues an event.
     ///
     /// # Errors
-    /// As `Ia::evd_dequeue`.
+    /// Those of [`Ia::evd_dequeue`].
     pub fn dequeue(&self) -> Result<Event> {
         self.ia.evd_dequeue(self.evd)
     }

@@ -15,8 +15,10 @@ use dat_core::{ErrorKind, Ia, IaStorage, RecordSlot};
 
 const PUBLISHED: &str = include_str!("../../docs/sizes.md");
 
-/// Four endpoints, eight event dispatchers, a shared receive queue, eight regions, 64 events, and
-/// 256 requests and receives.
+/// The storage of a small adapter.
+///
+/// It has four endpoints, eight event dispatchers, a shared receive queue, eight regions, 64
+/// events, and 256 requests and receives.
 type Small<L> = IaStorage<RingDevice, L, 4, 8, 1, 8, 64, 256>;
 
 /// Returns the rows of the table: name, and size with the lock `L`.

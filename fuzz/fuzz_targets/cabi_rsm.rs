@@ -1,4 +1,4 @@
-//! The C library for remote shared memory with any arguments: no panic, hang or stray write.
+//! The C library for RSM with any arguments: no panic, hang or stray write.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Operations of remote shared memory on two engines of a mock fabric, compared with the oracle.
+//! Operations of RSM on two engines of a mock fabric, compared with the oracle.
 //!
 //! The input holds the setup (seed, identities of the processes, default rights, faults) and the
 //! operations. Every return, residual, state, signal and byte is compared, except for those that an

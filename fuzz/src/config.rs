@@ -14,7 +14,7 @@ use dat_rsm::segment_id::{SegmentIdRange, find_range};
 /// The file name in the problems.
 const FILE: &str = "fuzzed.conf";
 
-/// The words of an input that begins with a zero byte; each further byte selects one.
+/// The words of an input whose first byte is zero; each further byte selects one.
 const WORDS: &[&str] = &[
     " ",
     "\t",

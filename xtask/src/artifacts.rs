@@ -5,7 +5,9 @@ use cargo_metadata::{Artifact, Message};
 use std::io::BufReader;
 use std::process::{Command, Stdio};
 
-/// Runs a cargo command that builds; returns its artifacts. `what` names the build in an error.
+/// Runs a cargo command that builds; returns its artifacts.
+///
+/// `what` names the build in an error.
 pub(crate) fn of(command: &mut Command, what: &str) -> Result<Vec<Artifact>> {
     let mut child = command
         // Not `--quiet`, so that cargo prints that it waits for another build.

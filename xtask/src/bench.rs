@@ -24,8 +24,9 @@ const BENCHMARKS: &[(&str, &[&str])] = &[
 pub(crate) enum Against {
     /// The budgets: the intended cost of the paths.
     Budget,
-    /// The recorded cost of paths above budget plus 5 %, which allows for other compilers; else the
-    /// budget.
+    /// The recorded cost of a path above its budget, plus 5 %; else the budget.
+    ///
+    /// The 5 % allow for other compilers.
     ///
     /// A path therefore does not get worse unnoticed on its way to the budget.
     Landed,
@@ -97,7 +98,7 @@ struct Budgets {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Budget {
-    /// The benchmark: the name of its function, then a colon and its id if it has one.
+    /// The benchmark: the name of its function, with a colon and its id, if any.
     bench: String,
     /// A benchmark whose count is subtracted, to leave out work outside the path.
     minus: Option<String>,

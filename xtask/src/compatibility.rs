@@ -22,7 +22,7 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// The libraries that the programs call, in the order of the columns.
+/// Whose libraries the programs call, in the order of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Through {
     /// OFA's provider under Debian's libdat2

@@ -1,5 +1,6 @@
-//! Checks that every feature combination builds, and that core and mmio driver need no std or
-//! alloc.
+//! Checks that every feature combination builds.
+//!
+//! Also checks that the core and the mmio driver need neither std nor an allocator.
 
 use anyhow::{Context, Result};
 use xshell::cmd;
@@ -13,12 +14,12 @@ const BARE: &str = "no-std";
 /// Replaces the atomics; only the fuzz targets use it.
 const SCHEDULED: &str = "scheduled";
 
-/// Lints the crates for firmware under each pair of their features, and with all of them.
+/// Lints the crates for firmware under each pair of features, and under all features.
 pub(crate) fn check_pairs(workspace: &Workspace) -> Result<()> {
     check_subsets(workspace, |chosen, all| chosen <= 2 || chosen == all).map(|_counts| ())
 }
 
-/// Lints the crates for firmware under each subset of their features; returns a table of counts.
+/// Lints the crates for firmware under each subset of features; returns a table of counts.
 pub(crate) fn check_combinations(workspace: &Workspace) -> Result<String> {
     check_subsets(workspace, |_, _| true)
 }

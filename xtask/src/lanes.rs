@@ -31,7 +31,9 @@ pub(crate) fn side_by_side<T: Sync>(
     })
 }
 
-/// Does the work for each item, in one lane per element of `lanes`; starts none after a failure.
+/// Does the work for each item, in one lane per element of `lanes`.
+///
+/// After a failure no further item is started.
 ///
 /// # Errors
 /// Returns the error of the first lane that has one.

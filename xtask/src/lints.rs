@@ -39,7 +39,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     firmware::lint(workspace)
 }
 
-/// Checks that all workspaces have the same table of lints, and that every package inherits it.
+/// Checks that all workspaces have the same table of lints, inherited by every package.
 fn held_alike(root: &Path) -> Result<()> {
     let mut first = None;
     for manifest in WORKSPACES {
@@ -91,8 +91,9 @@ fn takes_them(manifest: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// Checks three workspaces, with these lints in the fuzzer's and `last` in the manifest of its
-    /// image.
+    /// Checks three workspaces with these lints in the fuzzer's.
+    ///
+    /// `last` is the last line of the image's manifest.
     fn held(lints: &str, last: &str) -> Result<()> {
         let folder = tempfile::tempdir()?;
         let put = |path: &str, text: String| -> Result<()> {

@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 /// Instructions of one processor: mask, bits under the mask, and name.
 type Instructions = &'static [(u32, u32, &'static str)];
 
-/// The last argument of each is any register. The bits come from the manuals, not from the driver's
-/// assembly.
+/// The bits of the instructions, from the manuals and not from the driver's assembly.
+///
+/// The last argument of each is any register.
 const ARM: Instructions = &[
     (0xFFFF_FFE0, 0xD508_7620, "dc ivac"),
     (0xFFFF_FFE0, 0xD50B_7A20, "dc cvac"),

@@ -241,7 +241,9 @@ pub(crate) fn known_programs() -> impl Iterator<Item = &'static str> {
         .copied()
 }
 
-/// Installs the missing packages as root or with sudo; fails with the command if it cannot.
+/// Installs the missing packages as root or with sudo.
+///
+/// Otherwise it fails and names the command.
 fn install<'a>(shell: &Shell, packages: impl Iterator<Item = &'a SystemPackage>) -> Result<()> {
     let missing: Vec<&SystemPackage> = packages.filter(|package| !package.is_there()).collect();
     if missing.is_empty() {
@@ -280,7 +282,7 @@ fn advice(names: &[&str]) -> String {
     )
 }
 
-/// Returns the program and options that run a command as root; `None` if there is none.
+/// Returns the program and options to run a command as root; `None` without one.
 fn as_root(shell: &Shell) -> Result<Option<(&'static str, &'static [&'static str])>> {
     const SUDO: (&str, &[&str]) = ("sudo", &["--non-interactive"]);
     if find("apt-get").is_none() {

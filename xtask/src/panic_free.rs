@@ -1,5 +1,4 @@
-//! Finds the code that functions of a static library can reach; refuses panics, allocation and
-//! foreign calls.
+//! Finds the reachable code of a static library; refuses panics, allocation and foreign calls.
 //!
 //! The walk goes from section to section along relocations. The compiler puts each function and
 //! each table into its own section, so a section stands for a function; if a section holds more,
@@ -43,7 +42,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
 }
 
-/// Builds the library of the posting and polling calls in release mode; checks all its entries.
+/// Builds the library of the posting and polling calls, optimised; checks all its entries.
 ///
 /// The profile aborts on panic, as firmware does. Only a waker or an agent of the consumer can
 /// unwind through the core, and the landing pads for that would hide a panic of the core itself.
@@ -119,7 +118,9 @@ fn check(library: &[u8], entries: &[impl AsRef<str>]) -> Result<usize> {
     )
 }
 
-/// Symbols that the library may leave undefined: the compiler emits calls to them for plain copies.
+/// Symbols that the library may leave undefined.
+///
+/// The compiler emits calls to them for plain copies.
 const MEMORY: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "bcmp"];
 
 /// Prefixes of names that must not be reached, whether defined or not.
@@ -162,7 +163,7 @@ struct Place {
 #[derive(Default)]
 struct Walk {
     pending: Vec<Place>,
-    /// Each reached place, with the name that reached it and the place that named it first.
+    /// Each reached place, with its name there and the place that named it first.
     from: HashMap<Place, (String, Option<Place>)>,
     /// The forbidden symbols by name, so that each is reported once.
     forbidden: BTreeMap<String, String>,
@@ -286,7 +287,9 @@ fn is_loaded(kind: SectionKind) -> bool {
     )
 }
 
-/// Returns the name of a symbol; a section symbol gets the first name defined in its section.
+/// Returns the name of a symbol.
+///
+/// A section symbol gets the first name defined in its section.
 fn name_of(file: &File<'_>, symbol: &Symbol<'_, '_>) -> Result<String> {
     if !symbol.name_bytes()?.is_empty() {
         return Ok(demangled(symbol.name()?));

@@ -1,4 +1,4 @@
-//! The speed over verbs against perftest, measured in the guest, and the page with the results.
+//! The speed over verbs against perftest in the guest, and its page.
 
 mod layer;
 mod provider;
@@ -257,7 +257,7 @@ fn compare(comparisons: &[Comparison], lines: &Lines) -> Result<(String, Vec<Str
     Ok((table, above))
 }
 
-/// The least rate of posts in batches, as a multiple of the rate of single posts.
+/// The least rate of batched posts, as a multiple of the rate of single posts.
 const BATCH_GAIN: f64 = 1.15;
 
 /// Returns a table of batched posts against single posts, and the gain if too small.
@@ -275,10 +275,10 @@ fn batches(lines: &Lines) -> Result<(String, Vec<String>)> {
     Ok((table, below.into_iter().collect()))
 }
 
-/// The highest time of a vector, as a multiple of plain RDMA Writes and a flush.
+/// The highest time of a vector, as a multiple of RDMA Writes and a flush.
 const VECTOR_COST: f64 = 1.05;
 
-/// Returns a table of RSM vectors against their plain transfers, and those that take too long.
+/// Returns a table of RSM vectors against their plain transfers, and the slow vectors.
 fn vectors(lines: &Lines) -> Result<(String, Vec<String>)> {
     let mut table =
         "| dat | writes and a flush, ns | putv, ns | ratio | target |\n|---|---|---|---|---|\n"

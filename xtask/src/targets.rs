@@ -100,7 +100,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     })
 }
 
-/// Returns a cargo command for a target, with the toolchain in use or else with Debian's.
+/// Returns a cargo command for a target, with the toolchain in use or Debian's.
 ///
 /// # Errors
 /// The toolchain in use lacks the target and Debian's compiler is not installed.

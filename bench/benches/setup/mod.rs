@@ -15,7 +15,7 @@ use dat_core::{Ia, Result};
 pub(crate) type Segments = &'static [LmrTriplet];
 type Adapter<Q, L> = Ia<'static, LoopDevice<Q>, L>;
 
-/// Returns a connected world in which every path has run, so that none runs for the first time.
+/// Returns a connected world in which every path has run at least once.
 pub(crate) fn world<Q: Queues, L: RawLock>(device: Q, shared: bool) -> &'static World<Q, L> {
     let memory = Box::leak(Box::new(WorldMemory::new()));
     let world = World::new(device, memory, shared).expect("a fresh world has room for itself");

@@ -27,7 +27,7 @@ use dat_core::time::Instant;
 use dat_core::{Ia, IaStorage};
 
 const PAIR: u32 = 0xAB_CDEF;
-/// The entries of the completion queue: one more than the requested `EVENTS`, a power of two.
+/// The entries of the completion queue: the requested `EVENTS` plus one, a power of two.
 const ENTRIES: u32 = 128;
 const EVENTS: i32 = 127;
 

@@ -1,4 +1,4 @@
-//! The posting and polling calls on the ring device and the mmio queues, for the panic check.
+//! The posting and polling calls on ring device and mmio queues, for the panic check.
 //!
 //! `cargo xtask no-panic` builds this library with the profile `bare` and walks from every
 //! `entry_*` function along the relocations. It refuses panics, allocation and calls to anything

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use dat_fuzz::cabi::{CALL_SIZE, rsm, v1, v2};
 
-/// Arguments: null, and the first handle of a run; a handle is 128 plus its index.
+/// Arguments: null, and the first handle of a run.
+///
+/// A handle is 128 plus its index.
 ///
 /// The first four handles of a run are two adapters and their dispatchers.
 const NULL: u8 = 0;

@@ -1,4 +1,6 @@
-//! Writes the seeds of the target `device`: scenarios in which a device does one wrong thing.
+//! Writes the seeds of the target `device`.
+//!
+//! In each scenario a device does one wrong thing.
 
 use std::path::Path;
 
@@ -65,7 +67,7 @@ const fn connection(at: u8, how: u8) -> Operation {
     Operation::Connection { at, how }
 }
 
-/// The posts of both sides, before and after.
+/// The posts of both sides at the start of each scenario.
 const TALK: &[Operation] = &[
     post(SUSPECT, RECEIVE),
     post(HONEST, RECEIVE),

@@ -1,4 +1,6 @@
-//! Runs the seeds of one fuzz target without the fuzzer, for `cargo xtask harden --only coverage`.
+//! Runs the seeds of one fuzz target without the fuzzer.
+//!
+//! `cargo xtask harden --only coverage` calls it.
 //!
 //! One build serves all targets, with the compiler of all other code.
 

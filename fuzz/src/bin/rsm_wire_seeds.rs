@@ -23,7 +23,7 @@ const GET: u8 = 4;
 const POST: u8 = 5;
 const POST_ALL: u8 = 6;
 const LEAVE: u8 = 7;
-/// Values of `half` in a connect request for the open, the readable and the secret page.
+/// Values of `half` in a connect request: the open, the readable and the secret page.
 const OPEN: u8 = 2 << 2;
 const READABLE: u8 = 1;
 const SECRET: u8 = 2;

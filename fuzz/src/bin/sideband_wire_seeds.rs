@@ -22,8 +22,7 @@ const NONE: u8 = 3 << 5;
 const ONE: u8 = 4 << 5;
 const TOO_MANY: u8 = 6 << 5;
 const COUNTLESS: u8 = 7 << 5;
-/// Values of `to`: the victim's name for a connection, the newest name (0 at first), and false
-/// ones.
+/// Values of `to`: the victim's name, the newest name (0 at first), and false names.
 const ITS_NAME: u8 = 1;
 const NOBODY: u8 = 0;
 const OTHER_PLACE: u8 = 4 << 5 | ITS_NAME;
@@ -34,7 +33,7 @@ const SECOND_SERVICE: u8 = 1 << 3;
 const NO_SERVICE: u8 = 2 << 3;
 const AS_VICTIM: u8 = 6 << 5;
 const ELSEWHERE: u8 = 7 << 5;
-/// Values of `pair`: the channel's queue pair, the highest number, one too high, and the victim's.
+/// Values of `pair`: the channel's, the highest number, one too high, and the victim's.
 const CHANNEL: u8 = 8;
 const LAST: u8 = 10;
 const BEHIND_LAST: u8 = 11;

@@ -17,7 +17,7 @@ pub mod v1;
 )]
 pub mod v2;
 
-/// The bytes of a call in an input: its number, and the source of its arguments.
+/// The bytes of a call in an input: its number, and its arguments' source.
 ///
 /// Missing bytes are zero.
 pub const CALL_SIZE: usize = 24;

@@ -1,4 +1,4 @@
-//! Calls of the C library for remote shared memory, on the controller of the own node.
+//! Calls of the C library for RSM, on the controller of the own node.
 
 use std::mem::size_of;
 

@@ -48,7 +48,7 @@ pub(super) struct Source<'i> {
 }
 
 impl<'i> Source<'i> {
-    /// Returns an empty source; `known` is a name that can be opened, with its zero byte.
+    /// Returns an empty source; `known` is a name that can be opened, with its zero.
     pub(super) fn new(known: &'static [u8]) -> Self {
         Self {
             bytes: &[],
@@ -61,8 +61,7 @@ impl<'i> Source<'i> {
         }
     }
 
-    /// Starts a call, whose arguments are made from these bytes; returns its number, the first
-    /// byte.
+    /// Starts a call whose arguments are made from `bytes`; returns its number, the first byte.
     pub(super) fn begin(&mut self, bytes: &'i [u8]) -> usize {
         self.bytes = bytes;
         self.memory = VIRTUAL;
@@ -171,7 +170,7 @@ pub(super) trait Argument: Sized {
     fn make(source: &mut Source<'_>, name: &str) -> Self;
 }
 
-/// Converts a value to a type of the same size that C has as a pointer or a structure of words.
+/// Converts a value to a C pointer or structure of words of the same size.
 pub(super) fn of_bytes<T, U>(value: U) -> T {
     assert_eq!(size_of::<T>(), size_of::<U>());
     // SAFETY: the sizes are equal, and C passes such values.

@@ -102,7 +102,7 @@ impl Argument for List<ShortTriplet> {
     }
 }
 
-/// The word at which the five handles of `DAT_EP_PARAM` begin, and the count of numbers after them.
+/// The first word of `DAT_EP_PARAM`'s five handles, and the count of numbers after them.
 const PARAM_HANDLES: usize = 7;
 const PARAM_NUMBERS: usize = 7;
 

@@ -179,7 +179,7 @@ impl<const ENDPOINTS: usize> Objects<ENDPOINTS> {
     }
 }
 
-/// Returns `None` for an object that the layout does not support, or that the device may lack.
+/// Returns `None` for an object that the layout or the device may lack.
 fn unless_unsupported<T>(made: Result<T>, may_lack: bool) -> Result<Option<T>> {
     match made {
         Ok(made) => Ok(Some(made)),

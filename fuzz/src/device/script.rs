@@ -10,8 +10,10 @@ pub enum Operation {
     Post {
         /// The device in the lowest bit, the endpoint in the next one.
         at: u8,
-        /// The kind: Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA
-        /// Writes, a batch of receives.
+        /// The kind of post.
+        ///
+        /// Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a
+        /// batch of receives.
         kind: u8,
         /// The offset in the page, in units of 16 bytes.
         offset: u8,

@@ -16,8 +16,9 @@ pub enum Operation {
         other: u8,
         /// The 32-bit fields.
         half: u8,
-        /// The position of a changed byte, counted from 1; 0 or a position past the end changes
-        /// none.
+        /// The position of a changed byte, counted from 1.
+        ///
+        /// Zero or a position past the end changes none.
         bent: u8,
     },
     /// Sends these bytes of the intruder, repeated.

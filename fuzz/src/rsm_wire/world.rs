@@ -240,7 +240,9 @@ impl<'s> World<'s> {
         self.check();
     }
 
-    /// Makes a call of the victim; its result may depend on the intruder, but must not be wrong.
+    /// Makes a call of the victim.
+    ///
+    /// Its result may depend on the intruder, but must not be wrong.
     fn call(&mut self, call: u8, choice: usize) {
         let wait = &mut Others {
             fabric: &self.fabric,

@@ -130,7 +130,9 @@ impl History {
         assert!(done.is_empty(), "never posted: {done:?}");
     }
 
-    /// Checks that a region is freed once, that posts before are accepted, and posts after refused.
+    /// Checks that a region is freed once.
+    ///
+    /// Posts before are accepted, and posts after are refused.
     fn judge_regions(&self) {
         for (at, (which, span)) in self.freed.iter().enumerate() {
             let twice = self.freed.iter().skip(at + 1).any(|(of, _)| of == which);

@@ -6,7 +6,7 @@ pub const THREADS: usize = 3;
 pub const OPERATIONS: usize = 8;
 /// The bytes of one operation in an input.
 pub const OPERATION_SIZE: usize = 4;
-/// The bytes of the setup: the seed of the fabric, and the conditions at the start.
+/// The bytes of the setup: the seed of the fabric, and conditions at the start.
 pub const SETUP_SIZE: usize = 2;
 /// The bytes before the schedule.
 pub const SCRIPT_SIZE: usize = SETUP_SIZE + THREADS * OPERATIONS * OPERATION_SIZE;

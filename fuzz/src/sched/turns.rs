@@ -1,4 +1,6 @@
-//! Threads that run one at a time; the input selects the next thread and its number of accesses.
+//! Threads that run one at a time, in turns that the input selects.
+//!
+//! A turn has a thread and a number of accesses.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +11,9 @@ use dat_core::sync::{Access, on_access};
 
 /// The accesses of a turn after the end of the input.
 const TURN: u32 = 64;
-/// The most turns of a run before it counts as hung; a run has some thousand accesses.
+/// The most turns of a run before it counts as hung.
+///
+/// A run has some thousand accesses.
 const TURNS: u64 = 20_000;
 /// The most consecutive turns in which threads only waited for a lock.
 const IN_VAIN: u32 = 1000;

@@ -37,7 +37,7 @@ const OWN_BYTE: u8 = b'i';
 
 /// The intruder's memory: messages to send, received messages, data to write, and data it read.
 struct Memory {
-    /// One slot more than messages under way, so that the fabric reads none that is written next.
+    /// One slot more than messages under way, so that no slot is written while sent.
     said: [[AtomicU8; PLACE]; SENDS + 1],
     heard: [[AtomicU8; PLACE]; DEPTH as usize],
     written: [AtomicU8; DATA],
@@ -75,7 +75,7 @@ pub(super) struct Intruder {
     /// The other end of the channel.
     victim: Peer,
     key: [u32; 4],
-    /// The messages it sent as bytes, and the kind and private data of the valid ones.
+    /// The messages it sent as bytes; of valid ones, also kind and private data.
     said: Vec<Vec<u8>>,
     promised: Vec<(Kind, PrivateData)>,
     sent: usize,
@@ -92,8 +92,9 @@ pub(super) struct Intruder {
     ///
     /// A request that the victim itself refuses gets no name and reaches no consumer.
     pub(super) answered: BTreeSet<u32>,
-    /// Set if it sent a message after which the victim must give up the channel, and if that has
-    /// arrived.
+    /// Set if it sent a message that condemns the channel; `silenced`: set once that arrived.
+    ///
+    /// The victim must give up a condemned channel.
     condemned: bool,
     silenced: bool,
     /// Set if the channel has failed; messages may then be lost.
@@ -263,7 +264,7 @@ impl Intruder {
         any
     }
 
-    /// Notes that nothing is under way; returns true if the victim could send all its messages.
+    /// Notes that nothing is under way; returns true if the victim could send everything.
     ///
     /// A message that condemns the channel has arrived by then.
     pub(super) fn rest(&mut self) -> bool {

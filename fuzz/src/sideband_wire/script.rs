@@ -12,7 +12,7 @@ pub enum Operation {
         kind: u8,
         /// The intruder's name of the connection; the upper bits select qualifier and address.
         from: u8,
-        /// The victim's name: a received name, newest first; the upper bits select how it is false.
+        /// The victim's name: a received one, newest first; the upper bits select a falsification.
         to: u8,
         /// The queue pair.
         pair: u8,
@@ -108,8 +108,10 @@ pub enum Operation {
     Post {
         /// The endpoint.
         ep: u8,
-        /// The kind: Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA
-        /// Writes, a batch of receives.
+        /// The kind of post.
+        ///
+        /// Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a
+        /// batch of receives.
         kind: u8,
         /// The offset in the page, in units of 16 bytes.
         offset: u8,

@@ -12,7 +12,9 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// Adds the definitions of a page: first cells of table rows, and bold starts of list entries.
+    /// Adds the definitions of a page.
+    ///
+    /// They are first cells of table rows, and bold starts of list entries.
     pub(crate) fn add(&mut self, page: &str) -> Result<()> {
         for (index, line) in page.lines().enumerate() {
             let Some(head) = head(line) else { continue };

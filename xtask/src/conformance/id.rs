@@ -26,7 +26,9 @@ impl Id {
         self.group.len() == 1
     }
 
-    /// Returns true if `id` is between this one and `last` inclusive, in the same group and list.
+    /// Returns true if `id` is between this one and `last` inclusive, in the same list.
+    ///
+    /// Lists of different groups differ.
     fn spans(&self, last: &Self, id: &Self) -> bool {
         id.group == self.group
             && id.list == self.list
@@ -134,7 +136,7 @@ pub(crate) fn expand<'a>(
     Ok(ids)
 }
 
-/// Formats ids as a list, with a range for ids that are consecutive among the known ones.
+/// Formats ids as a list, with a range for consecutive ones among the known.
 pub(crate) fn condense<'a>(
     ids: impl IntoIterator<Item = &'a Id>,
     known: impl Iterator<Item = &'a Id>,

@@ -128,7 +128,7 @@ pub(crate) struct Matrix<'a> {
     excused: BTreeMap<Id, &'a str>,
     /// The reason why a column has no test of a requirement that others test.
     lacking: BTreeMap<(usize, Id), &'a str>,
-    /// The reason why a column cannot run a test of the suite that cites a requirement.
+    /// The reason why a column cannot run a suite test that cites a requirement.
     left_out: BTreeMap<(usize, Id), &'a str>,
     /// Every fault of the matrix, in the order found.
     pub(crate) faults: Vec<String>,
@@ -257,8 +257,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Finds the reason for each requirement with a test on another suite backend but not on this
-    /// one.
+    /// Finds the reason for each requirement that another suite backend tests and this one lacks.
     fn explain(&mut self, column: usize, backend: &'a Backend) {
         if backend.target.is_none() {
             return;
@@ -589,7 +588,7 @@ mod tests {
         }
     }
 
-    /// A requirement that another suite backend tests needs a test or a reason on this one.
+    /// A requirement that another suite backend tests needs a test or a reason here.
     ///
     /// The reason is the exception of the test, or its own entry. An entry is stale once there is a
     /// test, or if no backend has one.

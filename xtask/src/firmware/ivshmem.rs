@@ -22,7 +22,7 @@ const SUCCESS: i32 = 1;
 /// The signal that ends the process if it leaves first.
 const KILLED: i32 = 9;
 
-/// The side that leaves first: the argument of the process, and the title in the log.
+/// The side that leaves first: argument of the process, and title in the log.
 const ENDS: [(&str, &str); 2] = [
     ("leave", "the machine goes first"),
     ("stay", "the process goes first"),
@@ -46,7 +46,7 @@ pub(super) fn check(images: &Images, program: &Path) -> Result<()> {
     images.compare("ivshmem", TRIPLE, &said)
 }
 
-/// Builds the image and runs it with the process, once for each end; returns both logs.
+/// Builds and runs the image with the process, once for each end; returns both logs.
 pub(super) fn log(images: &Images, program: &Path) -> Result<String> {
     packages::install_for(&images.shell, [EMULATOR])?;
     let image = images.build(TRIPLE, "ivshmem")?;

@@ -113,7 +113,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     Images::new(workspace)?.hold(&PROCESSORS[..1], &[PC, ARM], false)
 }
 
-/// Checks that the image for the paravirtual adapter logs the same over soft-RoCE, in a guest.
+/// Checks that the paravirtual image logs the same over soft-RoCE, in a guest.
 pub(crate) fn check_nested(workspace: &Workspace) -> Result<()> {
     paravirtual::check_nested(workspace, &Images::new(workspace)?.of_machines())
 }

@@ -20,7 +20,7 @@ use crate::{maintenance, packages, vm};
 pub(super) struct Machine {
     pub(super) triple: &'static str,
     emulator: &'static str,
-    /// The machine type of QEMU, and the devices that the image needs in addition to the adapter.
+    /// The machine type of QEMU, and the image's devices besides the adapter.
     options: &'static [&'static str],
     /// QEMU's exit status if the image ends with 0.
     success: i32,

@@ -1,4 +1,4 @@
-//! The share of the core that the seeds of the fuzz targets run, and reasons for the rest.
+//! The share of the core that the fuzz seeds run, and reasons for the rest.
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -60,7 +60,7 @@ struct Region {
 /// The execution count of each line with code in one file.
 type Runs = BTreeMap<usize, u64>;
 
-/// The number of lines with code, of those that were run, and of unrun lines with a reason.
+/// The counts of lines with code, of run lines, and of explained unrun lines.
 #[derive(Clone, Copy, Default)]
 struct Lines {
     count: u64,
@@ -168,7 +168,7 @@ impl Region {
     }
 }
 
-/// Runs the seeds of all targets; compares the unrun lines of the core with the reasons.
+/// Runs all targets' seeds; compares the unrun lines of the core with the reasons.
 ///
 /// Returns the counts by module.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {

@@ -21,7 +21,9 @@ const RULES: &str = "deny.toml";
 /// The most crates that a row names as dependents.
 const NAMED: usize = 3;
 
-/// Fails unless the page has a note on each direct dependency only, and the current list of others.
+/// Fails unless notes and list on the page match the dependencies.
+///
+/// The page must have a note on each direct dependency and on no other crate.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     check_notes(workspace)?;
     let page = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;

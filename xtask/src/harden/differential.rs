@@ -8,7 +8,7 @@ use crate::workspace::Workspace;
 
 /// The lists of each layout that a minute allows on a busy machine.
 const LISTS_PER_MINUTE: u32 = 100;
-/// The distance between the list numbers of two seeds; no run has time for more lists.
+/// The distance between the list numbers of two seeds, more than any run needs.
 const LISTS_PER_SEED: u64 = 1_000_000;
 /// The prefix of a row of counts.
 const MARK: &str = "compared|";

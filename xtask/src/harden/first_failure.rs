@@ -45,7 +45,7 @@ fn succeeds(options: &FirstFailure, to: impl Write) -> Result<bool> {
     Ok(child.wait()?.success() && !failed)
 }
 
-/// Copies lines until the input ends or a test fails; returns true if a test failed.
+/// Copies lines until the end or a failed test; returns true if a test failed.
 fn pass_on(from: impl BufRead, mut to: impl Write) -> io::Result<bool> {
     for line in from.lines() {
         let line = line?;

@@ -8,7 +8,7 @@ use crate::workspace::Workspace;
 
 /// The separator of the fields of a row.
 const SEPARATOR: char = '|';
-/// The time limits for the boot and for a round, in seconds on a busy machine.
+/// The time limits of boot and round, in seconds on a busy machine.
 const BOOT: u64 = 600;
 const ROUND: u64 = 900;
 

@@ -204,7 +204,7 @@ const PROOFS: [Proof; 18] = [
     },
 ];
 
-/// Runs the long forms and writes their counts; continues after a failure and fails at the end.
+/// Runs the long forms and writes their counts; fails at the end if one failed.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Some(name) = options
         .only
@@ -270,7 +270,9 @@ fn run_one(workspace: &Workspace, options: &Options, proof: &Proof, begin: Insta
     }
 }
 
-/// Adds the failure and its revision to the section, whose text is for an earlier revision.
+/// Adds the failure and its revision to the section.
+///
+/// The section's text is for an earlier revision.
 fn note_failure(workspace: &Workspace, name: &str, before: &str) -> Result<()> {
     let at = throughout(before, &revision(workspace)?);
     let said = section(workspace, name).unwrap_or_default();
@@ -300,7 +302,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     models::check(workspace)
 }
 
-/// Returns the revision of a proof, marked as changed if the tree changed during the run.
+/// Returns the revision of a proof, marked if the tree changed during the run.
 ///
 /// The proof itself or another process may change the tree.
 fn throughout(before: &str, after: &str) -> String {

@@ -16,7 +16,7 @@ use xshell::cmd;
 use crate::lanes::{in_lanes, processors};
 use crate::workspace::Workspace;
 
-/// The accesses whose orders no model needs, each with a reason; and steps that models need.
+/// The accesses whose orders no model needs, with reasons; and steps that models need.
 const UNNOTICED: &str = "checks/assurance/orders.toml";
 /// The variables that tell the tests; see `dat-core/src/models`.
 const CHANGED: &str = "DAT_CORE_CHANGED";
@@ -39,7 +39,7 @@ const HALVED: [&str; 3] = [
 ];
 /// The exit code of a package's tests when one fails.
 const FAILED: i32 = 101;
-/// The signal that ends the tests on a second panic during the unwinding of the first.
+/// The signal that ends the tests on a second panic during unwinding.
 const ABORTED: i32 = 6;
 
 #[derive(Deserialize)]
@@ -51,7 +51,7 @@ struct Known {
     step: Vec<Step>,
 }
 
-/// A held lock or a used waker that a model needs: it must fail without the step.
+/// A held lock or used waker without which a model must fail.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
@@ -204,7 +204,7 @@ fn first_noticed<'c>(
     Ok(None)
 }
 
-/// Returns the steps that models need, each with its model and the name of the change.
+/// Returns the steps that models need, each with its model and its change.
 fn steps<'k>(
     workspace: &Workspace,
     known: &'k Known,

@@ -17,13 +17,13 @@ use super::{Effort, PAGE};
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// The exit codes of a complete run of cargo-mutants: all noticed, some missed, or some timed out.
+/// Exit codes of a complete run of cargo-mutants: all noticed, some missed, some timed out.
 const ENDED: [i32; 3] = [0, 2, 3];
 /// The list of mutated files, and of faults that no test can notice.
 const KEPT: &str = "checks/assurance/mutants.toml";
 /// The command that writes rows, for messages.
 const AGAIN: &str = "`cargo xtask harden --only mutants` tries it";
-/// The time limit of the tests with a fault, as a multiple of a run without one, and its minimum.
+/// The time limit with a fault: multiple of a sound run, and minimum.
 ///
 /// Several faults are tried at once, and the machine may be busy.
 const PATIENCE: u32 = 20;
@@ -79,7 +79,9 @@ struct Survivor {
     reason: String,
 }
 
-/// Fails unless every reason matches a line, and every file has a row of an ancestor revision.
+/// Fails unless every reason matches a line, and every file has a valid row.
+///
+/// A valid row is of an ancestor revision.
 ///
 /// Prints the files that have changed since.
 pub(crate) fn check(workspace: &Workspace, history: &mut History<'_>) -> Result<()> {
@@ -139,7 +141,9 @@ fn read(workspace: &Workspace) -> Result<Kept> {
     Ok(kept)
 }
 
-/// Tries faults in one file after the other until the time is up, and writes the row of each.
+/// Tries faults in one file after the other and writes the row of each.
+///
+/// It ends when the time is up.
 pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     let kept = read(workspace)?;
     let mut rows = known_rows(workspace)?;

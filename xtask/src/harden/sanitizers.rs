@@ -148,7 +148,7 @@ fn run_threads(suite: &Suite, tests: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Returns a build for a sanitizer with line tables only, which suffice to locate a finding.
+/// Returns a build for a sanitizer with line tables only, enough to locate a finding.
 fn short(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Command {
     let folder = workspace.target().join("sanitizers/short");
     let mut command = Command::new("cargo");

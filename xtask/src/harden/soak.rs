@@ -12,8 +12,9 @@ use crate::workspace::Workspace;
 
 /// The job in the guest, whose program also runs on this machine.
 const JOB: &str = "soak";
-/// The duration on the mock, as a multiple of the guest's; the mock needs no processor for a
-/// device.
+/// The duration on the mock, as a multiple of the guest's.
+///
+/// The mock needs no processor for a device.
 const LONGER: u32 = 3;
 
 /// The malloc settings against per-thread caches and arenas, the same as in the guest.
@@ -105,7 +106,7 @@ pub(super) fn in_a_guest(workspace: &Workspace, minutes: u32, seed: u64) -> Resu
     guest::run_with(workspace, &SOAK, &arguments, u64::from(minutes) * 180)
 }
 
-/// Runs the program, with its library in the same folder, on this machine; returns its output.
+/// Runs the program with its library in the same folder; returns its output.
 fn told(program: &Path, load: &Load, seconds: u32, seed: u64) -> Result<Vec<String>> {
     // The registry has the mock if its file is empty.
     let configuration = program.with_file_name("dat.conf");

@@ -1,4 +1,6 @@
-//! The table at the head of the page: each proof, its section, and the revision where it last held.
+//! The table at the head of the page: each proof, its section and its revision.
+//!
+//! The revision is the one where the proof last held.
 
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;

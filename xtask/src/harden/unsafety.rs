@@ -1,4 +1,6 @@
-//! The inventory of unsafe code: its places, its amount, and the invariants that make it sound.
+//! The inventory of unsafe code: its places, its amount, and its invariants.
+//!
+//! The invariants make the code sound.
 
 use anyhow::{Context, Result, bail};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};

@@ -33,7 +33,7 @@ struct Counts {
     sleep: f64,
 }
 
-/// Counts with our provider and with OFA's; returns the table, and the rows above their target.
+/// Counts with our provider and OFA's; returns the table, and the rows above target.
 pub(super) fn compare(workspace: &Workspace) -> Result<(String, Vec<String>)> {
     let shell = &workspace.shell;
     packages::install_for(shell, ["valgrind"])?;

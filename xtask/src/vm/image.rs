@@ -87,12 +87,12 @@ impl<'a> Image<'a> {
         self.add(&path, Entry::Link(PathBuf::from(target)))
     }
 
-    /// Adds a file of this machine under its own path, with the shared libraries it needs.
+    /// Adds a file of this machine under its own path, with its shared libraries.
     pub(crate) fn installed(&mut self, file: &Path) -> Result<()> {
         self.copy(file, &place(file)?, 0)
     }
 
-    /// Adds a file of this machine as a program of the search path, with its shared libraries.
+    /// Adds a file as a program of the search path, with its shared libraries.
     pub(crate) fn program(&mut self, file: &Path, name: &OsStr) -> Result<()> {
         let path = Path::new(ADDED).join(name);
         if self.entries.contains_key(&path) {

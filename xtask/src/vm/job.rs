@@ -23,13 +23,16 @@ pub(crate) struct Job {
 pub(crate) struct Needs {
     /// The purpose of the job, in one line.
     pub(crate) about: String,
-    /// The longest duration in seconds on a quiet machine, boot included. A guest whose console
-    /// makes progress gets more time.
+    /// The longest duration in seconds on a quiet machine, boot included.
+    ///
+    /// A guest whose console makes progress gets more time.
     pub(crate) timeout: u64,
     /// Set if the guest's clock counts instructions.
     #[serde(default)]
     pub(crate) icount: bool,
-    /// Set if the job needs only an RDMA device, so that it also runs on one of this machine.
+    /// Set if the job needs only an RDMA device, and so also runs here.
+    ///
+    /// It then runs on a device of this machine, without a guest.
     #[serde(default)]
     pub(crate) anywhere: bool,
     /// Set if the job needs a second guest, joined with the first by a network.
@@ -42,8 +45,9 @@ pub(crate) struct Needs {
     /// Programs of this machine that the job runs.
     #[serde(default)]
     pub(crate) programs: Vec<String>,
-    /// Libraries of this machine that programs load at run time; they have the same paths in the
-    /// guest.
+    /// Libraries of this machine that programs load at run time.
+    ///
+    /// They have the same paths in the guest.
     #[serde(default)]
     pub(crate) libraries: Vec<String>,
     /// Files of this machine that programs read; they have the same paths in the guest.
@@ -57,7 +61,9 @@ pub(crate) struct Needs {
     pub(crate) build: Vec<Build>,
 }
 
-/// A build of a target of the workspace; in the guest it has the target's name.
+/// A build of a target of the workspace.
+///
+/// In the guest it has the target's name.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Build {

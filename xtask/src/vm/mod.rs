@@ -113,7 +113,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
     Ok(ExitCode::from(&run_job(workspace, &job, options)?.verdict))
 }
 
-/// Runs a job on a device of this machine; returns its exit code, or 124 after its time limit.
+/// Runs a job on a device of this machine; returns its exit code.
+///
+/// The code is 124 if the job exceeds its time limit.
 fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -> Result<ExitCode> {
     if !job.needs.anywhere {
         bail!("job {} needs a guest: leave out --device", job.name);
@@ -184,7 +186,7 @@ pub(crate) fn check(workspace: &Workspace, lines: &[&str]) -> Result<()> {
     })
 }
 
-/// Builds the needs of the jobs, one job after the other, while the guests of earlier jobs run.
+/// Builds the needs of the jobs in order, while the guests of earlier jobs run.
 ///
 /// A link of a whole program occupies one processor for a long time, as a guest does. A failed
 /// build is reported by the job that needs it.
@@ -223,7 +225,9 @@ pub(crate) struct Attempt {
     pub(crate) record: String,
     /// The failure in words; `None` if the job passed.
     pub(crate) complaint: Option<String>,
-    /// Set if the job ran to its end; otherwise the guest died or exceeded its time.
+    /// Set if the job ran to its end.
+    ///
+    /// Otherwise the guest died or exceeded its time.
     pub(crate) is_whole: bool,
 }
 
@@ -244,7 +248,7 @@ pub(crate) fn attempt(
     attempt_with(workspace, name, &options)
 }
 
-/// Runs the job of this name with an additional file; the file's name is the first argument.
+/// Runs the job of this name with an additional file, named in its first argument.
 pub(crate) fn attempt_on(
     workspace: &Workspace,
     name: &str,
@@ -275,9 +279,9 @@ fn attempt_with(workspace: &Workspace, name: &str, options: &Options) -> Result<
     })
 }
 
-/// Builds the C program of a job (or of its short form) into a folder; returns its path.
+/// Builds a job's C program into a folder; returns its path.
 ///
-/// The folder also gets the program's library.
+/// The folder also gets the program's library. `is_short` selects the job's short form.
 pub(crate) fn program_of(
     workspace: &Workspace,
     name: &str,
@@ -413,7 +417,9 @@ fn read(file: &Path) -> String {
     String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
 }
 
-/// The second of two guests; it runs until it is killed, at the latest when the job has ended.
+/// The second of two guests.
+///
+/// It runs until it is killed, at the latest when the job has ended.
 struct Peer {
     machine: Option<Running>,
     record: PathBuf,
@@ -441,7 +447,7 @@ impl Peer {
         self.machine = None;
     }
 
-    /// Ends the guest and prints its console's path; returns a verdict if it ended before that.
+    /// Ends the guest and prints its console's path; returns a verdict if it ended earlier.
     fn verdict(mut self) -> Result<Option<Verdict>> {
         let died = match &mut self.machine {
             Some(machine) => machine.is_off()?,
@@ -581,7 +587,7 @@ fn provider_library() -> Result<PathBuf> {
         .with_context(|| format!("{} has no library for soft-RoCE", folder.display()))
 }
 
-/// Builds a program, a test file or a shared library of a job; returns its path.
+/// Builds a program, test file or shared library of a job; returns its path.
 ///
 /// One call of cargo builds all shared libraries of a job that have the same profile, as in `cargo
 /// xtask install`. Their common dependencies get the union of the features and are built once.
@@ -657,7 +663,9 @@ fn named(workspace: &Workspace, library: &Path, folder: &Path) -> Result<PathBuf
     Ok(linked)
 }
 
-/// Compiles a C program and links it with a library in the same folder, here and in the guest.
+/// Compiles a C program and links it with a library in the same folder.
+///
+/// The program finds the library there, here and in the guest.
 fn compiled(
     workspace: &Workspace,
     source: &str,

@@ -405,7 +405,7 @@ fn happen(state: &mut State, id: usize, told: Told) -> i32 {
     fd
 }
 
-/// Delivers the event that follows from the calls on an identifier; returns false if none does.
+/// Delivers the event that follows from an identifier's calls; returns false if none does.
 pub(in super::super) fn follow(which: usize, data: Vec<u8>) -> bool {
     let fd = {
         let mut state = state();

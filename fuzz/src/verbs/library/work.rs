@@ -676,7 +676,7 @@ pub(super) unsafe extern "C" fn post_shared(
     0
 }
 
-/// Completes the oldest requests or receives of a queue pair as carried out, at most `count`.
+/// Completes a queue pair's oldest requests or receives as carried out, at most `count`.
 pub(in super::super) fn carry_out(which: usize, receives: bool, count: usize, length: u32) {
     let mut told = Vec::new();
     {
