@@ -106,7 +106,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     Ok(table)
 }
 
-/// Runs the short form: the mock with addresses, threads of core and driver with threads.
+/// Runs the short form: the mock under the address sanitizer, threads under the thread sanitizer.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let host = tools::host(workspace)?;
     let mut passed = 0;
